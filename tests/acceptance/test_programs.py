@@ -1,0 +1,60 @@
+"""The acceptance programs: whole programs written against the public API, each run unchanged in a process of its own.
+
+The programs lie beside the checkout (`../shared/acceptance`) and are not part of this repository; `TILESMITH_ACCEPTANCE`
+names another folder. A program enters the table on the day it passes, and leaves it never.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TILESMITH_ACCEPTANCE", REPOSITORY.parent / "shared" / "acceptance"))
+TIME_LIMIT_SECONDS = 240
+
+PROGRAMS = (
+    "graph_rewrite",
+    "relax_emit_te_cnn",
+    "tensorir_bmm_relu",
+    "tensorir_broadcast_add",
+    "tensorir_conv2d",
+)
+
+needs_programs = pytest.mark.skipif(
+    not FOLDER.is_dir(),
+    reason=f"the acceptance programs are not beside this checkout ({FOLDER}); "
+    "set TILESMITH_ACCEPTANCE to their folder",
+)
+
+
+def test_number_of_supported_programs():
+    """A program must not drop out of the table unnoticed."""
+    assert len(PROGRAMS) == len(set(PROGRAMS)) == 5
+
+
+@needs_programs
+@pytest.mark.timeout(TIME_LIMIT_SECONDS + 30)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program(program: str, tmp_path: Path):
+    path = FOLDER / f"{program}.py"
+    assert path.is_file(), f"{path} is missing although its folder is there"
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        )
+    }
+    finished = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+    )
+    assert finished.returncode == 0, (
+        f"{program} ended with exit code {finished.returncode}\n"
+        f"--- stdout\n{finished.stdout[-4000:]}\n--- stderr\n{finished.stderr[-8000:]}"
+    )
