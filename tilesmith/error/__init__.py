@@ -1,0 +1,57 @@
+"""Public names of the errors; the classes live in `tilesmith.support.errors`."""
+
+from tilesmith.support.errors import (
+    ArtifactError,
+    CodegenError,
+    ConfigError,
+    DiagnosticError,
+    FrontendError,
+    InternalError,
+    MissingDependencyError,
+    OpAttributeInvalid,
+    OpAttributeRequired,
+    OpAttributeUnImplemented,
+    OpError,
+    OpNotImplemented,
+    RPCError,
+    RPCSessionTimeoutError,
+    ScheduleError,
+    ScriptError,
+    ShapeError,
+    TargetError,
+    TilesmithError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+    VerifyError,
+)
+
+TVMError = TilesmithError
+"""The name by which users of the field know the root of all errors."""
+
+__all__ = [
+    "ArtifactError",
+    "CodegenError",
+    "ConfigError",
+    "DiagnosticError",
+    "FrontendError",
+    "InternalError",
+    "MissingDependencyError",
+    "OpAttributeInvalid",
+    "OpAttributeRequired",
+    "OpAttributeUnImplemented",
+    "OpError",
+    "OpNotImplemented",
+    "RPCError",
+    "RPCSessionTimeoutError",
+    "ScheduleError",
+    "ScriptError",
+    "ShapeError",
+    "TVMError",
+    "TargetError",
+    "TilesmithError",
+    "TypeMismatchError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "VerifyError",
+]

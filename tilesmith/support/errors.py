@@ -1,0 +1,180 @@
+"""Every error that Tilesmith raises on purpose, in one list.
+
+An error says what was wrong, where in the user's program (file, line, the source line with a
+marker), and what to do. Code raises the class that names the user's mistake:
+
+    raise ShapeError("matmul needs equal inner sizes, got 128 and 64", span=call.span,
+                     notes=("transpose the second argument",))
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from typing import Any
+
+
+def format_span(span: Any) -> str:
+    """The text of a source position: a string, an object with `format()`, or one with a file
+    (`file`, `filename` or `source_name`), `line`, and optionally `column` and `end_column`."""
+    if span is None:
+        return ""
+    if isinstance(span, str):
+        return span
+    formatter = getattr(span, "format", None)
+    if callable(formatter):
+        return str(formatter())
+    file = _first_attribute(span, ("file", "filename", "source_name"))
+    line = getattr(span, "line", None)
+    if file is None or line is None:
+        return str(span)
+    file = str(getattr(file, "name", file))
+    return "\n".join([f"{file}:{line}", *_source_lines(span, file, int(line))])
+
+
+def _first_attribute(span: Any, names: tuple[str, ...]) -> Any:
+    for name in names:
+        value = getattr(span, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _source_lines(span: Any, file: str, line: int) -> list[str]:
+    """The source line and a marker below the columns (1-based) of the span."""
+    source = linecache.getline(file, line).rstrip("\n")
+    if not source.strip():
+        return []
+    result = ["    " + source]
+    column = getattr(span, "column", None)
+    if column:
+        end = getattr(span, "end_column", None) or column + 1
+        width = max(1, min(int(end), len(source) + 1) - int(column))
+        result.append("    " + " " * (int(column) - 1) + "^" * width)
+    return result
+
+
+class TilesmithError(RuntimeError):
+    """Root of all errors raised on purpose. `message` is what, `span` is where, `notes` is why
+    and what to do; `str(error)` shows the three."""
+
+    def __init__(self, message: object = "", span: Any = None, notes: Iterable[str] = ()) -> None:
+        self.message = str(message)
+        self.span = span
+        self.notes: tuple[str, ...] = (notes,) if isinstance(notes, str) else tuple(notes)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        where = format_span(self.span)
+        if where:
+            lines += ["  " + line for line in where.splitlines()]
+        for note in self.notes:
+            first, *rest = note.splitlines() or [""]
+            lines += ["  " + first, *("  " + line for line in rest)]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, format_span(self.span) or None, self.notes)
+
+
+def _rebuild(kind: type, message: str, span: str | None, notes: tuple[str, ...]) -> TilesmithError:
+    error = kind.__new__(kind)
+    TilesmithError.__init__(error, message, span, notes)
+    return error
+
+
+class InternalError(TilesmithError):
+    """A mistake of Tilesmith itself, not of its user."""
+
+
+class VerifyError(TilesmithError):
+    """A module breaks a rule of its stage; raised by the verifiers between passes."""
+
+
+class DiagnosticError(TilesmithError):
+    """A mistake in the user's program, reported with its place."""
+
+
+class ScriptError(DiagnosticError):
+    """TVMScript that cannot be parsed."""
+
+
+class ScheduleError(TilesmithError):
+    """A schedule primitive refused; the message shows the loop nest with the culprit marked."""
+
+
+class ConfigError(TilesmithError, ValueError):
+    """An unknown or ill-typed option, environment variable or pass setting."""
+
+
+class TargetError(TilesmithError, ValueError):
+    """An unknown target, or one whose attributes do not fit."""
+
+
+class CodegenError(TilesmithError):
+    """A back end met code that it cannot translate."""
+
+
+class ShapeError(TilesmithError, ValueError):
+    """Shapes or ranks that do not fit together."""
+
+
+class TypeMismatchError(TilesmithError, TypeError):
+    """A value of the wrong type or dtype."""
+
+
+class UnknownNameError(TilesmithError, KeyError):
+    """A name that nobody has registered or defined."""
+
+
+class UnsupportedError(TilesmithError):
+    """Something that is understood, but not supported (here)."""
+
+
+class FrontendError(TilesmithError):
+    """A model that cannot be imported."""
+
+
+class OpError(TilesmithError):
+    """Root of the errors about graph operators."""
+
+
+class OpNotImplemented(OpError, NotImplementedError):
+    """An operator that the importer or the compiler does not know; all of them are listed."""
+
+
+class OpAttributeRequired(OpError, AttributeError):
+    """An operator lacks an attribute that it needs."""
+
+
+class OpAttributeInvalid(OpError, AttributeError):
+    """An operator's attribute has a value that it must not have."""
+
+
+class OpAttributeUnImplemented(OpError, NotImplementedError):
+    """An operator's attribute has a value that is not supported."""
+
+
+class ArtifactError(TilesmithError):
+    """A saved model that is truncated, tampered with, or of another version."""
+
+
+class RPCError(TilesmithError):
+    """A remote device answered with an error."""
+
+
+class RPCSessionTimeoutError(RPCError, TimeoutError):
+    """A remote session ran out of its time."""
+
+
+class MissingDependencyError(TilesmithError, ImportError):
+    """An optional package is not installed; `extra` is the extra of Tilesmith that brings it."""
+
+    def __init__(self, package: str, extra: str | None = None, purpose: str = "") -> None:
+        command = f"pip install 'tilesmith[{extra}]'" if extra else f"pip install {package}"
+        needed = f"{purpose} needs the package '{package}'" if purpose else f"package '{package}'"
+        super().__init__(f"{needed}, which is not installed", notes=(f"install it: {command}",))
+        self.package = package
+        self.extra = extra
+        self.command = command

@@ -1,0 +1,158 @@
+"""All environment variables of Tilesmith, typed, in one table.
+
+    from tilesmith.support.knobs import knobs
+    if knobs.timing: ...
+
+A value is read from the environment when it is asked for. A variable `TILESMITH_…` that the table
+does not know is an error at the first use of any knob: a misspelt switch never goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tilesmith.support.errors import ConfigError
+
+Value = TypeVar("Value")
+PREFIX = "TILESMITH_"
+_TRUE = {"1", "on", "true", "yes"}
+_FALSE = {"", "0", "off", "false", "no"}
+
+
+@dataclass(frozen=True)
+class Knob(Generic[Value]):
+    """One variable: its type, its default, what it does, whether generated code depends on it."""
+
+    name: str
+    kind: type
+    default: Value
+    meaning: str
+    in_cache_key: bool = False
+    minimum: int | None = None
+    choices: tuple[str, ...] | None = None
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return PREFIX + self.name.upper()
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for; ConfigError when it stands for none."""
+        if self.kind is bool:
+            lowered = text.strip().lower()
+            if lowered in _TRUE or lowered in _FALSE:
+                return lowered in _TRUE
+            raise self._bad(text, "0 or 1")
+        if self.kind is int:
+            try:
+                number = int(text)
+            except ValueError:
+                raise self._bad(text, "a whole number") from None
+            if self.minimum is not None and number < self.minimum:
+                raise self._bad(text, f"a whole number of at least {self.minimum}")
+            return number
+        if self.kind is Path:
+            return Path(text).expanduser()
+        if self.choices is not None and text not in self.choices:
+            raise self._bad(text, "one of " + ", ".join(self.choices))
+        return text
+
+    def _bad(self, text: str, expected: str) -> ConfigError:
+        return ConfigError(
+            f"environment variable {self.variable}: expected {expected}, got '{text}'",
+            notes=(f"it means: {self.meaning}",),
+        )
+
+    def __get__(self, owner: Knobs | None, _class: type | None = None) -> Any:
+        if owner is None:
+            return self
+        return owner.value(self)
+
+
+class Knobs:
+    """The knobs as attributes. `knobs.override(name=value)` changes some within a `with` block."""
+
+    timing = Knob("timing", bool, False, "print the time of every pass")
+    debug = Knob("debug", str, "", "level of debug output, optionally ',pattern' of pass names")
+    traceback = Knob(
+        "traceback", str, "short", "'full' shows the internal frames of an error",
+        choices=("short", "full"),
+    )  # fmt: skip
+    check = Knob("check", bool, False, "checked mode: verify more, refuse doors from inside")
+    check_frozen = Knob("check_frozen", bool, False, "assigning to a node's field is an error")
+    pass_limit = Knob("pass_limit", int, None, "stop after so many passes", True, minimum=0)
+    rule_limit = Knob("rule_limit", int, None, "stop after so many rewrites", True, minimum=0)
+    dump_dir = Knob("dump_dir", Path, None, "write the module after every pass to this folder")
+    num_threads = Knob("num_threads", int, None, "threads of generated code", minimum=1)
+    thread_runtime = Knob(
+        "thread_runtime", str, "auto", "who runs parallel loops",
+        choices=("auto", "gomp", "pool", "serial"),
+    )  # fmt: skip
+    libgomp = Knob("libgomp", Path, None, "path of the libgomp to use")
+    linker = Knob("linker", str, "", "command that links shared libraries")
+    workers = Knob("workers", int, None, "processes that compile kernels; 0: none", minimum=0)
+    cache = Knob("cache", bool, True, "keep compiled kernels and models on disk")
+    cache_dir = Knob("cache_dir", Path, None, "folder of the disk caches")
+    cache_size = Knob("cache_size", int, 2048, "bound of each disk cache in MiB", minimum=1)
+
+    def __init__(self) -> None:
+        self._overrides: dict[str, Any] = {}
+        self._checked = False
+        self._lock = threading.Lock()
+
+    def value(self, knob: Knob[Any]) -> Any:
+        """The present value of one knob: override, else environment, else default."""
+        if not self._checked:
+            self.check_environment()
+        if self._overrides and knob.name in self._overrides:
+            return self._overrides[knob.name]
+        text = os.environ.get(knob.variable)
+        return knob.default if text is None else knob.parse(text)
+
+    def check_environment(self) -> None:
+        """Raise ConfigError for a TILESMITH_ variable that no knob has."""
+        known = sorted(knob.variable for knob in self.table())
+        for variable in os.environ:
+            if variable.startswith(PREFIX) and variable not in known:
+                import difflib
+
+                near = difflib.get_close_matches(variable, known, n=1)
+                advice = (
+                    f"did you mean {near[0]}?" if near else "known: " + ", ".join(sorted(known))
+                )
+                raise ConfigError(f"unknown environment variable {variable}", notes=(advice,))
+        self._checked = True
+
+    @staticmethod
+    def table() -> list[Knob[Any]]:
+        """All knobs in the order of their declaration."""
+        return [knob for knob in vars(Knobs).values() if isinstance(knob, Knob)]
+
+    def cache_key(self) -> tuple[tuple[str, Any], ...]:
+        """Names and values of the knobs on which generated code depends."""
+        return tuple((knob.name, self.value(knob)) for knob in self.table() if knob.in_cache_key)
+
+    @contextmanager
+    def override(self, **values: Any) -> Iterator[Knobs]:
+        """Set knobs for the duration of a `with` block (for the whole process)."""
+        names = {knob.name for knob in self.table()}
+        for name in values:
+            if name not in names:
+                raise ConfigError(f"unknown knob '{name}'", notes=(", ".join(sorted(names)),))
+        with self._lock:
+            saved = self._overrides
+            self._overrides = {**saved, **values}
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._overrides = saved
+
+
+knobs = Knobs()

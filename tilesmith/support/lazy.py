@@ -1,0 +1,107 @@
+"""Names that are resolved at first use, and the table of doors.
+
+`lazy_attributes` gives a module its `__getattr__` and `__dir__` from a table name → "module:attr"
+("module" alone stands for the module itself):
+
+    __getattr__, __dir__ = lazy_attributes(__name__, {"Schedule": "tilesmith.tir:Schedule"})
+
+A *door* is a name that users expect below the code that does the work (`relax.build` lives in
+`driver`). All doors stand in `DOORS`, so that the exceptions to "imports go down" can be read in
+one place. Doors are for users: in checked mode a door raises when a module of Tilesmith goes
+through it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+DOORS: dict[str, dict[str, str]] = {
+    "tilesmith.relax": {
+        "build": "tilesmith.driver.relax_build:build",
+        "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
+        "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
+    },
+    "tilesmith.relay": {
+        "build": "tilesmith.driver.relay_build:build",
+    },
+    "tilesmith.script": {
+        "relax": "tilesmith.relax.script",
+    },
+    "tilesmith.arith": {
+        "_ffi_api": "tilesmith.tir.analysis",
+    },
+    "tilesmith.tir": {
+        "build": "tilesmith.lowering:build",
+    },
+    "tilesmith.runtime": {
+        "const": "tilesmith.ir:const",
+        "convert": "tilesmith.ir:convert",
+    },
+}
+"""Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`."""
+
+_check_doors = False
+
+
+def check_doors(enabled: bool = True) -> None:
+    """Switch checked mode for doors on or off (tests switch it on)."""
+    global _check_doors
+    _check_doors = enabled
+
+
+def resolve(path: str) -> Any:
+    """The object at "module:attr" or the module at "module"."""
+    module, _, attribute = path.partition(":")
+    found = importlib.import_module(module)
+    for part in attribute.split(".") if attribute else ():
+        found = getattr(found, part)
+    return found
+
+
+def lazy_attributes(
+    module: str, table: Mapping[str, str] | None = None, doors: bool = False
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for `module`, from `table` and the module's row in DOORS.
+
+    With `doors`, the entries of `table` count as doors too (the package's own public names).
+    """
+    own = dict(table or {})
+    upward = dict(DOORS.get(module, {}))
+    if doors:
+        upward = {**upward, **own}
+
+    def module_getattr(name: str) -> Any:
+        path = own.get(name) or upward.get(name)
+        if path is None:
+            raise AttributeError(f"module '{module}' has no attribute '{name}'")
+        if _check_doors and name in upward:
+            _refuse_from_inside(module, name, path)
+        value = resolve(path)
+        if not (_check_doors and name in upward):
+            # Kept: the next look-up does not come here. In checked mode each one has to.
+            setattr(sys.modules[module], name, value)
+        return value
+
+    def module_dir() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *own, *upward})
+
+    return module_getattr, module_dir
+
+
+def _refuse_from_inside(module: str, name: str, path: str) -> None:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib."):
+        frame = frame.f_back
+    caller = frame.f_globals.get("__name__", "") if frame is not None else ""
+    # `compat` stands above everything and hands the doors on to its users.
+    if caller.startswith("tilesmith.") and not caller.startswith("tilesmith.compat"):
+        from tilesmith.support.errors import InternalError
+
+        raise InternalError(
+            f"{caller} goes through the door '{module}.{name}', which is for users",
+            notes=(f"import it from where it lives: {path}",),
+        )
