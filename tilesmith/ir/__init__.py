@@ -1,0 +1,10 @@
+"""Nodes, scalar expressions, types, operators, modules, passes and printing: what all levels share."""
+
+from tilesmith.ir.expr import *  # noqa: F403
+from tilesmith.ir.module import *  # noqa: F403
+from tilesmith.ir.node import *  # noqa: F403
+from tilesmith.ir.op import *  # noqa: F403
+from tilesmith.ir.operators import const, is_const
+from tilesmith.ir.span import *  # noqa: F403
+from tilesmith.ir.types import *  # noqa: F403
+from tilesmith.ir.visitor import *  # noqa: F403

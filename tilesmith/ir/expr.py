@@ -1,0 +1,662 @@
+"""Scalar expressions.
+
+Semantics. Signed integers of index arithmetic (int32, int64) do not overflow in a correct program;
+constants fold with wrap-around; unsigned and narrower types wrap modulo 2**bits. ``Div``/``Mod``
+truncate toward zero, ``FloorDiv``/``FloorMod`` round toward minus infinity; division by zero has no
+value and is never folded. ``Select`` evaluates all three operands, the call ``if_then_else`` only
+the branch that is taken. ``And``/``Or`` evaluate both sides unless a back end can show that the
+second is free of effects. A vector is one node (``Ramp``, ``Broadcast``, ``Shuffle``), never lanes.
+
+Class constructors convert Python scalars to the other operand's dtype, check dtypes and never fold;
+Python operators fold (see ``operators``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir.node import Node, child, data, defines, note
+from tilesmith.ir.types import PointerType, PrimType, Type, prim_type
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.lazy import resolve
+
+__all__ = [
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BaseExpr", "BinaryOp", "Broadcast", "Call",
+    "Cast", "CompareOp", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv", "FloorMod", "GlobalVar", "IntImm",
+    "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range",
+    "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "convert",
+]  # fmt: skip
+
+_BOOL = DataType("bool")
+_INT32 = DataType("int32")
+_FLOAT32 = DataType("float32")
+_HANDLE = DataType("handle")
+
+
+class BaseExpr(Node, key="ir.BaseExpr"):
+    """Base of scalar expressions and of graph expressions."""
+
+
+class RelaxExpr(BaseExpr, key="ir.RelaxExpr"):
+    """Base of graph expressions."""
+
+
+class ExprOp:
+    """Python's operators, for scalar expressions and for what stands for one (``asobject``)."""
+
+    __slots__ = ()
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> PrimExpr:
+        return operators.add(self, other)
+
+    def __radd__(self, other: Any) -> PrimExpr:
+        return operators.add(other, self)
+
+    def __sub__(self, other: Any) -> PrimExpr:
+        return operators.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> PrimExpr:
+        return operators.subtract(other, self)
+
+    def __mul__(self, other: Any) -> PrimExpr:
+        return operators.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> PrimExpr:
+        return operators.multiply(other, self)
+
+    def __truediv__(self, other: Any) -> PrimExpr:
+        return operators.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> PrimExpr:
+        return operators.divide(other, self)
+
+    def __floordiv__(self, other: Any) -> PrimExpr:
+        return operators.floordiv(self, other)
+
+    def __rfloordiv__(self, other: Any) -> PrimExpr:
+        return operators.floordiv(other, self)
+
+    def __mod__(self, other: Any) -> PrimExpr:
+        return operators.floormod(self, other)
+
+    def __rmod__(self, other: Any) -> PrimExpr:
+        return operators.floormod(other, self)
+
+    def __neg__(self) -> PrimExpr:
+        return operators.negate(self)
+
+    def __lshift__(self, other: Any) -> PrimExpr:
+        return operators.shift_left(self, other)
+
+    def __rlshift__(self, other: Any) -> PrimExpr:
+        return operators.shift_left(other, self)
+
+    def __rshift__(self, other: Any) -> PrimExpr:
+        return operators.shift_right(self, other)
+
+    def __rrshift__(self, other: Any) -> PrimExpr:
+        return operators.shift_right(other, self)
+
+    def __and__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_and(self, other)
+
+    def __rand__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_and(other, self)
+
+    def __or__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_or(self, other)
+
+    def __ror__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_or(other, self)
+
+    def __xor__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_xor(self, other)
+
+    def __rxor__(self, other: Any) -> PrimExpr:
+        return operators.bitwise_xor(other, self)
+
+    def __invert__(self) -> PrimExpr:
+        return operators.bitwise_not(self)
+
+    def __lt__(self, other: Any) -> PrimExpr:
+        return operators.less(self, other)
+
+    def __le__(self, other: Any) -> PrimExpr:
+        return operators.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> PrimExpr:
+        return operators.greater(self, other)
+
+    def __ge__(self, other: Any) -> PrimExpr:
+        return operators.greater_equal(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        if other is None or isinstance(other, (str, tuple, list, dict)):
+            return False
+        if isinstance(other, Node) and not isinstance(other, ExprOp):
+            return NotImplemented
+        return operators.equal(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        if other is None or isinstance(other, (str, tuple, list, dict)):
+            return True
+        if isinstance(other, Node) and not isinstance(other, ExprOp):
+            return NotImplemented
+        return operators.not_equal(self, other)
+
+    def __bool__(self) -> bool:
+        raise ValueError(
+            f"the truth of `{self}` is not known at compile time; use tir.all, tir.any or tir.Not "
+            "instead of `and`, `or`, `not`, and `T.if_then_else` or an `if` statement to choose"
+        )
+
+    def equal(self, other: Any) -> PrimExpr:
+        """The expression ``self == other``."""
+        return operators.equal(self, other)
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """This value converted to a dtype."""
+        return operators.cast(dtype, self)
+
+
+class PrimExpr(BaseExpr, ExprOp, key="ir.PrimExpr", slots=("dtype",)):
+    """Base of scalar (and vector) expressions; ``dtype`` is the type of the value."""
+
+    dtype: DataType
+
+    __hash__ = object.__hash__
+
+
+ExprWithOp = PrimExpr
+
+
+def convert(value: Any, dtype: str | None = None) -> Any:
+    """A Python scalar as a constant: bool, int32 (int64 where needed), float32, string.
+
+    Expressions come back as they are. Lists and tuples are converted item by item.
+    """
+    if isinstance(value, BaseExpr):
+        return value
+    if isinstance(value, bool):
+        return (
+            IntImm(dtype or _BOOL, int(value))
+            if not _is_floating(dtype)
+            else FloatImm(dtype, float(value))
+        )
+    if isinstance(value, int):
+        if _is_floating(dtype):
+            return FloatImm(dtype, float(value))
+        if dtype is None:
+            dtype = _INT32 if -(2**31) <= value < 2**31 else DataType("int64")
+        return IntImm(dtype, value)
+    if isinstance(value, float):
+        return FloatImm(dtype or _FLOAT32, value)
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (list, tuple)):
+        return tuple([convert(item) for item in value])
+    if hasattr(value, "asobject"):
+        return convert(value.asobject())
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a numpy scalar
+        return convert(value.item(), dtype or str(value.dtype))
+    raise TypeMismatchError(f"cannot make an expression of {value!r} ({type(value).__name__})")
+
+
+def _is_floating(dtype: str | None) -> bool:
+    return dtype is not None and DataType(dtype).is_float
+
+
+def _as_expr(value: Any) -> PrimExpr:
+    return value if isinstance(value, PrimExpr) else convert(value)
+
+
+class Var(PrimExpr, key="tir.Var"):
+    """A variable. Two variables are the same only if they are one object; the name is a hint."""
+
+    name: str = note()
+    type_annotation: Type = child()
+    span: Any = note(default=None)
+
+    def __init__(self, name: str, type_annotation: Any = _INT32, span: Any = None) -> None:
+        self.name = name
+        if not isinstance(type_annotation, Type):
+            type_annotation = prim_type(DataType(type_annotation))
+        self.type_annotation = type_annotation
+        self.dtype = type_annotation.dtype if isinstance(type_annotation, PrimType) else _HANDLE
+        self.span = span
+
+    def map_children(self, f: Any) -> Var:
+        return self
+
+    def for_each_child(self, f: Any) -> None:
+        pass
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as some users spell it."""
+        return self.name
+
+    @property
+    def storage_scope(self) -> str:
+        """The storage scope of a pointer variable; ``""`` for any other."""
+        type_ = self.type_annotation
+        return type_.storage_scope if isinstance(type_, PointerType) else ""
+
+    def __repr__(self) -> str:
+        return f"Var({self.name!r}, {str(self.dtype)!r})"
+
+
+class SizeVar(Var, key="tir.SizeVar"):
+    """A variable that is known to be non-negative: the size of a dimension."""
+
+
+class IntImm(PrimExpr, key="tir.IntImm", slots=()):
+    """An integer (or boolean) constant; ``value`` is a Python int within the dtype's range."""
+
+    dtype: DataType = data()
+    value: int = data()
+
+    def __init__(self, dtype: str, value: int, span: Any = None) -> None:
+        dtype = DataType(dtype)
+        value = int(value)
+        if dtype.is_bool:
+            value = int(value != 0)
+        elif not dtype.is_integer:
+            raise TypeMismatchError(f"IntImm needs an integer dtype, got {dtype}")
+        elif dtype.is_uint:
+            if value < 0 or value >> dtype.bits:
+                raise TypeMismatchError(f"{value} does not fit into {dtype}")
+        elif not -(1 << (dtype.bits - 1)) <= value < (1 << (dtype.bits - 1)):
+            raise TypeMismatchError(f"{value} does not fit into {dtype}")
+        self.dtype = dtype
+        self.value = value
+
+    def map_children(self, f: Any) -> IntImm:
+        return self
+
+    def for_each_child(self, f: Any) -> None:
+        pass
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __repr__(self) -> str:
+        return f"IntImm({str(self.dtype)!r}, {self.value})"
+
+
+class FloatImm(PrimExpr, key="tir.FloatImm"):
+    """A floating-point constant; ``value`` is a Python float, rounded when code is made."""
+
+    dtype: DataType = data()
+    value: float = data()
+
+    def __init__(self, dtype: str, value: float, span: Any = None) -> None:
+        dtype = DataType(dtype)
+        if not dtype.is_float:
+            raise TypeMismatchError(f"FloatImm needs a floating-point dtype, got {dtype}")
+        self.dtype = dtype
+        self.value = float(value)
+
+    def map_children(self, f: Any) -> FloatImm:
+        return self
+
+    def for_each_child(self, f: Any) -> None:
+        pass
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return self.value != 0.0
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"FloatImm({str(self.dtype)!r}, {self.value!r})"
+
+
+class StringImm(PrimExpr, key="tir.StringImm"):
+    """A text constant, as an argument of a call."""
+
+    value: str = data()
+
+    def __init__(self, value: str, span: Any = None) -> None:
+        self.dtype = _HANDLE
+        self.value = value
+
+    def __eq__(self, other: Any) -> Any:
+        return self.value == (other.value if isinstance(other, StringImm) else other)
+
+    def __ne__(self, other: Any) -> Any:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Cast(PrimExpr, key="tir.Cast"):
+    """A value converted to another dtype (C rules: floats truncate toward zero)."""
+
+    dtype: DataType = data()
+    value: PrimExpr = child()
+
+    def __init__(self, dtype: str, value: Any, span: Any = None) -> None:
+        self.dtype = DataType(dtype)
+        self.value = _as_expr(value)
+        if self.dtype.lanes != self.value.dtype.lanes:
+            raise TypeMismatchError(
+                f"a cast keeps the number of lanes, got {self.value.dtype} to {self.dtype}"
+            )
+
+
+class BinaryOp(PrimExpr, key="tir.BinaryOp"):
+    """Two operands of one dtype."""
+
+    a: PrimExpr = child()
+    b: PrimExpr = child()
+
+    def __init__(self, a: Any, b: Any, span: Any = None) -> None:
+        if not isinstance(a, PrimExpr):
+            a = convert(a, b.dtype.element) if isinstance(b, PrimExpr) else convert(a)
+        if not isinstance(b, PrimExpr):
+            b = convert(b, a.dtype.element)
+        if a.dtype is not b.dtype:
+            raise TypeMismatchError(
+                f"{type(self).__name__} needs operands of one dtype, got {a.dtype} and {b.dtype}"
+            )
+        self.a = a
+        self.b = b
+        self.dtype = a.dtype
+
+
+class Add(BinaryOp, key="tir.Add"):
+    """``a + b``."""
+
+
+class Sub(BinaryOp, key="tir.Sub"):
+    """``a - b``."""
+
+
+class Mul(BinaryOp, key="tir.Mul"):
+    """``a * b``."""
+
+
+class Div(BinaryOp, key="tir.Div"):
+    """``a / b``: exact for floats, rounded toward zero for integers."""
+
+
+class Mod(BinaryOp, key="tir.Mod"):
+    """The remainder that goes with ``Div``: it has the sign of ``a``."""
+
+
+class FloorDiv(BinaryOp, key="tir.FloorDiv"):
+    """``a // b`` rounded toward minus infinity."""
+
+
+class FloorMod(BinaryOp, key="tir.FloorMod"):
+    """The remainder that goes with ``FloorDiv``: it has the sign of ``b``."""
+
+
+class Min(BinaryOp, key="tir.Min"):
+    """The smaller of two values."""
+
+
+class Max(BinaryOp, key="tir.Max"):
+    """The larger of two values."""
+
+
+class CompareOp(BinaryOp, key="tir.CompareOp"):
+    """A comparison of two values of one dtype; the result is bool with as many lanes."""
+
+    def __init__(self, a: Any, b: Any, span: Any = None) -> None:
+        BinaryOp.__init__(self, a, b)
+        self.dtype = _BOOL if self.dtype.lanes == 1 else _BOOL.with_lanes(self.dtype.lanes)
+
+
+class EQ(CompareOp, key="tir.EQ"):
+    """``a == b``. Its truth: the value if it folds, else whether both are one object."""
+
+    def __bool__(self) -> bool:
+        return operators.truth_of_equality(self)
+
+
+class NE(CompareOp, key="tir.NE"):
+    """``a != b``. Its truth: the value if it folds, else whether they are two objects."""
+
+    def __bool__(self) -> bool:
+        return not operators.truth_of_equality(self)
+
+
+class LT(CompareOp, key="tir.LT"):
+    """``a < b``."""
+
+
+class LE(CompareOp, key="tir.LE"):
+    """``a <= b``."""
+
+
+class GT(CompareOp, key="tir.GT"):
+    """``a > b``."""
+
+
+class GE(CompareOp, key="tir.GE"):
+    """``a >= b``."""
+
+
+class LogicalOp(BinaryOp, key="tir.LogicalOp"):
+    """Two booleans."""
+
+    def __init__(self, a: Any, b: Any, span: Any = None) -> None:
+        BinaryOp.__init__(self, a, b)
+        if not self.dtype.is_bool:
+            raise TypeMismatchError(f"{type(self).__name__} needs booleans, got {self.dtype}")
+
+
+class And(LogicalOp, key="tir.And"):
+    """``a and b``."""
+
+
+class Or(LogicalOp, key="tir.Or"):
+    """``a or b``."""
+
+
+class Not(PrimExpr, key="tir.Not"):
+    """``not a``."""
+
+    a: PrimExpr = child()
+
+    def __init__(self, a: Any, span: Any = None) -> None:
+        self.a = _as_expr(a)
+        self.dtype = self.a.dtype
+        if not self.dtype.is_bool:
+            raise TypeMismatchError(f"Not needs a boolean, got {self.dtype}")
+
+
+class Select(PrimExpr, key="tir.Select"):
+    """``condition ? true_value : false_value``. All three are evaluated."""
+
+    condition: PrimExpr = child()
+    true_value: PrimExpr = child()
+    false_value: PrimExpr = child()
+
+    def __init__(self, condition: Any, true_value: Any, false_value: Any, span: Any = None) -> None:
+        self.condition = _as_expr(condition)
+        if not isinstance(true_value, PrimExpr) and isinstance(false_value, PrimExpr):
+            true_value = convert(true_value, false_value.dtype)
+        self.true_value = _as_expr(true_value)
+        if not isinstance(false_value, PrimExpr):
+            false_value = convert(false_value, self.true_value.dtype)
+        self.false_value = false_value
+        self.dtype = self.true_value.dtype
+        if self.dtype is not self.false_value.dtype:
+            raise TypeMismatchError(
+                f"Select needs values of one dtype, got {self.dtype} and {self.false_value.dtype}"
+            )
+        if not self.condition.dtype.is_bool:
+            raise TypeMismatchError(f"Select needs a boolean condition, got {self.condition.dtype}")
+
+
+class Ramp(PrimExpr, key="tir.Ramp"):
+    """The vector ``base, base + stride, ...`` of ``lanes`` elements."""
+
+    base: PrimExpr = child()
+    stride: PrimExpr = child()
+    lanes: int = data()
+
+    def __init__(self, base: Any, stride: Any, lanes: Any, span: Any = None) -> None:
+        self.base = _as_expr(base)
+        self.stride = stride if isinstance(stride, PrimExpr) else convert(stride, self.base.dtype)
+        self.lanes = int(lanes)
+        if self.stride.dtype is not self.base.dtype or self.base.dtype.lanes != 1:
+            raise TypeMismatchError(
+                f"Ramp needs scalars of one dtype, got {self.base.dtype} and {self.stride.dtype}"
+            )
+        self.dtype = self.base.dtype.with_lanes(self.lanes)
+
+
+class Broadcast(PrimExpr, key="tir.Broadcast"):
+    """A vector of ``lanes`` equal elements."""
+
+    value: PrimExpr = child()
+    lanes: int = data()
+
+    def __init__(self, value: Any, lanes: Any, span: Any = None) -> None:
+        self.value = _as_expr(value)
+        self.lanes = int(lanes)
+        if self.value.dtype.lanes != 1:
+            raise TypeMismatchError(f"Broadcast needs a scalar, got {self.value.dtype}")
+        self.dtype = self.value.dtype.with_lanes(self.lanes)
+
+
+class Shuffle(PrimExpr, key="tir.Shuffle"):
+    """Elements picked by number from the concatenation of vectors."""
+
+    vectors: tuple[PrimExpr, ...] = child()
+    indices: tuple[PrimExpr, ...] = child()
+
+    def __init__(self, vectors: Any, indices: Any, span: Any = None) -> None:
+        self.vectors = tuple([_as_expr(vector) for vector in vectors])
+        self.indices = tuple([_as_expr(index) for index in indices])
+        self.dtype = self.vectors[0].dtype.element.with_lanes(len(self.indices))
+
+
+class Let(PrimExpr, key="tir.Let"):
+    """``body`` with ``var`` bound to ``value``."""
+
+    var: Var = defines(scope="body")
+    value: PrimExpr = child()
+    body: PrimExpr = child()
+
+    def __init__(self, var: Var, value: Any, body: Any, span: Any = None) -> None:
+        self.var = var
+        self.value = value if isinstance(value, PrimExpr) else convert(value, var.dtype)
+        self.body = _as_expr(body)
+        self.dtype = self.body.dtype
+
+
+class Call(PrimExpr, key="tir.Call"):
+    """A call of an operator (an ``Op``) or of a function of the module (a ``GlobalVar``).
+
+    ``op`` may be given as a text, ``"tir.exp"``.
+    """
+
+    dtype: DataType = data()
+    op: Any = child()
+    args: tuple[PrimExpr, ...] = child()
+
+    def __init__(self, dtype: str, op: Any, args: Any, span: Any = None) -> None:
+        self.dtype = DataType(dtype)
+        self.op = Op.get(op) if isinstance(op, str) else op
+        self.args = args if args.__class__ is tuple else tuple(args)
+        for arg in self.args:
+            if not isinstance(arg, Node):
+                self.args = tuple(
+                    [convert(item) if not isinstance(item, Node) else item for item in args]
+                )
+                break
+
+
+class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("struct_info",)):
+    """The name of a function of a module."""
+
+    name_hint: str = data()
+    span: Any = note(default=None)
+
+    def __init__(self, name_hint: str, span: Any = None) -> None:
+        self.name_hint = name_hint
+        self.span = span
+        self.struct_info = None
+
+    def __call__(self, *args: Any) -> Any:
+        """A call of this function: of scalar arguments here; graph arguments go to ``relax.Call``."""
+        if args and all(isinstance(arg, (PrimExpr, int, float, str)) for arg in args):
+            return Call("void", self, args)
+        return resolve("tilesmith.relax:Call")(self, args)
+
+
+class Range(Node, key="ir.Range"):
+    """The integers in ``[min, min + extent)``. ``Range(begin, end)`` and ``Range(extent)`` make one."""
+
+    min: PrimExpr = child()
+    extent: PrimExpr = child()
+    span: Any = note(default=None)
+
+    def __init__(self, begin: Any, end: Any = None, span: Any = None) -> None:
+        if end is None:
+            self.extent = _as_expr(begin)
+            self.min = IntImm(self.extent.dtype, 0)
+        else:
+            if not isinstance(begin, PrimExpr) and isinstance(end, PrimExpr):
+                begin = convert(begin, end.dtype)
+            self.min = _as_expr(begin)
+            end = end if isinstance(end, PrimExpr) else convert(end, self.min.dtype)
+            self.extent = operators.subtract(end, self.min)
+        self.span = span
+
+    def map_children(self, f: Any) -> Range:
+        low, extent = f(self.min), f(self.extent)
+        if low is self.min and extent is self.extent:
+            return self
+        return Range.from_min_extent(low, extent, self.span)
+
+    def with_fields(self, **changes: Any) -> Range:
+        return Range.from_min_extent(
+            changes.get("min", self.min),
+            changes.get("extent", self.extent),
+            changes.get("span", self.span),
+        )
+
+    @staticmethod
+    def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
+        """The range that starts at ``min_value`` and has ``extent`` elements."""
+        made = Range.__new__(Range)
+        if not isinstance(min_value, PrimExpr) and isinstance(extent, PrimExpr):
+            min_value = convert(min_value, extent.dtype)
+        made.min = _as_expr(min_value)
+        made.extent = extent if isinstance(extent, PrimExpr) else convert(extent, made.min.dtype)
+        made.span = span
+        return made
+
+
+# The operators need the classes and the classes need the operators: they meet here.
+from tilesmith.ir import operators  # noqa: E402
+from tilesmith.ir.op import Op  # noqa: E402

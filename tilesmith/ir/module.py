@@ -1,0 +1,196 @@
+"""Modules and the base of functions."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
+from tilesmith.ir.node import Node, data, note
+from tilesmith.support.errors import UnknownNameError
+
+__all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
+
+
+def plain_value(value: Any) -> Any:
+    """An attribute's value in its stored form: immediates become Python values, lists tuples."""
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        if isinstance(value, IntImm) and value.dtype.is_bool:
+            return bool(value.value)
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return tuple([plain_value(item) for item in value])
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    return value
+
+
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
+def attributes(values: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A read-only mapping of attributes with plain values; empty for None."""
+    if not values:
+        return _NO_ATTRIBUTES
+    if values.__class__ is MappingProxyType:
+        return values
+    return MappingProxyType({str(key): plain_value(value) for key, value in values.items()})
+
+
+class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
+    """Base of the functions of a module. Subclasses declare a field ``attrs``."""
+
+    attrs: Mapping[str, Any]
+
+    def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> Any:
+        """A copy with one attribute set (``key, value``) or several (a mapping)."""
+        if not isinstance(attr_key_or_dict, Mapping):
+            attr_key_or_dict = {attr_key_or_dict: attr_value}
+        return self.with_fields(attrs={**self.attrs, **attr_key_or_dict})
+
+    def with_attrs(self, values: Mapping[str, Any]) -> Any:
+        """A copy with several attributes set."""
+        return self.with_attr(values)
+
+    def without_attr(self, attr_key: str) -> Any:
+        """A copy without an attribute."""
+        return self.with_fields(attrs={k: v for k, v in self.attrs.items() if k != attr_key})
+
+
+class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
+    """Functions by name, with attributes. The only node that its owner may change.
+
+    ``functions`` maps GlobalVar to function; a module is indexed by GlobalVar or by name.
+    """
+
+    functions: dict[GlobalVar, BaseFunc] = data()
+    attrs: Mapping[str, Any] = data(default=None)
+    global_infos: Mapping[str, Any] = data(default=None)
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        type_definitions: Any = None,
+        attrs: Mapping[str, Any] | None = None,
+        global_infos: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        self.functions = {}
+        self._by_name: dict[str, GlobalVar] = {}
+        self.attrs = attributes(attrs)
+        self.global_infos = dict(global_infos or {})
+        self.span = span
+        for name, function in (functions or {}).items():
+            self[name] = function
+
+    @staticmethod
+    def from_expr(expr: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> IRModule:
+        """A module with one function, under its ``global_symbol`` or "main"."""
+        module = IRModule(functions)
+        module[expr.attrs.get("global_symbol", "main")] = expr
+        return module
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The GlobalVar of a function's name."""
+        found = self._by_name.get(name)
+        if found is None:
+            import difflib
+
+            near = difflib.get_close_matches(name, self._by_name, n=1)
+            known = ", ".join(self._by_name) or "none"
+            raise UnknownNameError(
+                f"the module has no function '{name}'",
+                notes=(f"did you mean '{near[0]}'?" if near else f"functions: {known}",),
+            )
+        return found
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """All GlobalVars in order of insertion."""
+        return list(self.functions)
+
+    def _variable(self, name: Any) -> GlobalVar:
+        if isinstance(name, str):
+            return self.get_global_var(name)
+        if name in self.functions:
+            return name
+        return self.get_global_var(name.name_hint)
+
+    def __getitem__(self, name: Any) -> BaseFunc:
+        return self.functions[self._variable(name)]
+
+    def __setitem__(self, name: Any, function: BaseFunc) -> None:
+        known = self._by_name.get(name if isinstance(name, str) else name.name_hint)
+        if known is None:
+            known = GlobalVar(name) if isinstance(name, str) else name
+            self._by_name[known.name_hint] = known
+        elif isinstance(name, GlobalVar) and name is not known:
+            # The caller's own variable takes the place, so that its calls refer to this function.
+            self.functions = {
+                (name if variable is known else variable): value
+                for variable, value in self.functions.items()
+            }
+            self._by_name[name.name_hint] = known = name
+        self.functions[known] = function
+        struct_info = getattr(function, "struct_info", None)
+        if struct_info is not None and known.struct_info is None:
+            known.struct_info = struct_info
+
+    def __delitem__(self, name: Any) -> None:
+        variable = self._variable(name)
+        del self.functions[variable]
+        del self._by_name[variable.name_hint]
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, GlobalVar):
+            return name in self.functions or name.name_hint in self._by_name
+        return name in self._by_name
+
+    def functions_items(self) -> ItemsView[GlobalVar, BaseFunc]:
+        """Pairs of GlobalVar and function in order of insertion."""
+        return self.functions.items()
+
+    items = functions_items
+
+    def update(self, other: Any) -> None:
+        """Take over all functions of another module or mapping."""
+        source = other.functions if isinstance(other, IRModule) else other
+        for name, function in source.items():
+            self[name] = function
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Replace the function of a GlobalVar."""
+        self[var] = func
+
+    def update_global_info(self, name: str, global_info: Any) -> None:
+        """Set a global info (a list of them under one name)."""
+        self.global_infos[name] = tuple(global_info)
+
+    def shallow_copy(self) -> IRModule:
+        """A module of its own with the same function objects."""
+        return IRModule(dict(self.functions), None, self.attrs, dict(self.global_infos), self.span)
+
+    clone = shallow_copy
+
+    def with_attr(self, attr_key: str, attr_value: Any) -> IRModule:
+        """A copy with an attribute set."""
+        copy = self.shallow_copy()
+        copy.attrs = attributes({**self.attrs, attr_key: attr_value})
+        return copy
+
+    def without_attr(self, attr_key: str) -> IRModule:
+        """A copy without an attribute."""
+        copy = self.shallow_copy()
+        copy.attrs = attributes({k: v for k, v in self.attrs.items() if k != attr_key})
+        return copy
+
+    def with_attrs(self, values: Mapping[str, Any]) -> IRModule:
+        """A copy with several attributes set."""
+        copy = self.shallow_copy()
+        copy.attrs = attributes({**self.attrs, **values})
+        return copy
+
+    def get_attr(self, attr_key: str) -> Any:
+        """An attribute, or None."""
+        return self.attrs.get(attr_key)

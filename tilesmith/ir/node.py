@@ -1,0 +1,342 @@
+"""Immutable nodes that declare their fields once.
+
+A node class lists its fields with a *role* each; construction, copying, traversal, structural
+equality, structural hash, printing's skeleton and JSON are derived from that list::
+
+    class Select(PrimExpr):
+        condition: PrimExpr = child()
+        true_value: PrimExpr = child()
+        false_value: PrimExpr = child()
+
+Roles:
+
+* ``child``: a node (or a tuple, an optional, or a mapping of nodes) that is visited, compared, hashed.
+* ``defines``: a variable, buffer or symbolic size that is *bound* here. Compared by pairing it with
+  its partner before the other fields are looked at. Not visited by ``map_children``.
+* ``data``: a plain value (number, text, dtype, attribute dictionary): compared and hashed.
+* ``note``: span or name hint: saved and printed, neither compared nor hashed.
+
+Whether a field holds one node, an optional one, a tuple or a mapping is read off its annotation.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, dataclass_transform
+
+__all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "node_class", "note"]
+
+
+class Role(Enum):
+    """What a field means to the derived operations; see the module's text."""
+
+    CHILD = "child"
+    DEFINES = "defines"
+    DATA = "data"
+    NOTE = "note"
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING = _Missing()
+
+
+class Field:
+    """One declared field of a node class."""
+
+    __slots__ = ("annotation", "convert", "default", "name", "role", "scope", "shape")
+
+    def __init__(self, role: Role, default: Any, convert: Any, scope: str | None) -> None:
+        self.name = ""
+        self.annotation = ""
+        self.shape = "one"  # "one", "optional", "tuple" or "mapping"
+        self.role = role
+        self.default = default
+        self.convert = convert
+        self.scope = scope
+
+    def named(self, name: str, annotation: str) -> Field:
+        """This field under a name, with the shape that its annotation tells."""
+        field = Field(self.role, self.default, self.convert, self.scope)
+        field.name, field.annotation = name, annotation
+        if annotation.startswith(("tuple[", "tuple", "Sequence[")):
+            field.shape = "tuple"
+        elif annotation.startswith(("dict[", "Mapping[")):
+            field.shape = "mapping"
+        elif annotation.endswith("| None") or annotation.startswith("Optional["):
+            field.shape = "optional"
+        return field
+
+    def __repr__(self) -> str:
+        return f"{self.role.value} {self.name}: {self.annotation}"
+
+
+def child(*, default: Any = MISSING, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Declare a node that is visited, compared and hashed."""
+    return Field(Role.CHILD, default, convert, None)
+
+
+def defines(
+    *, scope: str | None = None, default: Any = MISSING, convert: Callable[[Any], Any] | None = None
+) -> Any:
+    """Declare a variable, buffer or size that this node binds; ``scope`` names the field it is bound in."""
+    return Field(Role.DEFINES, default, convert, scope)
+
+
+def data(*, default: Any = MISSING, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Declare a plain value that is compared and hashed."""
+    return Field(Role.DATA, default, convert, None)
+
+
+def note(*, default: Any = MISSING, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Declare a value that is printed and saved, but neither compared nor hashed."""
+    return Field(Role.NOTE, default, convert, None)
+
+
+_CLASSES: dict[str, type[Node]] = {}
+
+
+def node_class(key: str) -> type[Node]:
+    """The node class registered under ``key`` (for example ``"tir.Add"``), as JSON names it."""
+    return _CLASSES[key]
+
+
+def _map_tuple(function: Callable[[Any], Any], items: tuple) -> tuple:
+    """``items`` with the function applied; the same tuple when nothing changed."""
+    new = [function(item) for item in items]
+    for old_item, new_item in zip(items, new):
+        if old_item is not new_item:
+            return tuple(new)
+    return items
+
+
+def _map_mapping(function: Callable[[Any], Any], items: Mapping) -> Mapping:
+    new = {key: function(value) for key, value in items.items()}
+    for key, value in items.items():
+        if new[key] is not value:
+            return new
+    return items
+
+
+_MAP = {
+    "one": "{n} = f(self.{n})",
+    "optional": "{n} = self.{n}\n    if {n} is not None: {n} = f({n})",
+    "tuple": "{n} = _map_tuple(f, self.{n})",
+    "mapping": "{n} = _map_mapping(f, self.{n})",
+}
+_EACH = {
+    "one": "f(self.{n})",
+    "optional": "if self.{n} is not None: f(self.{n})",
+    "tuple": "for item in self.{n}: f(item)",
+    "mapping": "for item in self.{n}.values(): f(item)",
+}
+
+
+def _compile(cls: type, method: str, source: str, scope: dict[str, Any]) -> Any:
+    """Make a method from text; debuggers see the text through ``linecache``."""
+    filename = f"<{cls.__module__}.{cls.__qualname__}.{method}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), scope)
+    function = scope[method]
+    function.__qualname__ = f"{cls.__qualname__}.{method}"
+    function.__module__ = cls.__module__
+    return function
+
+
+def _make_init(cls: type[Node]) -> Any:
+    parameters, body, scope = ["self"], [], {}
+    for field in cls._fields:
+        name = field.name
+        if field.default is MISSING:
+            parameters.append(name)
+        else:
+            scope[f"default_{name}"] = field.default
+            parameters.append(f"{name}=default_{name}")
+        value = name
+        if field.convert is not None:
+            scope[f"convert_{name}"] = field.convert
+            value = f"convert_{name}({name})"
+        elif field.shape == "tuple" and field.role is not Role.DATA:
+            value = f"{name} if {name}.__class__ is tuple else tuple({name})"
+        body.append(f"    self.{name} = {value}")
+    if hasattr(cls, "_finish"):
+        body.append("    self._finish()")
+    source = f"def __init__({', '.join(parameters)}):\n" + "\n".join(body or ["    pass"]) + "\n"
+    return _compile(cls, "__init__", source, scope)
+
+
+def _make_map_children(cls: type[Node]) -> Any:
+    children = [field for field in cls._fields if field.role is Role.CHILD]
+    lines = ["def map_children(self, f):"]
+    if children:
+        lines += ["    " + _MAP[field.shape].format(n=field.name) for field in children]
+        unchanged = " and ".join(f"{field.name} is self.{field.name}" for field in children)
+        lines.append(f"    if {unchanged}: return self")
+        mapped = {field.name for field in children}
+        arguments = [f.name if f.name in mapped else f"self.{f.name}" for f in cls._fields]
+        lines.append(f"    return cls({', '.join(arguments)})")
+    else:
+        lines.append("    return self")
+    scope = {"cls": cls, "_map_tuple": _map_tuple, "_map_mapping": _map_mapping}
+    return _compile(cls, "map_children", "\n".join(lines) + "\n", scope)
+
+
+def _make_for_each_child(cls: type[Node]) -> Any:
+    children = [field for field in cls._fields if field.role is Role.CHILD]
+    lines = ["def for_each_child(self, f):"]
+    lines += ["    " + _EACH[field.shape].format(n=field.name) for field in children]
+    if not children:
+        lines.append("    return None")
+    return _compile(cls, "for_each_child", "\n".join(lines) + "\n", {})
+
+
+def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
+    """Stands as ``__init__`` until the class makes its first instance."""
+    for cls in type(self).__mro__:
+        if cls.__dict__.get("__init__") is _first_init:
+            cls.__init__ = _make_init(cls)
+            break
+    type(self).__init__(self, *args, **kwargs)
+
+
+@dataclass_transform(field_specifiers=(child, defines, data, note))
+class NodeMeta(type):
+    """Makes ``__slots__`` and the table of fields from a class's declarations.
+
+    Class arguments: ``key``, the name in JSON and in the registry (default: package and class name);
+    ``slots``, further slots that are no fields (derived values such as ``dtype``).
+    """
+
+    _fields: tuple[Field, ...]
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        key: str | None = None,
+        slots: tuple[str, ...] = (),
+    ) -> NodeMeta:
+        own: dict[str, Field] = {}
+        for field_name, annotation in namespace.get("__annotations__", {}).items():
+            declared = namespace.get(field_name)
+            if isinstance(declared, Field):
+                del namespace[field_name]
+                own[field_name] = declared.named(field_name, str(annotation))
+        inherited: dict[str, Field] = {}
+        taken: set[str] = set()
+        for base in reversed(bases):
+            inherited.update({f.name: f for f in getattr(base, "_fields", ())})
+            for ancestor in base.__mro__:
+                taken.update(ancestor.__dict__.get("__slots__", ()))
+        namespace["__slots__"] = tuple(
+            [n for n in own if n not in taken] + [n for n in slots if n not in taken]
+        )
+        if own and "__init__" not in namespace:
+            namespace["__init__"] = _first_init
+        cls = super().__new__(mcls, name, bases, namespace)
+        cls._fields = tuple({**inherited, **own}.values())
+        if key is None:
+            key = f"{cls.__module__.split('.')[1] if '.' in cls.__module__ else ''}.{name}"
+        cls._key = key
+        _CLASSES[key] = cls  # type: ignore[assignment]
+        return cls
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict, **_: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+class Node(metaclass=NodeMeta, slots=("__weakref__",)):
+    """Base of everything that makes up a program."""
+
+    _fields: tuple[Field, ...]
+    _key: str
+    is_leaf = False  # whether generic walks stop here: a use of a buffer is looked at from outside
+
+    def map_children(self, f: Callable[[Any], Any]) -> Any:
+        """A copy with ``f`` applied to each child; this very object when no child changed."""
+        cls = type(self)
+        cls.map_children = _make_map_children(cls)  # type: ignore[method-assign]
+        return cls.map_children(self, f)
+
+    def for_each_child(self, f: Callable[[Any], Any]) -> None:
+        """Call ``f`` on each child in order of declaration."""
+        cls = type(self)
+        cls.for_each_child = _make_for_each_child(cls)  # type: ignore[method-assign]
+        cls.for_each_child(self, f)
+
+    def children(self) -> list[Node]:
+        """The children in order of declaration."""
+        found: list[Node] = []
+        self.for_each_child(found.append)
+        return found
+
+    def with_fields(self, **changes: Any) -> Any:
+        """A copy with some fields replaced; goes through the constructor, so checks apply."""
+        values = [
+            changes.pop(field.name) if field.name in changes else getattr(self, field.name)
+            for field in self._fields
+        ]
+        if changes:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(changes))}")
+        return type(self)(*values)
+
+    def field_values(self) -> Iterator[tuple[Field, Any]]:
+        """Each declared field with its value."""
+        for field in self._fields:
+            yield field, getattr(self, field.name)
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are one object."""
+        return self is other
+
+    def __repr__(self) -> str:
+        shown = []
+        for field, value in self.field_values():
+            if field.name == "span":
+                continue
+            if isinstance(value, Node) and not type(value)._fields:
+                text = type(value).__name__
+            elif isinstance(value, Node):
+                text = f"<{type(value).__name__}>"
+            elif isinstance(value, (tuple, Mapping)):
+                text = f"<{len(value)} items>"
+            else:
+                text = repr(value)
+            shown.append(f"{field.name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        from tilesmith.ir import printing
+
+        return printing.to_text(self)
+
+    def script(self, **options: Any) -> str:
+        """This node as complete text that parses back; see ``ir.printing.PrinterConfig``."""
+        from tilesmith.ir import printing
+
+        return printing.script(self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print this node for a person: highlighted in terminals, large constants elided."""
+        from tilesmith.ir import printing
+
+        printing.show(self, **options)
+
+
+if os.environ.get("TILESMITH_CHECK_FROZEN") == "1":
+
+    def _set_once(self: Node, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(
+                f"{type(self).__name__}.{name} cannot be changed: nodes are immutable"
+            )
+        object.__setattr__(self, name, value)
+
+    Node.__setattr__ = _set_once  # type: ignore[method-assign,assignment]

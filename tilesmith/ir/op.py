@@ -1,0 +1,101 @@
+"""Operators: things that a Call can name.
+
+An operator is compared by identity and there is one object per name. What passes, back ends and
+the script want to know about it are attributes (``Op.get("tir.exp").get_attr("TCallEffectKind")``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from tilesmith.ir.node import Node, data
+from tilesmith.support.registry import Registry
+
+__all__ = ["CallEffectKind", "Op", "register_op_attr"]
+
+
+class CallEffectKind(IntEnum):
+    """What evaluating a call may do besides giving a value."""
+
+    ExprAnnotation = 0
+    Pure = 1
+    ReadState = 2
+    UpdateState = 3
+    SpecialCallArg = 4
+    EmbedInfo = 5
+    ControlJump = 6
+    Opaque = UpdateState
+
+
+_OPS: Registry = Registry(
+    "operator", providers={"relax.": "tilesmith.relax.op", "tir.": "tilesmith.ir.intrinsics"}
+)
+
+
+class Op(Node, key="ir.Op", slots=("_attrs", "spec")):
+    """A named operator. Make one with ``Op.register``, find it with ``Op.get``."""
+
+    name: str = data()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._attrs: dict[str, Any] = {}
+        self.spec: Any = None
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """The operator of that name; an unknown name is an error that tells the nearest one."""
+        return _OPS.get(name)
+
+    @staticmethod
+    def register(name: str, **attrs: Any) -> Op:
+        """Make and register an operator with attributes."""
+        op = Op(name)
+        op._attrs.update(attrs)
+        _OPS.register(name, op)
+        return op
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """The names of all operators registered so far."""
+        return _OPS.names()
+
+    @staticmethod
+    def exists(name: str) -> bool:
+        """Whether an operator of that name is registered (providers are asked)."""
+        return name in _OPS
+
+    def get_attr(self, name: str, default: Any = None) -> Any:
+        """An attribute, or ``default``."""
+        return self._attrs.get(name, default)
+
+    def has_attr(self, name: str) -> bool:
+        """Whether the attribute is set."""
+        return name in self._attrs
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute."""
+        self._attrs[name] = value
+
+    def reset_attr(self, name: str) -> None:
+        """Remove an attribute."""
+        self._attrs.pop(name, None)
+
+    def map_children(self, f: Callable[[Any], Any]) -> Op:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """Set an attribute of an operator, making the operator if it is new; a decorator without ``value``."""
+    op = Op.get(op_name) if Op.exists(op_name) else Op.register(op_name)
+
+    def set_value(attribute: Any) -> Any:
+        op.set_attr(attr_key, attribute)
+        return attribute
+
+    return set_value if value is None else set_value(value)

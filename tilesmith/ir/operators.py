@@ -1,0 +1,468 @@
+"""Python's operators on scalar expressions: dtype matching, and folding of the cheap identities.
+
+They fold constants (with wrap-around), ``x + 0``, ``x - 0``, ``x * 1``, integer ``x * 0``,
+``x // 1``, ``x % 1``; everything else is left to ``arith``. Division by zero is never folded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import expr as ir
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
+
+__all__ = [
+    "add", "all_of", "any_of", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast",
+    "const", "divide", "equal", "floordiv", "floormod", "greater", "greater_equal", "is_const",
+    "less", "less_equal", "logical_and", "logical_not", "logical_or", "match_types", "maximum",
+    "minimum", "multiply", "negate", "not_equal", "shift_left", "shift_right", "subtract",
+    "truncdiv", "truncmod", "truth_of_equality", "wrap",
+]  # fmt: skip
+
+
+def wrap(value: int, dtype: DataType) -> int:
+    """An integer reduced to the range of an integer dtype, modulo two to its bits."""
+    if dtype.is_bool:
+        return int(value != 0)
+    bits = dtype.bits
+    value &= (1 << bits) - 1
+    if dtype.is_int and value >> (bits - 1):
+        value -= 1 << bits
+    return value
+
+
+_SMALL: dict[tuple[str, int], ir.IntImm] = {}
+
+
+def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
+    """A constant of a dtype; a vector dtype gives a ``Broadcast``. Small integers are interned."""
+    if isinstance(value, ir.PrimExpr):
+        value = value.value  # type: ignore[attr-defined]
+    if dtype is None:
+        return ir.convert(value)
+    dtype = DataType(dtype)
+    if dtype.lanes > 1:
+        return ir.Broadcast(const(value, dtype.element), dtype.lanes)
+    if dtype.is_float:
+        return ir.FloatImm(dtype, value)
+    if dtype.is_handle:
+        return ir.Call("handle", "tir.reinterpret", (ir.IntImm("uint64", int(value)),))
+    value = wrap(int(value), dtype)
+    if -16 <= value <= 1024:
+        found = _SMALL.get((dtype, value))
+        if found is None:
+            found = _SMALL[(dtype, value)] = ir.IntImm(dtype, value)
+        return found
+    return ir.IntImm(dtype, value)
+
+
+def is_const(expr: Any, value: Any = None) -> bool:
+    """Whether an expression is a constant (of that value, when one is given); looks into ``Broadcast``."""
+    if isinstance(expr, ir.Broadcast):
+        expr = expr.value
+    if not isinstance(expr, (ir.IntImm, ir.FloatImm)):
+        return False
+    return value is None or expr.value == value
+
+
+def cast(dtype: Any, value: Any) -> ir.PrimExpr:
+    """``value`` converted to ``dtype``; constants fold, the same dtype gives the value itself."""
+    dtype = DataType(dtype)
+    value = value if isinstance(value, ir.PrimExpr) else ir.convert(value)
+    if value.dtype is dtype:
+        return value
+    if dtype.lanes != value.dtype.lanes and value.dtype.lanes == 1:
+        return ir.Broadcast(cast(dtype.element, value), dtype.lanes)
+    if isinstance(value, ir.IntImm) and not dtype.is_handle:
+        return const(value.value, dtype)
+    if isinstance(value, ir.FloatImm) and dtype.is_float:
+        if value.dtype.bits <= dtype.bits:
+            return ir.FloatImm(dtype, value.value)
+    elif isinstance(value, ir.FloatImm) and math.isfinite(value.value) and dtype.is_int:
+        truncated = int(value.value)
+        if wrap(truncated, dtype) == truncated:
+            return const(truncated, dtype)
+    if isinstance(value, ir.Broadcast):
+        return ir.Broadcast(cast(dtype.element, value.value), dtype.lanes)
+    return ir.Cast(dtype, value)
+
+
+def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
+    """Both operands in one dtype: Python scalars take the other's, scalars are broadcast to vectors,
+    an integer meets a float as that float, of two integers (two floats) the wider one wins."""
+    if not isinstance(a, ir.PrimExpr):
+        a = _scalar_like(a, b)
+    if not isinstance(b, ir.PrimExpr):
+        b = _scalar_like(b, a)
+    if a.dtype is b.dtype:
+        return a, b
+    if a.dtype.lanes != b.dtype.lanes:
+        if a.dtype.lanes == 1:
+            a = ir.Broadcast(a, b.dtype.lanes)
+        elif b.dtype.lanes == 1:
+            b = ir.Broadcast(b, a.dtype.lanes)
+        else:
+            raise TypeMismatchError(
+                f"vectors of {a.dtype.lanes} and {b.dtype.lanes} lanes do not match"
+            )
+        if a.dtype is b.dtype:
+            return a, b
+    target = _common_dtype(a.dtype, b.dtype)
+    return cast(target, a), cast(target, b)
+
+
+def _scalar_like(value: Any, other: Any) -> ir.PrimExpr:
+    if not isinstance(other, ir.PrimExpr) or not isinstance(value, (bool, int, float)):
+        return ir.convert(value)
+    element = other.dtype.element
+    if isinstance(value, float) and not element.is_float:
+        return ir.FloatImm("float32", value)
+    if isinstance(value, bool) and not element.is_bool:
+        return const(int(value), element)
+    if element.is_bool and not isinstance(value, bool):
+        return ir.convert(value)
+    if element.is_integer and wrap(int(value), element) != int(value):
+        return ir.convert(value)
+    return const(value, element)
+
+
+def _common_dtype(a: DataType, b: DataType) -> DataType:
+    if a.is_float and not b.is_float:
+        return a
+    if b.is_float and not a.is_float:
+        return b
+    if a.is_bool or b.is_bool:
+        return b if a.is_bool else a
+    if a.is_handle or b.is_handle:
+        raise TypeMismatchError(f"no common dtype of {a} and {b}")
+    if a.bits != b.bits:
+        return a if a.bits > b.bits else b
+    if a.is_float:  # bfloat16 and float16: neither holds the other
+        return DataType("float32").with_lanes(a.lanes)
+    return a if a.is_uint else b
+
+
+def _fold(
+    a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
+) -> ir.PrimExpr | None:
+    """The constant that two constants give, or None."""
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
+        return const(function(a.value, b.value), a.dtype)
+    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype.bits in (32, 64):
+        value = function(a.value, b.value)
+        if a.dtype.bits == 32:
+            value = _round_float32(value, a.value, b.value)
+        return None if value is None else ir.FloatImm(a.dtype, value)
+    return None
+
+
+def _round_float32(value: float, a: float, b: float) -> float | None:
+    """``value`` as float32 would hold it; None when an operand is not itself a float32."""
+    import struct
+
+    try:
+        if (
+            struct.unpack("f", struct.pack("f", a))[0] != a
+            or struct.unpack("f", struct.pack("f", b))[0] != b
+        ):
+            return None
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return None
+
+
+def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a + b``."""
+    a, b = match_types(a, b)
+    folded = _fold(a, b, lambda x, y: x + y)
+    if folded is not None:
+        return folded
+    if is_const(b, 0):
+        return a
+    return b if is_const(a, 0) else ir.Add(a, b)
+
+
+def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a - b``."""
+    a, b = match_types(a, b)
+    folded = _fold(a, b, lambda x, y: x - y)
+    if folded is not None:
+        return folded
+    return a if is_const(b, 0) else ir.Sub(a, b)
+
+
+def multiply(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a * b``."""
+    a, b = match_types(a, b)
+    folded = _fold(a, b, lambda x, y: x * y)
+    if folded is not None:
+        return folded
+    if is_const(b, 1) or (is_const(a, 0) and not a.dtype.is_float):
+        return a
+    if is_const(a, 1) or (is_const(b, 0) and not b.dtype.is_float):
+        return b
+    return ir.Mul(a, b)
+
+
+def negate(a: Any) -> ir.PrimExpr:
+    """``-a``; for floats this keeps the sign of zero."""
+    a = ir.convert(a)
+    if isinstance(a, ir.IntImm):
+        return const(-a.value, a.dtype)
+    if isinstance(a, ir.FloatImm):
+        return ir.FloatImm(a.dtype, -a.value)
+    return multiply(const(-1, a.dtype), a)
+
+
+def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a / b`` of floats. Integers have two divisions: say ``floordiv`` or ``truncdiv``."""
+    a, b = match_types(a, b)
+    if a.dtype.is_integer:
+        raise TypeMismatchError(
+            f"`/` of integers ({a.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv (rounds toward zero)"
+        )
+    if isinstance(b, ir.FloatImm) and b.value != 0.0:
+        folded = _fold(a, b, lambda x, y: x / y)
+        if folded is not None:
+            return folded
+    return a if is_const(b, 1) else ir.Div(a, b)
+
+
+def _trunc_divide(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _integer_division(
+    kind: type[ir.BinaryOp], function: Callable[[int, int], int], a: Any, b: Any
+) -> ir.PrimExpr:
+    a, b = match_types(a, b)
+    if not a.dtype.is_integer and not a.dtype.is_bool:
+        if kind is ir.FloorDiv:
+            return floor_of(ir.Div(a, b))
+        raise TypeMismatchError(f"{kind.__name__} needs integers, got {a.dtype}")
+    if isinstance(b, ir.IntImm) and b.value != 0:
+        folded = _fold(a, b, function)
+        if folded is not None:
+            return folded
+    if is_const(b, 1):
+        return a if kind in (ir.FloorDiv, ir.Div) else const(0, a.dtype)
+    if is_const(a, 0) and is_const(b) and not is_const(b, 0):
+        return a
+    return kind(a, b)
+
+
+def floor_of(value: ir.PrimExpr) -> ir.PrimExpr:
+    """The largest integer not above a float, as a float."""
+    return ir.Call(value.dtype, "tir.floor", (value,))
+
+
+def floordiv(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a // b``, rounded toward minus infinity."""
+    return _integer_division(ir.FloorDiv, lambda x, y: x // y, a, b)
+
+
+def floormod(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """The remainder that goes with ``floordiv``."""
+    return _integer_division(ir.FloorMod, lambda x, y: x % y, a, b)
+
+
+def truncdiv(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a / b`` of integers, rounded toward zero, as in C."""
+    return _integer_division(ir.Div, _trunc_divide, a, b)
+
+
+def truncmod(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """The remainder that goes with ``truncdiv``, as in C."""
+    return _integer_division(ir.Mod, lambda x, y: x - y * _trunc_divide(x, y), a, b)
+
+
+def _min_max(
+    kind: type[ir.BinaryOp], function: Callable[[Any, Any], Any], a: Any, b: Any
+) -> ir.PrimExpr:
+    a, b = match_types(a, b)
+    if a is b:
+        return a
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
+        return const(function(a.value, b.value), a.dtype)
+    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
+        if not (math.isnan(a.value) or math.isnan(b.value)):
+            return ir.FloatImm(a.dtype, function(a.value, b.value))
+    return kind(a, b)
+
+
+def minimum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """The smaller of two values."""
+    return _min_max(ir.Min, min, a, b)
+
+
+def maximum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """The larger of two values."""
+    return _min_max(ir.Max, max, a, b)
+
+
+def _compare(
+    kind: type[ir.CompareOp], function: Callable[[Any, Any], bool], a: Any, b: Any
+) -> ir.PrimExpr:
+    a, b = match_types(a, b)
+    if isinstance(a, (ir.IntImm, ir.FloatImm)) and isinstance(b, (ir.IntImm, ir.FloatImm)):
+        return const(function(a.value, b.value), "bool")
+    return kind(a, b)
+
+
+def equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a == b``."""
+    return _compare(ir.EQ, lambda x, y: x == y, a, b)
+
+
+def not_equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a != b``."""
+    return _compare(ir.NE, lambda x, y: x != y, a, b)
+
+
+def less(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a < b``."""
+    return _compare(ir.LT, lambda x, y: x < y, a, b)
+
+
+def less_equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a <= b``."""
+    return _compare(ir.LE, lambda x, y: x <= y, a, b)
+
+
+def greater(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a > b``."""
+    return _compare(ir.GT, lambda x, y: x > y, a, b)
+
+
+def greater_equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a >= b``."""
+    return _compare(ir.GE, lambda x, y: x >= y, a, b)
+
+
+def truth_of_equality(comparison: ir.CompareOp) -> bool:
+    """Whether both sides of an EQ or NE that did not fold are one object.
+
+    In checked mode the question is an error when it comes from inside Tilesmith: library code says
+    ``is``, ``structural_equal`` or ``is_const``.
+    """
+    if _checked_mode:
+        _refuse_from_inside()
+    return comparison.a is comparison.b
+
+
+_checked_mode = False
+
+
+def check_truth_of_equality(enabled: bool = True) -> None:
+    """Switch checked mode on or off; the tests switch it on."""
+    global _checked_mode
+    _checked_mode = enabled
+
+
+def _refuse_from_inside() -> None:
+    import sys
+
+    from tilesmith.support.errors import InternalError
+
+    frame = sys._getframe(3)
+    caller = frame.f_globals.get("__name__", "")
+    if caller.startswith("tilesmith."):
+        raise InternalError(
+            f"{caller}:{frame.f_lineno} asks for the truth of an `==` between expressions",
+            notes=("say `is`, structural_equal or is_const",),
+        )
+
+
+def logical_and(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a and b`` as an expression."""
+    a, b = match_types(a, b)
+    for this, other in ((a, b), (b, a)):
+        if is_const(this):
+            return other if is_const(this, 1) else this
+    return ir.And(a, b)
+
+
+def logical_or(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a or b`` as an expression."""
+    a, b = match_types(a, b)
+    for this, other in ((a, b), (b, a)):
+        if is_const(this):
+            return this if is_const(this, 1) else other
+    return ir.Or(a, b)
+
+
+def logical_not(a: Any, span: Any = None) -> ir.PrimExpr:
+    """``not a`` as an expression."""
+    a = ir.convert(a)
+    return const(not a.value, "bool") if isinstance(a, ir.IntImm) else ir.Not(a)
+
+
+def all_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
+    """All of the conditions hold (``tir.all``)."""
+    result = ir.convert(conditions[0]) if conditions else const(True, "bool")
+    for condition in conditions[1:]:
+        result = logical_and(result, condition)
+    return result
+
+
+def any_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
+    """Some of the conditions hold (``tir.any``)."""
+    result = ir.convert(conditions[0]) if conditions else const(False, "bool")
+    for condition in conditions[1:]:
+        result = logical_or(result, condition)
+    return result
+
+
+def _bitwise(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
+    a, b = match_types(a, b)
+    if not (a.dtype.is_integer or a.dtype.is_bool):
+        raise TypeMismatchError(f"{name} needs integers, got {a.dtype}")
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
+        return const(function(a.value, b.value), a.dtype)
+    return ir.Call(a.dtype, "tir." + name, (a, b))
+
+
+def bitwise_and(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a & b``."""
+    return _bitwise("bitwise_and", lambda x, y: x & y, a, b)
+
+
+def bitwise_or(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a | b``."""
+    return _bitwise("bitwise_or", lambda x, y: x | y, a, b)
+
+
+def bitwise_xor(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a ^ b``."""
+    return _bitwise("bitwise_xor", lambda x, y: x ^ y, a, b)
+
+
+def bitwise_not(a: Any, span: Any = None) -> ir.PrimExpr:
+    """``~a``."""
+    a = ir.convert(a)
+    if isinstance(a, ir.IntImm):
+        return const(~a.value if not a.dtype.is_bool else not a.value, a.dtype)
+    return ir.Call(a.dtype, "tir.bitwise_not", (a,))
+
+
+def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
+    a, b = match_types(a, b)
+    if is_const(b, 0):
+        return a
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm) and 0 <= b.value < a.dtype.bits:
+        return const(function(a.value, b.value), a.dtype)
+    return ir.Call(a.dtype, "tir." + name, (a, b))
+
+
+def shift_left(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a << b``."""
+    return _shift("shift_left", lambda x, y: x << y, a, b)
+
+
+def shift_right(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
+    """``a >> b``; of a signed integer the sign is shifted in."""
+    return _shift("shift_right", lambda x, y: x >> y, a, b)

@@ -1,0 +1,217 @@
+"""Buffers: typed, shaped views of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Node, PointerType, PrimExpr, Var, child, const, convert, note
+from tilesmith.ir import data as data_field
+from tilesmith.ir.types import prim_type
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError, TypeMismatchError
+
+__all__ = ["Buffer", "DataProducer", "decl_buffer"]
+
+
+def _shape(values: Any) -> tuple[PrimExpr, ...]:
+    if isinstance(values, (int, PrimExpr)):
+        values = (values,)
+    return tuple(
+        [
+            value if isinstance(value, PrimExpr) else const(value, _index_dtype(value))
+            for value in values
+        ]
+    )
+
+
+def _index_dtype(value: Any) -> str:
+    return str(getattr(value, "dtype", "int32")) if -(2**31) <= int(value) < 2**31 else "int64"
+
+
+class DataProducer(Node, key="tir.DataProducer"):
+    """What can be read elementwise: a buffer, or a tensor of a tensor expression."""
+
+
+class Buffer(Node, key="tir.Buffer"):
+    """A view of the memory behind ``data``: element type, shape, strides, offset, alignment.
+
+    A buffer is compared by identity. ``strides`` are in elements, empty when the buffer is compact
+    and row-major; ``elem_offset`` is in elements; ``data_alignment`` in bytes (64 by default),
+    ``offset_factor`` promises that the offset is a multiple of it.
+    """
+
+    is_leaf = True
+    READ = 1
+    WRITE = 2
+
+    data: Var = child()
+    dtype: DataType = data_field(convert=DataType)
+    shape: tuple[PrimExpr, ...] = child()
+    strides: tuple[PrimExpr, ...] = child()
+    elem_offset: PrimExpr = child()
+    name: str = note()
+    data_alignment: int = data_field()
+    offset_factor: int = data_field()
+    buffer_type: str = data_field(default="")
+    axis_separators: tuple[int, ...] = data_field(default=())
+    span: Any = note(default=None)
+
+    def scope(self) -> str:
+        """The storage scope of the memory ("global" by default)."""
+        return self.data.storage_scope or "global"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Any:
+        """A load of one element (or a vector), or a region where slices are given."""
+        from tilesmith.tir.expr import BufferLoad, buffer_slice
+
+        if not isinstance(indices, (tuple, list)):
+            indices = (indices,)
+        if any(isinstance(index, slice) for index in indices):
+            return buffer_slice(self, indices)
+        return BufferLoad(self, indices)
+
+    def vload(self, begin: Any, dtype: str | None = None, predicate: Any = None) -> Any:
+        """A load that starts at ``begin``; a vector dtype reads that many elements in a row."""
+        from tilesmith.ir import Ramp
+        from tilesmith.tir.expr import BufferLoad
+
+        begin = list(begin) if isinstance(begin, (tuple, list)) else [begin]
+        lanes = DataType(dtype).lanes // self.dtype.lanes if dtype is not None else 1
+        if lanes > 1:
+            begin[-1] = Ramp(convert(begin[-1]), 1, lanes)
+        return BufferLoad(self, begin, predicate)
+
+    def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
+        """A store that starts at ``begin``; a vector value writes that many elements in a row."""
+        from tilesmith.ir import Ramp
+        from tilesmith.tir.stmt import BufferStore
+
+        begin = list(begin) if isinstance(begin, (tuple, list)) else [begin]
+        value = convert(value)
+        lanes = value.dtype.lanes // self.dtype.lanes
+        if lanes > 1:
+            begin[-1] = Ramp(convert(begin[-1]), 1, lanes)
+        return BufferStore(self, value, begin, predicate)
+
+    def access_ptr(
+        self,
+        access_mask: Any,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
+        extent: Any = None,
+    ) -> Any:
+        """A pointer to the data, with what is done through it: "r", "w", "rw" or the bits of it."""
+        from tilesmith.ir import Call
+
+        if isinstance(access_mask, str):
+            access_mask = sum(
+                {"r": Buffer.READ, "w": Buffer.WRITE}[letter] for letter in access_mask
+            )
+        offset = convert(offset)
+        if extent is None:
+            extent = const(1, self.elem_offset.dtype)
+            for size in self.shape:
+                extent = extent * size
+            extent = extent - offset
+        element = self.dtype.with_lanes(self.dtype.lanes * content_lanes)
+        annotation = Call(element, "tir.type_annotation", ())
+        offset = self.elem_offset + offset
+        if content_lanes > 1:
+            offset, extent = offset // content_lanes, extent // content_lanes
+        arguments = (annotation, self.data, offset, convert(extent), const(access_mask, "int32"))
+        return Call(ptr_type, "tir.tvm_access_ptr", arguments)
+
+    def offset_of(self, indices: Any) -> list[PrimExpr]:
+        """The flat offset, in elements, of a tuple of indices."""
+        indices = [convert(index) for index in indices]
+        if len(indices) != len(self.shape):
+            raise ShapeError(
+                f"buffer '{self.name}' has {len(self.shape)} dimensions, got {len(indices)} indices"
+            )
+        if self.strides:
+            offset: PrimExpr = const(0, self.elem_offset.dtype)
+            for index, stride in zip(indices, self.strides):
+                offset = offset + index * stride
+        else:
+            offset = indices[0] if indices else const(0, self.elem_offset.dtype)
+            for index, size in zip(indices[1:], self.shape[1:]):
+                offset = offset * size + index
+        return [offset + self.elem_offset]
+
+    def get_flattened_buffer(self) -> Buffer:
+        """A one-dimensional view of the same memory (one dimension per axis separator more)."""
+        groups: list[PrimExpr] = []
+        separators = [0, *self.axis_separators, len(self.shape)]
+        for start, stop in zip(separators, separators[1:]):
+            size: PrimExpr = const(1, self.shape[0].dtype if self.shape else "int32")
+            for extent in self.shape[start:stop]:
+                size = size * extent
+            groups.append(size)
+        if self.strides and not self.axis_separators and self.shape:
+            groups = [self.strides[0] * self.shape[0]]
+        separators_after = tuple(range(1, len(groups)))
+        if len(self.shape) == len(groups) and not self.strides:
+            return self
+        return self.with_fields(shape=tuple(groups), strides=(), axis_separators=separators_after)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(
+            [str(getattr(size, "value", getattr(size, "name", "?"))) for size in self.shape]
+        )
+        return f"Buffer({self.name}: ({shape}), {self.dtype})"
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: Any = None,
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "",
+    data_alignment: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+    span: Any = None,
+) -> Buffer:
+    """Declare a buffer; makes the pointer variable unless ``data`` is given.
+
+    ``offset_factor`` other than 0 without ``elem_offset`` gives the buffer a symbolic offset.
+    """
+    dtype = DataType("float32" if dtype is None else dtype)
+    shape = _shape(shape)
+    if data is None:
+        # A boolean lies in memory as a byte, the pointer says so like users know it.
+        storage = DataType("int8") if dtype.is_bool else dtype
+        data = Var(name, PointerType(prim_type(storage), scope), span)
+    elif not isinstance(data.type_annotation, PointerType):
+        raise TypeMismatchError(f"the data of buffer '{name}' must be a pointer, got {data.dtype}")
+    index_dtype = shape[0].dtype if shape else DataType("int32")
+    if elem_offset is None:
+        elem_offset = (
+            Var(f"{name}_elem_offset", index_dtype) if offset_factor else const(0, index_dtype)
+        )
+    else:
+        elem_offset = (
+            elem_offset if isinstance(elem_offset, PrimExpr) else const(elem_offset, index_dtype)
+        )
+    return Buffer(
+        data,
+        dtype,
+        shape,
+        _shape(strides) if strides is not None else (),
+        elem_offset,
+        name,
+        64 if data_alignment is None or data_alignment <= 0 else int(data_alignment),
+        1 if not offset_factor else int(offset_factor),
+        {"": "", "default": "", "auto_broadcast": "auto_broadcast"}[buffer_type],
+        tuple([int(axis) for axis in axis_separators or ()]),
+        span,
+    )

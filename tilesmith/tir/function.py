@@ -1,0 +1,68 @@
+"""Tensor functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import BaseFunc, Type, Var, VoidType, attributes, child, defines, note
+from tilesmith.ir import data as data_field
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.stmt import Stmt
+
+__all__ = ["PrimFunc"]
+
+
+class PrimFunc(BaseFunc, key="tir.PrimFunc"):
+    """A function over scalars and buffers.
+
+    ``params`` are variables; ``buffer_map`` gives the buffer behind a parameter of dtype handle.
+    Sizes that occur first in the shape of such a buffer are bound by it. A Buffer given among the
+    parameters gets a handle parameter of its own.
+    """
+
+    params: tuple[Var, ...] = defines(scope="body")
+    body: Stmt = child()
+    ret_type: Type = child()
+    buffer_map: Mapping[Var, Buffer] = defines(scope="body")
+    attrs: Mapping[str, Any] = data_field()
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        params: Any,
+        body: Stmt,
+        ret_type: Type | None = None,
+        buffer_map: Mapping[Var, Buffer] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        handles, buffers = [], dict(buffer_map or {})
+        for param in params:
+            if isinstance(param, Buffer):
+                handle = Var(param.name + "_handle", "handle")
+                buffers[handle] = param
+                param = handle
+            if not isinstance(param, Var):
+                raise TypeMismatchError(f"a parameter is a variable or a buffer, got {param!r}")
+            handles.append(param)
+        self.params = tuple(handles)
+        self.body = body
+        self.ret_type = ret_type if ret_type is not None else VoidType()
+        self.buffer_map = buffers
+        self.attrs = attributes(attrs)
+        self.span = span
+
+    def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
+        """A copy with another body."""
+        if new_body is self.body:
+            return self
+        return PrimFunc(
+            self.params, new_body, self.ret_type, self.buffer_map, self.attrs, span or self.span
+        )
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The buffers of the parameters in order of the parameters."""
+        return [self.buffer_map[param] for param in self.params if param in self.buffer_map]

@@ -1,0 +1,356 @@
+"""Statements of TensorIR.
+
+Semantics. Statements of a sequence run in order. A parallel loop runs its iterations in any order,
+maybe at once; a vectorized loop as if all iterations ran in lockstep; an unrolled loop means what
+the serial one means. A block is a unit of computation over iterators whose bindings are given by
+the BlockRealize around it; where the predicate is false the block does nothing; ``init`` runs when
+all reduction iterators are at their first value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from tilesmith.ir import Node, PrimExpr, Var, attributes, child, const, convert, defines, note
+from tilesmith.ir import data as data_field
+from tilesmith.ir.operators import cast
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.tir.buffer import Buffer, DataProducer
+from tilesmith.tir.expr import BufferRegion, IterVar, _indices, access_dtype, check_rank
+
+__all__ = [
+    "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize",
+    "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt",
+    "MatchBufferRegion", "Prefetch", "ProducerRealize", "ProducerStore", "SeqStmt", "Stmt", "While",
+    "stmt_list", "stmt_seq",
+]  # fmt: skip
+
+
+class Stmt(Node, key="tir.Stmt"):
+    """Base of all statements."""
+
+
+class ForKind(IntEnum):
+    """How the iterations of a loop are carried out."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+class LetStmt(Stmt, key="tir.LetStmt"):
+    """``body`` with ``var`` bound to ``value``."""
+
+    var: Var = defines(scope="body")
+    value: PrimExpr = child(convert=convert)
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class AttrStmt(Stmt, key="tir.AttrStmt"):
+    """``body`` with an attribute; ``thread_extent`` on an IterVar defines that iterator."""
+
+    node: Any = child(convert=lambda value: value if isinstance(value, Node) else convert(value))
+    attr_key: str = data_field()
+    value: PrimExpr = child(
+        convert=lambda value: value if isinstance(value, Node) else convert(value)
+    )
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class AssertStmt(Stmt, key="tir.AssertStmt"):
+    """``body``, or an error with ``message`` where the condition does not hold."""
+
+    condition: PrimExpr = child(convert=convert)
+    message: PrimExpr = child(convert=convert)
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class BufferStore(Stmt, key="tir.BufferStore"):
+    """``buffer[indices] = value``; ``predicate`` switches lanes of a vector off."""
+
+    buffer: Buffer = child()
+    value: PrimExpr = child()
+    indices: tuple[PrimExpr, ...] = child()
+    predicate: PrimExpr | None = child(default=None)
+    span: Any = note(default=None)
+
+    def __init__(
+        self, buffer: Buffer, value: Any, indices: Any, predicate: Any = None, span: Any = None
+    ) -> None:
+        self.buffer = buffer
+        self.indices = _indices(indices)
+        check_rank(buffer, self.indices, span)
+        dtype = access_dtype(buffer, self.indices)
+        if not isinstance(value, PrimExpr):
+            value = const(value, dtype) if isinstance(value, (bool, int, float)) else convert(value)
+        if value.dtype is not dtype:
+            if value.dtype.lanes == 1 and dtype.lanes > 1 and value.dtype is dtype.element:
+                value = cast(dtype, value)
+            else:
+                raise TypeMismatchError(
+                    f"a store to buffer '{buffer.name}' needs a value of {dtype}, got {value.dtype}",
+                    span=span,
+                )
+        self.value = value
+        self.predicate = predicate
+        self.span = span
+
+
+class BufferRealize(Stmt, key="tir.BufferRealize"):
+    """The part of a buffer that is live in ``body``; from classic schedules."""
+
+    buffer: Buffer = child()
+    bounds: tuple[Any, ...] = child()
+    condition: PrimExpr = child(convert=convert)
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class ProducerStore(Stmt, key="tir.ProducerStore"):
+    """A store to a tensor of a tensor expression; from classic schedules."""
+
+    producer: DataProducer = child()
+    value: PrimExpr = child(convert=convert)
+    indices: tuple[PrimExpr, ...] = child(convert=_indices)
+    span: Any = note(default=None)
+
+
+class ProducerRealize(Stmt, key="tir.ProducerRealize"):
+    """The part of a tensor that is live in ``body``; from classic schedules."""
+
+    producer: DataProducer = child()
+    bounds: tuple[Any, ...] = child()
+    condition: PrimExpr = child(convert=convert)
+    body: Stmt = child()
+    storage_scope: str = data_field(default="")
+    span: Any = note(default=None)
+
+
+class Prefetch(Stmt, key="tir.Prefetch"):
+    """A hint that a region of a buffer is wanted soon."""
+
+    buffer: Buffer = child()
+    bounds: tuple[Any, ...] = child()
+    span: Any = note(default=None)
+
+
+class Allocate(Stmt, key="tir.Allocate"):
+    """Memory of ``extents`` elements behind ``buffer_var``, live in ``body``."""
+
+    buffer_var: Var = defines(scope="body")
+    dtype: DataType = data_field(convert=DataType)
+    extents: tuple[PrimExpr, ...] = child(convert=_indices)
+    condition: PrimExpr = child(
+        convert=lambda value: const(True, "bool") if value is None else convert(value)
+    )
+    body: Stmt = child()
+    annotations: Mapping[str, Any] = data_field(default=None, convert=attributes)
+    span: Any = note(default=None)
+
+
+class AllocateConst(Stmt, key="tir.AllocateConst"):
+    """Constant memory behind ``buffer_var``, live in ``body``: an array, or its number in the module."""
+
+    buffer_var: Var = defines(scope="body")
+    dtype: DataType = data_field(convert=DataType)
+    extents: tuple[PrimExpr, ...] = child(convert=_indices)
+    data_or_idx: Any = data_field()
+    body: Stmt = child()
+    annotations: Mapping[str, Any] = data_field(default=None, convert=attributes)
+    span: Any = note(default=None)
+
+
+class DeclBuffer(Stmt, key="tir.DeclBuffer"):
+    """``buffer``, a view of memory that lives already, known in ``body``."""
+
+    buffer: Buffer = defines(scope="body")
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class Evaluate(Stmt, key="tir.Evaluate"):
+    """An expression evaluated for its effect."""
+
+    value: PrimExpr = child(convert=convert)
+    span: Any = note(default=None)
+
+
+class IfThenElse(Stmt, key="tir.IfThenElse"):
+    """A choice between statements."""
+
+    condition: PrimExpr = child(convert=convert)
+    then_case: Stmt = child()
+    else_case: Stmt | None = child(default=None)
+    span: Any = note(default=None)
+
+
+class For(Stmt, key="tir.For"):
+    """A loop over ``[min, min + extent)``; ``loop_var`` is bound in ``body``.
+
+    ``thread_binding`` is an IterVar with a thread tag when the kind is THREAD_BINDING.
+    """
+
+    loop_var: Var = defines(scope="body")
+    min: PrimExpr = child()
+    extent: PrimExpr = child()
+    kind: ForKind = data_field()
+    body: Stmt = child()
+    thread_binding: IterVar | None = child(default=None)
+    annotations: Mapping[str, Any] = data_field(default=None)
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        loop_var: Var,
+        min: Any,
+        extent: Any,
+        kind: int,
+        body: Stmt,
+        thread_binding: IterVar | None = None,
+        annotations: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        self.loop_var = loop_var
+        dtype = loop_var.dtype
+        self.min = min if isinstance(min, PrimExpr) else const(min, dtype)
+        self.extent = extent if isinstance(extent, PrimExpr) else const(extent, dtype)
+        for name, value in (("min", self.min), ("extent", self.extent)):
+            if value.dtype is not dtype:
+                if not (value.dtype.is_integer and dtype.is_integer):
+                    raise TypeMismatchError(
+                        f"loop '{loop_var.name}' is {dtype}, its {name} is {value.dtype}"
+                    )
+                setattr(self, name, cast(dtype, value))
+        self.kind = kind if kind.__class__ is ForKind else ForKind(kind)
+        self.body = body
+        self.thread_binding = thread_binding
+        self.annotations = attributes(annotations)
+        self.span = span
+
+
+class While(Stmt, key="tir.While"):
+    """``body`` again and again while the condition holds."""
+
+    condition: PrimExpr = child(convert=convert)
+    body: Stmt = child()
+    span: Any = note(default=None)
+
+
+class SeqStmt(Stmt, key="tir.SeqStmt"):
+    """Statements in order; never nested and of at least two (``stmt_seq`` sees to it)."""
+
+    seq: tuple[Stmt, ...] = child()
+    span: Any = note(default=None)
+
+    def __getitem__(self, index: int) -> Stmt:
+        return self.seq[index]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def map_children(self, f: Any) -> Stmt:
+        """Rewritten statements are flattened: one that became a sequence is spliced in."""
+        new = [f(stmt) for stmt in self.seq]
+        for old_stmt, new_stmt in zip(self.seq, new):
+            if old_stmt is not new_stmt:
+                return stmt_seq(*new, span=self.span)
+        return self
+
+
+class MatchBufferRegion(Node, key="tir.MatchBufferRegion"):
+    """``buffer`` as another name for a region of a buffer inside a block."""
+
+    buffer: Buffer = defines()
+    source: BufferRegion = child()
+
+
+class Block(Stmt, key="tir.Block"):
+    """A unit of computation over iterators, with the regions that it reads and writes.
+
+    A block is opaque where its iterators are bound to nothing that can be analysed; a block without
+    iterators is mostly the root or a scope of its own.
+    """
+
+    iter_vars: tuple[IterVar, ...] = child()
+    reads: tuple[BufferRegion, ...] = child()
+    writes: tuple[BufferRegion, ...] = child()
+    name_hint: str = note()
+    body: Stmt = child()
+    init: Stmt | None = child(default=None)
+    alloc_buffers: tuple[Buffer, ...] = defines(default=())
+    match_buffers: tuple[MatchBufferRegion, ...] = child(default=())
+    annotations: Mapping[str, Any] = data_field(default=None)
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        iter_vars: Any,
+        reads: Any,
+        writes: Any,
+        name_hint: str,
+        body: Stmt,
+        init: Stmt | None = None,
+        alloc_buffers: Any = None,
+        match_buffers: Any = None,
+        annotations: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        self.iter_vars = tuple(iter_vars)
+        self.reads = tuple(reads)
+        self.writes = tuple(writes)
+        self.name_hint = name_hint
+        self.body = body
+        self.init = init
+        self.alloc_buffers = tuple(alloc_buffers or ())
+        self.match_buffers = tuple(match_buffers or ())
+        self.annotations = attributes(annotations)
+        self.span = span
+
+
+class BlockRealize(Stmt, key="tir.BlockRealize"):
+    """A block at work: the values of its iterators, and the condition under which it runs."""
+
+    iter_values: tuple[PrimExpr, ...] = child(convert=_indices)
+    predicate: PrimExpr = child(
+        convert=lambda value: const(value, "bool") if isinstance(value, bool) else convert(value)
+    )
+    block: Block = child()
+    span: Any = note(default=None)
+
+
+def stmt_seq(*args: Any, span: Any = None) -> Stmt:
+    """Statements (and expressions, lists) in order, as one flat statement."""
+    flat: list[Stmt] = []
+    for arg in args:
+        if isinstance(arg, SeqStmt):
+            flat.extend(arg.seq)
+        elif isinstance(arg, (list, tuple)):
+            inner = stmt_seq(*arg)
+            flat.extend(inner.seq if isinstance(inner, SeqStmt) else [inner])
+        elif isinstance(arg, PrimExpr):
+            flat.append(Evaluate(arg))
+        elif arg is not None and not is_no_op(arg):
+            flat.append(arg)
+    if not flat:
+        return Evaluate(const(0, "int32"))
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat), span)
+
+
+def is_no_op(stmt: Stmt) -> bool:
+    """Whether a statement is the evaluation of a constant, which does nothing."""
+    from tilesmith.ir import IntImm
+
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """The statements of a sequence, or the one statement."""
+    return list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
