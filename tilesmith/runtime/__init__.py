@@ -5,9 +5,48 @@ A deployed model needs this package and `support`, nothing above. Names are reso
 
 from tilesmith.support.lazy import lazy_attributes
 
-__getattr__, __dir__ = lazy_attributes(
-    __name__,
-    {
-        "DataType": "tilesmith.runtime.dtype:DataType",
-    },
-)
+PUBLIC: dict[str, str] = {
+    "Artifact": "tilesmith.runtime.artifact:Artifact",
+    "BenchmarkResult": "tilesmith.runtime.timing:BenchmarkResult",
+    "DataType": "tilesmith.runtime.dtype:DataType",
+    "DataTypeCode": "tilesmith.runtime.dtype:DataTypeCode",
+    "Device": "tilesmith.runtime.device:Device",
+    "Executable": "tilesmith.runtime.executable:Executable",
+    "Library": "tilesmith.runtime.library:Library",
+    "Module": "tilesmith.runtime.module:Module",
+    "NDArray": "tilesmith.runtime.ndarray:NDArray",
+    "PackedFunc": "tilesmith.runtime.packed_func:PackedFunc",
+    "ShapeTuple": "tilesmith.runtime.container:ShapeTuple",
+    "String": "tilesmith.runtime.container:String",
+    "TVMError": "tilesmith.support.errors:TilesmithError",
+    "Tensor": "tilesmith.runtime.ndarray:NDArray",
+    "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
+    "cpu": "tilesmith.runtime.device:cpu",
+    "cuda": "tilesmith.runtime.device:cuda",
+    "device": "tilesmith.runtime.device:device",
+    "enabled": "tilesmith.runtime.module:enabled",
+    "ext_dev": "tilesmith.runtime.device:ext_dev",
+    "get_global_func": "tilesmith.runtime.registry:get_global_func",
+    "gpu": "tilesmith.runtime.device:gpu",
+    "hexagon": "tilesmith.runtime.device:hexagon",
+    "load_module": "tilesmith.runtime.module:load_module",
+    "load_param_dict": "tilesmith.runtime.params:load_param_dict",
+    "load_param_dict_from_file": "tilesmith.runtime.params:load_param_dict_from_file",
+    "metal": "tilesmith.runtime.device:metal",
+    "ndarray": "tilesmith.runtime.ndarray",
+    "num_threads": "tilesmith.runtime.threads:num_threads",
+    "opencl": "tilesmith.runtime.device:opencl",
+    "register_func": "tilesmith.runtime.registry:register_func",
+    "relax_vm": "tilesmith.runtime.relax_vm",
+    "rocm": "tilesmith.runtime.device:rocm",
+    "save_param_dict": "tilesmith.runtime.params:save_param_dict",
+    "save_param_dict_to_file": "tilesmith.runtime.params:save_param_dict_to_file",
+    "set_num_threads": "tilesmith.runtime.threads:set_num_threads",
+    "tensor": "tilesmith.runtime.ndarray:array",
+    "vpi": "tilesmith.runtime.device:vpi",
+    "vulkan": "tilesmith.runtime.device:vulkan",
+    "webgpu": "tilesmith.runtime.device:webgpu",
+}
+"""Public name → where it lives."""
+
+__getattr__, __dir__ = lazy_attributes(__name__, PUBLIC)

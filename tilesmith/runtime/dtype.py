@@ -8,6 +8,7 @@ one byte), "handle" a pointer, "void" the absence of a value.
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesmith.support.errors import TypeMismatchError
@@ -36,6 +37,30 @@ DLPACK_CODES: dict[str, int] = {
     "float4_e2m1fn": 17,
 }
 """Type codes as DLPack numbers them."""
+
+
+class DataTypeCode(IntEnum):
+    """Numbers of the type codes, as DLPack has them."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+    COMPLEX = 5
+    BOOL = 6
+    E3M4Float = 7
+    E4M3Float = 8
+    E4M3B11FNUZFloat = 9
+    E4M3FNFloat = 10
+    E4M3FNUZFloat = 11
+    E5M2Float = 12
+    E5M2FNUZFloat = 13
+    E8M0FNUFloat = 14
+    E2M3FNFloat6 = 15
+    E3M2FNFloat6 = 16
+    E2M1FNFloat4 = 17
+
 
 _FIXED_BITS = {
     code: int(code[5]) for code in DLPACK_CODES if code.startswith("float") and code != "float"
@@ -130,7 +155,11 @@ class DataType(str):
     def numpy(self) -> numpy.dtype:
         """The numpy dtype, through ml_dtypes for bfloat16, float8 and below, int4; a vector is a
         subarray dtype. Raises TypeMismatchError for handle and void."""
-        return _numpy_dtype(self)
+        try:
+            return self._numpy
+        except AttributeError:
+            self._numpy = _numpy_dtype(self)
+            return self._numpy
 
     @property
     def min_value(self) -> int:

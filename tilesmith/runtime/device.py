@@ -1,0 +1,246 @@
+"""Devices: where a tensor lives and where code runs.
+
+`cpu()`, `cuda(1)`, `device("opencl", 0)` give interned `Device` objects. What a kind of device can
+do is a `DeviceAPI`, registered under its name in `DEVICE_APIS`; the host's is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tilesmith.support.errors import UnknownNameError, UnsupportedError
+from tilesmith.support.registry import Registry
+
+DEVICE_TYPES: dict[str, int] = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "rocm_host": 11,
+    "ext_dev": 12,
+    "cuda_managed": 13,
+    "oneapi": 14,
+    "webgpu": 15,
+    "hexagon": 16,
+}
+"""Name of a device type → its number in DLPack."""
+
+_ALIASES = {
+    "llvm": "cpu",
+    "c": "cpu",
+    "stackvm": "cpu",
+    "host": "cpu",
+    "gpu": "cuda",
+    "nvptx": "cuda",
+    "cl": "opencl",
+    "sdaccel": "opencl",
+    "aocl": "opencl",
+}
+_NAMES = {number: name for name, number in DEVICE_TYPES.items()}
+
+
+class DeviceAPI:
+    """What the runtime needs from a kind of device. Sources of other kinds subclass it and
+    register an object in DEVICE_APIS."""
+
+    def exist(self, device_id: int) -> bool:
+        """Is there such a device on this machine?"""
+        raise NotImplementedError
+
+    def sync(self, device_id: int) -> None:
+        """Wait until all work that was given to the device is done."""
+        raise NotImplementedError
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, device_id: int, scope: str | None) -> Any:
+        """A new NDArray with undefined contents."""
+        raise NotImplementedError
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy between two compact NDArrays of equal shape and dtype, one of them on the device."""
+        raise NotImplementedError
+
+    def attribute(self, device_id: int, name: str) -> Any:
+        """A property such as "max_threads_per_block"; None if unknown."""
+        return None
+
+
+class _HostAPI(DeviceAPI):
+    def exist(self, device_id: int) -> bool:
+        return device_id == 0
+
+    def sync(self, device_id: int) -> None:
+        """Work on the host is done when its call returns."""
+
+
+DEVICE_APIS: Registry[DeviceAPI] = Registry("device type")
+DEVICE_APIS.register("cpu", _HostAPI())
+
+
+class Device:
+    """A device: `device_type` (DLPack's number), `device_id`; compare with `==` or `is`."""
+
+    __slots__ = ("device_id", "device_type")
+
+    device_type: int
+    device_id: int
+    _interned: ClassVar[dict[tuple[int, int], Device]] = {}
+
+    def __new__(cls, device_type: int | str, device_id: int = 0) -> Device:
+        key = (device_type, device_id)
+        known = cls._interned.get(key)  # type: ignore[arg-type]
+        if known is not None:
+            return known
+        number = device_type if isinstance(device_type, int) else _number(device_type)
+        self = super().__new__(cls)
+        self.device_type, self.device_id = int(number), int(device_id)
+        known = cls._interned.setdefault((self.device_type, self.device_id), self)
+        cls._interned[key] = known  # type: ignore[index]
+        return known
+
+    @property
+    def type(self) -> str:
+        """Name of the device type."""
+        return _NAMES.get(self.device_type, f"device_type_{self.device_type}")
+
+    @property
+    def api(self) -> DeviceAPI:
+        """What this kind of device can do; UnsupportedError when nobody has provided it."""
+        found = DEVICE_APIS.get(self.type, None)
+        if found is None:
+            raise UnsupportedError(
+                f"no runtime for devices of type '{self.type}' is loaded",
+                notes=("`tilesmith doctor` shows what is installed and what is missing",),
+            )
+        return found
+
+    @property
+    def exist(self) -> bool:
+        """Is there such a device on this machine?"""
+        found = DEVICE_APIS.get(self.type, None)
+        return found is not None and found.exist(self.device_id)
+
+    def sync(self, stream: Any = None) -> None:
+        """Wait until all work that was given to the device is done."""
+        self.api.sync(self.device_id)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Lets a device be an argument of a packed function."""
+        return self.device_type, self.device_id
+
+    def __getattr__(self, name: str) -> Any:
+        # Properties of real devices: max_threads_per_block, warp_size, compute_version, …
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = DEVICE_APIS.get(self.type, None)
+        value = found.attribute(self.device_id, name) if found is not None else None
+        if value is None and name not in _PROPERTIES:
+            raise AttributeError(f"Device has no attribute '{name}'")
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, Device) or not hasattr(other, "__dlpack_device__"):
+            return False
+        pair = other.__dlpack_device__()
+        return (int(pair[0]), int(pair[1])) == (self.device_type, self.device_id)
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, self.device_id))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.device_type, self.device_id)
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.device_id})"
+
+
+_PROPERTIES = {
+    "api_version",
+    "compute_version",
+    "device_name",
+    "driver_version",
+    "max_clock_rate",
+    "max_shared_memory_per_block",
+    "max_thread_dimensions",
+    "max_threads_per_block",
+    "multi_processor_count",
+    "warp_size",
+}
+
+
+def _number(name: str) -> int:
+    name = name.split()[0].split("-")[0] if name else name
+    name = _ALIASES.get(name, name)
+    if name not in DEVICE_TYPES:
+        raise UnknownNameError(
+            f"unknown device type '{name}'", notes=("known: " + ", ".join(DEVICE_TYPES),)
+        )
+    return DEVICE_TYPES[name]
+
+
+def device(dev_type: str | int | Device = "cpu", dev_id: int = 0) -> Device:
+    """The device of a name or number: `device("cuda", 1)`, `device("cuda:1")`."""
+    if isinstance(dev_type, Device):
+        return dev_type
+    if isinstance(dev_type, str) and ":" in dev_type:
+        dev_type, _, index = dev_type.partition(":")
+        dev_id = int(index)
+    return Device(dev_type, dev_id)
+
+
+def cpu(dev_id: int = 0) -> Device:
+    """The host."""
+    return Device(1, dev_id)
+
+
+def cuda(dev_id: int = 0) -> Device:
+    """An NVIDIA GPU."""
+    return Device(2, dev_id)
+
+
+gpu = cuda
+
+
+def opencl(dev_id: int = 0) -> Device:
+    """A device of OpenCL."""
+    return Device(4, dev_id)
+
+
+def vulkan(dev_id: int = 0) -> Device:
+    """A device of Vulkan."""
+    return Device(7, dev_id)
+
+
+def metal(dev_id: int = 0) -> Device:
+    """An Apple GPU."""
+    return Device(8, dev_id)
+
+
+def vpi(dev_id: int = 0) -> Device:
+    """A simulated device."""
+    return Device(9, dev_id)
+
+
+def rocm(dev_id: int = 0) -> Device:
+    """An AMD GPU."""
+    return Device(10, dev_id)
+
+
+def ext_dev(dev_id: int = 0) -> Device:
+    """An accelerator of one's own."""
+    return Device(12, dev_id)
+
+
+def webgpu(dev_id: int = 0) -> Device:
+    """A device of WebGPU."""
+    return Device(15, dev_id)
+
+
+def hexagon(dev_id: int = 0) -> Device:
+    """A Hexagon DSP."""
+    return Device(16, dev_id)

@@ -1,0 +1,179 @@
+"""The single place that imports tvm-ffi, whose C ABI is Tilesmith's calling convention.
+
+Importing tvm-ffi imports PyTorch when that is installed (seconds), so it is kept away for the
+duration of the import unless the program has loaded it already; tensors of torch still travel by
+DLPack. `tvm_ffi` here is that package; everybody else imports it from here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from typing import Any
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import (
+    ConfigError,
+    InternalError,
+    MissingDependencyError,
+    ShapeError,
+    TilesmithError,
+    TypeMismatchError,
+    UnsupportedError,
+)
+
+_import_lock = threading.Lock()
+
+
+def _import_tvm_ffi() -> Any:
+    with _import_lock:
+        if "tvm_ffi" in sys.modules:
+            return sys.modules["tvm_ffi"]
+        # Without this tvm-ffi compiles or loads an add-on for torch when it is imported.
+        os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
+        hide_torch = "torch" not in sys.modules
+        if hide_torch:
+            sys.modules["torch"] = None  # type: ignore[assignment]
+        try:
+            import tvm_ffi
+        except ImportError as error:
+            raise MissingDependencyError("apache-tvm-ffi", purpose="the runtime") from error
+        finally:
+            if hide_torch:
+                sys.modules.pop("torch", None)
+        return tvm_ffi
+
+
+tvm_ffi = _import_tvm_ffi()
+Function = tvm_ffi.Function
+
+KINDS: dict[str, type[TilesmithError]] = {
+    "TilesmithError": TilesmithError,
+    "ShapeError": ShapeError,
+    "TypeMismatchError": TypeMismatchError,
+    "UnsupportedError": UnsupportedError,
+    "ConfigError": ConfigError,
+    "InternalError": InternalError,
+}
+"""Kinds that generated code may name in `TVMFFIErrorSetRaisedFromCStr`, besides Python's own."""
+
+for _name, _kind in KINDS.items():
+    tvm_ffi.register_error(_name, _kind)
+
+
+class DLDevice(ctypes.Structure):
+    """DLPack's device."""
+
+    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class DLDataType(ctypes.Structure):
+    """DLPack's data type."""
+
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class DLTensor(ctypes.Structure):
+    """DLPack's tensor: what the argument of a generated function points to."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_library = tvm_ffi.LIB
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+SYMBOLS = (
+    "TVMFFIAnyViewToOwnedAny",
+    "TVMFFIDataTypeFromString",
+    "TVMFFIEnvGetStream",
+    "TVMFFIEnvTensorAlloc",
+    "TVMFFIErrorCreate",
+    "TVMFFIErrorMoveFromRaised",
+    "TVMFFIErrorSetRaised",
+    "TVMFFIErrorSetRaisedFromCStr",
+    "TVMFFIErrorSetRaisedFromCStrParts",
+    "TVMFFIFunctionCall",
+    "TVMFFIFunctionGetGlobal",
+    "TVMFFIHandleDeinitOnce",
+    "TVMFFIHandleInitOnce",
+    "TVMFFIObjectDecRef",
+    "TVMFFIObjectIncRef",
+    "TVMFFIStringFromByteArray",
+    "TVMFFITensorCreateUnsafeView",
+    "TVMFFITensorFromDLPack",
+    "TVMFFITensorFromDLPackVersioned",
+    "TVMFFITensorToDLPack",
+)
+"""Functions of tvm-ffi that generated code may call."""
+
+
+def symbol_addresses() -> dict[str, int]:
+    """Addresses of SYMBOLS in the loaded libtvm_ffi, for linking in the process."""
+    found = {}
+    for name in SYMBOLS:
+        function = getattr(_library, name, None)
+        if function is not None:
+            found[name] = ctypes.cast(function, ctypes.c_void_p).value
+    return found
+
+
+_is_global = False
+
+
+def make_symbols_global() -> None:
+    """Let shared libraries that are loaded from now on find the functions of libtvm_ffi."""
+    global _is_global
+    if not _is_global and hasattr(os, "RTLD_GLOBAL"):
+        ctypes.CDLL(_library._name, mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        _is_global = True
+
+
+def reinterpret(tensor: Any, shape: tuple[int, ...], dtype: DataType, byte_offset: int = 0) -> Any:
+    """A compact tensor of another shape and dtype over the memory of `tensor`, which it keeps
+    alive. No size is checked here."""
+    rank = len(shape)
+    dims = (ctypes.c_int64 * max(rank, 1))(*shape)
+    steps = (ctypes.c_int64 * max(rank, 1))()
+    step = 1
+    for axis in range(rank - 1, -1, -1):
+        steps[axis] = step
+        step *= shape[axis]
+    device_type, device_id = tensor.__dlpack_device__()
+    bits = 8 if dtype.is_bool else dtype.bits
+    prototype = DLTensor(
+        tensor.data_ptr() + byte_offset,
+        DLDevice(int(device_type), int(device_id)),
+        rank,
+        DLDataType(dtype.type_code, bits, dtype.lanes),
+        ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)),
+        ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)),
+        0,
+    )
+    view = ctypes.c_void_p()
+    managed = ctypes.c_void_p()
+    source = ctypes.c_void_p(tensor.__chandle__())
+    _check(
+        _library.TVMFFITensorCreateUnsafeView(source, ctypes.byref(prototype), ctypes.byref(view))
+    )
+    try:
+        _check(_library.TVMFFITensorToDLPack(view, ctypes.byref(managed)))
+    finally:
+        _library.TVMFFIObjectDecRef(view)
+    return tvm_ffi.from_dlpack(_new_capsule(managed, b"dltensor", None))
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise InternalError("tvm-ffi refused to make a view of a tensor")

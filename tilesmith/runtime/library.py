@@ -1,0 +1,244 @@
+"""Libraries of generated code: object files linked in the process, or a shared library.
+
+    library = Library.from_objects([object_bytes])      # llvmlite links, no linker is needed
+    library = Library.load("kernels.so")                # the system's loader; no llvmlite
+    function = library.get_function("main")             # the symbol __tvm_ffi_main
+
+A packed function is `int32 __tvm_ffi_NAME(void* self, const TVMFFIAny* args, int32 num_args,
+TVMFFIAny* result)`. Functions keep their library alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilesmith.runtime import threads
+from tilesmith.runtime.ffi import Function, make_symbols_global, symbol_addresses
+from tilesmith.support.errors import (
+    ArtifactError,
+    CodegenError,
+    MissingDependencyError,
+    UnknownNameError,
+)
+
+FUNCTION_PREFIX = "__tvm_ffi_"
+
+_library_names = itertools.count()
+_jit_lock = threading.Lock()
+
+
+class Library:
+    """Loaded code. `symbol(name)` gives addresses, `get_function(name)` packed functions."""
+
+    def __init__(self, owner: Any, addresses: dict[str, int | None]) -> None:
+        # `owner` keeps the code mapped; subclasses fill `addresses` where they know more
+        self._owner = owner
+        self._addresses = addresses
+        threads.attach(self)
+
+    @staticmethod
+    def from_objects(
+        objects: Sequence[bytes], exports: Iterable[str] = (), symbols: dict[str, int] | None = None
+    ) -> Library:
+        """Link object files in the process through llvmlite.
+
+        `exports` names symbols to look up besides the objects' own global ones; `symbols` gives
+        the addresses of further undefined symbols. Raises CodegenError when a symbol is undefined.
+        """
+        return _JitLibrary(objects, exports, symbols or {})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Library:
+        """Load a shared library. Raises ArtifactError when the system cannot."""
+        return _SharedLibrary(os.fspath(path))
+
+    @staticmethod
+    def from_shared_bytes(contents: bytes | memoryview) -> Library:
+        """Load a shared library from memory (through an anonymous file)."""
+        return _shared_from_bytes(contents)
+
+    def symbol(self, name: str) -> int | None:
+        """Address of a symbol; None if the library has none of that name."""
+        return self._addresses.get(name)
+
+    def get_function(self, name: str, allow_missing: bool = False) -> Function | None:
+        """The packed function of a name. UnknownNameError, or None with `allow_missing`, when the
+        library has none."""
+        address = self.symbol(FUNCTION_PREFIX + name)
+        if address is None:
+            if allow_missing:
+                return None
+            raise UnknownNameError(f"the library has no function '{name}'", notes=self._known())
+        # not kept here: function and library would keep each other alive for ever
+        return Function.__from_extern_c__(address, keep_alive_object=self)
+
+    def function_names(self) -> list[str]:
+        """Names of the packed functions, as far as known."""
+        return [
+            name.removeprefix(FUNCTION_PREFIX)
+            for name, address in self._addresses.items()
+            if name.startswith(FUNCTION_PREFIX) and address is not None
+        ]
+
+    def _known(self) -> tuple[str, ...]:
+        names = sorted(self.function_names())
+        return ("it has: " + ", ".join(names[:20]),) if names else ()
+
+
+class _JitOwner:
+    """Keeps the JIT and the linked code; the tracker has to go before its JIT."""
+
+    def __init__(self, jit: Any, tracker: Any) -> None:
+        self.jit = jit
+        self.tracker = tracker
+
+    def __del__(self) -> None:
+        # at interpreter shutdown llvmlite may be gone already: leave the memory to the system
+        if not sys.is_finalizing():
+            with contextlib.suppress(Exception):
+                self.tracker.close()
+
+
+_jit: Any = None
+
+
+def _shared_jit() -> Any:
+    """The one JIT of the process: creating one costs more than linking into it."""
+    global _jit
+    if _jit is None:
+        try:
+            import llvmlite.binding as llvm
+        except ImportError as error:
+            raise MissingDependencyError("llvmlite", purpose="linking object code") from error
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        _jit = llvm.create_lljit_compiler()
+    return _jit
+
+
+class _JitLibrary(Library):
+    def __init__(
+        self, objects: Sequence[bytes], exports: Iterable[str], symbols: dict[str, int]
+    ) -> None:
+        if not objects:
+            raise CodegenError("a library needs at least one object file")
+        names = set(exports)
+        for content in objects:
+            names.update(defined_symbols(content))
+        self._is_complete = all(content[:4] == b"\x7fELF" for content in objects)
+        self._name = f"tilesmith.library.{next(_library_names)}"
+        with _jit_lock:
+            jit = _shared_jit()
+            import llvmlite.binding as llvm
+
+            builder = llvm.JITLibraryBuilder()
+            for content in objects:
+                builder.add_object_img(content)
+            builder.add_current_process()
+            for name, address in {**symbol_addresses(), **symbols}.items():
+                if name not in names:
+                    builder.import_symbol(name, address)
+            for name in names:
+                builder.export_symbol(name)
+            try:
+                tracker = builder.link(jit, self._name)
+            except RuntimeError as error:
+                raise CodegenError(f"linking object code failed: {error}") from error
+        addresses = {name: int(tracker[name]) for name in sorted(names)}
+        super().__init__(_JitOwner(jit, tracker), addresses)
+
+    def symbol(self, name: str) -> int | None:
+        """Address of a symbol; None if the library has none of that name."""
+        if name not in self._addresses and not self._is_complete:
+            # an object format whose symbol table we do not read: ask the JIT
+            try:
+                found = self._owner.jit.lookup(self._name, name)
+                self._addresses[name] = int(found[name])
+            except RuntimeError:
+                self._addresses[name] = None
+        return self._addresses.get(name)
+
+
+class _SharedLibrary(Library):
+    def __init__(self, path: str) -> None:
+        make_symbols_global()
+        try:
+            self._handle = ctypes.CDLL(os.path.abspath(path))
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot load the shared library '{path}'",
+                notes=(str(error), "was it built for this machine and completely written?"),
+            ) from error
+        super().__init__(self._handle, {})
+
+    def symbol(self, name: str) -> int | None:
+        """Address of a symbol; None if the library has none of that name."""
+        try:
+            return self._addresses[name]
+        except KeyError:
+            pass
+        try:
+            address = ctypes.cast(getattr(self._handle, name), ctypes.c_void_p).value
+        except AttributeError:
+            address = None
+        self._addresses[name] = address
+        return address
+
+
+def _shared_from_bytes(contents: bytes | memoryview) -> Library:
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("tilesmith-library")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(contents)
+            return Library.load(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)  # the mapping keeps the memory
+    descriptor, name = tempfile.mkstemp(suffix=".so", prefix="tilesmith-")
+    path = Path(name)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(contents)
+        return Library.load(path)
+    finally:
+        if sys.platform != "win32":  # a loaded library cannot be removed there
+            path.unlink()
+
+
+def defined_symbols(content: bytes) -> list[str]:
+    """Names of the global symbols that an ELF object defines; none for other formats.
+
+    llvmlite reads sections but not symbol tables, and a JIT gives addresses only of symbols that
+    it was told to export.
+    """
+    if content[:4] != b"\x7fELF" or content[4] != 2 or content[5] != 1:
+        return []
+    (table_offset,) = struct.unpack_from("<Q", content, 0x28)
+    entry_size, entry_count = struct.unpack_from("<HH", content, 0x3A)
+    sections = [
+        struct.unpack_from("<IIQQQQIIQQ", content, table_offset + index * entry_size)
+        for index in range(entry_count)
+    ]
+    names: list[str] = []
+    for section in sections:
+        kind, offset, size, link = section[1], section[4], section[5], section[6]
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        strings = sections[link][4]
+        for position in range(offset, offset + size, 24):
+            name, info, other, index = struct.unpack_from("<IBBH", content, position)
+            binding, visibility = info >> 4, other & 3
+            if binding in (1, 2) and index not in (0, 0xFFF2) and visibility != 2 and name:
+                end = content.index(b"\0", strings + name)
+                names.append(content[strings + name : end].decode())
+    return names

@@ -1,0 +1,337 @@
+"""Tensors: `NDArray`, made from numpy or from anything that speaks DLPack.
+
+`array` copies into memory of our own (64-byte aligned), `from_dlpack` shares. An NDArray is a
+`tvm_ffi.Tensor` with the methods that users know, so that passing one to compiled code costs
+nothing more; tvm-ffi is told to make tensors of this class itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilesmith.runtime.device import Device, cpu, device
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ffi import reinterpret, tvm_ffi
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy
+
+ALIGNMENT = 64
+"""Bytes to which everything that we allocate is aligned."""
+
+_CARRIERS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
+_NUMPY_CODES = frozenset(("int", "uint", "float", "bool", "complex"))
+_base_shape = tvm_ffi.Tensor.shape.__get__
+_base_dtype = tvm_ffi.Tensor.dtype.__get__
+_from_dlpack = tvm_ffi.from_dlpack
+
+
+class NDArray(tvm_ffi.Tensor):
+    """A tensor on a device. Made by `array`, `empty`, `from_dlpack`, or by compiled code."""
+
+    __slots__ = ("_dtype", "_shape")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        try:
+            return self._shape
+        except AttributeError:
+            self._shape = _base_shape(self)
+            return self._shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type of the elements."""
+        try:
+            return self._dtype
+        except AttributeError:
+            self._dtype = DataType(str(_base_dtype(self)))
+            return self._dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return Device(*self.__dlpack_device__())
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.numel() * self.dtype.nbytes
+
+    def numpy(self) -> numpy.ndarray:
+        """The contents as a new numpy array."""
+        if self.__dlpack_device__()[0] == 1:
+            return self._view().copy()
+        host = empty(self.shape, self.dtype)
+        self.device.api.copy(self, host)
+        return host._view()
+
+    asnumpy = numpy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+        if self.__dlpack_device__()[0] != 1:
+            found = self.numpy()
+        else:
+            found = self._view()
+            if copy:
+                found = found.copy()
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def _view(self) -> numpy.ndarray:
+        """The memory of a tensor on the host as a numpy array, without a copy."""
+        import numpy
+
+        dtype = self.dtype
+        if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
+            return numpy.from_dlpack(self)
+        if dtype.bits not in _CARRIERS and not dtype.is_bool:
+            raise UnsupportedError(f"numpy cannot see packed elements of '{dtype}'")
+        if not self.is_contiguous():
+            raise UnsupportedError(f"numpy cannot see a tensor of '{dtype}' with strides")
+        carrier = DataType(_CARRIERS[8 if dtype.is_bool else dtype.bits])
+        shape = self.shape if dtype.lanes == 1 else (*self.shape, dtype.lanes)
+        plain = numpy.from_dlpack(reinterpret(self, shape, carrier))
+        return plain.view(dtype.element.numpy())
+
+    def copyfrom(self, source_array: Any) -> NDArray:
+        """Copy the contents of an array-like of the same shape into this tensor."""
+        import numpy
+
+        source = source_array
+        if not isinstance(source, NDArray):
+            source = numpy.asarray(source, dtype=self.dtype.element.numpy())
+        lanes = () if self.dtype.lanes == 1 else (self.dtype.lanes,)
+        expected = self.shape if isinstance(source, NDArray) else self.shape + lanes
+        if tuple(source.shape) != expected:
+            raise ShapeError(
+                f"copyfrom: the tensor has shape {expected}, the source {tuple(source.shape)}"
+            )
+        if isinstance(source, NDArray):
+            source.copyto(self)
+        elif self.__dlpack_device__()[0] == 1:
+            self._view()[...] = source
+        else:
+            array(source, dtype=self.dtype).copyto(self)
+        return self
+
+    def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
+        """Copy to another tensor, or to a new one on a device; returns the target."""
+        if isinstance(target, Device):
+            target = empty(self.shape, self.dtype, target, mem_scope)
+        if target.shape != self.shape:
+            raise ShapeError(f"copyto: from shape {self.shape} to shape {target.shape}")
+        if self.__dlpack_device__()[0] == 1 and target.__dlpack_device__()[0] == 1:
+            target._view()[...] = self._view()
+            return target
+        if target.dtype != self.dtype:
+            raise TypeMismatchError(f"copyto: from '{self.dtype}' to '{target.dtype}'")
+        remote = target if self.__dlpack_device__()[0] == 1 else self
+        remote.device.api.copy(self, target)
+        return target
+
+    def same_as(self, other: object) -> bool:
+        """Are both the same tensor object?"""
+        return isinstance(other, NDArray) and self.__chandle__() == other.__chandle__()
+
+    def _create_view(
+        self,
+        shape: tuple[int, ...],
+        dtype: str | DataType | None = None,
+        relative_byte_offset: int = 0,
+    ) -> NDArray:
+        """A tensor of another shape (and dtype) over the same memory."""
+        wanted = self.dtype if dtype is None else DataType(dtype)
+        shape = tuple(int(extent) for extent in shape)
+        needed = _count(shape) * wanted.nbytes
+        if relative_byte_offset < 0 or relative_byte_offset + needed > self.nbytes:
+            raise ShapeError(
+                f"a view of shape {shape} and dtype '{wanted}' at byte {relative_byte_offset} "
+                f"does not fit into {self.nbytes} bytes"
+            )
+        if not self.is_contiguous():
+            raise UnsupportedError("a view needs a compact tensor; copy it first")
+        return reinterpret(self, shape, wanted, relative_byte_offset)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.__dlpack_device__()[0] == 1:
+            self._view()[index] = value
+        elif index in (slice(None), Ellipsis):
+            self.copyfrom(value)
+        else:
+            raise UnsupportedError("a part of a tensor can be written on the host only")
+
+    def __getitem__(self, index: Any) -> numpy.ndarray:
+        return self.numpy()[index]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
+
+    def item(self) -> Any:
+        """The only element as a Python value."""
+        return self.numpy().item()
+
+    def __repr__(self) -> str:
+        head = f"<tilesmith.NDArray shape={self.shape}, {self.dtype}, {self.device}>"
+        try:
+            return f"{head}\n{self.numpy()!r}"
+        except UnsupportedError:
+            return head
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.numpy(), str(self.dtype))
+
+
+def _rebuild(contents: numpy.ndarray, dtype: str) -> NDArray:
+    return array(contents, dtype=dtype)
+
+
+# tvm-ffi then makes tensors of this class wherever it makes one: results, arguments of callbacks,
+# `from_dlpack`. It stays a `tvm_ffi.Tensor` for everybody else in the process.
+tvm_ffi.core._set_class_tensor(NDArray)
+
+
+def as_ndarray(tensor: Any) -> NDArray:
+    """`tensor` itself if it is an NDArray, else an NDArray over the memory of a DLPack tensor.
+
+    Another runtime in the process may have told tvm-ffi to make tensors of its own class.
+    """
+    if isinstance(tensor, NDArray):
+        return tensor
+    found = _from_dlpack(tensor)
+    if not isinstance(found, NDArray):
+        previous = tvm_ffi.core._CLASS_TENSOR
+        tvm_ffi.core._set_class_tensor(NDArray)
+        try:
+            found = _from_dlpack(tensor)
+        finally:
+            tvm_ffi.core._set_class_tensor(previous)
+    return found
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def aligned_numpy(shape: tuple[int, ...], dtype: numpy.dtype) -> numpy.ndarray:
+    """A new numpy array with undefined contents whose memory is 64-byte aligned."""
+    import numpy
+
+    count = 1
+    for extent in shape:
+        count *= extent
+    buffer = numpy.empty(count * dtype.itemsize + ALIGNMENT, "uint8")
+    # through DLPack: three times faster than `buffer.ctypes.data`
+    offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
+    return numpy.ndarray(shape, dtype, buffer, offset)
+
+
+def empty(
+    shape: Any,
+    dtype: Any = "float32",
+    device: Device | str | None = None,
+    mem_scope: str | None = None,
+) -> NDArray:
+    """A new tensor with undefined contents; `shape` is an integer or a sequence of them."""
+    shape = (int(shape),) if not hasattr(shape, "__iter__") else tuple(int(n) for n in shape)
+    dtype = DataType(dtype)
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"a tensor cannot have the shape {shape}")
+    target = _device(device)
+    if target.device_type != 1:
+        return target.api.empty(shape, dtype, target.device_id, mem_scope)
+    return empty_cpu(shape, dtype)
+
+
+def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
+    """`empty` on the host without the checks."""
+    if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
+        return _from_dlpack(aligned_numpy(shape, dtype.numpy()))
+    if dtype.bits not in _CARRIERS and not dtype.is_bool:
+        # Packed elements (int4): as many bytes as they need.
+        size = (_count(shape) * dtype.bits * dtype.lanes + 7) // 8
+        return reinterpret(empty_cpu((size,), DataType("uint8")), shape, dtype)
+    carrier = DataType(_CARRIERS[8 if dtype.is_bool else dtype.bits])
+    plain = empty_cpu((*shape, dtype.lanes), carrier)
+    return reinterpret(plain, shape, dtype)
+
+
+def _device(value: Device | str | None) -> Device:
+    return cpu() if value is None else device(value) if isinstance(value, str) else value
+
+
+def array(
+    arr: Any, device: Device | str | None = None, mem_scope: str | None = None, *, dtype: Any = None
+) -> NDArray:
+    """A new tensor with the contents of an array-like. Python numbers become int32/float32…
+
+    The dtype is that of `arr` (numpy array, tensor, torch tensor), or `dtype` where given; lists
+    take numpy's choice.
+    """
+    import numpy
+
+    target = _device(device)
+    if isinstance(arr, NDArray):
+        if dtype is None or arr.dtype == dtype:
+            return arr.copyto(target, mem_scope)
+        arr = arr.numpy()
+    elif not isinstance(arr, (numpy.ndarray, numpy.generic)):
+        if hasattr(arr, "__dlpack__"):
+            return array(as_ndarray(_shareable(arr)), target, mem_scope, dtype=dtype)
+        arr = numpy.asarray(arr)
+        if arr.dtype == object:
+            raise TypeMismatchError(f"no tensor can be made of {type(arr).__name__} objects")
+    wanted = DataType(arr.dtype if dtype is None else dtype)
+    shape = arr.shape if wanted.lanes == 1 else arr.shape[:-1]
+    host = empty_cpu(tuple(shape), wanted)
+    host._view()[...] = arr
+    return host if target.device_type == 1 else host.copyto(target, mem_scope)
+
+
+def _shareable(tensor: Any) -> Any:
+    """Torch refuses DLPack for tensors that require gradients."""
+    detach = getattr(tensor, "detach", None)
+    return detach() if callable(detach) else tensor
+
+
+def from_dlpack(dltensor: Any) -> NDArray:
+    """A tensor over the memory of any object that speaks DLPack, or of a DLPack capsule.
+
+    Nothing is copied, except that read-only numpy arrays (which DLPack refuses) and numpy arrays
+    of bfloat16 and the like are: the former copied, the latter shared through an integer view.
+    """
+    import numpy
+
+    if isinstance(dltensor, numpy.ndarray):
+        return from_numpy(dltensor)
+    return as_ndarray(_shareable(dltensor))
+
+
+def from_numpy(source: numpy.ndarray) -> NDArray:
+    """A tensor over the memory of a numpy array; a copy if it is read-only."""
+    if not source.flags.writeable:
+        return array(source)
+    if source.dtype.kind != "V" and source.dtype.isbuiltin == 1:
+        return as_ndarray(source)
+    dtype = DataType(source.dtype)
+    if not source.flags.c_contiguous or dtype.bits not in _CARRIERS:
+        return array(source)
+    return reinterpret(as_ndarray(source.view(_CARRIERS[dtype.bits])), source.shape, dtype)
+
+
+def numpyasarray(np_data: numpy.ndarray) -> NDArray:
+    """A tensor over the memory of a numpy array."""
+    return from_numpy(np_data)

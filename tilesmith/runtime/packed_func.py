@@ -1,0 +1,65 @@
+"""Packed functions: callables of the tvm-ffi convention, whoever wrote them.
+
+`PackedFunc` is `tvm_ffi.Function` itself, so that a call costs nothing more. Arguments may be
+tensors (NDArray, numpy, torch, anything with DLPack), numbers, strings, devices, data types, None,
+lists, and functions; tensors come back as NDArray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tilesmith.runtime.ndarray  # tvm-ffi makes NDArray objects from here on
+from tilesmith.runtime.device import Device
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ffi import Function, tvm_ffi
+
+PackedFunc = Function
+NDArray = tilesmith.runtime.ndarray.NDArray
+
+
+def _device(value: Any) -> Device:
+    return Device(int(value.dlpack_device_type()), int(value.index))
+
+
+def _list(value: Any) -> list[Any]:
+    return [from_ffi(item) for item in value]
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    return {from_ffi(key): from_ffi(item) for key, item in value.items()}
+
+
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {
+    tvm_ffi.Tensor: tilesmith.runtime.ndarray.as_ndarray,
+    tvm_ffi.Device: _device,
+    tvm_ffi.dtype: lambda value: DataType(str(value)),
+    tvm_ffi.Array: _list,
+    tvm_ffi.Map: _dict,
+    tvm_ffi.core.String: str,
+    tvm_ffi.core.Bytes: bytes,
+    tvm_ffi.Shape: tuple,
+}
+
+
+def from_ffi(value: Any) -> Any:
+    """A value of tvm-ffi as Tilesmith's or Python's own: Device, DataType, list, dict, str."""
+    convert = _CONVERTERS.get(type(value))
+    if convert is None:
+        # another runtime may have told tvm-ffi to make tensors of its own class
+        if isinstance(value, tvm_ffi.Tensor) and not isinstance(value, NDArray):
+            return tilesmith.runtime.ndarray.as_ndarray(value)
+        return value
+    return convert(value)
+
+
+def convert_to_packed(function: Callable[..., Any]) -> Any:
+    """A packed function that calls a Python function with Tilesmith's and Python's own values."""
+    if isinstance(function, Function):
+        return function
+
+    def call(*arguments: Any) -> Any:
+        return function(*[from_ffi(argument) for argument in arguments])
+
+    return tvm_ffi.convert(call)
