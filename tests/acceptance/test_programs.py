@@ -1,7 +1,8 @@
-"""The acceptance programs: whole programs written against the public API, each run unchanged in a process of its own.
+"""The acceptance programs: whole programs written against the public API, each run unchanged.
 
-The programs lie beside the checkout (`../shared/acceptance`) and are not part of this repository; `TILESMITH_ACCEPTANCE`
-names another folder. A program enters the table on the day it passes, and leaves it never.
+The programs lie beside the checkout (`../shared/acceptance`) and are not part of this repository;
+`ACCEPTANCE_PROGRAMS` names another folder. A program enters the table on the day it passes, and
+leaves it never.
 """
 
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TILESMITH_ACCEPTANCE", REPOSITORY.parent / "shared" / "acceptance"))
+FOLDER = Path(os.environ.get("ACCEPTANCE_PROGRAMS", REPOSITORY.parent / "shared" / "acceptance"))
 TIME_LIMIT_SECONDS = 240
 
 PROGRAMS = (
@@ -26,7 +27,7 @@ PROGRAMS = (
 needs_programs = pytest.mark.skipif(
     not FOLDER.is_dir(),
     reason=f"the acceptance programs are not beside this checkout ({FOLDER}); "
-    "set TILESMITH_ACCEPTANCE to their folder",
+    "set ACCEPTANCE_PROGRAMS to their folder",
 )
 
 

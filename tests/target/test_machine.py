@@ -1,0 +1,160 @@
+"""Features of CPUs, LLVM's words for a target, and the machine model."""
+
+import pytest
+
+from tilesmith import target as targets
+from tilesmith.support.errors import TargetError
+from tilesmith.target import Target, features, host, machine_model
+
+
+@pytest.mark.parametrize(
+    "text, has, has_not",
+    [
+        ("llvm -mcpu=x86-64", "sse2", "avx"),
+        ("llvm -mcpu=x86-64-v3", "avx2 fma f16c", "avx512f"),
+        ("llvm -mcpu=core-avx2", "avx2 fma", "avx512f"),
+        ("llvm -mcpu=skylake-avx512", "avx512f avx512vl", "avx512vnni"),
+        ("llvm -mcpu=cascadelake", "avx512vnni", "avx512bf16"),
+        ("llvm -mcpu=sapphirerapids", "avx512bf16 avx512fp16 amx-int8 amx-bf16", "sse4a"),
+        ("llvm -mcpu=znver4", "avx512bf16 sse4a", "amx-tile"),
+        ("llvm -mcpu=haswell -mattr=-avx2", "avx", "avx2"),
+        ("llvm -mcpu=haswell -mattr=+avx512vnni", "avx512f avx512vnni", "avx512vl"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72", "neon", "dotprod sve"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76", "dotprod fullfp16", "i8mm"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", "sve i8mm bf16", "sve2"),
+        ("llvm -mtriple=arm64-apple-macos -mcpu=apple-m1", "neon dotprod", "sve"),
+        ("llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon", "neon", "dotprod"),
+        ("llvm -mtriple=riscv64-linux-gnu -mcpu=sifive-x280", "v", "zvkb"),
+    ],
+)
+def test_features(text, has, has_not):
+    known = features.target_features(Target(text))
+    assert set(has.split()) <= known
+    assert not known & set(has_not.split())
+    assert targets.codegen.llvm_cpu_has_features(has.split(), text)
+    assert not targets.codegen.target_has_features(has_not.split()[0], text)
+
+
+def test_features_as_attributes():
+    arm = Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1").features
+    assert arm.is_aarch64 and arm.has_asimd and arm.has_sve and arm.has_matmul_i8
+    x86 = Target("llvm -mcpu=haswell").features
+    assert x86.has_avx2 and x86.has_sse4_1 and not x86.is_aarch64 and not x86.has_avx512f
+    with pytest.raises(AttributeError):
+        _ = x86.nonsense
+
+
+def test_unknown_cpu_names_the_nearest():
+    with pytest.raises(TargetError, match="skylake-avx512"):
+        features.target_features(Target("llvm -mcpu=skylake-avx521"))
+    with pytest.raises(TargetError, match="unknown CPU"):
+        features.llvm_machine(Target("llvm -mcpu=z80"))
+
+
+def test_every_record_of_the_table_is_sane():
+    for family, least in (("x86", 60), ("aarch64", 60), ("arm", 30), ("riscv", 15)):
+        names = features.known_cpus(family)
+        assert len(names) >= least
+        # Only the generic names of Arm and RISC-V promise nothing beyond the base.
+        bare = [name for name in names if not features.cpu_features(name, family)]
+        assert set(bare) <= {"generic", "generic-ooo", "rocket", "sifive-7-series"}, bare
+    assert all(
+        any(cpu in features.known_cpus(family) for family in features.GENERIC_CPU)
+        for cpu in features.ALIASES.values()
+    )
+
+
+def test_llvm_knows_the_words():
+    """LLVM accepts what `llvm_machine` says, for this machine and for others."""
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    for text in (
+        "llvm",
+        "llvm -mattr=-fma",
+        "llvm -mcpu=skylake-avx512",
+        "llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon",
+        "llvm -mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-u54 -mabi=lp64d",
+    ):
+        words = features.llvm_machine(Target(text))
+        machine = binding.Target.from_triple(words.triple).create_target_machine(
+            cpu=words.cpu, features=words.features, abiname=words.abi
+        )
+        assert machine.triple
+
+
+def test_llvm_words():
+    here = features.llvm_machine(Target("llvm -mattr=-fma"))
+    assert (
+        here.triple == host.host_cpu().triple
+        and here.features.endswith("-fma")
+        or ("-fma" in here.features)
+    )
+    named = features.llvm_machine(Target("llvm -mcpu=skylake-avx512"))
+    assert (named.cpu, named.features) == ("skylake-avx512", "-prefer-256-bit")
+    narrow = features.llvm_machine(Target("llvm -mcpu=skylake-avx512 -mattr=+prefer-256-bit"))
+    assert narrow.features == "+prefer-256-bit"
+    assert features.llvm_machine(Target("llvm -mcpu=core-avx2")).cpu == "haswell"
+    foreign = features.llvm_machine(Target("llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon"))
+    assert (foreign.triple, foreign.features) == ("armv7a-linux-gnueabihf", "+neon")
+
+
+@pytest.mark.parametrize(
+    "text, lanes, registers, fma",
+    [
+        ("llvm -mcpu=skylake-avx512", 16, 32, True),
+        ("llvm -mcpu=core-avx2", 8, 16, True),
+        ("llvm -mcpu=sandybridge", 8, 16, False),
+        ("llvm -mcpu=x86-64", 4, 16, False),
+        ("llvm -mcpu=skylake-avx512 -mattr=-avx512f", 8, 16, True),
+        ("llvm -mcpu=skylake-avx512 -vector-width=256", 8, 32, True),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", 4, 32, True),
+        ("llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon", 4, 16, True),
+        ("llvm -mtriple=armv7m-none-eabi -mcpu=cortex-m3", 2, 16, False),
+    ],
+)
+def test_machine_model(text, lanes, registers, fma):
+    model = machine_model(Target(text))
+    assert (model.lanes(32), model.vector_registers, model.has_fma) == (lanes, registers, fma)
+    with Target(text):
+        assert targets.x86.get_simd_32bit_lanes() == lanes
+    assert model.lanes(8) == 4 * lanes and model.least_accumulators >= 4
+
+
+def test_peak():
+    assert machine_model(Target("llvm -mcpu=skylake-avx512")).peak_flops_per_cycle() == 64
+    assert machine_model(Target("llvm -mcpu=haswell")).peak_flops_per_cycle() == 32
+
+
+def test_cores():
+    assert machine_model(Target("llvm -num-cores=7")).cores == 7
+    assert machine_model(Target("llvm")).cores == host.host_cores() >= 1
+    assert machine_model(Target("llvm -mtriple=aarch64-linux-gnu")).cores == 1
+
+
+def test_caches_of_this_machine_are_read(tmp_path):
+    for index, (level, kind, size) in enumerate(
+        [
+            (1, "Data", "48K"),
+            (1, "Instruction", "32K"),
+            (2, "Unified", "2048K"),
+            (3, "Unified", "1G"),
+        ]
+    ):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        (folder / "level").write_text(f"{level}\n")
+        (folder / "type").write_text(f"{kind}\n")
+        (folder / "size").write_text(f"{size}\n")
+        (folder / "coherency_line_size").write_text("64\n")
+    assert host.host_caches(tmp_path) == host.CacheSizes(49152, 2097152, 1 << 30, 64)
+    assert host.host_caches(tmp_path / "missing") is None
+
+
+def test_llvm_questions():
+    assert targets.codegen.llvm_version_major() >= 15
+    assert "x86_64" in targets.codegen.llvm_get_targets()
+    assert "haswell" in targets.codegen.llvm_get_cpu_archlist("llvm -mcpu=haswell")
+    number = targets.codegen.llvm_lookup_intrinsic_id("llvm.fma")
+    assert number and targets.codegen.llvm_get_intrinsic_name(number) == "llvm.fma"
+    assert targets.codegen.llvm_lookup_intrinsic_id("fma") == 0

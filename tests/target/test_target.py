@@ -1,0 +1,230 @@
+"""Targets: their forms, their scopes, and what is said about those that do not exist."""
+
+import json
+import pickle
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilesmith import target as targets
+from tilesmith.support.errors import TargetError
+from tilesmith.target import Target
+
+TEXTS = [
+    "llvm",
+    "llvm -mcpu=skylake-avx512 -num-cores=4",
+    "llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod -fast-math",
+    "cuda -arch=sm_90a -max_threads_per_block=512",
+    "opencl -device=mali",
+    "c -mcpu=cortex-m7",
+    "ext_dev",
+    "hexagon -mcpu=hexagonv68 -vtcm-capacity=262144",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_forms_stand_for_the_same_target(text):
+    target = Target(text)
+    for again in (
+        Target(str(target)),
+        Target(target.export()),
+        Target(json.loads(json.dumps(target.export()))),
+        Target(target.to_json()),
+        Target(target),
+        pickle.loads(pickle.dumps(target)),
+        target.with_fields(),
+    ):
+        assert again == target
+        assert hash(again) == hash(target)
+        assert again.attrs == target.attrs and again.keys == target.keys
+
+
+def test_spellings_of_options():
+    expected = Target("llvm -mcpu=haswell -num-cores=4 -fast-math")
+    assert Target("llvm --mcpu=haswell --num-cores 4 --fast-math=1") == expected
+    assert Target("  llvm -num-cores=4 -fast-math true -mcpu haswell") == expected
+    assert Target("llvm -libs='cblas,mkl'").libs == ("cblas", "mkl")
+
+
+def test_attributes():
+    target = Target("llvm -mcpu=haswell -mattr=+avx2,-fma -num-cores=3")
+    assert target.kind.name == "llvm" and target.keys == ("cpu",)
+    assert (target.mcpu, target.mattr, target.num_cores) == ("haswell", ("+avx2", "-fma"), 3)
+    assert Target("llvm").num_cores is None and Target("llvm").mcpu == ""
+    gpu = Target("cuda -arch=sm_75")
+    assert (gpu.arch, gpu.max_num_threads, gpu.thread_warp_size) == ("sm_75", 1024, 32)
+    assert gpu.supports_integer_dot_product and not Target("llvm").supports_integer_dot_product
+    assert gpu.get_target_device_type() == 2
+    with pytest.raises(TargetError, match="max_shared_memory_per_block"):
+        _ = gpu.max_shared_memory_per_block
+
+
+def test_arm_cpu_keys():
+    target = Target("llvm --device=arm_cpu --mtriple=armv7a-linux-gnueabihf")
+    assert set(target.keys) >= {"arm_cpu", "cpu"}
+    assert target.attrs["mtriple"] == "armv7a-linux-gnueabihf"
+    assert target.attrs["device"] == "arm_cpu"
+    assert "arm_cpu" in Target("llvm -mtriple=aarch64-linux-gnu").keys
+
+
+def test_host_in_every_form():
+    target = Target("cuda", host="llvm -mcpu=haswell")
+    assert target.host == Target("llvm -mcpu=haswell")
+    assert Target(target.export()) == target != Target("cuda")
+    assert Target({"kind": "cuda", "host": {"kind": "llvm"}}).host == Target("llvm")
+    assert Target("cuda -host='llvm -mcpu=haswell'") == target
+
+
+def test_tags():
+    target = Target("nvidia/geforce-rtx-4090")
+    assert target.arch == "sm_89" and target.tag == "nvidia/geforce-rtx-4090"
+    assert Target("nvidia/jetson-nano").host.mcpu == "cortex-a57"
+    assert Target("nvidia/nvidia-h100 -max_num_threads=256").max_num_threads == 256
+    targets.register_tag("test/mine", {"kind": "llvm", "mcpu": "haswell"}, override=True)
+    assert Target("test/mine").mcpu == "haswell"
+    every = targets.list_tags()
+    assert len(every) > 80 and all(isinstance(t, Target) for t in every.values())
+
+
+def test_composite():
+    target = Target(["cuda", "llvm"])
+    assert target.kind.name == "composite"
+    assert [Target(part) for part in target.attrs["devices"]] == [Target("cuda"), Target("llvm")]
+    assert Target(target.export()) == target
+
+
+@pytest.mark.parametrize(
+    "bad, message, advice",
+    [
+        ("lvm", "unknown target kind 'lvm'", "llvm"),
+        ("llvm -mcup=haswell", "no option '-mcup'", "-mcpu"),
+        ("llvm -num-cores=many", "expects a whole number, got 'many'", ""),
+        ("llvm -fast-math=maybe", "expects 0, 1, true or false", ""),
+        ("llvm haswell", "'haswell' in target", "-mcpu=name"),
+        ("llvm -mcpu", "has no value", ""),
+        ("llvm -mcpu=a -mcpu=b", "twice", ""),
+        ("", "empty text", "llvm"),
+        ("{kind: llvm}", "JSON", ""),
+        ({"mcpu": "haswell"}, "lacks its 'kind'", ""),
+        ({"kind": "llvm", "num-cores": "4"}, "expects a whole number", ""),
+        ({"kind": "llvm", "mattr": [1]}, "expects a list of texts", ""),
+        ("nvidia/geforce-rtx-3070-tii", "unknown target tag", "nvidia/geforce-rtx-3070-ti"),
+        (7, "not int", ""),
+    ],
+)
+def test_errors_name_the_mistake_and_the_remedy(bad, message, advice):
+    with pytest.raises(TargetError) as caught:
+        Target(bad)
+    assert message in str(caught.value) and advice in str(caught.value)
+
+
+def test_scopes_nest_and_belong_to_a_thread():
+    assert Target.current() is None
+    with pytest.raises(TargetError, match="no current target"):
+        Target.current(allow_none=False)
+    seen = []
+    with Target("llvm") as outer, Target("cuda") as inner:
+        assert Target.current() is inner
+        thread = threading.Thread(target=lambda: seen.append(Target.current()))
+        thread.start()
+        thread.join()
+        assert outer is not inner
+        assert Target.target_or_current(None) is inner
+    assert seen == [None] and Target.current() is None
+
+
+def test_canonical_forms():
+    llvm, cuda = Target("llvm"), Target("cuda")
+    assert Target.canon_target(None) is None and Target.canon_target("llvm") == llvm
+    target, host = Target.canon_target_and_host("cuda", "llvm")
+    assert target == Target("cuda", "llvm") and host == llvm
+    assert Target.canon_target_and_host(None) == (None, None)
+    assert Target.canon_multi_target({"cpu": "llvm", "gpu": "cuda"}) == [llvm, cuda]
+    assert Target.canon_multi_target("cuda") == [cuda]
+    pairs, host = Target.canon_target_map_and_host({"cuda": 1}, "llvm")
+    assert pairs == {Target("cuda", "llvm"): 1} and host == llvm
+    with pytest.raises(TargetError):
+        Target.canon_target_and_host(None, "llvm")
+
+
+def test_kinds():
+    assert {"llvm", "c", "cuda", "opencl", "vulkan", "metal", "rocm", "webgpu", "hexagon",
+            "ext_dev", "hybrid", "stackvm"} <= set(Target.list_kinds())  # fmt: skip
+    assert targets.TargetKind.options_from_name("llvm")["num-cores"] == "int"
+    for name in Target.list_kinds():
+        assert Target(name).kind.name == name
+
+
+@pytest.mark.parametrize(
+    "make, kind, key",
+    [
+        (targets.cuda, "cuda", "gpu"),
+        (targets.rocm, "rocm", "gpu"),
+        (targets.mali, "opencl", "mali"),
+        (targets.bifrost, "opencl", "bifrost"),
+        (targets.adreno, "opencl", "adreno"),
+        (targets.intel_graphics, "opencl", "intel_graphics"),
+        (targets.arm_cpu, "llvm", "arm_cpu"),
+        (targets.rasp, "llvm", "arm_cpu"),
+        (targets.micro, "c", "cpu"),
+        (targets.riscv_cpu, "llvm", "riscv_cpu"),
+        (targets.vta, "ext_dev", "vta"),
+        (targets.hexagon, "hexagon", "hexagon"),
+    ],
+)
+def test_factories(make, kind, key):
+    target = make()
+    assert target.kind.name == kind and key in target.keys
+
+
+def test_factories_take_models_and_options():
+    assert targets.arm_cpu("rasp4b64").mcpu == "cortex-a72"
+    assert targets.cuda("h100", arch="sm_90a", options=["-max_num_threads=512"]).arch == "sm_90a"
+    assert targets.stm32("stm32F4xx").mcpu == "cortex-m4"
+    assert targets.hexagon("v73", vtcm_capacity=1024).vtcm_capacity == 1024
+    with pytest.raises(TargetError, match="known: "):
+        targets.micro("toaster")
+    with pytest.raises(TargetError, match="v68"):
+        targets.hexagon("sixty")
+
+
+def test_generic_functions_follow_the_current_target():
+    @targets.generic_func
+    def pick():
+        return "default"
+
+    @pick.register(["cuda", "gpu"])
+    def pick_gpu():
+        return "gpu"
+
+    pick.register(lambda: "mali", ["mali"])
+    assert pick() == "default"
+    with Target("cuda"):
+        assert pick() == "gpu"
+    with targets.mali():
+        assert pick() == "mali"
+    with pytest.raises(TargetError, match="already"):
+        pick.register(pick_gpu, ["gpu"])
+
+
+def test_target_from_device_name():
+    assert Target.from_device("cpu") == Target("llvm")
+    assert Target.from_device("cuda").kind.name == "cuda"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["mcpu", "mtriple", "device", "model", "mabi"]),
+        st.text("abcxyz019_.+-", min_size=1).filter(lambda text: not text.startswith("-")),
+    ),
+    st.lists(st.sampled_from(["+avx2", "-fma", "+neon"]), max_size=3),
+    st.integers(1, 512),
+)
+def test_text_round_trip(texts, features, cores):
+    config = {"kind": "llvm", **texts, "num-cores": cores}
+    if features:
+        config["mattr"] = features
+    target = Target(config)
+    assert Target(str(target)) == target

@@ -1,0 +1,106 @@
+"""Questions about LLVM and about the CPU of a target."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilesmith.support.errors import TargetError
+from tilesmith.target import features
+from tilesmith.target.host import host_cpu
+from tilesmith.target.target import Target
+
+
+def target_has_features(cpu_features: str | list[str], target: Any = None) -> bool:
+    """Whether `target` (else the current one) has all of `cpu_features`, by LLVM's names."""
+    return llvm_cpu_has_features(cpu_features, target)
+
+
+def llvm_cpu_has_features(cpu_features: str | list[str], target: Any = None) -> bool:
+    """Whether the CPU of `target` (else of the current one) has all of `cpu_features`."""
+    wanted = [cpu_features] if isinstance(cpu_features, str) else list(cpu_features)
+    known = features.target_features(Target.target_or_current(target))
+    return all(feature in known for feature in wanted)
+
+
+def llvm_get_cpu_features(target: Any = None) -> list[str]:
+    """The features of the CPU of `target` (else of the current one)."""
+    return sorted(features.target_features(Target.target_or_current(target)))
+
+
+def llvm_get_cpu_archlist(target: Any = None) -> list[str]:
+    """Names that `-mcpu` takes for `target` (else for the current one)."""
+    return features.known_cpus(features.architecture(Target.target_or_current(target)))
+
+
+def llvm_get_system_triple() -> str:
+    """LLVM's name of this platform."""
+    return host_cpu().triple
+
+
+def llvm_get_system_cpu() -> str:
+    """LLVM's name of this machine's CPU; on virtual machines it may be wrong."""
+    return host_cpu().name
+
+
+def llvm_get_system_x86_vendor() -> str:
+    """Maker of this machine's x86 CPU: `intel`, `amd` or `unknown`."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            vendor = next((line for line in lines if line.startswith("vendor_id")), "")
+    except OSError:
+        return "unknown"
+    return {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(
+        vendor.partition(":")[2].strip(), "unknown"
+    )
+
+
+def llvm_get_targets() -> list[str]:
+    """Architectures for which this LLVM writes code."""
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    found = []
+    for triple in ("x86_64", "i386", "aarch64", "arm", "thumb", "riscv32", "riscv64", "nvptx64",
+                   "amdgcn", "wasm32", "hexagon", "spirv64", "powerpc64le", "s390x", "mips",
+                   "bpfel"):  # fmt: skip
+        try:
+            binding.Target.from_triple(triple)
+        except RuntimeError:
+            continue
+        found.append(triple)
+    return found
+
+
+def llvm_version_major(allow_none: bool = False) -> int | None:
+    """Major version of LLVM; where llvmlite is missing None, or TargetError."""
+    try:
+        from llvmlite import binding
+    except ImportError:
+        if allow_none:
+            return None
+        raise TargetError("llvmlite is not installed", notes=("pip install llvmlite",)) from None
+    return int(binding.llvm_version_info[0])
+
+
+def llvm_lookup_intrinsic_id(name: str) -> int:
+    """A number that stands for the intrinsic called `name` (`llvm.fma`); 0 if it is no such name.
+
+    The number is ours (a digest of the name): LLVM's own numbers change between its versions and
+    cannot be asked for.
+    """
+    if not re.fullmatch(r"llvm(\.[A-Za-z0-9_]+)+", name):
+        return 0
+    import zlib
+
+    number = zlib.crc32(name.encode()) | 1
+    _INTRINSICS[number] = name
+    return number
+
+
+def llvm_get_intrinsic_name(intrin_id: int) -> str:
+    """The name behind a number from `llvm_lookup_intrinsic_id`, or an empty text."""
+    return _INTRINSICS.get(int(intrin_id), "")
+
+
+_INTRINSICS: dict[int, str] = {}

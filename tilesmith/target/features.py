@@ -1,0 +1,192 @@
+"""Which instruction set extensions a target has, and what LLVM has to be told.
+
+The features of this machine come from LLVM; those of a CPU named by `-mcpu` from a table
+(`cpu_features.json`, written by `tools/cpu_features.py`), because LLVM answers for the host only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tilesmith.support.errors import TargetError
+from tilesmith.target.host import host_cpu
+from tilesmith.target.target import Target
+
+_TABLE = Path(__file__).with_name("cpu_features.json")
+
+# Other names that LLVM's tools take for a CPU.
+ALIASES = {
+    "core-avx-i": "ivybridge",
+    "core-avx2": "haswell",
+    "corei7": "nehalem",
+    "corei7-avx": "sandybridge",
+    "skx": "skylake-avx512",
+    "slm": "silvermont",
+    "apple-a14": "apple-m1",
+    "apple-latest": "apple-m1",
+    "cyclone": "apple-a7",
+    "generic-rv64gc": "sifive-u54",
+    "rv64gc": "sifive-u54",
+}
+
+# The least that a platform promises when no CPU is named.
+GENERIC_CPU = {"x86": "x86-64", "aarch64": "generic", "arm": "generic", "riscv": "generic-rv64"}
+
+
+def architecture_of_triple(triple: str) -> str:
+    """The family of instruction sets at the start of a triple (`x86_64-linux-gnu` → `x86`)."""
+    first = triple.partition("-")[0].lower()
+    if first in ("x86_64", "amd64", "i386", "i486", "i586", "i686", "x86"):
+        return "x86"
+    if first.startswith(("aarch64", "arm64")):
+        return "aarch64"
+    if first.startswith(("arm", "thumb")):
+        return "arm"
+    if first.startswith("riscv"):
+        return "riscv"
+    return first
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return json.loads(_TABLE.read_text(encoding="utf-8"))
+
+
+def known_cpus(architecture: str) -> list[str]:
+    """Names that `cpu_features` knows for one architecture."""
+    return sorted(_table().get(architecture, {}))
+
+
+@cache
+def cpu_features(name: str, architecture: str) -> frozenset[str]:
+    """Features of the CPU that LLVM calls `name`; TargetError with the nearest name if unknown."""
+    records = _table().get(architecture)
+    if records is None:
+        return frozenset()  # an architecture without table: LLVM's name alone decides
+    text = records.get(name)
+    if text is None:
+        text = records.get(ALIASES.get(name, name))
+    if text is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, records, n=1, cutoff=0.4)
+        advice = f"did you mean '-mcpu={near[0]}'?" if near else f"{len(records)} CPUs are known"
+        raise TargetError(f"unknown CPU '{name}' for {architecture}", notes=(advice,))
+    return frozenset(text.split())
+
+
+def is_host(target: Target) -> bool:
+    """Whether `target` leaves the CPU to this machine."""
+    return (
+        target.kind.name == "llvm" and target.mcpu in ("", "native", "host") and not target.mtriple
+    )
+
+
+def architecture(target: Target) -> str:
+    """`x86`, `aarch64`, `arm`, `riscv`, or the first word of the triple."""
+    triple = target.mtriple or host_cpu().triple
+    return architecture_of_triple(triple)
+
+
+def target_features(target: Target) -> frozenset[str]:
+    """The extensions that code for `target` may use: those of its CPU, changed by `-mattr`."""
+    return _features(target.mtriple, target.mcpu, target.mattr)
+
+
+@cache
+def _features(triple: str, cpu: str, changes: tuple[str, ...]) -> frozenset[str]:
+    family = architecture_of_triple(triple or host_cpu().triple)
+    if cpu in ("", "native", "host") and not triple:
+        host = host_cpu()
+        features = set(host.features or cpu_features(host.name, family))
+    else:
+        features = set(cpu_features(cpu or GENERIC_CPU.get(family, ""), family))
+    for change in changes:
+        name = change.lstrip("+-")
+        if change.startswith("-"):
+            features.discard(name)
+        else:
+            features |= _with_implied(name, family)
+    return frozenset(features)
+
+
+# What LLVM switches on together with a feature of `-mattr`, as far as decisions here depend on it.
+_IMPLIED = {
+    "avx": ("sse4.2",),
+    "sse4.2": ("sse4.1",),
+    "sse4.1": ("ssse3",),
+    "avx2": ("avx",),
+    "fma": ("avx",),
+    "f16c": ("avx",),
+    "avx512f": ("avx2", "fma", "f16c"),
+    "avx512bw": ("avx512f",),
+    "avx512cd": ("avx512f",),
+    "avx512dq": ("avx512f",),
+    "avx512vl": ("avx512f",),
+    "avx512vnni": ("avx512f",),
+    "avx512bf16": ("avx512bw",),
+    "avx512fp16": ("avx512bw", "avx512vl"),
+    "amx-bf16": ("amx-tile",),
+    "amx-int8": ("amx-tile",),
+    "sve": ("fullfp16",),
+    "sve2": ("sve",),
+    "dotprod": ("neon",),
+}
+
+
+def _with_implied(name: str, family: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        feature = waiting.pop()
+        if feature not in found:
+            found.add(feature)
+            waiting += _IMPLIED.get(feature, ())
+    if family == "arm" and name == "neon":
+        found |= {"vfp3", "d32"}
+    return found
+
+
+@dataclass(frozen=True)
+class LLVMMachine:
+    """The words that LLVM's target machine is made from."""
+
+    triple: str
+    cpu: str
+    features: str
+    float_abi: str = ""
+    abi: str = ""
+
+
+def llvm_machine(target: Target) -> LLVMMachine:
+    """What LLVM has to be told about `target`.
+
+    For this machine each feature is switched on or off, because LLVM's name for the CPU may be
+    wrong; for a named CPU only what `-mattr` changes. Where there is AVX-512, full vectors are
+    asked for (`-prefer-256-bit`), unless the target says otherwise.
+    """
+    changes = [change if change[0] in "+-" else "+" + change for change in target.mattr]
+    family = architecture(target)
+    if is_host(target):
+        host = host_cpu()
+        triple, cpu = host.triple, host.name
+        changes = [*host.changes, *changes]
+    else:
+        triple = target.mtriple or host_cpu().triple
+        cpu = target.mcpu or (GENERIC_CPU.get(family, "") if not target.mtriple else "")
+        if cpu:
+            cpu_features(cpu, family)  # an unknown name is an error here, not a warning of LLVM
+            cpu = ALIASES.get(cpu, cpu) if cpu not in known_cpus(family) else cpu
+    has_preference = any("prefer-256-bit" in change for change in target.mattr)
+    if family == "x86" and "avx512f" in target_features(target) and not has_preference:
+        changes.append("-prefer-256-bit")
+    return LLVMMachine(
+        triple,
+        cpu,
+        ",".join(changes),
+        str(target.attrs.get("mfloat-abi", "")),
+        str(target.attrs.get("mabi", "")),
+    )

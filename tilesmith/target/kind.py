@@ -1,0 +1,224 @@
+"""Kinds of targets: the word at the start of a target text, with the options that may follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from tilesmith.support.errors import TargetError
+from tilesmith.support.registry import Registry
+
+CPU, CUDA, OPENCL, AOCL, VULKAN, METAL = 1, 2, 4, 5, 7, 8
+ROCM, EXT_DEV, WEBGPU, HEXAGON = 10, 12, 15, 16
+
+VALUE_TYPES = ("str", "int", "bool", "strings", "target", "targets")
+
+
+@dataclass(frozen=True)
+class TargetOption:
+    """One option: its name, the type of its value (one of VALUE_TYPES) and its default."""
+
+    name: str
+    value_type: str
+    default: Any = None
+
+    def parse(self, text: str, kind: str) -> Any:
+        """The value that `text` stands for on the command line of a target."""
+        if self.value_type == "int":
+            try:
+                return int(text, 0)
+            except ValueError:
+                raise self._refused(text, kind, "a whole number") from None
+        if self.value_type == "bool":
+            lowered = text.lower()
+            if lowered in ("1", "true", "on"):
+                return True
+            if lowered in ("0", "false", "off"):
+                return False
+            raise self._refused(text, kind, "0, 1, true or false")
+        if self.value_type in ("strings", "targets"):
+            return tuple(part for part in text.split(",") if part)
+        return text
+
+    def check(self, value: Any, kind: str) -> Any:
+        """`value` in canonical form (sequences as tuples); TargetError when its type is wrong."""
+        if self.value_type == "strings":
+            parts = [value] if isinstance(value, str) else value
+            if isinstance(parts, list | tuple) and all(isinstance(p, str) for p in parts):
+                return tuple(parts)
+            raise self._refused(value, kind, "a list of texts")
+        if self.value_type == "targets":
+            return tuple(value)
+        if self.value_type == "bool" and value in (0, 1):
+            return bool(value)
+        expected = {"str": str, "int": int, "target": object}.get(self.value_type, object)
+        if self.value_type == "bool" or not isinstance(value, expected):
+            raise self._refused(value, kind, {"str": "a text", "int": "a whole number"}.get(
+                self.value_type, "true or false"
+            ))  # fmt: skip
+        return value
+
+    def _refused(self, value: Any, kind: str, expected: str) -> TargetError:
+        return TargetError(
+            f"option '{self.name}' of target kind '{kind}' expects {expected}, got {value!r}"
+        )
+
+
+def _options(declaration: str) -> dict[str, TargetOption]:
+    """Options from words such as `max_num_threads:int=1024`."""
+    result = {}
+    for word in declaration.split():
+        name, _, rest = word.partition(":")
+        value_type, _, default = rest.partition("=")
+        option = TargetOption(name, value_type)
+        if default:
+            option = TargetOption(name, value_type, option.parse(default, ""))
+        result[name] = option
+    return result
+
+
+# Every kind takes these.
+GENERAL_OPTIONS = _options(
+    "keys:strings tag:str device:str model:str libs:strings host:target from_device:int"
+    " target_device_type:int"
+)
+
+
+class TargetKind:
+    """A kind of target: its name, DLPack device type, default keys and declared options."""
+
+    __slots__ = ("_options", "default_keys", "device_type", "name")
+
+    def __init__(
+        self, name: str, device_type: int, default_keys: tuple[str, ...], options: str = ""
+    ) -> None:
+        self.name = name
+        self.device_type = device_type
+        self.default_keys = default_keys
+        self._options: Mapping[str, TargetOption] = MappingProxyType(
+            {**GENERAL_OPTIONS, **_options(options)}
+        )
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Option name → type of its value."""
+        return {name: option.value_type for name, option in self._options.items()}
+
+    @staticmethod
+    def options_from_name(kind_name: str) -> dict[str, str]:
+        """The options of the kind that is called `kind_name`."""
+        return target_kind(kind_name).options
+
+    def option(self, name: str) -> TargetOption:
+        """The declaration of one option; TargetError with the nearest name if there is none."""
+        found = self._options.get(name)
+        if found is not None:
+            return found
+        import difflib
+
+        near = difflib.get_close_matches(name, self._options, n=1, cutoff=0.5)
+        advice = f"did you mean '-{near[0]}'?" if near else "options: " + ", ".join(self._options)
+        raise TargetError(f"target kind '{self.name}' has no option '-{name}'", notes=(advice,))
+
+    def defaults(self) -> dict[str, Any]:
+        """The options that have a value even when nobody gives one."""
+        return {n: o.default for n, o in self._options.items() if o.default is not None}
+
+    def __repr__(self) -> str:
+        return f"TargetKind({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TargetKind) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+KINDS: Registry[TargetKind] = Registry("target kind")
+
+
+def target_kind(name: str) -> TargetKind:
+    """The kind called `name`; TargetError with the nearest name if there is none."""
+    kind = KINDS.get(name, None)
+    if kind is not None:
+        return kind
+    import difflib
+
+    near = difflib.get_close_matches(name, list(KINDS), n=1, cutoff=0.5)
+    advice = f"did you mean '{near[0]}'?" if near else "kinds: " + ", ".join(sorted(KINDS))
+    raise TargetError(f"unknown target kind '{name}'", notes=(advice,))
+
+
+def _declare(name: str, device_type: int, keys: str, options: str = "") -> None:
+    KINDS.register(name, TargetKind(name, device_type, tuple(keys.split()), options))
+
+
+_declare(
+    "llvm", CPU, "cpu",
+    "mattr:strings mcpu:str mtriple:str mfloat-abi:str mabi:str num-cores:int fast-math:bool"
+    " fast-math-nnan:bool fast-math-ninf:bool fast-math-nsz:bool fast-math-arcp:bool"
+    " fast-math-contract:bool fast-math-reassoc:bool opt-level:int cl-opt:strings jit:str"
+    " vector-width:int",
+)  # fmt: skip
+_declare(
+    "c", CPU, "cpu",
+    "mcpu:str march:str workspace-byte-alignment:int constants-byte-alignment:int",
+)  # fmt: skip
+_declare(
+    "cuda", CUDA, "cuda gpu",
+    "mcpu:str arch:str max_shared_memory_per_block:int max_threads_per_block:int"
+    " thread_warp_size:int=32 registers_per_block:int l2_cache_size_bytes:int"
+    " max_num_threads:int=1024",
+)  # fmt: skip
+_declare(
+    "nvptx", CUDA, "cuda gpu",
+    "mcpu:str mtriple:str max_num_threads:int=1024 thread_warp_size:int=32",
+)  # fmt: skip
+_declare(
+    "rocm", ROCM, "rocm gpu",
+    "mcpu:str mtriple:str mattr:strings max_num_threads:int=256 max_threads_per_block:int=256"
+    " max_shared_memory_per_block:int=65536 thread_warp_size:int=64",
+)  # fmt: skip
+_declare(
+    "opencl", OPENCL, "opencl gpu",
+    "max_threads_per_block:int=256 max_shared_memory_per_block:int=16384 max_num_threads:int=256"
+    " thread_warp_size:int=1 texture_spatial_limit:int=16384 max_function_args:int=128",
+)  # fmt: skip
+_declare(
+    "metal", METAL, "metal gpu",
+    "max_num_threads:int=256 max_threads_per_block:int=256 max_shared_memory_per_block:int=32768"
+    " thread_warp_size:int=16 max_function_args:int=31",
+)  # fmt: skip
+_declare(
+    "vulkan", VULKAN, "vulkan gpu",
+    "mattr:strings supports_float16:bool supports_float32:bool=true supports_float64:bool"
+    " supports_int8:bool supports_int16:bool supports_int32:bool=true supports_int64:bool"
+    " supports_8bit_buffer:bool supports_16bit_buffer:bool"
+    " supports_storage_buffer_storage_class:bool supports_push_descriptor:bool"
+    " supports_dedicated_allocation:bool supports_integer_dot_product:bool"
+    " supports_cooperative_matrix:bool supported_subgroup_operations:int"
+    " max_num_threads:int=256 max_threads_per_block:int=256 thread_warp_size:int=1"
+    " max_block_size_x:int max_block_size_y:int max_block_size_z:int max_push_constants_size:int"
+    " max_uniform_buffer_range:int max_storage_buffer_range:int"
+    " max_per_stage_descriptor_storage_buffer:int max_shared_memory_per_block:int device_type:str"
+    " device_name:str driver_name:str driver_version:int vulkan_api_version:int"
+    " max_spirv_version:int",
+)  # fmt: skip
+_declare("webgpu", WEBGPU, "webgpu gpu", "max_num_threads:int=256")
+_declare("sdaccel", OPENCL, "sdaccel hls")
+_declare("aocl", AOCL, "aocl hls")
+_declare("aocl_sw_emu", AOCL, "aocl hls")
+_declare(
+    "hexagon", HEXAGON, "hexagon cpu",
+    "mattr:strings mcpu:str mtriple:str llvm-options:strings num-cores:int vtcm-capacity:int",
+)  # fmt: skip
+_declare("stackvm", CPU, "cpu")
+_declare("ext_dev", EXT_DEV, "")
+_declare("hybrid", CPU, "")
+_declare("composite", CPU, "", "devices:targets")
+_declare("test", CPU, "")

@@ -1,0 +1,139 @@
+"""The machine model: the figures of a CPU by which schedules are ranked.
+
+Data only. Where a figure was measured it says so; the others are the makers' figures, good enough
+to rank candidates. Cache sizes and cores of this machine come from the system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilesmith.target.features import architecture, is_host, target_features
+from tilesmith.target.host import host_caches, host_cores
+from tilesmith.target.target import Target
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """One core with its vector unit, and the memory under it. Rates are per cycle and core."""
+
+    name: str
+    vector_bytes: int
+    """Bytes of one vector register."""
+    vector_registers: int
+    has_fma: bool
+    fma_per_cycle: int
+    """Vector multiply-adds that start in one cycle."""
+    fma_latency: int
+    loads_per_cycle: int
+    """Vector loads that start in one cycle."""
+    front_end_width: int
+    """Instructions that the front end delivers in one cycle."""
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    l2_bandwidth: float
+    """Bytes per cycle from L2 to L1."""
+    l3_bandwidth: float
+    memory_bandwidth: float
+    line_bytes: int = 64
+    cores: int = 1
+    has_gather: bool = False
+    can_mask: bool = False
+    """Whether a vector load or store can leave lanes out at no cost."""
+    broadcasts_from_memory: bool = False
+    """Whether an FMA can take a scalar from memory as all lanes of an operand."""
+
+    def lanes(self, element_bits: int) -> int:
+        """Elements of `element_bits` bits in one vector register."""
+        return max(1, self.vector_bytes * 8 // element_bits)
+
+    @property
+    def least_accumulators(self) -> int:
+        """Independent multiply-adds in flight that keep the ports busy."""
+        return self.fma_per_cycle * self.fma_latency
+
+    def peak_flops_per_cycle(self, element_bits: int = 32) -> int:
+        """Multiplications and additions per cycle of one core at most."""
+        per_lane = 2 if self.has_fma else 1
+        return self.lanes(element_bits) * self.fma_per_cycle * per_lane
+
+
+# Bandwidths of AVX512 were measured (Cascade Lake class: 42 B/cycle from L2, 10.5 from L3, 4.8 from
+# DRAM, two 512-bit FMA ports with a latency of 4); its model of time reaches a rank correlation of
+# 0.8 to 0.98 with measured kernels.
+AVX512 = MachineModel(
+    name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
+    fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=32 * KIB, l2_bytes=1024 * KIB,
+    l3_bytes=32768 * KIB, l2_bandwidth=42.0, l3_bandwidth=10.5, memory_bandwidth=4.8,
+    has_gather=True, can_mask=True, broadcasts_from_memory=True,
+)  # fmt: skip
+AVX2 = MachineModel(
+    name="avx2", vector_bytes=32, vector_registers=16, has_fma=True, fma_per_cycle=2,
+    fma_latency=4, loads_per_cycle=2, front_end_width=5, l1_bytes=32 * KIB, l2_bytes=512 * KIB,
+    l3_bytes=32768 * KIB, l2_bandwidth=28.0, l3_bandwidth=10.0, memory_bandwidth=5.0,
+    has_gather=True,
+)  # fmt: skip
+AVX = replace(AVX2, name="avx", has_fma=False, fma_per_cycle=1, has_gather=False)
+SSE = replace(
+    AVX2, name="sse", vector_bytes=16, has_fma=False, fma_per_cycle=1, has_gather=False,
+    l2_bytes=256 * KIB, l3_bytes=8192 * KIB, l2_bandwidth=16.0,
+)  # fmt: skip
+NEON = MachineModel(
+    name="neon", vector_bytes=16, vector_registers=32, has_fma=True, fma_per_cycle=2,
+    fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=64 * KIB, l2_bytes=1024 * KIB,
+    l3_bytes=16384 * KIB, l2_bandwidth=32.0, l3_bandwidth=12.0, memory_bandwidth=6.0,
+)  # fmt: skip
+NEON_SMALL = replace(
+    NEON, name="neon-small", vector_registers=32, fma_per_cycle=1, loads_per_cycle=1,
+    front_end_width=2, l1_bytes=32 * KIB, l2_bytes=512 * KIB, l3_bytes=0, l2_bandwidth=8.0,
+    memory_bandwidth=2.0,
+)  # fmt: skip
+NEON_ARM32 = replace(NEON_SMALL, name="neon-arm32", vector_registers=16)
+SCALAR = MachineModel(
+    name="scalar", vector_bytes=8, vector_registers=16, has_fma=False, fma_per_cycle=1,
+    fma_latency=4, loads_per_cycle=1, front_end_width=2, l1_bytes=16 * KIB, l2_bytes=0,
+    l3_bytes=0, l2_bandwidth=4.0, l3_bandwidth=4.0, memory_bandwidth=2.0,
+)  # fmt: skip
+
+# CPUs whose vector unit is half as wide as the usual one of their class.
+_SMALL_ARM = ("cortex-a53", "cortex-a55", "cortex-a35", "cortex-a34", "cortex-a510")
+
+
+def machine_model(target: Target) -> MachineModel:
+    """The figures for a CPU target; cache sizes and cores are this machine's where it is meant.
+
+    `-num-cores` overrides the number of cores, `-vector-width` (in bits) that of the vectors.
+    """
+    model = _class_of(target)
+    if is_host(target):
+        caches = host_caches()
+        if caches is not None:
+            model = replace(
+                model,
+                l1_bytes=caches.l1,
+                l2_bytes=caches.l2 or model.l2_bytes,
+                l3_bytes=caches.l3,
+                line_bytes=caches.line,
+            )
+    cores = target.num_cores or (1 if target.mtriple else host_cores())
+    width = target.attrs.get("vector-width")
+    return replace(model, cores=cores, vector_bytes=width // 8 if width else model.vector_bytes)
+
+
+def _class_of(target: Target) -> MachineModel:
+    features = target_features(target)
+    family = architecture(target)
+    if family == "x86":
+        if "avx512f" in features:
+            return AVX512
+        if "avx2" in features and "fma" in features:
+            return AVX2
+        return AVX if "avx" in features else SSE
+    if family == "aarch64":
+        return NEON_SMALL if target.mcpu in _SMALL_ARM else NEON
+    if family == "arm":
+        return NEON_ARM32 if "neon" in features else SCALAR
+    return SCALAR

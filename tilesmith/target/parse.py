@@ -1,0 +1,142 @@
+"""From the ways of writing a target (text, JSON, dictionary, tag) to one canonical dictionary.
+
+"llvm -device=arm_cpu -mattr=+neon"
+  {"kind": "llvm", "keys": ("arm_cpu", "cpu"), "device": "arm_cpu", "mattr": ("+neon",)}
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.support.errors import TargetError
+from tilesmith.target.kind import KINDS, TargetKind, target_kind
+from tilesmith.target.tag import TAGS
+
+# Printed by the target itself, in this order, before its other attributes.
+LEADING = ("kind", "tag", "keys", "host")
+
+
+def config_from_text(text: str) -> dict[str, Any]:
+    """The configuration that a text stands for; its options are checked later."""
+    text = text.strip()
+    if not text:
+        raise TargetError("an empty text is no target", notes=("for this machine's CPU: 'llvm'",))
+    if text.startswith("{"):
+        try:
+            config = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TargetError(
+                f"the target looks like JSON, but is not: {error.msg} at column {error.colno}"
+            ) from None
+        return config
+    try:
+        name, *words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target '{text}' cannot be read: {error}") from None
+    if name not in KINDS and TAGS.get(name, None) is not None:
+        config = {"tag": name}
+        kind = target_kind(TAGS[name]["kind"])
+    else:
+        kind = target_kind(name) if "/" not in name else _unknown_tag(name)
+        config = {"kind": name}
+    return {**config, **_options_from_words(kind, words, text)}
+
+
+def _unknown_tag(name: str) -> TargetKind:
+    import difflib
+
+    near = difflib.get_close_matches(name, list(TAGS), n=1, cutoff=0.5)
+    advice = f"did you mean '{near[0]}'?" if near else "see tilesmith.target.list_tags()"
+    raise TargetError(f"unknown target tag '{name}'", notes=(advice,))
+
+
+def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[str, Any]:
+    """`-name=value`, `--name=value`, `-name value`, and `-flag` for true or false."""
+    result: dict[str, Any] = {}
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        if not word.startswith("-") or word in ("-", "--"):
+            raise TargetError(
+                f"'{word}' in target '{text}' is no option", notes=("options look so: -mcpu=name",)
+            )
+        name, has_value, value = word.lstrip("-").partition("=")
+        option = kind.option(name)
+        if not has_value:
+            follows = words[position] if position < len(words) else ""
+            if option.value_type == "bool" and (not follows or follows.startswith("-")):
+                value = "1"
+            elif follows and not follows.startswith("-"):
+                value = follows
+                position += 1
+            else:
+                raise TargetError(f"option '{word}' of target '{text}' has no value")
+        if name in result:
+            raise TargetError(f"option '-{name}' is given twice in target '{text}'")
+        result[name] = option.parse(value, kind.name)
+    return result
+
+
+def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with its tag resolved, defaults and keys filled in, and every option checked."""
+    config = {str(name): value for name, value in config.items() if value is not None}
+    tag = config.pop("tag", "")
+    if tag:
+        if TAGS.get(tag, None) is None:
+            _unknown_tag(tag)
+        config = {**TAGS[tag], **config}
+    if "kind" not in config:
+        raise TargetError(
+            "the description of a target lacks its 'kind'", notes=('such as {"kind": "llvm"}',)
+        )
+    name = config.pop("kind")
+    kind = name if isinstance(name, TargetKind) else target_kind(str(name))
+    host = config.pop("host", None)
+    given = {
+        option: kind.option(option).check(value, kind.name) for option, value in config.items()
+    }
+    given_keys = given.pop("keys", ())
+    attributes = {**kind.defaults(), **given}
+    result: dict[str, Any] = {"kind": kind.name}
+    if tag:
+        result["tag"] = tag
+    result["keys"] = _keys(kind, given_keys, attributes)
+    if host is not None:
+        result["host"] = host
+    for option in sorted(attributes):
+        result[option] = attributes[option]
+    return result
+
+
+def _keys(
+    kind: TargetKind, given: tuple[str, ...], attributes: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """What a strategy is chosen by, the most special first."""
+    keys = list(given)
+    if attributes.get("device"):
+        keys.append(attributes["device"])
+    if kind.name == "llvm" and attributes.get("mtriple", "").startswith(("arm", "aarch64")):
+        keys.append("arm_cpu")
+    return tuple(dict.fromkeys([*keys, *kind.default_keys]))
+
+
+def to_text(config: Mapping[str, Any]) -> str:
+    """A text that parses back to `config` (which is canonical)."""
+    words = [config["kind"]]
+    if config["keys"]:
+        words.append("-keys=" + ",".join(config["keys"]))
+    for name, value in config.items():
+        if name in LEADING:
+            continue
+        if isinstance(value, tuple):
+            if name == "devices":
+                continue  # a composite target is written as JSON
+            value = ",".join(value)
+        elif isinstance(value, bool):
+            value = int(value)
+        words.append(f"-{name}={shlex.quote(str(value))}")
+    return " ".join(words)

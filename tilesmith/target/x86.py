@@ -1,0 +1,11 @@
+"""Facts about x86 CPUs that schedules ask for."""
+
+from __future__ import annotations
+
+from tilesmith.target.machine import machine_model
+from tilesmith.target.target import Target
+
+
+def get_simd_32bit_lanes() -> int:
+    """Elements of 32 bits in a vector register of the current target."""
+    return machine_model(Target.current(allow_none=False)).lanes(32)
