@@ -1,6 +1,6 @@
 """`tilesmith.nd`: the names of tensors and devices as users know them."""
 
-from tilesmith.runtime.device import (
+from tilesmith.runtime.devices import (
     Device,
     cpu,
     cuda,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.runtime.device import Device, cpu, device
+from tilesmith.runtime.devices import Device, cpu, device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import reinterpret, tvm_ffi
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError

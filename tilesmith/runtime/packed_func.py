@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tilesmith.runtime.ndarray  # tvm-ffi makes NDArray objects from here on
-from tilesmith.runtime.device import Device
+from tilesmith.runtime.devices import Device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, tvm_ffi
 

@@ -6,7 +6,8 @@ mask; `set_num_threads` overrides all; never more than the `-num-cores` of the t
 Every generated library launches its parallel loops through a pointer of its own. We set it when
 the library is loaded; without us it stays at the serial loop that the library carries:
 
-    @__tilesmith_parallel_launch   ptr to void(ptr body, ptr data); at first @__tilesmith_launch_serial
+    @__tilesmith_parallel_launch   ptr to void(ptr body, ptr data)
+    @__tilesmith_launch_serial     its first value: one task, no threads
     @__tilesmith_launch_gomp       divides the work by libgomp
     @__tilesmith_launch_pool       divides the work by a pool in the library itself
     @__tilesmith_gomp              [3 x ptr]: GOMP_parallel, omp_get_thread_num, omp_get_num_threads
@@ -80,7 +81,7 @@ def set_num_threads(count: int | None) -> None:
 
 
 def attach(library: Any) -> None:
-    """Give a loaded library (an object with `symbol(name) -> address or None`) its thread runtime."""
+    """Give a loaded library (it has `symbol(name) -> address or None`) its thread runtime."""
     symbol = library.symbol
     if symbol("__tilesmith_parallel_launch") is None:
         return
@@ -126,8 +127,11 @@ def _set_launcher(symbol: Callable[[str], int | None]) -> None:
 
 
 def find_libgomp() -> tuple[int, ...] | None:
-    """Addresses of GOMP_FUNCTIONS in a libgomp: one that the process has loaded, else the one that
-    TILESMITH_LIBGOMP names, the system's, or one inside an installed wheel. None if there is none."""
+    """Addresses of GOMP_FUNCTIONS in a libgomp, or None if there is none.
+
+    The one that TILESMITH_LIBGOMP names, else one that the process has loaded, the system's, or one
+    inside an installed wheel.
+    """
     global _gomp, _gomp_searched
     if not _gomp_searched:
         _gomp = _search_libgomp()
