@@ -44,6 +44,9 @@ class Library:
         # `owner` keeps the code mapped; subclasses fill `addresses` where they know more
         self._owner = owner
         self._addresses = addresses
+        # generated code finds the runtime's own functions by name, without asking the registry
+        import tilesmith.runtime.builtins  # noqa: F401
+
         threads.attach(self)
 
     @staticmethod

@@ -1,0 +1,73 @@
+"""Global functions that compiled code calls, named `tilesmith.runtime.…`.
+
+They are for what native code cannot do by itself: making counted tensor objects for functions that
+users have registered. None is on the path of a kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ndarray import NDArray, empty_cpu
+from tilesmith.runtime.registry import get_global_func, register_func
+from tilesmith.support.errors import InternalError
+
+_specifications: dict[str, list[tuple[str, DataType | None, int]]] = {}
+
+
+@register_func("tilesmith.runtime.alloc_tensor", override=True)
+def alloc_tensor(dtype: str, *shape: int) -> NDArray:
+    """A new tensor on the host with undefined contents."""
+    return empty_cpu(tuple(shape), DataType(dtype))
+
+
+@register_func("tilesmith.runtime.call_dps", override=True)
+def call_dps(name: str, specification: str, *values: Any) -> None:
+    """Call a registered function in destination-passing style on memory of the caller.
+
+    `specification` lists the arguments separated by commas: `in:DTYPE:RANK` and `out:DTYPE:RANK`
+    for tensors, `value` for anything else. For a tensor, `values` holds its address and extents;
+    for the rest the value. The function gets tensors of their own (it may keep them); what it has
+    written into the outputs is copied back.
+    """
+    function = get_global_func(name)
+    arguments = []
+    outputs = []
+    position = 0
+    for role, dtype, rank in _parse(specification):
+        if dtype is None:
+            arguments.append(values[position])
+            position += 1
+            continue
+        address, *shape = values[position : position + 1 + rank]
+        position += 1 + rank
+        tensor = empty_cpu(tuple(shape), dtype)
+        if role == "in":
+            ctypes.memmove(tensor.data_ptr(), address, tensor.nbytes)
+        else:
+            outputs.append((address, tensor))
+        arguments.append(tensor)
+    if position != len(values):
+        raise InternalError(f"call_dps '{specification}' got {len(values)} values")
+    function(*arguments)
+    for address, tensor in outputs:
+        ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
+
+
+def _parse(specification: str) -> list[tuple[str, DataType | None, int]]:
+    parsed = _specifications.get(specification)
+    if parsed is None:
+        parsed = []
+        for part in specification.split(",") if specification else []:
+            role, _, rest = part.partition(":")
+            if role == "value":
+                parsed.append((role, None, 0))
+                continue
+            dtype, _, rank = rest.partition(":")
+            if role not in ("in", "out") or not rank.isdigit():
+                raise InternalError(f"call_dps: '{part}' is no specification of an argument")
+            parsed.append((role, DataType(dtype), int(rank)))
+        _specifications[specification] = parsed
+    return parsed

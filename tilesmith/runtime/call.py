@@ -1,0 +1,363 @@
+"""Calling a compiled function from Python: inputs checked, outputs and workspace provided.
+
+Everything that does not depend on the call is prepared once. A call with static shapes costs the
+comparison of each input with what is expected, one allocation per output, and the packed call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith.runtime.container import ShapeTuple
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ffi import Function, tvm_ffi
+from tilesmith.runtime.ndarray import (
+    ALIGNMENT,
+    NDArray,
+    aligned_numpy,
+    array,
+    empty_cpu,
+    from_dlpack,
+)
+from tilesmith.runtime.signature import Parameter, Result, Signature, describe
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnknownNameError
+
+_from_dlpack = tvm_ffi.from_dlpack
+
+
+class _Workspace:
+    """Scratch memory of one running call, and the buffer for its sizes."""
+
+    __slots__ = ("address", "memory", "sizes", "sizes_tensor")
+
+    def __init__(self, size: int, extents: int = 0) -> None:
+        self.memory: Any = None
+        self.address = 0
+        self.grow(size)
+        if extents:
+            self.sizes = aligned_numpy((extents,), numpy.dtype("int64"))
+            self.sizes_tensor = _from_dlpack(self.sizes)
+
+    def grow(self, size: int) -> None:
+        """Have at least `size` bytes."""
+        if size > 0 and (self.memory is None or self.memory.nbytes < size):
+            self.memory = aligned_numpy((size,), numpy.dtype("uint8"))
+            self.address = int(self.memory.__array_interface__["data"][0])
+
+
+class _Expected:
+    """A leaf of the parameters in the form for comparing."""
+
+    __slots__ = ("dtype", "is_static", "numpy_dtype", "param", "shape")
+
+    def __init__(self, param: Parameter) -> None:
+        self.param = param
+        self.shape = param.shape
+        self.dtype = param.dtype
+        self.is_static = param.is_static
+        self.numpy_dtype: Any = None
+        if param.kind == "tensor":
+            assert param.dtype is not None
+            native = param.dtype.code in ("int", "uint", "float", "bool") and param.dtype.bits != 4
+            self.numpy_dtype = param.dtype.numpy() if native else None
+
+
+class CompiledFunction:
+    """A function of an executable. Call it with NDArrays, numpy arrays or DLPack tensors, by
+    position or by name; several threads may call it at once."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        function: Function,
+        shapes_function: Function | None,
+        constants_address: int,
+        keep_alive: Any = None,
+    ) -> None:
+        self.signature = signature
+        self._function = function
+        self._shapes_function = shapes_function
+        self._constants = constants_address
+        self._keep_alive = keep_alive
+        self._count = len(signature.params)
+        leaves = [leaf for param in signature.params for leaf in param.leaves()]
+        self._expected = [_Expected(leaf) for leaf in leaves]
+        self._is_flat = all(param.kind == "tensor" for param in signature.params)
+        self._is_static = shapes_function is None and all(leaf.is_static for leaf in leaves)
+        self._results = signature.result.leaves()
+        self._makers = [_maker(leaf) for leaf in self._results if leaf.kind != "shape"]
+        self._is_single = signature.result.kind == "tensor"
+        self._extents = sum([len(leaf.shape) for leaf in self._results]) + 1
+        self._workspace_bytes = signature.workspace_bytes or 0
+        self._free: list[_Workspace] = []
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.signature.name
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the parameters, in order."""
+        return [param.name for param in self.signature.params]
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if named or len(inputs) != self._count:
+            inputs = self._bind(inputs, named)
+        if not (self._is_static and self._is_flat):
+            return self._call_general(inputs)
+        arguments = []
+        for value, expected in zip(inputs, self._expected):
+            kind = type(value)
+            if kind is NDArray:
+                usable = (
+                    value.dtype is expected.dtype
+                    and value.shape == expected.shape
+                    and value.is_contiguous()
+                    and value.__dlpack_device__()[0] == 1
+                )
+            else:
+                # `carray`: compact, aligned to its elements and writable (DLPack refuses others)
+                usable = (
+                    kind is numpy.ndarray
+                    and value.dtype is expected.numpy_dtype
+                    and value.shape == expected.shape
+                    and value.flags.carray
+                )
+            arguments.append(value if usable else self._convert(value, expected, {}))
+        outputs = [make() for make in self._makers]
+        if self._workspace_bytes:
+            try:
+                workspace = self._free.pop()
+            except IndexError:
+                workspace = _Workspace(self._workspace_bytes)
+            try:
+                self._function(*arguments, *outputs, self._constants, workspace.address)
+            finally:
+                self._free.append(workspace)
+        else:
+            self._function(*arguments, *outputs, self._constants, 0)
+        if self._is_single:
+            return outputs[0]
+        return _rebuild(self.signature.result, iter(outputs), iter(()))
+
+    # -- symbolic sizes, nested tuples, numbers -------------------------------------------------
+
+    def _call_general(self, inputs: Sequence[Any]) -> Any:
+        arguments = self._flatten(inputs)
+        extents = 0 if self._shapes_function is None else self._extents
+        try:
+            workspace = self._free.pop()
+        except IndexError:
+            workspace = _Workspace(self._workspace_bytes, extents)
+        try:
+            shapes: list[tuple[int, ...]] = [leaf.shape for leaf in self._results]  # type: ignore[misc]
+            if self._shapes_function is not None:
+                self._shapes_function(*arguments, workspace.sizes_tensor)
+                sizes = workspace.sizes.tolist()
+                workspace.grow(sizes[-1])
+                shapes = _split(sizes, self._results)
+            outputs = [
+                empty_cpu(shape, leaf.dtype)
+                for leaf, shape in zip(self._results, shapes)
+                if leaf.kind != "shape"
+            ]
+            self._function(*arguments, *outputs, self._constants, workspace.address)
+        finally:
+            self._free.append(workspace)
+        values = [shape for leaf, shape in zip(self._results, shapes) if leaf.kind == "shape"]
+        return _rebuild(self.signature.result, iter(outputs), iter(values))
+
+    def _flatten(self, inputs: Sequence[Any]) -> list[Any]:
+        leaves: list[Any] = []
+        for value, param in zip(inputs, self.signature.params):
+            self._flatten_one(value, param, leaves)
+        bindings: dict[str, tuple[int, str]] = {}
+        arguments: list[Any] = []
+        for value, expected in zip(leaves, self._expected):
+            kind = expected.param.kind
+            if kind == "tensor":
+                arguments.append(self._convert(value, expected, bindings))
+            elif kind == "shape":
+                arguments += self._convert_shape(value, expected, bindings)
+            else:
+                arguments.append(self._convert_number(value, expected.param))
+        return arguments
+
+    def _flatten_one(self, value: Any, param: Parameter, leaves: list[Any]) -> None:
+        if param.kind != "tuple":
+            leaves.append(value)
+            return
+        if not isinstance(value, (tuple, list)):
+            raise self._mismatch(param, "a tuple", type(value).__name__)
+        if len(value) != len(param.fields):
+            raise self._mismatch(param, f"{len(param.fields)} fields", f"{len(value)} fields")
+        for inner, field in zip(value, param.fields):
+            self._flatten_one(inner, field, leaves)
+
+    # -- inputs that are not at once what is expected -------------------------------------------
+
+    def _bind(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The inputs in order of the parameters."""
+        names = self.input_names
+        if len(inputs) > len(names):
+            raise TypeMismatchError(
+                f"'{self.name}' takes {len(names)} inputs, got {len(inputs)}",
+                notes=(f"it is {self.signature}",),
+            )
+        given = dict(zip(names, inputs))
+        for name, value in named.items():
+            if name not in names:
+                import difflib
+
+                near = difflib.get_close_matches(name, names, n=1)
+                advice = f"did you mean '{near[0]}'?" if near else f"inputs: {', '.join(names)}"
+                raise UnknownNameError(f"'{self.name}' has no input '{name}'", notes=(advice,))
+            if name in given:
+                raise TypeMismatchError(f"input '{name}' of '{self.name}' is given twice")
+            given[name] = value
+        missing = [param for param in self.signature.params if param.name not in given]
+        if missing:
+            listed = ", ".join([f"'{param.name}'" for param in missing])
+            raise TypeMismatchError(
+                f"'{self.name}' misses the input{'s' if len(missing) > 1 else ''} {listed}",
+                notes=[f"expected {param}" for param in missing[:8]],
+            )
+        return tuple([given[name] for name in names])
+
+    def _convert(
+        self, value: Any, expected: _Expected, bindings: dict[str, tuple[int, str]]
+    ) -> NDArray | numpy.ndarray:
+        """A compact tensor on the host over `value` or, where it has to be, a copy of it. Raises
+        ShapeError or TypeMismatchError that name the input."""
+        param = expected.param
+        tensor = self._as_tensor(value, expected)
+        dtype = DataType(tensor.dtype)
+        if dtype is not expected.dtype:
+            error = self._mismatch(param, f"dtype '{expected.dtype}'", f"dtype '{dtype}'")
+            error.notes += (f'convert it: x.astype("{expected.dtype}")',)
+            raise error
+        self._check_shape(tuple(tensor.shape), expected, bindings)
+        if isinstance(tensor, NDArray):
+            if tensor.__dlpack_device__()[0] == 1 and tensor.is_contiguous():
+                return tensor
+            return array(tensor.numpy())
+        if tensor.flags.carray and expected.numpy_dtype is not None:
+            return tensor
+        return array(tensor) if not tensor.flags.carray else from_dlpack(tensor)
+
+    def _as_tensor(self, value: Any, expected: _Expected) -> NDArray | numpy.ndarray:
+        if isinstance(value, (NDArray, numpy.ndarray)):
+            return value
+        if isinstance(value, numpy.generic):
+            return numpy.asarray(value)
+        if hasattr(value, "__dlpack__"):
+            return from_dlpack(value)
+        if isinstance(value, (bool, int, float)) and expected.shape == ():
+            assert expected.dtype is not None
+            return numpy.asarray(value, expected.dtype.numpy())
+        got = type(value).__name__
+        error = self._mismatch(expected.param, f"a tensor {describe(expected.param)}", got)
+        error.notes += ("pass a numpy array, an NDArray, or a tensor that speaks DLPack",)
+        raise error
+
+    def _check_shape(
+        self, shape: tuple[int, ...], expected: _Expected, bindings: dict[str, tuple[int, str]]
+    ) -> None:
+        fits = len(shape) == len(expected.shape)
+        notes: list[str] = []
+        for extent, wanted in zip(shape, expected.shape) if fits else ():
+            if isinstance(wanted, int):
+                fits = fits and extent == wanted
+            elif wanted.isidentifier():
+                known, origin = bindings.setdefault(wanted, (extent, expected.param.name))
+                if known != extent:
+                    notes.append(f"{wanted} is {known} in input '{origin}', but {extent} here")
+        if fits and not notes:
+            return
+        inner = ", ".join([str(extent) for extent in expected.shape])
+        inner = f"({inner},)" if len(expected.shape) == 1 else f"({inner})"
+        raise ShapeError(
+            f"input '{expected.param.name}' of '{self.name}': "
+            f"expected shape {inner}, got {tuple(shape)}",
+            notes=notes,
+        )
+
+    def _convert_shape(
+        self, value: Any, expected: _Expected, bindings: dict[str, tuple[int, str]]
+    ) -> list[int]:
+        try:
+            extents = [int(extent) for extent in value]
+        except (TypeError, ValueError):
+            got = type(value).__name__
+            raise self._mismatch(expected.param, "a tuple of integers", got) from None
+        self._check_shape(tuple(extents), expected, bindings)
+        return extents
+
+    def _convert_number(self, value: Any, param: Parameter) -> int | float | bool:
+        assert param.dtype is not None
+        if isinstance(value, (numpy.generic, numpy.ndarray, NDArray)):
+            value = value.item()
+        wanted = (int, float) if param.dtype.is_float else (bool, int)
+        if not isinstance(value, wanted):
+            raise self._mismatch(param, f"a number of dtype '{param.dtype}'", type(value).__name__)
+        return float(value) if param.dtype.is_float else value
+
+    def _mismatch(self, param: Parameter, expected: str, got: str) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"input '{param.name}' of '{self.name}': expected {expected}, got {got}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.signature}>"
+
+
+def _maker(leaf: Result) -> Callable[[], NDArray]:
+    """A function that makes the output tensor of a leaf with a static shape."""
+    dtype = leaf.dtype
+    assert dtype is not None
+    if not all(isinstance(extent, int) for extent in leaf.shape):
+        return lambda: empty_cpu((), dtype)  # not used: the shapes function gives the extents
+    shape: tuple[int, ...] = leaf.shape  # type: ignore[assignment]
+    if dtype.code not in ("int", "uint", "float", "bool") or dtype.bits == 4 or dtype.is_vector:
+        return lambda: empty_cpu(shape, dtype)
+    numpy_dtype = dtype.numpy()
+    size = dtype.nbytes
+    for extent in shape:
+        size *= extent
+    size += ALIGNMENT
+    make_buffer, make_array, plain = numpy.empty, numpy.ndarray, numpy.dtype("uint8")
+
+    def make() -> NDArray:
+        # `aligned_numpy` with everything that is known put in its place
+        buffer = make_buffer(size, plain)
+        offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
+        return _from_dlpack(make_array(shape, numpy_dtype, buffer, offset))
+
+    return make
+
+
+def _split(sizes: list[int], leaves: Sequence[Result]) -> list[tuple[int, ...]]:
+    """The shapes of the leaves out of the buffer that the shapes function has written."""
+    shapes = []
+    position = 0
+    for leaf in leaves:
+        shapes.append(tuple(sizes[position : position + len(leaf.shape)]))
+        position += len(leaf.shape)
+    return shapes
+
+
+def _rebuild(result: Result, outputs: Any, shapes: Any) -> Any:
+    """The nested result out of the flat outputs."""
+    if result.kind == "tensor":
+        return next(outputs)
+    if result.kind == "tuple":
+        return tuple([_rebuild(inner, outputs, shapes) for inner in result.fields])
+    if result.kind == "shape":
+        return ShapeTuple(next(shapes, result.shape))
+    if result.kind == "prim":
+        return next(outputs).item()
+    return None

@@ -1,0 +1,352 @@
+"""`Executable`: a compiled whole model, callable on anything that speaks DLPack.
+
+The convention between the graph builder and this module
+--------------------------------------------------------
+The code (`Library`) exports for each graph function NAME a packed function (symbol
+`__tvm_ffi_NAME`) that allocates nothing and returns nothing:
+
+    NAME(inputs…, outputs…, constants, workspace)
+
+* inputs: the parameters with nested tuples flattened. A "tensor" is one tensor argument; a "shape"
+  is one int per extent; a "prim" is one int, float or bool.
+* outputs: for each "tensor" leaf of the result, in order with tuples flattened, one tensor argument
+  to write; for each "prim" leaf a tensor without axes. "shape" leaves and "none" take no argument.
+* constants: an int, the address of an array of pointers `void*[n]`, one for each name in
+  `metadata["constants"]`, each to 64-byte aligned contents that are only read (0 if there are no
+  constants).
+* workspace: an int, the address of `workspace_bytes` bytes, 64-byte aligned (0 if there are none).
+  No two running calls share one.
+
+Where a result's extent or the workspace is not a constant, the metadata of the function names a
+`shapes_function`, a packed function of the same library:
+
+    SHAPES(inputs…, buffer)          buffer: int64 tensor with one axis
+
+It writes the extents of all "tensor" and "shape" leaves of the result in order (constant ones
+too), then the number of workspace bytes, and raises ShapeError when the inputs do not fit.
+
+The metadata of an executable:
+
+    {"functions": {NAME: metadata as `signature.py` describes},
+     "constants": [names in the order of the array],
+     "target": "llvm …", "requires": {"machine": "x86_64", "features": ["avx2", "fma"]}}
+
+The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
+input, and to convert what can be converted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
+from tilesmith.runtime.call import CompiledFunction
+from tilesmith.runtime.devices import Device
+from tilesmith.runtime.library import Library
+from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
+from tilesmith.runtime.signature import parse_signature
+from tilesmith.runtime.timing import BenchmarkResult, evaluator
+from tilesmith.support.errors import (
+    ArtifactError,
+    MissingDependencyError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from tilesmith.support.files import PathLike
+from tilesmith.support.linker import find_linkers, link_shared
+
+if TYPE_CHECKING:
+    import numpy
+
+SHARED_LIBRARY = "library.so"
+
+
+class Executable:
+    """A compiled model. `executable(x)` calls `main`; `executable["name"]` is any of its functions.
+
+    `code` is a loaded Library, or object files that are linked in the process at the first call;
+    `constants` maps names to arrays; `sources` maps formats ("ll", "asm", "script", …) to texts or
+    functions that make them.
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        code: Library | Sequence[bytes],
+        constants: Mapping[str, Any] | None = None,
+        sources: Mapping[str, str | Callable[[], str]] | None = None,
+        shared: bytes | memoryview | None = None,
+    ) -> None:
+        self.metadata = dict(metadata)
+        self._library = code if isinstance(code, Library) else None
+        self._objects = [] if isinstance(code, Library) else list(code)
+        self._shared = shared
+        self._sources = dict(sources or {})
+        self._functions: dict[str, CompiledFunction] = {}
+        self._signatures = {
+            name: parse_signature(name, entry)
+            for name, entry in self.metadata.get("functions", {}).items()
+        }
+        self._constants = _constant_arrays(self.metadata.get("constants", ()), constants or {})
+        self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
+            *[_address(value) for value in self._constants.values()]
+        )
+
+    # -- calling --------------------------------------------------------------------------------
+
+    @property
+    def library(self) -> Library:
+        """The loaded code."""
+        if self._library is None:
+            if self._shared is not None:
+                self._library = Library.from_shared_bytes(self._shared)
+            else:
+                self._library = Library.from_objects(self._objects)
+        return self._library
+
+    def get_function(self, name: str) -> CompiledFunction:
+        """The function of a name; UnknownNameError when the model has none."""
+        found = self._functions.get(name)
+        if found is None:
+            signature = self._signatures.get(name)
+            if signature is None:
+                raise UnknownNameError(
+                    f"the model has no function '{name}'",
+                    notes=(f"it has: {', '.join(self._signatures) or 'none'}",),
+                )
+            library = self.library
+            shapes = signature.shapes_function
+            found = CompiledFunction(
+                signature,
+                library.get_function(signature.function),
+                None if shapes is None else library.get_function(shapes),
+                ctypes.addressof(self._pointers) if self._constants else 0,
+                keep_alive=(library, self._constants, self._pointers),
+            )
+            self._functions[name] = found
+        return found
+
+    def __getitem__(self, name: str) -> CompiledFunction:
+        return self.get_function(name)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Call `main`. Inputs are NDArrays, numpy arrays, or anything with DLPack, by position or
+        by name. Gives NDArrays; a tuple of them where the model has several results."""
+        try:
+            main = self._functions["main"]
+        except KeyError:
+            main = self.get_function("main")
+        return main(*inputs, **named)
+
+    @property
+    def function_names(self) -> list[str]:
+        """Names of the graph functions."""
+        return list(self._signatures)
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Is there a function of this name?"""
+        return name in self._signatures
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of `main`'s inputs, in order."""
+        return self.get_function("main").input_names
+
+    @property
+    def constants(self) -> dict[str, numpy.ndarray]:
+        """The constants by name; they must not be written."""
+        return dict(self._constants)
+
+    def time_evaluator(
+        self, func_name: str = "main", dev: Device | None = None, **options: Any
+    ) -> Callable[..., BenchmarkResult]:
+        """A function of the arguments that measures `func_name` on them; `options` are those of
+        `timing.time_call`: number, repeat, min_repeat_ms, …"""
+        return evaluator(self.get_function(func_name), **options)
+
+    # -- seeing and saving ----------------------------------------------------------------------
+
+    def get_source(self, fmt: str = "ll") -> str:
+        """The code as text, in the formats that the compiler handed over."""
+        made = self._sources.get(fmt)
+        if made is None:
+            raise UnsupportedError(
+                f"this executable has no text of format '{fmt}'",
+                notes=(f"it has: {', '.join(self._sources) or 'none (was it loaded?)'}",),
+            )
+        return made() if callable(made) else made
+
+    def save(self, path: PathLike) -> None:
+        """Write an artifact (`.tsm`), completely or not at all.
+
+        The code is a shared library where a linker is found, so that loading needs no compiler
+        package; else object files, which llvmlite links when they are loaded.
+        """
+        write_artifact(path, self.metadata, self._code_members(), self._constants)
+
+    def export_library(self, file_name: PathLike, **options: Any) -> None:
+        """Write the model as one file: a shared library that also carries the metadata and the
+        constants, or an artifact when the suffix is `.tsm`. `load_module` reads both."""
+        path = os.fspath(file_name)
+        if path.endswith((".so", ".dylib", ".dll")):
+            prefix = self._shared_bytes()
+            if prefix is None:
+                raise MissingDependencyError("ziglang", purpose="exporting a shared library")
+            write_artifact(path, self.metadata, {}, self._constants, prefix)
+        else:
+            self.save(path)
+
+    def _code_members(self) -> dict[str, bytes]:
+        shared = self._shared_bytes()
+        if shared is not None:
+            return {SHARED_LIBRARY: shared}
+        if not self._objects:
+            raise UnsupportedError("this executable's code cannot be saved: it has no object files")
+        return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
+
+    def _shared_bytes(self) -> bytes | None:
+        if self._shared is None and self._objects and find_linkers():
+            with tempfile.TemporaryDirectory(prefix="tilesmith-save-") as folder:
+                path = os.path.join(folder, SHARED_LIBRARY)
+                link_shared(self._objects, path)
+                with open(path, "rb") as file:
+                    self._shared = file.read()
+        return None if self._shared is None else bytes(self._shared)
+
+    @staticmethod
+    def is_inside(path: PathLike) -> bool:
+        """Does a file hold a saved executable?"""
+        return has_artifact(path)
+
+    @staticmethod
+    def load(path: PathLike) -> Executable:
+        """Load a saved model. Raises ArtifactError for a file that is truncated, changed, of
+        another version, or for another machine."""
+        artifact = read_artifact(path)
+        where = os.fspath(path)
+        with _named(where):
+            _check_machine(where, artifact.metadata.get("requires", {}))
+            objects = sorted([name for name in artifact.code if name.endswith(".o")])
+            shared = artifact.code.get(SHARED_LIBRARY)
+            if shared is not None or not objects:
+                # without a member, the file itself is the library
+                library = Library.load(where) if shared is None else None
+                code: Any = library if library is not None else ()
+                loaded = Executable(artifact.metadata, code, artifact.parameters, shared=shared)
+            else:
+                contents = [bytes(artifact.code[name]) for name in objects]
+                loaded = Executable(artifact.metadata, contents, artifact.parameters)
+            for name in loaded.function_names:
+                loaded.get_function(name)  # missing symbols show now, not at the first call
+        return loaded
+
+    # -- names under which users know the parts ---------------------------------------------------
+
+    @property
+    def mod(self) -> Executable:
+        """Itself: the runtime module of a built model."""
+        return self
+
+    def jit(self, *arguments: Any, **options: Any) -> Executable:
+        """Itself: the code is linked in the process anyway."""
+        return self
+
+    def stats(self) -> str:
+        """A summary: functions, constants, code."""
+        size = sum([value.nbytes for value in self._constants.values()])
+        lines = [f"target: {self.metadata.get('target', '')}"]
+        lines += [str(signature) for signature in self._signatures.values()]
+        for signature in self._signatures.values():
+            workspace = signature.workspace_bytes
+            text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
+            lines.append(f"workspace of {signature.name}: {text}")
+        lines.append(f"constants: {len(self._constants)} ({size} bytes)")
+        return "\n".join(lines)
+
+    def as_text(self) -> str:
+        """The summary of `stats`."""
+        return self.stats()
+
+    def __repr__(self) -> str:
+        inner = "; ".join([str(signature) for signature in self._signatures.values()])
+        return f"Executable({inner})"
+
+
+def load(path: PathLike) -> Executable:
+    """Load a model that `Executable.save` or `tilesmith compile` wrote."""
+    return Executable.load(path)
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors that arise while a file is loaded name the file."""
+    try:
+        yield
+    except (UnknownNameError, ArtifactError) as error:
+        if path in str(error):
+            raise
+        raise ArtifactError(f"'{path}' cannot be used: {error}") from error
+
+
+def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+    """The constants in order, each compact and aligned."""
+    import numpy
+
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ArtifactError(f"constants are missing: {', '.join(missing[:10])}")
+    found = {}
+    for name in names:
+        value = values[name]
+        if not isinstance(value, numpy.ndarray):
+            value = numpy.asarray(value)
+        if not value.flags.c_contiguous or _address(value) % ALIGNMENT:
+            aligned = aligned_numpy(value.shape, value.dtype)
+            aligned[...] = value
+            value = aligned
+        found[name] = value
+    return found
+
+
+def _address(value: numpy.ndarray) -> int:
+    return int(value.__array_interface__["data"][0])
+
+
+def _check_machine(path: str, requires: Mapping[str, Any]) -> None:
+    machine = requires.get("machine")
+    if machine and machine != platform.machine():
+        raise ArtifactError(
+            f"'{path}' is for {machine}, this machine is {platform.machine()}",
+            notes=("compile the model for this machine",),
+        )
+    present = _cpu_flags()
+    if not present:
+        return
+    missing = [name for name in requires.get("features", ()) if _plain(name) not in present]
+    if missing:
+        raise ArtifactError(
+            f"'{path}' needs features that this CPU lacks: {', '.join(missing)}",
+            notes=("compile the model on this machine, or with --target 'llvm -mcpu=…'",),
+        )
+
+
+def _plain(feature: str) -> str:
+    return feature.replace("_", "").replace("-", "").replace(".", "").lower()
+
+
+def _cpu_flags() -> set[str]:
+    """Features of this CPU as Linux names them, without punctuation; empty where unknown."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(("flags", "Features")):
+                    return {_plain(flag) for flag in line.partition(":")[2].split()}
+    except OSError:
+        pass
+    return set()

@@ -1,0 +1,377 @@
+"""`Module`: compiled functions with the forms in which their code can be seen and saved.
+
+A back end hands over object files (or a loaded library, or functions of its own) and, for each
+format, the text or bytes or a function that makes them; the module knows no back end.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilesmith.runtime.devices import Device
+from tilesmith.runtime.library import Library
+from tilesmith.runtime.packed_func import PackedFunc
+from tilesmith.runtime.timing import BenchmarkResult, evaluator
+from tilesmith.support.errors import ArtifactError, UnknownNameError, UnsupportedError
+from tilesmith.support.files import PathLike, write_atomically
+from tilesmith.support.linker import link_relocatable, link_shared
+
+Format = bytes | str | Callable[[], bytes | str]
+_DEFAULT_FORMATS = ("ll", "c", "cu", "cl", "wgsl", "asm")
+_SHARED_SUFFIXES = (".so", ".dylib", ".dll")
+
+
+class Module:
+    """Compiled functions. `module["name"]` is a packed function, `module(...)` calls the entry.
+
+    `objects` are object files, linked in the process at the first use; `library` is code that is
+    loaded already; `functions` are packed functions of a back end's own (launchers of a device).
+    `formats` maps a format ("ll", "asm", "o", "cu", …) to its contents or a function making them.
+    """
+
+    def __init__(
+        self,
+        type_key: str = "library",
+        *,
+        objects: Sequence[bytes] = (),
+        library: Library | None = None,
+        functions: Mapping[str, PackedFunc] | None = None,
+        function_names: Sequence[str] = (),
+        entry_name: str | None = None,
+        formats: Mapping[str, Format] | None = None,
+        runnable: bool = True,
+    ) -> None:
+        self._type_key = type_key
+        self._objects = list(objects)
+        self._library = library
+        self._functions: dict[str, PackedFunc] = dict(functions or {})
+        self._names = list(function_names)
+        self._entry_name = entry_name
+        self._formats: dict[str, Format] = dict(formats or {})
+        self._imports: list[Module] = []
+        self._runnable = runnable
+
+    # -- functions ------------------------------------------------------------------------------
+
+    def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
+        """The packed function of a name; UnknownNameError when there is none."""
+        found = self._find(name, query_imports)
+        if found is None:
+            known = self.function_names
+            notes = [f"it has: {', '.join(known[:20])}"] if known else []
+            if not self._runnable:
+                notes.append("its code is for another machine: it can be saved, but not run here")
+            raise UnknownNameError(f"the module has no function '{name}'", notes=notes)
+        return found
+
+    def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
+        found = self._functions.get(name)
+        if found is None and self.library is not None:
+            found = self.library.get_function(name, allow_missing=True)
+            if found is not None:
+                self._functions[name] = found
+        if found is None and query_imports:
+            for module in self._imports:
+                found = found or module._find(name, True)
+        return found
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Is there a function of this name?"""
+        return self._find(name, query_imports) is not None
+
+    @property
+    def function_names(self) -> list[str]:
+        """Names of the functions, as far as known."""
+        library = self.library
+        loaded = library.function_names() if library is not None else []
+        return list(dict.fromkeys([*self._names, *self._functions, *loaded]))
+
+    @property
+    def entry_name(self) -> str:
+        """Name of the function that `module(...)` calls: the declared one, or the only one."""
+        if self._entry_name is not None:
+            return self._entry_name
+        names = self.function_names
+        if len(names) == 1:
+            return names[0]
+        if "main" in names:
+            return "main"
+        raise UnknownNameError(
+            "the module has no entry function", notes=(f"call one by name: {', '.join(names)}",)
+        )
+
+    @property
+    def entry_func(self) -> PackedFunc:
+        """The function that `module(...)` calls."""
+        return self.get_function(self.entry_name)
+
+    def __getitem__(self, name: str) -> PackedFunc:
+        return self.get_function(name, query_imports=True)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.entry_func(*arguments)
+
+    @property
+    def library(self) -> Library | None:
+        """The loaded code; None if there is none that this machine can run."""
+        if self._library is None and self._objects and self._runnable:
+            self._library = Library.from_objects(self._objects)
+        return self._library
+
+    @property
+    def objects(self) -> list[bytes]:
+        """The object files."""
+        return list(self._objects)
+
+    # -- imports --------------------------------------------------------------------------------
+
+    def import_module(self, module: Module) -> None:
+        """Make the functions of another module visible through `module[name]`."""
+        self._imports.append(module)
+
+    @property
+    def imported_modules(self) -> list[Module]:
+        """The imported modules, such as the code for a device."""
+        return list(self._imports)
+
+    def clear_imports(self) -> None:
+        """Forget the imported modules."""
+        self._imports.clear()
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def type_key(self) -> str:
+        """Which back end made it: "llvm", "c", "cuda", …"""
+        return self._type_key
+
+    @property
+    def format(self) -> str:
+        """The format in which the source is shown by default."""
+        return next((name for name in _DEFAULT_FORMATS if name in self._formats), "")
+
+    @property
+    def formats(self) -> list[str]:
+        """The formats that `get_source` and `save` know."""
+        own = list(self._formats)
+        return own if "o" in own or not self._objects else [*own, "o"]
+
+    @property
+    def is_runnable(self) -> bool:
+        """Can this machine run it?"""
+        return self._runnable
+
+    @property
+    def is_dso_exportable(self) -> bool:
+        """Does it have object code?"""
+        return bool(self._objects)
+
+    @property
+    def is_binary_serializable(self) -> bool:
+        """Can it be saved?"""
+        return bool(self._objects or self._formats)
+
+    @property
+    def is_device_module(self) -> bool:
+        """Is it code for a device, started by functions on the host?"""
+        return self._type_key in ("cuda", "opencl", "metal", "vulkan", "rocm", "webgpu")
+
+    # -- seeing and saving ----------------------------------------------------------------------
+
+    def get_source(self, fmt: str = "") -> str:
+        """The code as text in a format ("ll", "asm", "c", …; "": the back end's usual one)."""
+        made = self._make(fmt or self.format)
+        return made if isinstance(made, str) else bytes(made).decode("utf-8", "replace")
+
+    inspect_source = get_source
+
+    def _make(self, fmt: str) -> bytes | str:
+        aliases = {"s": "asm", "obj": "o"}
+        fmt = fmt if fmt in self._formats else aliases.get(fmt, fmt)
+        content = self._formats.get(fmt)
+        if content is None and fmt == "o" and len(self._objects) == 1:
+            return self._objects[0]
+        if content is None:
+            raise UnsupportedError(
+                f"a module of type '{self._type_key}' has no format '{fmt}'",
+                notes=(f"it has: {', '.join(self.formats) or 'none'}",),
+            )
+        if callable(content):
+            content = content()
+            self._formats[fmt] = content
+        return content
+
+    def save(self, file_name: PathLike, fmt: str = "") -> None:
+        """Write the code to a file in a format; "" takes it from the file's suffix."""
+        fmt = fmt or os.path.splitext(os.fspath(file_name))[1].lstrip(".")
+        if fmt == "o" and len(self._objects) > 1 and "o" not in self._formats:
+            link_relocatable(self._objects, file_name)
+            return
+        write_atomically(file_name, self._make(fmt))
+
+    def export_library(
+        self,
+        file_name: PathLike,
+        *,
+        fcompile: Callable[..., Any] | None = None,
+        addons: Sequence[str] | None = None,
+        workspace_dir: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write one file with the code of this module and its imports.
+
+        The suffix chooses: a shared library (.so, .dylib, .dll), an object file (.o), or an archive
+        of object files (.tar). `fcompile(output, object_files, **kwargs)` replaces the linker;
+        `addons` are further object files. Raises UnsupportedError for parts without object code.
+        """
+        path = os.fspath(file_name)
+        objects = self._collect_objects()
+        for addon in addons or ():
+            with open(addon, "rb") as file:
+                objects.append(file.read())
+        if fcompile:
+            _compile_with(fcompile, path, objects, workspace_dir, kwargs)
+        elif path.endswith(".tar"):
+            write_atomically(path, _tar(objects))
+        elif path.endswith(".o"):
+            if len(objects) == 1:
+                write_atomically(path, objects[0])
+            else:
+                link_relocatable(objects, path)
+        elif path.endswith(_SHARED_SUFFIXES):
+            link_shared(objects, path)
+        else:
+            raise UnsupportedError(
+                f"cannot tell from '{path}' what kind of library to write",
+                notes=("use one of the suffixes .so, .dylib, .dll, .o, .tar",),
+            )
+
+    def _collect_objects(self) -> list[bytes]:
+        objects = list(self._objects)
+        if not objects and (self._library is not None or self._functions or not self._imports):
+            raise UnsupportedError(
+                f"a module of type '{self._type_key}' has no object code to export",
+                notes=("save its source: module.save(path)",) if self._formats else (),
+            )
+        for module in self._imports:
+            objects += module._collect_objects()
+        return objects
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function of the arguments that measures `func_name` on them (see `time_call`)."""
+        return evaluator(
+            self.get_function(func_name, query_imports=True),
+            dev.sync if dev is not None else None,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            cache_flush_bytes=cache_flush_bytes,
+            f_preproc=f_preproc,
+        )
+
+    def __repr__(self) -> str:
+        return f"Module({self._type_key}: {', '.join(self.function_names[:8])})"
+
+
+def _tar(objects: Sequence[bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for index, content in enumerate(objects):
+            info = tarfile.TarInfo(f"lib{index}.o")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _compile_with(
+    compile_function: Callable[..., Any],
+    path: str,
+    objects: Sequence[bytes],
+    workspace: str | None,
+    options: dict[str, Any],
+) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=workspace, prefix="tilesmith-export-") as folder:
+        files = []
+        for index, content in enumerate(objects):
+            files.append(os.path.join(folder, f"lib{index}.o"))
+            with open(files[-1], "wb") as file:
+                file.write(content)
+        compile_function(path, files, **options)
+
+
+def load_module(path: PathLike, fmt: str = "") -> Any:
+    """Load what `export_library` or `Executable.save` wrote: a shared library, an object file, an
+    archive of object files (.tar), or an artifact. Raises ArtifactError when it is none of these.
+    """
+    text = os.fspath(path)
+    try:
+        with open(text, "rb") as file:
+            head = file.read(4)
+    except OSError as error:
+        raise ArtifactError(f"cannot read '{text}'", notes=(str(error),)) from error
+    fmt = fmt or os.path.splitext(text)[1].lstrip(".")
+    from tilesmith.runtime.executable import Executable
+
+    if head[:2] == b"PK" or Executable.is_inside(text):
+        return Executable.load(text)
+    if fmt == "tar":
+        return Module("library", objects=_read_tar(text))
+    if fmt == "o":
+        with open(text, "rb") as file:
+            return Module("library", objects=[file.read()])
+    if fmt not in ("so", "dylib", "dll"):
+        raise ArtifactError(
+            f"'{text}' is neither a library nor a Tilesmith artifact",
+            notes=("expected a .so, .dylib, .dll, .o, .tar or .tsm file",),
+        )
+    return Module("library", library=Library.load(text))
+
+
+def _read_tar(path: str) -> list[bytes]:
+    try:
+        with tarfile.open(path) as archive:
+            members = [archive.extractfile(member) for member in archive if member.isfile()]
+            objects = [member.read() for member in members if member is not None]
+    except (tarfile.TarError, EOFError) as error:
+        raise ArtifactError(f"'{path}' is no complete archive", notes=(str(error),)) from error
+    if not objects:
+        raise ArtifactError(f"'{path}' holds no object files")
+    return objects
+
+
+def enabled(target: str) -> bool:
+    """Can this machine run code of a target kind ("llvm", "cuda", …)?"""
+    from tilesmith.runtime.devices import device
+
+    try:
+        return device(target.split()[0]).exist
+    except UnknownNameError:
+        return False
+
+
+def num_threads() -> int:
+    """The number of threads that parallel loops use."""
+    from tilesmith.runtime import threads
+
+    return threads.num_threads()

@@ -1,0 +1,137 @@
+"""`VirtualMachine`: the door by which users run a built model; compiled code does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from tilesmith.runtime.devices import Device
+from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.module import Module
+from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.timing import BenchmarkResult, evaluator
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+
+
+class VMInstrumentReturnKind(IntEnum):
+    """What an instrument of a virtual machine may answer."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+class VirtualMachine:
+    """Runs the functions of a model: `vm["main"](x)`.
+
+    `rt_mod` is what `relax.build` gave, or what `load_module` loaded; `device` is where it runs (a
+    list is accepted, its first entry counts). Results stay on that device.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
+
+    def __init__(
+        self,
+        rt_mod: Executable | Module,
+        device: Device | Sequence[Device] | None = None,
+        memory_cfg: Any = None,
+        profile: bool = False,
+    ) -> None:
+        module = getattr(rt_mod, "mod", rt_mod)
+        if not isinstance(module, (Executable, Module)):
+            raise TypeMismatchError(
+                f"a virtual machine runs what relax.build gives, got {type(rt_mod).__name__}"
+            )
+        self.module = module
+        self.device = device[0] if isinstance(device, (list, tuple)) else device
+        self._saved: dict[str, Callable[..., Any]] = {}
+        self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._outputs: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        saved = self._saved.get(key)
+        return self.module[key] if saved is None else saved
+
+    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that another function of the model gave."""
+        return closure(*args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Keep a function with its arguments: `vm[saved_name]()` then calls it, and gives its
+        result if `include_return` is true."""
+        function = self[func_name]
+
+        def saved() -> Any:
+            result = function(*args, **kwargs)
+            return result if include_return else None
+
+        self._saved[saved_name] = saved
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep inputs for `invoke_stateful`; plain numbers and lists become tensors."""
+        values = tuple([_as_input(value) for value in args])
+        named = {name: _as_input(value) for name, value in kwargs.items()}
+        self[func_name]  # an unknown name is an error here already
+        self._inputs[func_name] = (values, named)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with the inputs of `set_input`, and keep its result."""
+        if func_name not in self._inputs:
+            raise UnknownNameError(
+                f"no inputs are set for '{func_name}'", notes=("call set_input first",)
+            )
+        values, named = self._inputs[func_name]
+        self._outputs[func_name] = self[func_name](*values, **named)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """The result of the last `invoke_stateful`."""
+        if func_name not in self._outputs:
+            raise UnknownNameError(
+                f"'{func_name}' has no outputs yet", notes=("call invoke_stateful first",)
+            )
+        return self._outputs[func_name]
+
+    def set_instrument(self, instrument: Any) -> None:
+        """Refused: a model is one native function, there is nothing to hook into between calls."""
+        raise UnsupportedError(
+            "instruments of the virtual machine are not supported: the model runs as native code",
+            notes=("compile with fewer passes to look at the values between operators",),
+        )
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function of the arguments that measures `func_name` on them."""
+        return evaluator(
+            self[func_name],
+            dev.sync if dev is not None else None,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            f_preproc=f_preproc,
+        )
+
+
+def _as_input(value: Any) -> Any:
+    """Tensors stay; what is neither tensor nor tuple nor number becomes a tensor."""
+    if isinstance(value, (NDArray, tuple, int, float, bool)) or hasattr(value, "__dlpack__"):
+        return value
+    return array(value)

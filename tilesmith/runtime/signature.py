@@ -1,0 +1,169 @@
+"""What a function of an executable takes and gives: metadata, checked, in the form for calls.
+
+The metadata of one function is JSON data:
+
+    {"params": [PARAM, …],            in the order of the call
+     "result": RESULT,
+     "symbols": ["n", …],             symbolic sizes, each bound by some tensor's axis
+     "workspace_bytes": 1024,         or "dynamic": the shapes function tells
+     "shapes_function": null,         name of a packed function, see `executable.py`
+     "function": "main"}              packed function to call (optional, its own name)
+
+    PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
+           | {"name": "s", "kind": "shape", "shape": [3, "n"]}       a tuple of integers
+           | {"name": "a", "kind": "prim", "dtype": "int64"}         a Python number
+           | {"name": "t", "kind": "tuple", "fields": [PARAM, …]}
+    RESULT = {"kind": "tensor", "shape": […], "dtype": "float32"}
+           | {"kind": "shape", "shape": [3, "n"]}
+           | {"kind": "prim", "dtype": "int64"}     written to a tensor without axes
+           | {"kind": "tuple", "fields": [RESULT, …]}
+           | {"kind": "none"}
+
+An extent is an integer, the name of a symbol, or the text of an expression over symbols; the last
+is for messages, the shapes function evaluates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ArtifactError, TilesmithError
+
+Extent = int | str
+
+
+@dataclass
+class Parameter:
+    """One parameter, or one field of a tuple of them."""
+
+    name: str
+    kind: str
+    shape: tuple[Extent, ...] = ()
+    dtype: DataType | None = None
+    fields: tuple[Parameter, ...] = ()
+
+    @property
+    def is_static(self) -> bool:
+        """Are all extents integers?"""
+        return all(isinstance(extent, int) for extent in self.shape)
+
+    def leaves(self) -> list[Parameter]:
+        """The parameters without tuples, in order."""
+        if self.kind != "tuple":
+            return [self]
+        return [leaf for inner in self.fields for leaf in inner.leaves()]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {describe(self)}"
+
+
+@dataclass
+class Result:
+    """The result, or one field of a tuple of them."""
+
+    kind: str
+    shape: tuple[Extent, ...] = ()
+    dtype: DataType | None = None
+    fields: tuple[Result, ...] = ()
+
+    def leaves(self) -> list[Result]:
+        """The tensors, numbers and shapes without tuples, in order."""
+        if self.kind == "tuple":
+            return [leaf for inner in self.fields for leaf in inner.leaves()]
+        return [] if self.kind == "none" else [self]
+
+
+@dataclass
+class Signature:
+    """The checked metadata of one function."""
+
+    name: str
+    params: tuple[Parameter, ...]
+    result: Result
+    symbols: tuple[str, ...]
+    workspace_bytes: int | None  # None: the shapes function tells
+    shapes_function: str | None
+    function: str
+    metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    def __str__(self) -> str:
+        inner = ", ".join([str(param) for param in self.params])
+        return f"{self.name}({inner}) -> {describe(self.result)}"
+
+
+def describe(item: Parameter | Result) -> str:
+    """A short text of a type: `float32[1, n]`."""
+    if item.kind == "tuple":
+        return "(" + ", ".join([describe(inner) for inner in item.fields]) + ")"
+    if item.kind in ("none", "prim"):
+        return str(item.dtype or "None")
+    inner = ", ".join([str(extent) for extent in item.shape])
+    return f"{item.dtype}[{inner}]" if item.kind == "tensor" else f"shape({inner})"
+
+
+def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
+    """Check the metadata of a function. Raises ArtifactError."""
+    try:
+        params = tuple([_parameter(entry) for entry in metadata["params"]])
+        result = _result(metadata["result"])
+        workspace = metadata.get("workspace_bytes", 0)
+        shapes = metadata.get("shapes_function")
+        symbols = tuple([str(symbol) for symbol in metadata.get("symbols", ())])
+        function = str(metadata.get("function", name))
+    except (KeyError, TypeError, AttributeError, TilesmithError) as error:
+        raise ArtifactError(
+            f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
+        ) from error
+    if workspace == "dynamic":
+        workspace = None
+    elif not isinstance(workspace, int) or workspace < 0:
+        raise ArtifactError(f"'{name}': a workspace of {workspace!r} bytes is not valid")
+    dynamic = [leaf for leaf in result.leaves() if not _is_static(leaf.shape)]
+    if shapes is None and (workspace is None or dynamic):
+        raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
+    return Signature(name, params, result, symbols, workspace, shapes, function, metadata)
+
+
+def _is_static(shape: Sequence[Extent]) -> bool:
+    return all(isinstance(extent, int) for extent in shape)
+
+
+def _extents(entry: Mapping[str, Any]) -> tuple[Extent, ...]:
+    shape = tuple(entry["shape"])
+    for extent in shape:
+        if isinstance(extent, bool) or not isinstance(extent, (int, str)):
+            raise TypeError(f"the extent {extent!r} is neither an integer nor a text")
+        if isinstance(extent, int) and extent < 0:
+            raise TypeError(f"the extent {extent} is negative")
+    return shape
+
+
+def _parameter(entry: Mapping[str, Any]) -> Parameter:
+    kind, name = entry["kind"], str(entry["name"])
+    if kind == "tensor":
+        return Parameter(name, kind, _extents(entry), DataType(entry["dtype"]))
+    if kind == "shape":
+        return Parameter(name, kind, _extents(entry))
+    if kind == "prim":
+        return Parameter(name, kind, (), DataType(entry["dtype"]))
+    if kind == "tuple":
+        return Parameter(name, kind, fields=tuple([_parameter(one) for one in entry["fields"]]))
+    raise TypeError(f"unknown kind of parameter '{kind}'")
+
+
+def _result(entry: Mapping[str, Any]) -> Result:
+    kind = entry["kind"]
+    if kind == "tensor":
+        return Result(kind, _extents(entry), DataType(entry["dtype"]))
+    if kind == "shape":
+        return Result(kind, _extents(entry))
+    if kind == "prim":
+        return Result(kind, (), DataType(entry["dtype"]))
+    if kind == "tuple":
+        return Result(kind, fields=tuple([_result(one) for one in entry["fields"]]))
+    if kind == "none":
+        return Result(kind)
+    raise TypeError(f"unknown kind of result '{kind}'")

@@ -1,0 +1,108 @@
+"""Measuring how long a call takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from tilesmith.support.errors import ConfigError
+
+
+class BenchmarkResult:
+    """Seconds per call: `results` of each repeat, and their mean, median, min, max, std."""
+
+    def __init__(self, results: Sequence[float]) -> None:
+        self.results: tuple[float, ...] = tuple(results)
+        self.mean = fmean(self.results)
+        self.std = pstdev(self.results)
+        self.median = median(self.results)
+        self.min = min(self.results)
+        self.max = max(self.results)
+
+    def __repr__(self) -> str:
+        return (
+            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, "
+            f"max={self.max}, std={self.std}, results={self.results})"
+        )
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "max", "min", "std")
+        head = "  ".join([f"{name + ' (ms)':^12}" for name in names])
+        row = "  ".join([f"{getattr(self, name) * 1e3:^12.4f}" for name in names])
+        return f"Execution time summary:\n{head}\n{row}"
+
+
+def time_call(
+    function: Callable[..., Any],
+    arguments: Sequence[Any] = (),
+    number: int = 10,
+    repeat: int = 1,
+    min_repeat_ms: float = 0,
+    limit_zero_time_iterations: int = 100,
+    cooldown_interval_ms: float = 0,
+    repeats_to_cooldown: int = 1,
+    cache_flush_bytes: int = 0,
+    preprocess: Callable[[], None] | None = None,
+    synchronize: Callable[[], None] | None = None,
+) -> BenchmarkResult:
+    """Call a function `number` times in each of `repeat` rounds, after one call to warm up.
+
+    `number` grows until a round takes `min_repeat_ms`. Before each round `preprocess` is called
+    and `cache_flush_bytes` of memory are written, to empty the caches.
+    """
+    if number < 1 or repeat < 1:
+        raise ConfigError(f"number and repeat must be positive, got {number} and {repeat}")
+    synchronize = synchronize or (lambda: None)
+    flush = bytearray(cache_flush_bytes) if cache_flush_bytes else None
+    function(*arguments)
+    synchronize()
+    results = []
+    for index in range(repeat):
+        zero_rounds = 0
+        while True:
+            if preprocess is not None:
+                preprocess()
+            if flush is not None:
+                flush[:] = bytes([(index + 1) & 255]) * len(flush)
+            seconds = _round(function, arguments, number, synchronize)
+            if seconds <= 0:
+                zero_rounds += 1
+            if seconds * 1e3 >= min_repeat_ms or zero_rounds > limit_zero_time_iterations:
+                break
+            wanted = min_repeat_ms / max(seconds * 1e3, 1e-6) * number * 1.1
+            number = int(max(number * 1.618, min(wanted, number * 100))) + 1
+        results.append(seconds / number)
+        if cooldown_interval_ms > 0 and (index + 1) % max(repeats_to_cooldown, 1) == 0:
+            time.sleep(cooldown_interval_ms / 1e3)
+    return BenchmarkResult(results)
+
+
+def _round(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    number: int,
+    synchronize: Callable[[], None],
+) -> float:
+    begin = time.perf_counter()
+    for _ in range(number):
+        function(*arguments)
+    synchronize()
+    return time.perf_counter() - begin
+
+
+def evaluator(
+    function: Callable[..., Any], synchronize: Callable[[], None] | None = None, **options: Any
+) -> Callable[..., BenchmarkResult]:
+    """A function of the arguments that measures `function` on them, with `time_call`'s options."""
+    f_preproc = options.pop("f_preproc", "")
+    if f_preproc:
+        from tilesmith.runtime.registry import get_global_func
+
+        options["preprocess"] = get_global_func(f_preproc)
+
+    def evaluate(*arguments: Any) -> BenchmarkResult:
+        return time_call(function, arguments, synchronize=synchronize, **options)
+
+    return evaluate
