@@ -5,4 +5,5 @@ from tilesmith.ir.operators import const
 from tilesmith.tir.buffer import *  # noqa: F403
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.function import *  # noqa: F403
+from tilesmith.tir.op import *  # noqa: F403
 from tilesmith.tir.stmt import *  # noqa: F403

@@ -1,0 +1,225 @@
+"""Functions that make calls of matrix units and asynchronous copies of GPUs.
+
+Arguments are those of the instruction of that name; the operators stand in ``intrinsics``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir.expr import PrimExpr, convert
+from tilesmith.ir.intrinsics import _call
+
+__all__ = [
+    "create_barriers", "dp4a", "make_filled_simdgroup_matrix", "mma_fill", "mma_store",
+    "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_commit_group", "ptx_cp_async",
+    "ptx_cp_async_barrier", "ptx_cp_async_bulk", "ptx_init_barrier_thread_count", "ptx_ldmatrix",
+    "ptx_mma", "ptx_mma_sp", "ptx_wait_barrier", "ptx_wait_group", "simdgroup_load",
+    "simdgroup_multiply_accumulate", "simdgroup_store", "tvm_bmma_sync", "tvm_fill_fragment",
+    "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync", "vectorcombine", "vectorhigh",
+    "vectorlow",
+]  # fmt: skip
+
+
+def tvm_load_matrix_sync(
+    fragment: Any, m: Any, n: Any, k: Any, index: Any, buffer_ptr: Any, stride: Any, layout: Any
+) -> PrimExpr:
+    """Load a fragment of a matrix."""
+    arguments = (fragment, m, n, k, index, buffer_ptr, stride, layout)
+    return _call("handle", "tvm_load_matrix_sync", *arguments)
+
+
+def tvm_mma_sync(
+    fragment_d: Any, index_d: Any, fragment_a: Any, index_a: Any,
+    fragment_b: Any, index_b: Any, fragment_c: Any, index_c: Any,
+) -> PrimExpr:  # fmt: skip
+    """``d = a * b + c`` of fragments."""
+    arguments = (
+        fragment_d, index_d, fragment_a, index_a, fragment_b, index_b, fragment_c, index_c,
+    )  # fmt: skip
+    return _call("handle", "tvm_mma_sync", *arguments)
+
+
+def tvm_bmma_sync(
+    fragment_d: Any, index_d: Any, fragment_a: Any, index_a: Any,
+    fragment_b: Any, index_b: Any, fragment_c: Any, index_c: Any,
+) -> PrimExpr:  # fmt: skip
+    """``d = a * b + c`` of fragments of bits."""
+    arguments = (
+        fragment_d, index_d, fragment_a, index_a, fragment_b, index_b, fragment_c, index_c,
+    )  # fmt: skip
+    return _call("handle", "tvm_bmma_sync", *arguments)
+
+
+def tvm_fill_fragment(fragment: Any, m: Any, n: Any, k: Any, index: Any, value: Any) -> PrimExpr:
+    """Fill a fragment with a value."""
+    return _call("handle", "tvm_fill_fragment", fragment, m, n, k, index, value)
+
+
+def tvm_store_matrix_sync(
+    fragment: Any, m: Any, n: Any, k: Any, index: Any, buffer_ptr: Any, stride: Any, layout: Any
+) -> PrimExpr:
+    """Store a fragment of a matrix."""
+    arguments = (fragment, m, n, k, index, buffer_ptr, stride, layout)
+    return _call("handle", "tvm_store_matrix_sync", *arguments)
+
+
+def ptx_mma(
+    dtype: Any, shape: Any, A_layout: Any, B_layout: Any, A_dtype: Any, B_dtype: Any, C_dtype: Any,
+    multiplicand_a: Any, a_index: Any, multiplicand_b: Any, b_index: Any,
+    accumulator: Any, c_index: Any, saturate: Any, operator: Any = None,
+) -> PrimExpr:  # fmt: skip
+    """The warp's matrix product ``mma``."""
+    arguments: tuple = (
+        shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype,
+        multiplicand_a, a_index, multiplicand_b, b_index, accumulator, c_index, saturate,
+    )  # fmt: skip
+    if operator is not None:
+        arguments = (*arguments, operator)
+    return _call(dtype, "ptx_mma", *arguments)
+
+
+def ptx_mma_sp(
+    dtype: Any, shape: Any, A_layout: Any, B_layout: Any, A_dtype: Any, B_dtype: Any, C_dtype: Any,
+    multiplicand_a: Any, a_index: Any, multiplicand_b: Any, b_index: Any,
+    accumulator: Any, c_index: Any, metadata: Any, meta_index: Any,
+    sparse_selector: Any, saturate: Any,
+) -> PrimExpr:  # fmt: skip
+    """The warp's matrix product ``mma.sp`` with a sparse left side."""
+    arguments = (
+        shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multiplicand_a, a_index,
+        multiplicand_b, b_index, accumulator, c_index, metadata, meta_index, sparse_selector,
+        saturate,
+    )  # fmt: skip
+    return _call(dtype, "ptx_mma_sp", *arguments)
+
+
+def mma_store(
+    dtype: Any, m: Any, n: Any, dst_ptr: Any, src_ptr: Any, src_offset: Any, dst_stride: Any
+) -> PrimExpr:
+    """Store an accumulator of ``mma``."""
+    return _call(dtype, "mma_store", m, n, dst_ptr, src_ptr, src_offset, dst_stride)
+
+
+def mma_fill(dtype: Any, local_size: Any, local_ptr: Any, offset: Any) -> PrimExpr:
+    """Fill an accumulator of ``mma`` with zeros."""
+    return _call(dtype, "mma_fill", local_size, local_ptr, offset)
+
+
+def ptx_ldmatrix(
+    dtype: Any, trans: Any, num: Any, type: Any,
+    local_ptr: Any, local_offset: Any, smem_ptr: Any, smem_offset: Any,
+) -> PrimExpr:  # fmt: skip
+    """Load matrices from shared memory with ``ldmatrix``."""
+    arguments = (trans, num, type, local_ptr, local_offset, smem_ptr, smem_offset)
+    return _call(dtype, "ptx_ldmatrix", *arguments)
+
+
+def ptx_cp_async(
+    dtype: Any, shared_ptr: Any, shared_offset: Any, global_ptr: Any, global_offset: Any, bytes: Any
+) -> PrimExpr:
+    """Copy from global to shared memory in the background."""
+    arguments = (shared_ptr, shared_offset, global_ptr, global_offset, bytes)
+    return _call(dtype, "ptx_cp_async", *arguments)
+
+
+def ptx_cp_async_bulk(
+    dtype: Any, shared_ptr: Any, shared_offset: Any,
+    global_ptr: Any, global_offset: Any, bytes: Any, barrier_id: Any,
+) -> PrimExpr:  # fmt: skip
+    """Copy a block of bytes from global to shared memory in the background."""
+    arguments = (shared_ptr, shared_offset, global_ptr, global_offset, bytes, barrier_id)
+    return _call(dtype, "ptx_cp_async_bulk", *arguments)
+
+
+def ptx_commit_group() -> PrimExpr:
+    """Close the group of copies begun so far."""
+    return _call("", "ptx_commit_group")
+
+
+def ptx_wait_group(num: Any) -> PrimExpr:
+    """Wait until at most ``num`` groups of copies are pending."""
+    return _call("", "ptx_wait_group", num)
+
+
+def ptx_cp_async_barrier(barrier_id: Any) -> PrimExpr:
+    """Make a barrier wait for the copies begun so far."""
+    return _call("", "ptx_cp_async_barrier", barrier_id)
+
+
+def ptx_init_barrier_thread_count(barrier_id: Any, thread_count: Any) -> PrimExpr:
+    """Set for how many threads a barrier waits."""
+    return _call("", "ptx_init_barrier_thread_count", barrier_id, thread_count)
+
+
+def ptx_arrive_barrier(barrier_id: Any) -> PrimExpr:
+    """Arrive at a barrier."""
+    return _call("", "ptx_arrive_barrier", barrier_id)
+
+
+def ptx_arrive_barrier_expect_tx(barrier_id: Any, byte_count: Any) -> PrimExpr:
+    """Arrive at a barrier and expect a number of bytes."""
+    return _call("", "ptx_arrive_barrier_expect_tx", barrier_id, byte_count)
+
+
+def ptx_wait_barrier(barrier_id: Any) -> PrimExpr:
+    """Wait at a barrier."""
+    return _call("", "ptx_wait_barrier", barrier_id)
+
+
+def create_barriers(barrier_count: Any) -> PrimExpr:
+    """Make barriers in shared memory."""
+    return _call("", "create_barriers", barrier_count)
+
+
+def make_filled_simdgroup_matrix(
+    d: Any, index: Any, value: Any, col: int = 8, row: int = 8
+) -> PrimExpr:
+    """Fill a matrix of a SIMD group."""
+    return _call("handle", "make_filled_simdgroup_matrix", d, index, value, col, row)
+
+
+def simdgroup_load(
+    d: Any, index: Any, ptr: Any, stride: Any, col: int = 8, row: int = 8,
+    transpose_matrix: bool = False,
+) -> PrimExpr:  # fmt: skip
+    """Load a matrix of a SIMD group."""
+    return _call("handle", "simdgroup_load", d, index, ptr, stride, col, row, transpose_matrix)
+
+
+def simdgroup_store(
+    d: Any, index: Any, ptr: Any, stride: Any, col: int = 8, row: int = 8,
+    transpose_matrix: bool = False,
+) -> PrimExpr:  # fmt: skip
+    """Store a matrix of a SIMD group."""
+    return _call("handle", "simdgroup_store", d, index, ptr, stride, col, row, transpose_matrix)
+
+
+def simdgroup_multiply_accumulate(
+    d: Any, index_d: Any, a: Any, index_a: Any, b: Any, index_b: Any, c: Any, index_c: Any
+) -> PrimExpr:
+    """``d = a * b + c`` of matrices of a SIMD group."""
+    arguments = (d, index_d, a, index_a, b, index_b, c, index_c)
+    return _call("handle", "simdgroup_multiply_accumulate", *arguments)
+
+
+def vectorlow(dtype: Any, vec: Any) -> PrimExpr:
+    """The lower half of a vector."""
+    return _call(dtype, "vectorlow", vec)
+
+
+def vectorhigh(dtype: Any, vec: Any) -> PrimExpr:
+    """The upper half of a vector."""
+    return _call(dtype, "vectorhigh", vec)
+
+
+def vectorcombine(dtype: Any, vec1: Any, vec2: Any) -> PrimExpr:
+    """Two vectors one after the other."""
+    return _call(dtype, "vectorcombine", vec1, vec2)
+
+
+def dp4a(vec1: Any, vec2: Any, acc: Any = 0) -> PrimExpr:
+    """The dot product of four pairs of bytes, added to ``acc``; unsigned if all operands are."""
+    vec1, vec2 = convert(vec1), convert(vec2)
+    unsigned = vec1.dtype.is_uint and vec2.dtype.is_uint
+    return _call("uint32" if unsigned else "int32", "dp4a", vec1, vec2, acc)
