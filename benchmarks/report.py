@@ -1,0 +1,64 @@
+"""What a measurement leaves behind: a table on the terminal and a JSON file with the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).with_name("results")
+# Output that goes to a file is not cut at 80 columns.
+console = Console(width=None if sys.stdout.isatty() else 140)
+
+
+def machine() -> dict[str, Any]:
+    """The machine and the versions, without which figures mean little."""
+    from tilesmith.target import Target, host_cpu, machine_model
+
+    versions = {}
+    for package in ("tilesmith", "llvmlite", "numpy", "onnxruntime", "torch"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "cpu": host_cpu().name,
+        "class": machine_model(Target("llvm")).name,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; the first column is text, the others figures."""
+    table = Table(title=title)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def save(name: str, records: Any, path: Path | None, **settings: Any) -> Path:
+    """Write `records` with machine and settings as JSON; by default below benchmarks/results."""
+    path = path or RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(
+        {"benchmark": name, "machine": machine(), "settings": settings, "results": records},
+        indent=2,
+    )
+    path.write_text(text + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,287 @@
+"""The benchmarks: `python -m benchmarks.run COMMAND`. Each prints a table and writes JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import onnx
+
+from benchmarks import report
+from benchmarks.contestants import CONTESTANTS, Run, installed, largest_error, prepare
+from benchmarks.models import MODELS, build_model, model_inputs
+from benchmarks.workloads import KERNELS
+from tilesmith.inspect.timing import Timing, format_seconds, interleave, ratio
+from tilesmith.support.progress import status
+
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+OURS, RIVAL = "tilesmith", "onnxruntime"
+
+threads_option = click.option("--threads", default=THREADS, show_default=True)
+rounds_option = click.option("--rounds", default=20, show_default=True)
+json_option = click.option(
+    "--json", "path", type=click.Path(path_type=Path), help="Default: benchmarks/results/…"
+)
+contestants_option = click.option(
+    "--contestant",
+    "names",
+    multiple=True,
+    type=click.Choice(list(CONTESTANTS)),
+    help="Repeatable; default: all that are installed.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Measure the compiler and its code against rivals, in turns, on the same threads."""
+
+
+def contest(
+    model: onnx.ModelProto,
+    feed: dict,
+    names: tuple[str, ...],
+    threads: int,
+    rounds: int,
+    in_numpy: Run | None = None,
+) -> dict[str, Any]:
+    """Prepare the contestants, check them against the first, and time them in turns."""
+    chosen = list(names) or installed(list(CONTESTANTS))
+    if RIVAL in chosen:  # the reference comes first
+        chosen.sort(key=lambda name: name != RIVAL)
+    prepared, errors, failures = {}, {}, {}
+    reference = None
+    for name in chosen:
+        with status(f"preparing {name}"):
+            try:
+                made = prepare(name, model, feed, threads)
+                outputs = made.run()
+            except Exception as error:  # one contestant's failure is a result, not the end
+                failures[name] = f"{type(error).__name__}: {error}"
+                continue
+        reference = outputs if reference is None else reference
+        errors[name] = largest_error(outputs, reference)
+        prepared[name] = made
+    runs = {name: made.run for name, made in prepared.items()}
+    if in_numpy is not None and not names:
+        limit_blas(threads)
+        runs["numpy"] = in_numpy
+        errors["numpy"] = largest_error(in_numpy(), reference)
+    with status("timing"):
+        timings = interleave(runs, rounds)
+    return {
+        "timings": timings,
+        "seconds": {name: made.seconds for name, made in prepared.items()},
+        "errors": errors,
+        "failures": failures,
+    }
+
+
+def limit_blas(threads: int) -> None:
+    """Give numpy's matrix products the same number of threads, if that can be done."""
+    if importlib.util.find_spec("threadpoolctl") is not None:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
+
+
+def record(result: dict[str, Any]) -> dict[str, Any]:
+    """The figures of one contest for the JSON file."""
+    timings: dict[str, Timing] = result["timings"]
+    ours = timings.get(OURS)
+    return {
+        "latency": {name: timing.as_json() for name, timing in timings.items()},
+        "times_as_fast": {
+            name: ratio(timing, ours)
+            for name, timing in timings.items()
+            if ours is not None and name != OURS
+        },
+        "prepare_seconds": result["seconds"],
+        "largest_error": result["errors"],
+        "failures": result["failures"],
+    }
+
+
+def latency(timing: Timing) -> str:
+    """Median, and half the distance from the 10th to the 90th percentile."""
+    spread = (timing.high - timing.low) / 2 / timing.median
+    return f"{format_seconds(timing.median)} ±{spread:.0%}"
+
+
+def _absent(contestant: str) -> str:
+    return "-" if contestant == "numpy" else "failed"
+
+
+def row(name: str, result: dict[str, Any], columns: list[str]) -> list[str]:
+    """One line of the table of a contest."""
+    timings: dict[str, Timing] = result["timings"]
+    ours = timings.get(OURS)
+    cells = [name]
+    for contestant in columns:
+        timing = timings.get(contestant)
+        cells.append(latency(timing) if timing else _absent(contestant))
+    for contestant in columns:
+        if contestant != OURS:
+            both = ours is not None and contestant in timings
+            cells.append(f"{ratio(timings[contestant], ours):.2f}" if both else "-")
+    error = result["errors"].get(OURS)
+    cells.append("-" if error is None else f"{error:.1e}")
+    return cells
+
+
+def table_columns(chosen: list[str]) -> list[str]:
+    """Headings that go with `row`."""
+    ratios = [f"× {name}" for name in chosen if name != OURS]
+    return ["", *chosen, *ratios, "error"]
+
+
+def report_failures(results: dict[str, dict[str, Any]]) -> None:
+    """Say which contestants could not run, and why."""
+    for name, result in results.items():
+        for contestant, message in result["failures"].items():
+            first = message.splitlines()[0]
+            report.console.print(f"{name}: {contestant} failed: {first}", markup=False)
+
+
+@main.command()
+@click.argument("models", nargs=-1, type=click.Choice(list(MODELS)))
+@threads_option
+@rounds_option
+@contestants_option
+@json_option
+def models(
+    models: tuple[str, ...], threads: int, rounds: int, names: tuple[str, ...], path: Path | None
+) -> None:
+    """Latency of whole MODELS (default: all) against the rivals."""
+    results = {}
+    for name in models or MODELS:
+        with status(f"building {name}"):
+            model = build_model(name)
+        results[name] = contest(model, model_inputs(name), names, threads, rounds)
+    chosen = list(names) or installed(list(CONTESTANTS))
+    report.show(
+        f"latency of {threads} threads, in turns; ×: times as fast as the rival",
+        [*table_columns(chosen), "compile"],
+        [
+            [
+                *row(name, result, chosen),
+                f"{result['seconds'][OURS]:.1f} s" if OURS in result["seconds"] else "-",
+            ]
+            for name, result in results.items()
+        ],
+    )
+    report_failures(results)
+    saved = {name: record(result) for name, result in results.items()}
+    click.echo(report.save("models", saved, path, threads=threads, rounds=rounds))
+
+
+@main.command()
+@click.option("--match", default="", help="Only kernels whose name contains this.")
+@threads_option
+@rounds_option
+@contestants_option
+@json_option
+def kernels(
+    match: str, threads: int, rounds: int, names: tuple[str, ...], path: Path | None
+) -> None:
+    """Speed of single kernels: convolutions, matrix products, reductions."""
+    results, rows = {}, []
+    chosen = list(names) or [*installed(list(CONTESTANTS)), "numpy"]
+    for name, make in KERNELS.items():
+        if match not in name:
+            continue
+        workload = make(name)
+        result = contest(workload.model, workload.feed, names, threads, rounds, workload.numpy)
+        results[name] = result
+        ours = result["timings"].get(OURS)
+        rate = "-"
+        if ours is not None:
+            work, unit = (workload.flops, "GFLOP/s") if workload.flops else (workload.bytes, "GB/s")
+            rate = f"{work / ours.median / 1e9:.1f} {unit}"
+        rows.append([*row(name, result, chosen), rate])
+    report.show(
+        f"kernels on {threads} threads, in turns; ×: times as fast as the rival",
+        [*table_columns(chosen), "rate"],
+        rows,
+    )
+    report_failures(results)
+    saved = {name: record(result) for name, result in results.items()}
+    click.echo(report.save("kernels", saved, path, threads=threads, rounds=rounds))
+
+
+def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) -> dict[str, Any]:
+    """Seconds of one compilation in a fresh process; with what it printed."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.compile_once",
+        str(model),
+        "--threads",
+        str(threads),
+    ]
+    environment = os.environ | {"TILESMITH_CACHE_DIR": str(cache), "TILESMITH_CACHE": "1"}
+    start = time.perf_counter()
+    finished = subprocess.run(
+        command + ["--profile"] * profile, env=environment, capture_output=True, text=True
+    )
+    seconds = time.perf_counter() - start
+    if finished.returncode != 0:
+        raise click.ClickException(f"compiling {model.name} failed:\n{finished.stderr[-2000:]}")
+    return {**json.loads(finished.stdout.splitlines()[-1]), "process": seconds}
+
+
+@main.command(name="compile")
+@click.argument("models", nargs=-1, type=click.Choice(list(MODELS)))
+@click.option("--passes", default=12, show_default=True, help="Passes shown per model.")
+@threads_option
+@json_option
+def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path | None) -> None:
+    """Seconds to compile MODELS (default: all): without caches, and with both caches filled."""
+    results, rows = {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in models or MODELS:
+            file = Path(folder) / f"{name}.onnx"
+            onnx.save(build_model(name), file)
+            with status(f"compiling {name}"):
+                cold = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
+                warm = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
+                shown = compile_in_process(file, Path(folder) / f"profile-{name}", threads, True)
+            results[name] = {"cold": cold, "warm": warm, "passes": shown["passes"]}
+            rows.append(
+                [name, *(f"{part[key]:.2f} s" for part in (cold, warm)
+                         for key in ("import", "compile", "process"))]
+            )  # fmt: skip
+    report.show(
+        "compile time in a fresh process: empty caches (cold), filled caches (warm)",
+        ["", "import", "cold", "whole process", "import", "warm", "whole process"],
+        rows,
+    )
+    for name, result in results.items():
+        slowest = sorted(result["passes"].items(), key=lambda item: -item[1])[:passes]
+        lines = [[label, f"{seconds * 1e3:.0f} ms"] for label, seconds in slowest]
+        report.show(f"{name}: time by pass (cold)", ["pass", "time"], lines)
+    click.echo(report.save("compile", results, path, threads=threads))
+
+
+@main.command()
+@click.option("--count", default=4000, show_default=True, help="Expressions per measurement.")
+@json_option
+def nodes(count: int, path: Path | None) -> None:
+    """What a node costs: making, visiting, rewriting, comparing, hashing."""
+    from benchmarks.nodes import measure
+
+    figures = measure(count)
+    rows = [[name, f"{value:.0f}"] for name, value in figures.items()]
+    report.show("nanoseconds per node, best of several runs", ["", "ns"], rows)
+    click.echo(report.save("nodes", figures, path, count=count))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.run")

@@ -1,0 +1,166 @@
+"""Single kernels as ONNX models of one or a few operators: every contestant runs the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kernel: its model, its inputs, what it computes in numpy (where that is short), and the
+    useful work of one call."""
+
+    name: str
+    model: onnx.ModelProto
+    feed: dict[str, Array]
+    numpy: Callable[[], list[Array]] | None
+    flops: float = 0.0
+    bytes: float = 0.0
+
+
+def _model(nodes: list[onnx.NodeProto], feed: dict[str, Array], weights: dict[str, Array]):
+    graph = helper.make_graph(
+        nodes,
+        "kernel",
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+            for name, array in feed.items()
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def _random(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, dtype="float32")
+
+
+def conv(
+    name: str, channels: tuple[int, int], size: int, kernel: int, stride: int = 1, groups: int = 1
+) -> Workload:
+    """A convolution with bias and ReLU behind it; pads to keep the size."""
+    inputs, outputs = channels
+    shape = (outputs, inputs // groups, kernel, kernel)
+    fan_in = inputs // groups * kernel * kernel
+    weights = {"w": _random(*shape, seed=1) / np.float32(np.sqrt(fan_in)), "b": _random(outputs)}
+    feed = {"x": _random(1, inputs, size, size)}
+    nodes = [
+        helper.make_node(
+            "Conv",
+            ["x", "w", "b"],
+            ["c"],
+            kernel_shape=[kernel] * 2,
+            strides=[stride] * 2,
+            pads=[kernel // 2] * 4,
+            group=groups,
+        ),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    pixels = (size // stride) ** 2
+    return Workload(name, _model(nodes, feed, weights), feed, None, 2.0 * pixels * outputs * fan_in)
+
+
+def matmul(name: str, m: int, n: int, k: int, constant: bool) -> Workload:
+    """A matrix product; `constant`: the right side is a weight."""
+    a, b = _random(m, k), _random(k, n, seed=1) / np.float32(np.sqrt(k))
+    feed = {"a": a} if constant else {"a": a, "b": b}
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
+    model = _model(nodes, feed, {"b": b} if constant else {})
+    return Workload(name, model, feed, lambda: [a @ b], 2.0 * m * n * k)
+
+
+def softmax(name: str, rows: int, columns: int) -> Workload:
+    """Softmax over the last axis."""
+    x = _random(rows, columns)
+
+    def in_numpy() -> list[Array]:
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return [e / e.sum(-1, keepdims=True)]
+
+    nodes = [helper.make_node("Softmax", ["x"], ["y"], axis=-1)]
+    return Workload(name, _model(nodes, {"x": x}, {}), {"x": x}, in_numpy, bytes=2.0 * x.nbytes)
+
+
+def layer_norm(name: str, rows: int, columns: int) -> Workload:
+    """Layer normalisation over the last axis, as one operator."""
+    x, scale, shift = _random(rows, columns), _random(columns, seed=1), _random(columns, seed=2)
+
+    def in_numpy() -> list[Array]:
+        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return [(x - mean) / np.sqrt(variance + np.float32(1e-5)) * scale + shift]
+
+    nodes = [helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"], axis=-1, epsilon=1e-5)]
+    model = _model(nodes, {"x": x}, {"s": scale, "b": shift})
+    return Workload(name, model, {"x": x}, in_numpy, bytes=2.0 * x.nbytes)
+
+
+def gelu(name: str, rows: int, columns: int) -> Workload:
+    """x * (1 + erf(x / sqrt(2))) / 2 in small operators."""
+    x = _random(rows, columns)
+    weights = {
+        "sqrt2": np.array(np.sqrt(2), "float32"),
+        "one": np.array(1, "float32"),
+        "half": np.array(0.5, "float32"),
+    }
+    nodes = [
+        helper.make_node(operator, inputs, [output])
+        for operator, inputs, output in (
+            ("Div", ["x", "sqrt2"], "scaled"),
+            ("Erf", ["scaled"], "erf"),
+            ("Add", ["erf", "one"], "plus"),
+            ("Mul", ["x", "plus"], "product"),
+            ("Mul", ["product", "half"], "y"),
+        )
+    ]
+    return Workload(name, _model(nodes, {"x": x}, weights), {"x": x}, None, bytes=2.0 * x.nbytes)
+
+
+def relu_add(name: str, count: int) -> Workload:
+    """max(a + b, 0)."""
+    a, b = _random(count), _random(count, seed=1)
+    nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    feed = {"a": a, "b": b}
+    in_numpy = lambda: [np.maximum(a + b, 0)]  # noqa: E731
+    return Workload(name, _model(nodes, feed, {}), feed, in_numpy, bytes=3.0 * a.nbytes)
+
+
+def row_sums(name: str, rows: int, columns: int) -> Workload:
+    """The sum of each row."""
+    x = _random(rows, columns)
+    weights = {"axes": np.array([1], "int64")}
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
+    in_numpy = lambda: [x.sum(1)]  # noqa: E731
+    return Workload(name, _model(nodes, {"x": x}, weights), {"x": x}, in_numpy, bytes=x.nbytes)
+
+
+KERNELS: dict[str, Callable[[str], Workload]] = {
+    "conv3x3 64@56": lambda name: conv(name, (64, 64), 56, 3),
+    "conv3x3 128@28": lambda name: conv(name, (128, 128), 28, 3),
+    "conv3x3 256@14": lambda name: conv(name, (256, 256), 14, 3),
+    "conv3x3 512@7": lambda name: conv(name, (512, 512), 7, 3),
+    "conv3x3 s2 64->128@56": lambda name: conv(name, (64, 128), 56, 3, 2),
+    "conv7x7 s2 3->64@224": lambda name: conv(name, (3, 64), 224, 7, 2),
+    "conv1x1 256->64@56": lambda name: conv(name, (256, 64), 56, 1),
+    "conv1x1 1024->256@14": lambda name: conv(name, (1024, 256), 14, 1),
+    "conv1x1 512->2048@7": lambda name: conv(name, (512, 2048), 7, 1),
+    "depthwise 144@56": lambda name: conv(name, (144, 144), 56, 3, groups=144),
+    "depthwise 384@14": lambda name: conv(name, (384, 384), 14, 3, groups=384),
+    "matmul 512^3": lambda name: matmul(name, 512, 512, 512, constant=False),
+    "matmul 128x768x768 weight": lambda name: matmul(name, 128, 768, 768, constant=True),
+    "matmul 128x3072x768 weight": lambda name: matmul(name, 128, 3072, 768, constant=True),
+    "matmul 1x4096x4096 weight": lambda name: matmul(name, 1, 4096, 4096, constant=True),
+    "softmax 1536x128": lambda name: softmax(name, 1536, 128),
+    "layer norm 128x768": lambda name: layer_norm(name, 128, 768),
+    "gelu 128x3072": lambda name: gelu(name, 128, 3072),
+    "relu(add) 4M": lambda name: relu_add(name, 1 << 22),
+    "row sums 4096x4096": lambda name: row_sums(name, 4096, 4096),
+}
