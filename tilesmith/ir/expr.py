@@ -216,6 +216,8 @@ def _as_expr(value: Any) -> PrimExpr:
 class Var(PrimExpr, key="tir.Var"):
     """A variable. Two variables are the same only if they are one object; the name is a hint."""
 
+    is_variable = True
+
     name: str = note()
     type_annotation: Type = child()
     span: Any = note(default=None)

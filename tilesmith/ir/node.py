@@ -258,6 +258,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     _fields: tuple[Field, ...]
     _key: str
     is_leaf = False  # whether generic walks stop here: a use of a buffer is looked at from outside
+    is_variable = False  # whether equality is identity or having been bound in the same place
 
     def map_children(self, f: Callable[[Any], Any]) -> Any:
         """A copy with ``f`` applied to each child; this very object when no child changed."""

@@ -92,6 +92,10 @@ class VerifyError(TilesmithError):
     """A module breaks a rule of its stage; raised by the verifiers between passes."""
 
 
+class StructuralMismatchError(TilesmithError, ValueError, AssertionError):
+    """Two programs that should say the same do not; the message shows the first difference."""
+
+
 class DiagnosticError(TilesmithError):
     """A mistake in the user's program, reported with its place."""
 
@@ -164,7 +168,7 @@ class RPCError(TilesmithError):
     """A remote device answered with an error."""
 
 
-class RPCSessionTimeoutError(RPCError, TimeoutError):
+class RPCSessionTimeoutError(RPCError):
     """A remote session ran out of its time."""
 
 

@@ -200,6 +200,8 @@ class CommReducer(Node, key="tir.CommReducer"):
 class Reduce(PrimExpr, key="tir.Reduce"):
     """A reduction over ``axis`` in a tensor expression; one of its values, by ``value_index``."""
 
+    structural_order = ("value_index", "combiner", "axis", "condition", "source", "init")
+
     combiner: CommReducer = child()
     source: tuple[PrimExpr, ...] = child()
     axis: tuple[IterVar, ...] = child()

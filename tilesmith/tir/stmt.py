@@ -279,6 +279,11 @@ class Block(Stmt, key="tir.Block"):
     iterators is mostly the root or a scope of its own.
     """
 
+    structural_order = (
+        "iter_vars", "alloc_buffers", "match_buffers", "reads", "writes", "annotations", "init",
+        "body",
+    )  # fmt: skip
+
     iter_vars: tuple[IterVar, ...] = child()
     reads: tuple[BufferRegion, ...] = child()
     writes: tuple[BufferRegion, ...] = child()
