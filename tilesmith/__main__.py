@@ -1,0 +1,5 @@
+"""`python -m tilesmith` is the `tilesmith` command."""
+
+from tilesmith.cli import main
+
+main()

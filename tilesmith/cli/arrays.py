@@ -1,0 +1,126 @@
+"""Arrays from files and to files, and the description of an executable's inputs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilesmith.support.errors import (
+    ConfigError,
+    ShapeError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from tilesmith.support.files import write_atomically
+
+
+@dataclass(frozen=True)
+class InputInfo:
+    """Name, dtype and sizes of one input; a size that is open is a text."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+def describe_inputs(executable: Any) -> list[InputInfo]:
+    """What `executable` takes, in order; UnsupportedError for what no .npy file can hold."""
+    parameters = executable["main"].signature.params
+    for parameter in parameters:
+        if parameter.kind != "tensor":
+            raise UnsupportedError(
+                f"input '{parameter.name}' is no tensor, so it cannot come from a file",
+                notes=("call the model from Python: tilesmith.load(path)(…)",),
+            )
+    return [InputInfo(p.name, str(p.dtype), p.shape) for p in parameters]
+
+
+def load_array(path: Path) -> np.ndarray:
+    """One array from a .npy file; ConfigError where it cannot be read. Never unpickles."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}") from None
+    except (ValueError, EOFError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "it is no .npy file"
+        raise ConfigError(
+            f"{path} cannot be read as an array: {reason}", notes=("make it with numpy.save",)
+        ) from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ConfigError(f"{path} holds several arrays", notes=("save each one with numpy.save",))
+    return array
+
+
+def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.ndarray]:
+    """Arrays in the order of `inputs`, from texts `x.npy` (in order) and `NAME=x.npy`.
+
+    Shapes and dtypes are checked by the call itself.
+    """
+    names = [info.name for info in inputs]
+    arrays: dict[str, np.ndarray] = {}
+    in_order: list[Path] = []
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            in_order.append(Path(text))
+        elif name not in names:
+            raise UnknownNameError(
+                f"the model has no input '{name}'", notes=("inputs: " + ", ".join(names),)
+            )
+        elif name in arrays:
+            raise ConfigError(f"input '{name}' is given twice")
+        else:
+            arrays[name] = load_array(Path(path))
+    open_names = [name for name in names if name not in arrays]
+    if len(in_order) > len(open_names):
+        raise ConfigError(
+            f"the model has {len(names)} inputs ({', '.join(names)}), got {len(given)}"
+        )
+    for name, path in zip(open_names, in_order, strict=False):
+        arrays[name] = load_array(path)
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise ConfigError(
+            f"input '{missing[0]}' is missing",
+            notes=(f"add: --input {missing[0]}=FILE.npy",),
+        )
+    return [arrays[name] for name in names]
+
+
+def random_inputs(inputs: Sequence[InputInfo], seed: int = 0) -> dict[str, np.ndarray]:
+    """Arrays that fit: normally distributed floats, integers 0 and 1 (safe as indices)."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for info in inputs:
+        still_open = [size for size in info.shape if not isinstance(size, int)]
+        if still_open:
+            sizes = ",".join(str(size) for size in info.shape)
+            raise ShapeError(
+                f"input '{info.name}' has the open size '{still_open[0]}'",
+                notes=(f"fix it: --input-shape {info.name}:{sizes}",),
+            )
+        if info.dtype.startswith(("float", "bfloat")):
+            arrays[info.name] = rng.standard_normal(info.shape).astype(info.dtype)
+        else:
+            arrays[info.name] = rng.integers(0, 2, info.shape).astype(info.dtype)
+    return arrays
+
+
+def as_arrays(result: Any) -> list[np.ndarray]:
+    """The outputs of a call, nested or not, as numpy arrays in order."""
+    if isinstance(result, list | tuple):
+        return [array for part in result for array in as_arrays(part)]
+    return [result.numpy()]
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write a .npy file that is complete or not there."""
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    write_atomically(path, stream.getvalue())

@@ -1,0 +1,60 @@
+"""`tilesmith compile`: a model file in, an artifact out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from tilesmith.cli.options import (
+    existing_file,
+    input_shape_option,
+    json_option,
+    model_argument,
+    print_json,
+    shapes,
+    target_option,
+    writable_place,
+)
+
+
+@click.command("compile")
+@model_argument
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="MODEL.tsm",
+    help="Default: the model's name with the ending .tsm.",
+)  # fmt: skip
+@target_option
+@input_shape_option
+@json_option
+def compile_command(
+    model: Path, output: Path | None, target: str, input_shapes: tuple, as_json: bool
+) -> None:
+    """Compile MODEL.onnx into one file that runs without it."""
+    from tilesmith.support.progress import status
+    from tilesmith.target import Target
+
+    existing_file(model, "a model")
+    output = writable_place(output or model.with_suffix(".tsm"), model)
+    chosen = Target(target)  # a misspelt target is reported before anything long begins
+    start = time.perf_counter()
+    with status(f"compiling {model.name}"):
+        import tilesmith
+
+        executable = tilesmith.compile(str(model), target=chosen, input_shapes=shapes(input_shapes))
+        executable.save(str(output))
+    seconds = time.perf_counter() - start
+    size = output.stat().st_size
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "output": str(output),
+                "target": str(chosen),
+                "seconds": seconds,
+                "bytes": size,
+            }
+        )
+    else:
+        click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")

@@ -1,0 +1,73 @@
+"""`tilesmith inspect`: the module at any stage of the way, as text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tilesmith.cli.options import (
+    existing_file,
+    input_shape_option,
+    json_option,
+    model_argument,
+    print_json,
+    shapes,
+    target_option,
+    writable_place,
+)
+
+# Stage → the language that colours its text on a terminal.
+STAGES = {
+    "graph": "python",
+    "fused": "python",
+    "tir": "python",
+    "lowered": "python",
+    "llvm": "llvm",
+    "asm": "gas",
+}
+
+
+@click.command("inspect")
+@model_argument
+@click.option(
+    "--stage", type=click.Choice(list(STAGES)), default="graph", show_default=True,
+    help="graph: as imported; fused: after the graph passes; tir: scheduled functions; "
+    "lowered: flat loops; llvm, asm: what LLVM gets and makes.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="A file instead of the screen."
+)
+@target_option
+@input_shape_option
+@json_option
+def inspect_command(
+    model: Path, stage: str, output: Path | None, target: str, input_shapes: tuple, as_json: bool
+) -> None:
+    """Print MODEL.onnx as it looks at one stage of compilation."""
+    from tilesmith.support.progress import status
+    from tilesmith.target import Target
+
+    existing_file(model, "a model")
+    if output is not None:
+        writable_place(output, model)
+    chosen = Target(target)
+    with status(f"{model.name}: {stage}"):
+        from tilesmith import driver
+
+        options = {"input_shapes": shapes(input_shapes)} if input_shapes else {}
+        text = driver.stages(str(model), chosen, stage, **options)
+    if output is not None:
+        from tilesmith.support.files import write_atomically
+
+        write_atomically(output, text if text.endswith("\n") else text + "\n")
+    elif as_json:
+        print_json({"model": str(model), "stage": stage, "target": str(chosen), "text": text})
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.syntax import Syntax
+
+        Console().print(Syntax(text, STAGES[stage], background_color="default"))
+    else:
+        click.echo(text)

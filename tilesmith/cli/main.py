@@ -1,0 +1,109 @@
+"""The command and its subcommands; how errors become one line and an exit code.
+
+Exit codes: 0 all is well; 1 the model, the data or the machine is at fault (one line on standard
+error says what to do); 2 the command was not understood; 70 a mistake of Tilesmith itself;
+130 interrupted. `TILESMITH_TRACEBACK=full` shows the internal frames of any error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from tilesmith import __version__
+from tilesmith.support.errors import InternalError, TilesmithError
+
+FAILED, INTERNAL, INTERRUPTED = 1, 70, 130
+
+# Subcommand → where it lives. Imported when it is asked for, so that `--help` is quick.
+COMMANDS = {
+    "compile": "tilesmith.cli.compile:compile_command",
+    "run": "tilesmith.cli.run:run_command",
+    "bench": "tilesmith.cli.bench:bench_command",
+    "inspect": "tilesmith.cli.inspect:inspect_command",
+    "doctor": "tilesmith.cli.doctor:doctor_command",
+}
+
+
+def one_line(error: BaseException) -> str:
+    """What was wrong, where, and what to do, on one line."""
+    if isinstance(error, TilesmithError):
+        parts = [line.strip() for line in str(error).splitlines()]
+        return "; ".join(part for part in parts if part)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return where + (error.strerror or str(error))
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+class Tilesmith(click.Group):
+    """A group that loads its subcommands when they are needed and reports errors on one line."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Names of the subcommands in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import and return the subcommand called `name`."""
+        path = COMMANDS.get(name)
+        if path is None:
+            return None
+        module, _, attribute = path.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        """As click does it, with the nearest name for a word that is no command."""
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near and "did you mean" not in error.message.lower():
+                error.message += f" Did you mean '{near[0]}'?"
+            raise
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a subcommand; its errors become one line and an exit code."""
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            context.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of our output has gone (`| head`). Python must not try to flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            context.exit(FAILED)
+        except Exception as error:
+            if os.environ.get("TILESMITH_TRACEBACK") == "full":
+                raise
+            is_expected = isinstance(error, TilesmithError | OSError)
+            if is_expected and not isinstance(error, InternalError):
+                click.echo(f"error: {one_line(error)}", err=True)
+                context.exit(FAILED)
+            click.echo(
+                f"internal error: {one_line(error)}; "
+                "TILESMITH_TRACEBACK=full shows where, please report it",
+                err=True,
+            )
+            context.exit(INTERNAL)
+
+
+@click.group(
+    cls=Tilesmith,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="tilesmith")
+def tilesmith() -> None:
+    """Compile machine learning models to native code, run them, measure them, look inside.
+
+    \b
+    tilesmith compile model.onnx -o model.tsm
+    tilesmith run model.tsm --input x.npy --output y.npy
+    """

@@ -1,0 +1,82 @@
+"""Options that several subcommands share, and what their texts stand for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilesmith.support.errors import ConfigError
+
+
+class InputShape(click.ParamType):
+    """`NAME:1,3,224,224` (also `NAME:1x3x224x224`) → (NAME, shape)."""
+
+    name = "NAME:SIZES"
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, tuple[int, ...]]:
+        """Names may contain colons: the last one counts."""
+        if isinstance(value, tuple):
+            return value
+        name, colon, sizes = value.rpartition(":")
+        words = sizes.replace("x", ",").split(",") if sizes else []
+        if not colon or not name or not all(word.strip().isdigit() for word in words):
+            self.fail(f"'{value}' is not of the form NAME:1,3,224,224", param, context)
+        return name, tuple(int(word) for word in words)
+
+
+MODEL = click.Path(path_type=Path)
+
+model_argument = click.argument("model", type=MODEL, metavar="MODEL.onnx")
+target_option = click.option(
+    "--target",
+    default="llvm",
+    show_default=True,
+    help='Such as "llvm -mcpu=skylake-avx512 -num-cores=4"; plain "llvm" is this machine.',
+)
+input_shape_option = click.option(
+    "--input-shape",
+    "input_shapes",
+    multiple=True,
+    type=InputShape(),
+    help="Size of an input that the model leaves open; repeatable.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
+)
+
+
+def shapes(pairs: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, tuple[int, ...]] | None:
+    """The `--input-shape` options as a dictionary, None when there are none."""
+    return dict(pairs) or None
+
+
+def existing_file(path: Path, what: str) -> Path:
+    """`path` if it is a file that can be opened; else ConfigError."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder, not {what}")
+    if not path.exists():
+        raise ConfigError(f"there is no file {path}")
+    return path
+
+
+def writable_place(path: Path, *inputs: Path) -> Path:
+    """`path` if a file can be made there, without overwriting what is read; else ConfigError.
+
+    Asked before the long work, not after it.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; give the name of a file in it")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"the folder {path.parent} does not exist")
+    if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
+        raise ConfigError(f"{path} would overwrite what is read", notes=("choose another output",))
+    return path
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """One JSON object on standard output."""
+    click.echo(json.dumps(record))
