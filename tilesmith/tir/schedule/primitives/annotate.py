@@ -1,0 +1,148 @@
+"""Primitives that say how a loop is carried out, and annotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Range, Var
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_complete_or_reduction,
+    has_affine_binding,
+    scope_of,
+)
+from tilesmith.tir.schedule.primitives.common import refuse_at, uses_var, variables_in
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import BlockRealize, For, ForKind
+
+__all__ = ["annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"]
+
+THREAD_AXES = tuple(
+    f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
+) + ("vthread",)
+
+
+def _check_independent(
+    state: ScheduleState, primitive: str, sref: StmtSRef, thread: str = ""
+) -> None:
+    """The iterations of a loop may run in any order: it drives data-parallel iterators only.
+
+    A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
+    """
+    loop: For = state.stmt(sref)
+    for block_sref in state.blocks_below(sref):
+        realize: BlockRealize = state.stmt(block_sref)
+        block = realize.block
+        scope = scope_of(state, block_sref, primitive)
+        if block.iter_vars:
+            check_complete_or_reduction(state, block_sref, scope, primitive)
+            if not has_affine_binding(state, block_sref):
+                raise refuse_at(
+                    state,
+                    primitive,
+                    f"the binding of block '{block.name_hint}' is not affine",
+                    block_sref,
+                )
+        for iterator, value in zip(block.iter_vars, realize.iter_values):
+            if loop.loop_var not in variables_in(value) or iterator.iter_type == IterVar.DataPar:
+                continue
+            if iterator.iter_type == IterVar.CommReduce and thread.startswith("threadIdx"):
+                continue
+            raise refuse_at(
+                state,
+                primitive,
+                f"loop '{loop.loop_var.name}' carries the reduction iterator '{iterator.var.name}' of block "
+                f"'{block.name_hint}'"
+                if iterator.iter_type == IterVar.CommReduce
+                else f"loop '{loop.loop_var.name}' drives iterator '{iterator.var.name}', which must keep its order",
+                sref,
+                "use rfactor to make the partial results of a reduction independent",
+            )
+
+
+def _with_kind(state: ScheduleState, sref: StmtSRef, kind: ForKind, binding: Any = None) -> None:
+    loop: For = state.stmt(sref)
+    if loop.kind is kind and binding is None:
+        return
+    state.replace(sref, loop.with_fields(kind=kind, thread_binding=binding))
+
+
+def parallel(state: ScheduleState, sref: StmtSRef) -> None:
+    """Run the iterations in parallel."""
+    _check_independent(state, "parallel", sref)
+    _with_kind(state, sref, ForKind.PARALLEL)
+
+
+def vectorize(state: ScheduleState, sref: StmtSRef) -> None:
+    """Run the iterations as lanes."""
+    _check_independent(state, "vectorize", sref)
+    loop: For = state.stmt(sref)
+    for name, value in (("start", loop.min), ("extent", loop.extent)):
+        if variables_in(value):
+            raise refuse_at(
+                state,
+                "vectorize",
+                f"the {name} of loop '{loop.loop_var.name}' is not constant",
+                sref,
+            )
+    _with_kind(state, sref, ForKind.VECTORIZED)
+
+
+def unroll(state: ScheduleState, sref: StmtSRef) -> None:
+    """Unroll."""
+    _with_kind(state, sref, ForKind.UNROLLED)
+
+
+def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
+    """Bind a loop to a thread axis."""
+    if thread_axis not in THREAD_AXES:
+        raise refuse_at(
+            state,
+            "bind",
+            f"'{thread_axis}' is no thread axis",
+            sref,
+            "thread axes: " + ", ".join(THREAD_AXES),
+        )
+    loop: For = state.stmt(sref)
+    for ancestor in state.ancestors(sref):
+        other = state.stmt(ancestor)
+        if isinstance(other, For) and other.thread_binding is not None:
+            if other.thread_binding.thread_tag == thread_axis:
+                raise refuse_at(
+                    state, "bind", f"an outer loop is bound to {thread_axis} already", sref
+                )
+        if isinstance(other, For) and uses_var(loop.extent, other.loop_var):
+            raise refuse_at(state, "bind", "the extent depends on an outer loop", sref)
+    _check_independent(state, "bind", sref, thread_axis)
+    variable = Var(thread_axis, loop.loop_var.dtype)
+    domain = Range.from_min_extent(loop.min, loop.extent)
+    axis = IterVar(domain, variable, IterVar.ThreadIndex, thread_axis)
+    _with_kind(state, sref, ForKind.THREAD_BINDING, axis)
+
+
+def _with_annotations(state: ScheduleState, sref: StmtSRef, annotations: dict[str, Any]) -> None:
+    stmt = state.stmt(sref)
+    if isinstance(stmt, For):
+        state.replace(sref, stmt.with_fields(annotations=annotations))
+        return
+    block = stmt.block.with_fields(annotations=annotations)
+    state.replace(sref, stmt.with_fields(block=block), {stmt.block: block})
+
+
+def _annotations(state: ScheduleState, sref: StmtSRef) -> dict[str, Any]:
+    stmt = state.stmt(sref)
+    return dict(stmt.annotations if isinstance(stmt, For) else stmt.block.annotations)
+
+
+def annotate(state: ScheduleState, sref: StmtSRef, key: str, value: Any) -> None:
+    """Set an annotation of a loop or block."""
+    _with_annotations(state, sref, {**_annotations(state, sref), key: value})
+
+
+def unannotate(state: ScheduleState, sref: StmtSRef, key: str) -> None:
+    """Remove an annotation of a loop or block."""
+    found = _annotations(state, sref)
+    if key not in found:
+        raise refuse_at(state, "unannotate", f"there is no annotation '{key}'", sref)
+    del found[key]
+    _with_annotations(state, sref, found)

@@ -1,0 +1,265 @@
+"""Finding blocks, and what is known about them: dependences, completeness, affine bindings.
+
+Definitions. A block is *dominant* in its scope if it is the only one there that writes its output
+buffers. A *complete* block is dominant, has data-parallel iterators only, and reads nothing that it
+writes. A *reduction* block is dominant, has an ``init``, data-parallel and reduction iterators, and
+its output indices do not use the latter. A binding is *affine* if the values of the iterators are
+independent quasi-affine combinations of the loops around the block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import detect_iter_map
+from tilesmith.ir import GlobalVar, const
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.primitives.common import (
+    domain_of_loops,
+    loop_range,
+    program_of,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.stmt import Block, BlockRealize, For
+
+__all__ = [
+    "check_complete_or_reduction", "consumers_of", "get_block", "get_consumers", "get_output_blocks",
+    "get_producers", "has_affine_binding", "is_complete", "is_reduction", "producers_of", "scope_of",
+    "scope_blocks",
+]  # fmt: skip
+
+
+def get_block(state: ScheduleState, name: str, variable: GlobalVar) -> StmtSRef:
+    """The only block of that name in a function."""
+    found = state.find_blocks(name, variable)
+    if len(found) == 1:
+        return found[0]
+    function = state.function_state(variable).function
+    if found:
+        raise refuse(
+            "get_block",
+            f"{len(found)} blocks of '{variable.name_hint}' are called '{name}'",
+            function,
+        )
+    import difflib
+
+    names = [
+        stmt.block.name_hint  # type: ignore[attr-defined]
+        for stmt in state.function_state(variable).stmt_of.values()
+        if isinstance(stmt, BlockRealize)
+    ]
+    near = difflib.get_close_matches(name, names, n=1)
+    advice = f"did you mean '{near[0]}'?" if near else "blocks: " + ", ".join(sorted(set(names)))
+    raise refuse(
+        "get_block", f"'{variable.name_hint}' has no block '{name}'", function, None, advice
+    )
+
+
+def scope_of(state: ScheduleState, sref: StmtSRef, primitive: str) -> StmtSRef:
+    """The block around a loop or block."""
+    scope = state.scope(sref)
+    if scope is None:
+        raise refuse_at(state, primitive, "the root block cannot be moved or changed so", sref)
+    return scope
+
+
+def scope_blocks(state: ScheduleState, scope: StmtSRef) -> list[StmtSRef]:
+    """The blocks right inside of a scope in order of the program."""
+    return state.blocks_below(scope)
+
+
+def read_buffers(block: Block) -> list[Buffer]:
+    """The buffers that a block reads."""
+    return [region.buffer for region in block.reads]
+
+
+def written_buffers(block: Block) -> list[Buffer]:
+    """The buffers that a block writes."""
+    return [region.buffer for region in block.writes]
+
+
+def producers_of(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> list[StmtSRef]:
+    """The blocks of a scope before this one that write what it reads."""
+    reads = {id(buffer) for buffer in read_buffers(state.stmt(sref).block)}
+    found = []
+    for other in scope_blocks(state, scope):
+        if other is sref:
+            break
+        if any(id(buffer) in reads for buffer in written_buffers(state.stmt(other).block)):
+            found.append(other)
+    return found
+
+
+def consumers_of(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> list[StmtSRef]:
+    """The blocks of a scope after this one that read what it writes."""
+    writes = {id(buffer) for buffer in written_buffers(state.stmt(sref).block)}
+    found, after = [], False
+    for other in scope_blocks(state, scope):
+        if other is sref:
+            after = True
+        elif after and any(
+            id(buffer) in writes for buffer in read_buffers(state.stmt(other).block)
+        ):
+            found.append(other)
+    return found
+
+
+def get_producers(state: ScheduleState, sref: StmtSRef) -> list[StmtSRef]:
+    """The producers of a block in its scope."""
+    return producers_of(state, sref, scope_of(state, sref, "get_producers"))
+
+
+def get_consumers(state: ScheduleState, sref: StmtSRef) -> list[StmtSRef]:
+    """The consumers of a block in its scope."""
+    return consumers_of(state, sref, scope_of(state, sref, "get_consumers"))
+
+
+def get_output_blocks(state: ScheduleState, scope: StmtSRef) -> list[StmtSRef]:
+    """The blocks inside of a scope that write buffers from outside of it."""
+    inside = {id(buffer) for buffer in state.stmt(scope).block.alloc_buffers}
+    return [
+        sref
+        for sref in scope_blocks(state, scope)
+        if any(id(buffer) not in inside for buffer in written_buffers(state.stmt(sref).block))
+    ]
+
+
+def is_output_block(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
+    """Whether a block writes a buffer from outside of its scope."""
+    inside = {id(buffer) for buffer in state.stmt(scope).block.alloc_buffers}
+    return any(id(buffer) not in inside for buffer in written_buffers(state.stmt(sref).block))
+
+
+def is_dominant(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
+    """Whether no other block of the scope writes the outputs of this one."""
+    outputs = {id(buffer) for buffer in written_buffers(state.stmt(sref).block)}
+    for other in scope_blocks(state, scope):
+        if other is not sref:
+            if any(id(buffer) in outputs for buffer in written_buffers(state.stmt(other).block)):
+                return False
+    return True
+
+
+def why_not_complete(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> str:
+    """Empty for a complete block, else the reason why it is none."""
+    block = state.stmt(sref).block
+    for iterator in block.iter_vars:
+        if iterator.iter_type != IterVar.DataPar:
+            return f"iterator '{iterator.var.name}' is not data-parallel"
+    written = {id(buffer) for buffer in written_buffers(block)}
+    for buffer in read_buffers(block):
+        if id(buffer) in written:
+            return f"it reads and writes buffer '{buffer.name}'"
+    if not is_dominant(state, sref, scope):
+        return "another block of the scope writes the same buffer"
+    return ""
+
+
+def why_not_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> str:
+    """Empty for a reduction block, else the reason why it is none."""
+    block = state.stmt(sref).block
+    if block.init is None:
+        return "it has no T.init()"
+    reduction = set()
+    for iterator in block.iter_vars:
+        if iterator.iter_type == IterVar.CommReduce:
+            reduction.add(iterator.var)
+        elif iterator.iter_type != IterVar.DataPar:
+            return f"iterator '{iterator.var.name}' is neither data-parallel nor a reduction"
+    for region in block.writes:
+        for variable in variables_in(*region.region):
+            if variable in reduction:
+                return f"reduction iterator '{variable.name}' indexes the output '{region.buffer.name}'"
+    if not is_dominant(state, sref, scope):
+        return "another block of the scope writes the same buffer"
+    return "" if has_affine_binding(state, sref) else "its binding is not affine"
+
+
+def is_complete(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
+    """Whether a block is complete in its scope."""
+    return not why_not_complete(state, sref, scope)
+
+
+def is_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
+    """Whether a block is a reduction block in its scope."""
+    return not why_not_reduction(state, sref, scope)
+
+
+def check_complete_or_reduction(
+    state: ScheduleState, sref: StmtSRef, scope: StmtSRef, primitive: str
+) -> None:
+    """Refuse a block that is neither complete nor a reduction."""
+    first = why_not_complete(state, sref, scope)
+    if not first:
+        return
+    second = why_not_reduction(state, sref, scope)
+    if second:
+        name = state.stmt(sref).block.name_hint
+        raise refuse_at(
+            state,
+            primitive,
+            f"block '{name}' is neither complete ({first}) nor a reduction block ({second})",
+            sref,
+        )
+
+
+def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | None = None) -> bool:
+    """Whether the iterators of a block are independent affine functions of the loops around it.
+
+    ``top``: take the loops outside of this one as constants.
+    """
+    realize: BlockRealize = state.stmt(sref)
+    loops = state.loops(sref)
+    if not realize.iter_values:
+        return True
+    if _trivially_affine(state, realize, loops):
+        return True
+    domain = domain_of_loops(state, loops)
+    if top is not None and top in loops:
+        domain = domain_of_loops(state, loops[loops.index(top) :])
+    result = detect_iter_map(list(realize.iter_values), domain, realize.predicate)
+    return bool(result.indices)
+
+
+def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[StmtSRef]) -> bool:
+    """The frequent case: each iterator is bound to a loop of its own (or to 0 where it has one value)."""
+    free = {state.stmt(sref).loop_var for sref in loops}
+    for value in realize.iter_values:
+        if value in free:
+            free.discard(value)
+        elif not isinstance(value, type(const(0))):
+            return False
+    return True
+
+
+def loops_below(stmt: For | BlockRealize) -> list[For]:
+    """All loops inside of a statement up to the next blocks, outer ones first."""
+    found: list[For] = []
+
+    def walk(node: Any) -> None:
+        for inner in child_statements(node):
+            if isinstance(inner, For):
+                found.append(inner)
+                walk(inner)
+
+    walk(stmt)
+    return found
+
+
+def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dict:
+    """The ranges of the loops around ``sref`` that are strictly inside of ``outer``."""
+    ranges = {}
+    for ancestor in state.ancestors(sref):
+        if ancestor is outer:
+            break
+        stmt = state.stmt(ancestor)
+        if isinstance(stmt, For):
+            ranges[stmt.loop_var] = loop_range(stmt)
+    return ranges
+
+
+__all__ += ["loops_below", "program_of", "ranges_between"]

@@ -1,0 +1,207 @@
+"""What the primitives share: rewriting with lasting identities, ranges of loops, bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import PrimExpr, Range, Rewriter, Var, Visitor, const
+from tilesmith.ir.operators import all_of, is_const
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+
+__all__ = [
+    "Rebuild", "Replace", "SimplifyBindings", "analyzer_for", "append_predicate", "clauses",
+    "domain_of_loops", "fresh_loop", "is_one", "loop_range", "program_of", "uses_var", "variables_in",
+]  # fmt: skip
+
+
+class Rebuild(Rewriter):
+    """A rewriter that notes which block became which, so that blocks keep their identity."""
+
+    def __init__(self) -> None:
+        self.reuse: dict[Block, Block] = {}
+
+    def visit_Block(self, block: Block) -> Block:
+        """Rewrite the inside and note the change."""
+        new = self.children(block)
+        if new is not block:
+            self.reuse[block] = new
+        return new
+
+
+class Replace(Rebuild):
+    """Replaces variables by expressions."""
+
+    def __init__(self, mapping: dict[Var, PrimExpr]) -> None:
+        super().__init__()
+        self.mapping = mapping
+
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        """The replacement, or the variable itself."""
+        return self.mapping.get(variable, variable)
+
+
+class SimplifyBindings(Rebuild):
+    """Simplifies what the iterators of the nearest blocks are bound to, and their predicates.
+
+    With ``preserve_unit_iters``, a loop of one iteration is taken to have two: a bound that holds as
+    well, and keeps its variable in the bindings.
+    """
+
+    def __init__(self, analyzer: Analyzer, preserve_unit_iters: bool) -> None:
+        super().__init__()
+        self.analyzer = analyzer
+        self.preserve_unit_iters = preserve_unit_iters
+
+    def visit_For(self, loop: For) -> For:
+        """Bind the loop's variable, then go on inside."""
+        self.analyzer.bind(loop.loop_var, bound_range(loop, self.preserve_unit_iters))
+        body = self.visit(loop.body)
+        return loop if body is loop.body else loop.with_fields(body=body)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
+        """Simplify the bindings; the inside of the block stays."""
+        values = [simplified(self.analyzer, value) for value in realize.iter_values]
+        predicate = realize.predicate
+        if not is_const(predicate, 1):
+            kept = [clause for clause in clauses(predicate) if not self.analyzer.can_prove(clause)]
+            predicate = (
+                all_of(*[simplified(self.analyzer, clause) for clause in kept])
+                if kept
+                else const(True, "bool")
+            )
+        if predicate is realize.predicate and all(
+            a is b for a, b in zip(values, realize.iter_values)
+        ):
+            return realize
+        return realize.with_fields(iter_values=tuple(values), predicate=predicate)
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
+        """Expressions outside of bindings stay."""
+        return expr
+
+    visit_Var = visit_PrimExpr
+
+
+def simplified(analyzer: Analyzer, expr: PrimExpr) -> PrimExpr:
+    """``expr`` simplified; variables and constants come back at once."""
+    if isinstance(expr, Var) or is_const(expr):
+        return expr
+    return analyzer.simplify(expr)
+
+
+def is_one(expr: PrimExpr) -> bool:
+    """Whether an expression is the constant 1."""
+    return is_const(expr, 1)
+
+
+def bound_range(loop: For, preserve_unit_iters: bool = False) -> Range:
+    """The range of a loop's variable; see ``SimplifyBindings`` about loops of one iteration."""
+    extent = loop.extent
+    if preserve_unit_iters and is_one(extent):
+        extent = const(2, extent.dtype)
+    return Range.from_min_extent(loop.min, extent)
+
+
+def loop_range(loop: For) -> Range:
+    """The range of a loop's variable."""
+    return Range.from_min_extent(loop.min, loop.extent)
+
+
+def analyzer_for(
+    state: ScheduleState, sref: StmtSRef, preserve_unit_iters: bool = False
+) -> Analyzer:
+    """An analyzer that knows the ranges of the loops around a statement, blocks passed through."""
+    analyzer = Analyzer()
+    for ancestor in reversed(list(state.ancestors(sref))):
+        stmt = state.stmt(ancestor)
+        if isinstance(stmt, For):
+            analyzer.bind(stmt.loop_var, bound_range(stmt, preserve_unit_iters))
+        else:
+            for iterator in stmt.block.iter_vars:
+                analyzer.bind(iterator.var, iterator.dom)
+    return analyzer
+
+
+def domain_of_loops(state: ScheduleState, srefs: list[StmtSRef]) -> dict[Var, Range]:
+    """The ranges of the variables of some loops."""
+    return {state.stmt(sref).loop_var: loop_range(state.stmt(sref)) for sref in srefs}
+
+
+class _Uses(Visitor):
+    def __init__(self) -> None:
+        self.found: dict[Var, None] = {}
+
+    def visit_Var(self, node: Var) -> None:
+        self.found[node] = None
+
+    def visit_Buffer(self, node: Any) -> None:
+        pass
+
+
+def variables_in(*nodes: Any) -> dict[Var, None]:
+    """The variables used in some expressions or statements, in order of first use."""
+    visitor = _Uses()
+    for node in nodes:
+        visitor.visit(node)
+    return visitor.found
+
+
+def uses_var(node: Any, variable: Var) -> bool:
+    """Whether a variable is used in an expression or statement."""
+    return variable in variables_in(node)
+
+
+def clauses(predicate: PrimExpr) -> list[PrimExpr]:
+    """The parts of a conjunction; none for the constant True."""
+    from tilesmith.ir import And
+
+    if is_const(predicate, 1):
+        return []
+    if isinstance(predicate, And):
+        return clauses(predicate.a) + clauses(predicate.b)
+    return [predicate]
+
+
+class _AppendPredicate(Rebuild):
+    """Adds a condition to the nearest blocks."""
+
+    def __init__(self, condition: PrimExpr) -> None:
+        super().__init__()
+        self.condition = condition
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
+        predicate = all_of(realize.predicate, self.condition)
+        return realize.with_fields(predicate=predicate)
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+    visit_Var = visit_PrimExpr
+
+
+def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
+    """``stmt`` whose nearest blocks run only under a further condition."""
+    return _AppendPredicate(condition).visit(stmt)
+
+
+def fresh_loop(loop: For, name: str, body: Stmt) -> tuple[For, Var]:
+    """A loop like another one with a variable of its own; the body still speaks of the old one."""
+    variable = Var(name, loop.loop_var.dtype)
+    return loop.with_fields(loop_var=variable, body=body), variable
+
+
+def program_of(state: ScheduleState, sref: StmtSRef) -> Any:
+    """The function that a statement belongs to, for error messages."""
+    return state.state_of(sref).function
+
+
+def refuse_at(
+    state: ScheduleState, primitive: str, reason: str, sref: StmtSRef, advice: str = ""
+) -> Exception:
+    """The error of a primitive, with the program and a marker under the loop or block."""
+    stmt = state.stmt(sref)
+    culprit = stmt.block if isinstance(stmt, BlockRealize) else stmt
+    return refuse(primitive, reason, program_of(state, sref), culprit, advice)

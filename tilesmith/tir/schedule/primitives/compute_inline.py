@@ -1,0 +1,401 @@
+"""compute_inline and reverse_compute_inline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
+from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir.operators import all_of, is_const
+from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_complete_or_reduction,
+    consumers_of,
+    is_output_block,
+    producers_of,
+    scope_blocks,
+    scope_of,
+    why_not_complete,
+)
+from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
+from tilesmith.tir.schedule.primitives.compute_at import remove_block
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
+
+__all__ = ["compute_inline", "drop_allocation", "reverse_compute_inline"]
+
+
+def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
+    """Put the value of a block into its consumers; see ``Schedule.compute_inline``."""
+    scope = scope_of(state, sref, "compute_inline")
+    store = _single_store(state, "compute_inline", sref, scope)
+    block: Block = state.stmt(sref).block
+    if is_output_block(state, sref, scope):
+        raise refuse_at(
+            state,
+            "compute_inline",
+            f"block '{block.name_hint}' writes an output of its scope",
+            sref,
+        )
+    mapping = _producer_indices(state, sref, store)
+    consumers = consumers_of(state, sref, scope)
+    inliner = _Inliner(store.buffer, store.value, mapping)
+    for consumer in consumers:
+        _check_access(state, "compute_inline", consumer, store.buffer)
+    for consumer in consumers:
+        realize: BlockRealize = state.stmt(consumer)
+        inliner.reuse = {}
+        new = inliner.visit(realize)
+        if new is not realize:
+            new = _with_regions(new)
+            state.replace(consumer, new, {realize.block: new.block})
+    remove_block(state, sref)
+    drop_allocation(state, scope, store.buffer)
+
+
+def _single_store(
+    state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef
+) -> BufferStore:
+    """The one store that makes up a complete block without further conditions."""
+    realize: BlockRealize = state.stmt(sref)
+    block = realize.block
+    reason = why_not_complete(state, sref, scope)
+    if reason:
+        raise refuse_at(
+            state, primitive, f"block '{block.name_hint}' is not complete: {reason}", sref
+        )
+    body = block.body
+    if (
+        isinstance(body, IfThenElse)
+        and primitive == "reverse_compute_inline"
+        and body.else_case is None
+    ):
+        body = body.then_case
+    if not isinstance(body, BufferStore):
+        raise refuse_at(state, primitive, f"block '{block.name_hint}' is more than one store", sref)
+    if block.alloc_buffers or block.match_buffers or block.init is not None:
+        raise refuse_at(
+            state, primitive, f"block '{block.name_hint}' has buffers of its own or an init", sref
+        )
+    # A condition of the realisation only cuts off superfluous iterations of split loops: the iterators
+    # still cover their whole domains, and these are what is inlined.
+    return body
+
+
+def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) -> list[Any]:
+    """The iterator that each index of the store is; indices must be different iterators or constants."""
+    block: Block = state.stmt(sref).block
+    own = {iterator.var: iterator for iterator in block.iter_vars}
+    seen: set[Var] = set()
+    for index in store.indices:
+        if is_const(index):
+            continue
+        if index not in own or index in seen:
+            raise refuse_at(
+                state, "compute_inline",
+                f"block '{block.name_hint}' does not write '{store.buffer.name}' at its plain iterators", sref,
+            )  # fmt: skip
+        seen.add(index)
+    used = set(variables_in(store.value)) & set(own)
+    free = used - seen
+    unit = {v for v in free if is_const(own[v].dom.extent, 1)}
+    if free - unit:
+        name = sorted(v.name for v in free - unit)[0]
+        raise refuse_at(
+            state, "compute_inline", f"the value depends on '{name}', which is no index", sref
+        )
+    indices: list[Any] = list(store.indices)
+    return [*indices, {v: own[v].dom.min for v in unit}]
+
+
+class _Inliner(Rebuild):
+    """Replaces loads of a buffer by the value that is stored to it."""
+
+    def __init__(self, buffer: Buffer, value: PrimExpr, indices: list[Any]) -> None:
+        super().__init__()
+        self.buffer = buffer
+        self.value = value
+        self.indices = indices[:-1]
+        self.fixed = indices[-1]
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        """The stored value at the load's indices."""
+        load = self.children(load)
+        if load.buffer is not self.buffer:
+            return load
+        mapping = dict(self.fixed)
+        mapping.update(
+            {v: index for v, index in zip(self.indices, load.indices) if isinstance(v, Var)}
+        )
+        return Replace(mapping).visit(self.value)
+
+
+class _Uses(Visitor):
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.opaque = False
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        for index in load.indices:
+            self.visit(index)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.visit(store.value)
+        for index in store.indices:
+            self.visit(index)
+
+    def visit_BufferRegion(self, region: Any) -> None:
+        pass
+
+    def visit_MatchBufferRegion(self, match: Any) -> None:
+        if match.source.buffer is self.buffer:
+            self.opaque = True
+
+    def visit_Var(self, variable: Var) -> None:
+        if variable is self.buffer.data:
+            self.opaque = True
+
+
+def _check_access(state: ScheduleState, primitive: str, sref: StmtSRef, buffer: Buffer) -> None:
+    """A consumer must read the buffer by plain loads."""
+    visitor = _Uses(buffer)
+    visitor.visit(state.stmt(sref))
+    if visitor.opaque:
+        raise refuse_at(
+            state, primitive, f"buffer '{buffer.name}' is used as a pointer or matched region", sref
+        )
+
+
+def _with_regions(realize: BlockRealize) -> BlockRealize:
+    """A block with its regions detected anew; reads of what it writes in a reduction stay out."""
+    block = realize.block
+    buffers = _buffers_in(block)
+    reads, writes, _ = get_block_access_region(block, {buffer.data: buffer for buffer in buffers})
+    if block.init is not None:
+        written = {id(region.buffer) for region in writes}
+        reads = [region for region in reads if id(region.buffer) not in written]
+    return realize.with_fields(block=block.with_fields(reads=tuple(reads), writes=tuple(writes)))
+
+
+class _Buffers(Visitor):
+    def __init__(self) -> None:
+        self.found: dict[Buffer, None] = {}
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        self.found[buffer] = None
+
+
+def _buffers_in(stmt: Any) -> list[Buffer]:
+    visitor = _Buffers()
+    visitor.visit(stmt)
+    return list(visitor.found)
+
+
+def drop_allocation(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> None:
+    """A block allocates a buffer no longer."""
+    realize: BlockRealize = state.stmt(scope)
+    kept = tuple([other for other in realize.block.alloc_buffers if other is not buffer])
+    if len(kept) != len(realize.block.alloc_buffers):
+        block = realize.block.with_fields(alloc_buffers=kept)
+        state.replace(scope, realize.with_fields(block=block), {realize.block: block})
+
+
+# --- reverse -------------------------------------------------------------------------------------
+
+
+def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
+    """Put a consumer into its only producer; see ``Schedule.reverse_compute_inline``."""
+    scope = scope_of(state, sref, "reverse_compute_inline")
+    name = state.stmt(sref).block.name_hint
+    store = _single_store(state, "reverse_compute_inline", sref, scope)
+    producers = producers_of(state, sref, scope)
+    if len(producers) != 1:
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"block '{name}' has {len(producers)} producers, it needs one",
+            sref,
+        )
+    (producer,) = producers
+    check_complete_or_reduction(state, producer, scope, "reverse_compute_inline")
+    block: Block = state.stmt(producer).block
+    if len(block.writes) != 1:
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"block '{block.name_hint}' writes several buffers",
+            producer,
+        )
+    if block.init is not None:
+        raise refuse_at(
+            state, "reverse_compute_inline",
+            f"block '{block.name_hint}' is a reduction: its value is final only after the last iteration", producer,
+            "use reverse_compute_at",
+        )  # fmt: skip
+    buffer = block.writes[0].buffer
+    if is_output_block(state, producer, scope):
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"buffer '{buffer.name}' is an output of the scope",
+            producer,
+        )
+    for other in scope_blocks(state, scope):
+        if other not in (sref, producer) and buffer in [
+            r.buffer for r in state.stmt(other).block.reads
+        ]:
+            raise refuse_at(
+                state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
+            )
+    inverse = _inverse_indices(state, sref, buffer)
+    realize: BlockRealize = state.stmt(producer)
+    new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
+    new = _with_regions(new)
+    state.replace(producer, new, {realize.block: new.block})
+    remove_block(state, sref)
+    drop_allocation(state, scope, buffer)
+
+
+class _Loads(Visitor):
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.found: list[BufferLoad] = []
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.visit_children(load)
+        if load.buffer is self.buffer:
+            self.found.append(load)
+
+    def visit_BufferRegion(self, region: Any) -> None:
+        pass
+
+
+class _Inverse:
+    """How the consumer's iterators follow from the indices at which it reads the producer."""
+
+    def __init__(self, placeholders: list[Var], values: dict[Var, PrimExpr], partial: bool) -> None:
+        self.placeholders = placeholders
+        self.values = values
+        self.partial = partial
+
+
+def _inverse_indices(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> _Inverse:
+    realize: BlockRealize = state.stmt(sref)
+    block = realize.block
+    loads = _Loads(buffer)
+    loads.visit(block.body)
+    first = loads.found[0]
+    for load in loads.found[1:]:
+        if not all(structural_equal(a, b) for a, b in zip(load.indices, first.indices)):
+            raise refuse_at(
+                state,
+                "reverse_compute_inline",
+                f"'{buffer.name}' is read at several different places",
+                sref,
+            )
+    placeholders = [Var(f"p{k}", index.dtype) for k, index in enumerate(first.indices)]
+    values: dict[Var, PrimExpr] = {}
+    domain = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    needed = {v for v in domain if not is_const(domain[v].extent, 1)}
+    if all(index in domain or is_const(index) for index in first.indices):
+        for placeholder, index in zip(placeholders, first.indices):
+            if isinstance(index, Var):
+                values[index] = placeholder
+    else:
+        result = detect_iter_map(list(first.indices), domain)
+        if not result.indices:
+            raise refuse_at(
+                state,
+                "reverse_compute_inline",
+                f"the indices of '{buffer.name}' cannot be inverted",
+                sref,
+            )
+        values = dict(inverse_affine_iter_map(result.indices, list(placeholders)))
+    if needed - set(values):
+        name = sorted(v.name for v in needed - set(values))[0]
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"iterator '{name}' does not follow from the indices of the read",
+            sref,
+        )
+    for variable in domain:
+        values.setdefault(variable, domain[variable].min)
+    partial = not _reads_all(buffer, first, domain)
+    return _Inverse(placeholders, values, partial)
+
+
+def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bool:
+    """Whether the consumer reads every element that the producer makes."""
+    analyzer = Analyzer()
+    for index, size in zip(load.indices, buffer.shape):
+        if isinstance(index, Var) and index in domain:
+            if not analyzer.can_prove_equal(domain[index].extent, size):
+                return False
+        elif not is_const(size, 1):
+            product = const(1, size.dtype)
+            for extent in domain.values():
+                product = product * extent.extent
+            whole = const(1, size.dtype)
+            for extent in buffer.shape:
+                whole = whole * extent
+            return analyzer.can_prove_equal(product, whole)
+    return True
+
+
+class _ReverseInliner(Rebuild):
+    """Replaces the producer's store by the consumer's, for the element that is stored."""
+
+    def __init__(
+        self,
+        state: ScheduleState,
+        sref: StmtSRef,
+        buffer: Buffer,
+        store: BufferStore,
+        inverse: _Inverse,
+    ) -> None:
+        super().__init__()
+        self.buffer = buffer
+        self.store = store
+        self.inverse = inverse
+        self.consumer: Block = state.stmt(sref).block
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        """The consumer's store with this store's value in place of its load."""
+        if store.buffer is not self.buffer:
+            return store
+        at = Replace(dict(zip(self.inverse.placeholders, store.indices)))
+        iterators = {v: at.visit(value) for v, value in self.inverse.values.items()}
+        analyzer = Analyzer()
+        value = _LoadReplacer(self.buffer, store.value, iterators).visit(self.store.value)
+        rename = Replace(iterators)
+        indices = [analyzer.simplify(rename.visit(index)) for index in self.store.indices]
+        new: Stmt = self.store.with_fields(value=value, indices=tuple(indices))
+        if self.inverse.partial:
+            conditions = []
+            for iterator in self.consumer.iter_vars:
+                if iterator.iter_type == IterVar.DataPar:
+                    where = iterators[iterator.var]
+                    low, end = iterator.dom.min, iterator.dom.min + iterator.dom.extent
+                    conditions += [where >= low, where < end]
+            conditions = [c for c in conditions if not analyzer.can_prove(c)]
+            if conditions:
+                new = IfThenElse(all_of(*conditions), new)
+        if isinstance(self.consumer.body, IfThenElse):
+            guard = _LoadReplacer(self.buffer, store.value, iterators).visit(
+                self.consumer.body.condition
+            )
+            new = IfThenElse(guard, new)
+        return new
+
+
+class _LoadReplacer(Replace):
+    def __init__(self, buffer: Buffer, value: PrimExpr, mapping: dict[Var, PrimExpr]) -> None:
+        super().__init__(mapping)
+        self.buffer = buffer
+        self.value = value
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        return self.value if load.buffer is self.buffer else self.children(load)

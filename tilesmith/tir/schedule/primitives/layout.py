@@ -1,0 +1,355 @@
+"""transform_layout and transform_block_layout: index maps applied to buffers and to iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.arith import Analyzer, eval_set
+from tilesmith.ir import PrimExpr, Range, Var, const, convert
+from tilesmith.ir.operators import is_const
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
+from tilesmith.tir.schedule.primitives.cache import buffer_with
+from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    Stmt,
+    stmt_list,
+    stmt_seq,
+)
+
+__all__ = [
+    "as_block_index_map", "as_index_map", "as_pad_value", "transform_block_layout", "transform_layout",
+]  # fmt: skip
+
+
+def _buffer(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> Buffer:
+    block: Block = state.stmt(sref).block
+    regions = block.reads if kind == "read" else block.writes
+    if not 0 <= index < len(regions):
+        raise refuse_at(
+            state,
+            "transform_layout",
+            f"block '{block.name_hint}' {kind}s {len(regions)} buffers, not {index + 1}",
+            sref,
+        )
+    return regions[index].buffer
+
+
+def as_index_map(
+    state: ScheduleState, sref: StmtSRef, index: int, kind: str, index_map: Any
+) -> IndexMap:
+    """A map given as a function of the indices, or as it is."""
+    if not callable(index_map) or isinstance(index_map, IndexMap):
+        return index_map
+    buffer = _buffer(state, sref, index, kind)
+    dtype = buffer.shape[0].dtype if buffer.shape else "int32"
+    return _from_function(index_map, len(buffer.shape), dtype)
+
+
+def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> IndexMap:
+    mapping, separators = IndexMap.from_func_with_separators(
+        function, ndim=ndim, index_dtype=str(dtype)
+    )
+    if separators:
+        from tilesmith.support.errors import UnsupportedError
+
+        raise UnsupportedError("transform_layout: AXIS_SEPARATOR is served by set_axis_separator")
+    return mapping
+
+
+def as_pad_value(
+    state: ScheduleState, sref: StmtSRef, index: int, kind: str, mapping: IndexMap, pad_value: Any
+) -> IndexMap | None:
+    """What fills the padding, as a map from the new indices to one value; None leaves it open."""
+    if pad_value is None or isinstance(pad_value, IndexMap):
+        return pad_value
+    buffer = _buffer(state, sref, index, kind)
+    if callable(pad_value):
+        dtype = buffer.shape[0].dtype if buffer.shape else "int32"
+        return IndexMap.from_func(
+            pad_value, ndim=len(mapping.final_indices), index_dtype=str(dtype)
+        )
+    value = (
+        const(pad_value, buffer.dtype)
+        if isinstance(pad_value, (int, float))
+        else convert(pad_value)
+    )
+    variables = [Var(f"i{k}", "int32") for k in range(len(mapping.final_indices))]
+    return IndexMap(variables, [value], None)
+
+
+def as_block_index_map(state: ScheduleState, sref: StmtSRef, index_map: Any) -> IndexMap:
+    """A map over the iterators of a block."""
+    if isinstance(index_map, IndexMap):
+        return index_map
+    block: Block = state.stmt(sref).block
+    dtype = block.iter_vars[0].var.dtype if block.iter_vars else "int32"
+    return _from_function(index_map, len(block.iter_vars), dtype)
+
+
+class _TransformAccess(Rebuild):
+    """Rewrites the indices of every access to a buffer."""
+
+    def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap) -> None:
+        super().__init__()
+        self.old = old
+        self.new = new
+        self.mapping = mapping
+        self.analyzer = Analyzer()
+
+    def visit_For(self, loop: For) -> For:
+        """The range of the variable helps to simplify the new indices."""
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        return self.children(loop)
+
+    def _indices(self, indices: Any) -> list[PrimExpr]:
+        return [self.analyzer.simplify(index) for index in self.mapping.map_indices(list(indices))]
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        """A read."""
+        load = self.children(load)
+        return (
+            BufferLoad(self.new, self._indices(load.indices)) if load.buffer is self.old else load
+        )
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """A write."""
+        store = self.children(store)
+        if store.buffer is not self.old:
+            return store
+        return BufferStore(self.new, store.value, self._indices(store.indices))
+
+    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
+        """A region: a point becomes a point, a box the box around its image."""
+        if region.buffer is not self.old:
+            return region
+        if all(is_const(part.extent, 1) for part in region.region):
+            return BufferRegion.from_point(
+                self.new, self._indices([part.min for part in region.region])
+            )
+        return BufferRegion(self.new, tuple(self._image(region)))
+
+    def _image(self, region: BufferRegion) -> list[Range]:
+        variables = [Var(f"r{k}", part.min.dtype) for k, part in enumerate(region.region)]
+        domain = dict(zip(variables, region.region))
+        image = []
+        for index, size in zip(self.mapping.map_indices(variables), self.new.shape):
+            covered = eval_set(index, domain)
+            if covered.has_lower_bound() and covered.has_upper_bound():
+                low = self.analyzer.simplify(covered.min_value)
+                extent = self.analyzer.simplify(covered.max_value - low + 1)
+                image.append(Range.from_min_extent(low, extent))
+            else:
+                image.append(Range.from_min_extent(const(0, size.dtype), size))
+        return image
+
+    def visit_Block(self, block: Block) -> Block:
+        """The iterators' ranges, the accesses, the allocations."""
+        for iterator in block.iter_vars:
+            self.analyzer.bind(iterator.var, iterator.dom)
+        for match in block.match_buffers:
+            if match.source.buffer is self.old:
+                raise _MatchedError(block)
+        new = self.children(block)
+        if self.old in new.alloc_buffers:
+            allocations = tuple([self.new if b is self.old else b for b in new.alloc_buffers])
+            new = new.with_fields(alloc_buffers=allocations)
+        if new is not block:
+            self.reuse[block] = new
+        return new
+
+
+class _MatchedError(Exception):
+    """A block matches a region of the buffer."""
+
+
+def transform_layout(
+    state: ScheduleState,
+    sref: StmtSRef,
+    index: int,
+    kind: str,
+    mapping: IndexMap,
+    padding: IndexMap | None,
+    assume_injective_transform: bool,
+) -> None:
+    """Change the layout of a buffer; see ``Schedule.transform_layout``."""
+    old = _buffer(state, sref, index, kind)
+    if len(mapping.initial_indices) != len(old.shape):
+        raise refuse_at(
+            state, "transform_layout",
+            f"the map takes {len(mapping.initial_indices)} indices, buffer '{old.name}' has {len(old.shape)}", sref,
+        )  # fmt: skip
+    padded = None
+    if not assume_injective_transform:
+        domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
+        _, padded = mapping.non_surjective_inverse(domain)
+        if is_const(padded, 0):
+            padded = None
+    new = buffer_with(
+        old,
+        old.name,
+        shape=tuple(mapping.map_shape(list(old.shape))),
+        strides=(),
+        axis_separators=(),
+    )
+    variable = state.variable_of(sref)
+    owner = _owner(state, sref, old)
+    rewrite = _TransformAccess(old, new, mapping)
+    before = state.stmt(owner)
+    if any(old is buffer for buffer in state.buffers_of(variable)):
+        _check_parameter(state, sref, old, padded)
+    try:
+        state.replace(owner, rewrite.visit(before), rewrite.reuse)
+    except _MatchedError:
+        raise refuse_at(
+            state, "transform_layout", f"buffer '{old.name}' has matched regions", sref
+        ) from None
+    function = state.function_state(variable).function
+    if any(old is buffer for buffer in function.buffer_map.values()):
+        buffers = {
+            param: new if buffer is old else buffer for param, buffer in function.buffer_map.items()
+        }
+        state.replace_function(variable, function.with_fields(buffer_map=buffers))
+    if padded is not None and padding is not None:
+        _fill_padding(state, owner, new, padded, padding, mapping)
+
+
+def _check_parameter(state: ScheduleState, sref: StmtSRef, buffer: Buffer, padded: Any) -> None:
+    if padded is not None:
+        raise refuse_at(
+            state, "transform_layout", f"the new layout of parameter '{buffer.name}' would have padding", sref,
+            "callers do not fill it; copy the parameter first (cache_read, cache_write) and transform the copy",
+        )  # fmt: skip
+
+
+def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:
+    """The block that allocates a buffer; the root for a parameter."""
+    last = sref
+    for ancestor in state.ancestors(sref):
+        stmt = state.stmt(ancestor)
+        if isinstance(stmt, BlockRealize):
+            last = ancestor
+            if buffer in stmt.block.alloc_buffers:
+                return ancestor
+    return last
+
+
+def _fill_padding(
+    state: ScheduleState,
+    owner: StmtSRef,
+    buffer: Buffer,
+    padded: PrimExpr,
+    padding: IndexMap,
+    mapping: IndexMap,
+) -> None:
+    """A block that writes the padding, before everything else that the owner does."""
+    loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(buffer.shape)]
+    iterators = [
+        IterVar(
+            Range.from_min_extent(const(0, size.dtype), size),
+            Var(f"v{k}", size.dtype),
+            IterVar.DataPar,
+        )
+        for k, size in enumerate(buffer.shape)
+    ]
+    indices: list[Any] = [iterator.var for iterator in iterators]
+    inverse_variables = list(mapping.inverse_variables)
+    condition = Replace(dict(zip(inverse_variables, indices))).visit(padded)
+    value = padding.map_indices(indices)[0]
+    block = Block(
+        iterators,
+        [],
+        [BufferRegion.from_point(buffer, indices)],
+        buffer.name + "_pad",
+        BufferStore(buffer, value, indices),
+    )
+    condition = Replace(dict(zip(indices, loops))).visit(condition)
+    nest: Stmt = BlockRealize(tuple(loops), condition, block)
+    for variable, size in zip(reversed(loops), reversed(buffer.shape)):
+        nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
+    realize: BlockRealize = state.stmt(owner)
+    new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
+    state.replace(owner, realize.with_fields(block=new), {realize.block: new})
+
+
+def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexMap) -> None:
+    """Replace the iterators and loops of a block; see ``Schedule.transform_block_layout``."""
+    realize: BlockRealize = state.stmt(sref)
+    block = realize.block
+    scope_of(state, sref, "transform_block_layout")
+    loops = state.loops(sref)
+    for outer, inner in zip(loops, [*loops[1:], sref]):
+        if state.stmt(outer).body is not state.stmt(inner):
+            raise refuse_at(
+                state, "transform_block_layout", "the loops hold other statements too", outer
+            )
+    if not loops or not has_affine_binding(state, sref) or not is_const(realize.predicate, 1):
+        raise refuse_at(
+            state, "transform_block_layout", "the block is not plainly bound to its loops", sref
+        )
+    variables = [iterator.var for iterator in block.iter_vars]
+    domain = [iterator.dom for iterator in block.iter_vars]
+    inverse, padded = mapping.non_surjective_inverse(domain)
+    if not is_const(padded, 0):
+        raise refuse_at(
+            state, "transform_block_layout", "the map does not reach each point exactly once", sref
+        )
+    analyzer = Analyzer()
+    extents = mapping.map_shape([part.extent for part in domain])
+    kinds = _iterator_kinds(state, sref, mapping, block)
+    iterators, new_loops = [], []
+    for number, (extent, kind) in enumerate(zip(extents, kinds)):
+        dtype = extent.dtype
+        new_loops.append(Var(f"ax{number}", dtype))
+        iterators.append(
+            IterVar(Range.from_min_extent(const(0, dtype), extent), Var(f"v{number}", dtype), kind)
+        )
+        analyzer.bind(iterators[-1].var, iterators[-1].dom)
+    values = inverse.map_indices([iterator.var for iterator in iterators])
+    replace = Replace({v: analyzer.simplify(value) for v, value in zip(variables, values)})
+    new = Block(
+        tuple(iterators),
+        [replace.visit(region) for region in block.reads],
+        [replace.visit(region) for region in block.writes],
+        block.name_hint,
+        replace.visit(block.body),
+        None if block.init is None else replace.visit(block.init),
+        block.alloc_buffers,
+        [replace.visit(match) for match in block.match_buffers],
+        block.annotations,
+        block.span,
+    )
+    body: Stmt = BlockRealize(tuple(new_loops), const(True, "bool"), new)
+    for variable, extent in zip(reversed(new_loops), reversed(extents)):
+        body = For(variable, const(0, variable.dtype), extent, ForKind.SERIAL, body)
+    state.replace(loops[0], body, {block: new})
+
+
+def _iterator_kinds(
+    state: ScheduleState, sref: StmtSRef, mapping: IndexMap, block: Block
+) -> list[int]:
+    """A new iterator is of the kind of the old ones that it is made of; they must agree."""
+    from tilesmith.tir.schedule.primitives.common import variables_in
+
+    kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
+    kinds = []
+    for index in mapping.final_indices:
+        found = {kind_of[v] for v in variables_in(index) if v in kind_of}
+        if len(found) > 1:
+            raise refuse_at(
+                state,
+                "transform_block_layout",
+                "the map mixes data-parallel and reduction iterators",
+                sref,
+            )
+        kinds.append(found.pop() if found else int(IterVar.DataPar))
+    return kinds

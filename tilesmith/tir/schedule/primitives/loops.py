@@ -1,0 +1,444 @@
+"""Primitives that change loops: split, fuse, reorder, merge, partition, unit loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
+from tilesmith.ir.operators import floordiv, floormod, is_const, less
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.primitives.blocks import has_affine_binding
+from tilesmith.tir.schedule.primitives.common import (
+    Rebuild,
+    Replace,
+    SimplifyBindings,
+    analyzer_for,
+    append_predicate,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
+
+__all__ = [
+    "add_unit_loop",
+    "fuse",
+    "loop_partition",
+    "merge",
+    "reorder",
+    "reorder_block_iter_var",
+    "split",
+]
+
+
+def _check_plain(state: ScheduleState, primitive: str, sref: StmtSRef) -> For:
+    """A loop that can be divided: no annotations, not bound to a thread, from 0."""
+    loop: For = state.stmt(sref)
+    name = loop.loop_var.name
+    if loop.annotations:
+        keys = ", ".join(loop.annotations)
+        raise refuse_at(
+            state,
+            primitive,
+            f"loop '{name}' has annotations ({keys})",
+            sref,
+            "divide first, annotate later",
+        )
+    if loop.kind is ForKind.THREAD_BINDING:
+        raise refuse_at(
+            state,
+            primitive,
+            f"loop '{name}' is bound to a thread",
+            sref,
+            "divide first, bind later",
+        )
+    if not is_const(loop.min, 0):
+        raise refuse_at(state, primitive, f"loop '{name}' does not start at 0", sref)
+    return loop
+
+
+def _infer_factors(
+    state: ScheduleState, sref: StmtSRef, factors: list[Any], primitive: str
+) -> list[PrimExpr]:
+    """The factors as expressions, the None among them found from the extent."""
+    loop: For = state.stmt(sref)
+    dtype = loop.loop_var.dtype
+    if sum(factor is None for factor in factors) > 1:
+        raise refuse_at(state, primitive, "more than one factor is None", sref)
+    product = const(1, dtype)
+    for factor in factors:
+        if factor is not None:
+            if isinstance(factor, int) and factor <= 0:
+                raise refuse_at(state, primitive, f"factor {factor} is not positive", sref)
+            product = product * factor
+    analyzer = analyzer_for(state, sref)
+    result = []
+    for factor in factors:
+        if factor is None:
+            factor = analyzer.simplify(floordiv(loop.extent + product - 1, product))
+        result.append(factor if isinstance(factor, PrimExpr) else const(factor, dtype))
+    return result
+
+
+def split(
+    state: ScheduleState,
+    sref: StmtSRef,
+    factors: list[Any],
+    preserve_unit_iters: bool,
+    disable_predication: bool,
+) -> list[StmtSRef]:
+    """Replace one loop by nested loops; see ``Schedule.split``."""
+    loop = _check_plain(state, "split", sref)
+    if not factors:
+        raise refuse_at(state, "split", "no factors are given", sref)
+    extents = _infer_factors(state, sref, factors, "split")
+    variables = [Var(f"{loop.loop_var.name}_{k}", loop.loop_var.dtype) for k in range(len(extents))]
+    value: PrimExpr = const(0, loop.loop_var.dtype)
+    analyzer = analyzer_for(state, sref, preserve_unit_iters)
+    for variable, extent in zip(variables, extents):
+        value = value * extent + variable
+        analyzer.bind(variable, _unit_aware(extent, preserve_unit_iters))
+    replace = Replace({loop.loop_var: value})
+    body = replace.visit(loop.body)
+    if not disable_predication and not _covered(state, sref, extents, loop.extent):
+        body = append_predicate(body, less(value, loop.extent))
+    simplify = SimplifyBindings(analyzer, preserve_unit_iters)
+    body = simplify.visit(body)
+    _chain(replace.reuse, simplify.reuse)
+    for position in reversed(range(len(extents))):
+        body = For(
+            variables[position],
+            const(0, loop.loop_var.dtype),
+            extents[position],
+            loop.kind,
+            body,
+            span=loop.span,
+        )
+    state.replace(sref, body, replace.reuse)
+    return [state.loop_of(variable, sref) for variable in variables]
+
+
+def _unit_aware(extent: PrimExpr, preserve_unit_iters: bool) -> Range:
+    if preserve_unit_iters and is_const(extent, 1):
+        extent = const(2, extent.dtype)
+    return Range.from_min_extent(const(0, extent.dtype), extent)
+
+
+def _covered(
+    state: ScheduleState, sref: StmtSRef, extents: list[PrimExpr], total: PrimExpr
+) -> bool:
+    """Whether the product of the factors is the extent, so that no iteration is superfluous."""
+    product: PrimExpr = const(1, total.dtype)
+    for extent in extents:
+        product = product * extent
+    if isinstance(product, IntImm) and isinstance(total, IntImm):
+        if product.value < total.value:
+            raise refuse_at(
+                state, "split", f"the factors cover {product.value} of {total.value} iterations", sref,
+                "give a larger factor, or None for one of them",
+            )  # fmt: skip
+        return product.value == total.value
+    return analyzer_for(state, sref).can_prove(product <= total)
+
+
+def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
+    """Blocks that changed twice: what they were first to what they are last."""
+    later = {before: after for before, after in second.items()}
+    for before, after in list(first.items()):
+        if after in later:
+            first[before] = later.pop(after)
+    for before, after in later.items():
+        first.setdefault(before, after)
+
+
+def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool) -> StmtSRef:
+    """Make one loop of directly nested ones; see ``Schedule.fuse``."""
+    if not srefs:
+        raise refuse_nothing("fuse")
+    loops = [_check_plain(state, "fuse", sref) for sref in srefs]
+    for outer, inner, inner_sref in zip(loops, loops[1:], srefs[1:]):
+        if outer.body is not inner:
+            raise refuse_at(
+                state, "fuse", f"loop '{inner.loop_var.name}' is not the only thing in loop '{outer.loop_var.name}'",
+                inner_sref, "fuse directly nested loops, outermost first",
+            )  # fmt: skip
+        if outer.kind is not inner.kind:
+            raise refuse_at(state, "fuse", "the loops are of different kinds", inner_sref)
+    variables = [loop.loop_var for loop in loops]
+    for loop, inner_sref in zip(loops, srefs):
+        if any(variable in variables_in(loop.extent) for variable in variables):
+            name = loop.loop_var.name
+            raise refuse_at(
+                state, "fuse", f"the extent of '{name}' depends on a loop to be fused", inner_sref
+            )
+    dtype = loops[0].loop_var.dtype
+    fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
+    analyzer = analyzer_for(state, srefs[0], preserve_unit_iters)
+    extent: PrimExpr = const(1, dtype)
+    mapping: dict[Var, PrimExpr] = {}
+    for loop in reversed(loops):
+        value = floordiv(fused, extent)
+        mapping[loop.loop_var] = value if loop is loops[0] else floormod(value, loop.extent)
+        extent = extent * loop.extent
+    extent = analyzer.simplify(extent)
+    analyzer.bind(fused, _unit_aware(extent, preserve_unit_iters))
+    replace = Replace({variable: analyzer.simplify(value) for variable, value in mapping.items()})
+    body = replace.visit(loops[-1].body)
+    simplify = SimplifyBindings(analyzer, preserve_unit_iters)
+    body = simplify.visit(body)
+    _chain(replace.reuse, simplify.reuse)
+    new = For(fused, const(0, dtype), extent, loops[0].kind, body, span=loops[0].span)
+    state.replace(srefs[0], new, replace.reuse)
+    return state.loop_of(fused, srefs[0])
+
+
+def refuse_nothing(primitive: str) -> Exception:
+    """The error of a primitive that was given no loop."""
+    from tilesmith.tir.schedule.errors import refuse
+
+    return refuse(primitive, "no loops are given")
+
+
+def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    """Put loops of one nest into another order; see ``Schedule.reorder``."""
+    if not srefs:
+        raise refuse_nothing("reorder")
+    wanted = set(srefs)
+    if len(wanted) != len(srefs):
+        raise refuse_at(state, "reorder", "a loop is given twice", srefs[0])
+    chain = _chain_of(state, srefs, wanted)
+    _check_blocks_below(state, chain[0])
+    order = iter(srefs)
+    new_chain = [next(order) if sref in wanted else sref for sref in chain]
+    outer: set[Var] = {state.stmt(sref).loop_var for sref in chain}
+    for sref in new_chain:
+        loop: For = state.stmt(sref)
+        needed = [v for v in variables_in(loop.min, loop.extent) if v in outer]
+        if needed:
+            raise refuse_at(
+                state, "reorder", f"the range of '{loop.loop_var.name}' depends on '{needed[0].name}', "
+                "which would be inside of it", sref,
+            )  # fmt: skip
+        outer.discard(loop.loop_var)
+    body = state.stmt(chain[-1]).body
+    for sref in reversed(new_chain):
+        body = state.stmt(sref).with_fields(body=body)
+    state.replace(chain[0], body)
+
+
+def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]) -> list[StmtSRef]:
+    """The loops from the outermost to the innermost of the given ones, each the only thing in the last."""
+    for bottom in srefs:
+        above = [bottom, *state.ancestors(bottom)]
+        missing = wanted.difference(above)
+        if not missing:
+            break
+    else:
+        raise refuse_at(
+            state, "reorder", "the loops are not all on one way from the root", srefs[0]
+        )
+    chain: list[StmtSRef] = []
+    left = len(wanted)
+    for sref in above:
+        if not isinstance(state.stmt(sref), For):
+            raise refuse_at(state, "reorder", "a block stands between the loops", sref)
+        if chain and state.stmt(sref).body is not state.stmt(chain[-1]):
+            raise refuse_at(
+                state,
+                "reorder",
+                f"loop '{state.stmt(sref).loop_var.name}' has several statements",
+                sref,
+            )
+        chain.append(sref)
+        left -= sref in wanted
+        if left == 0:
+            break
+    return chain[::-1]
+
+
+def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
+    """Below reordered loops: iterators are data-parallel or reductions, bindings are affine."""
+    for sref in state.blocks_below(top):
+        block = state.stmt(sref).block
+        for iterator in block.iter_vars:
+            if iterator.iter_type not in (IterVar.DataPar, IterVar.CommReduce):
+                raise refuse_at(
+                    state, "reorder", f"iterator '{iterator.var.name}' of block '{block.name_hint}' must keep its order",
+                    sref,
+                )  # fmt: skip
+        if not has_affine_binding(state, sref):
+            raise refuse_at(
+                state, "reorder", f"the binding of block '{block.name_hint}' is not affine", sref
+            )
+
+
+def loop_partition(
+    state: ScheduleState, sref: StmtSRef, factors: list[Any], preserve_unit_iters: bool
+) -> list[StmtSRef]:
+    """Replace one loop by consecutive loops over parts of its range; see ``Schedule.loop_partition``."""
+    loop = _check_plain(state, "loop_partition", sref)
+    dtype = loop.loop_var.dtype
+    if not isinstance(loop.extent, IntImm):
+        raise refuse_at(state, "loop_partition", "the extent is not constant", sref)
+    if sum(factor is None for factor in factors) > 1:
+        raise refuse_at(state, "loop_partition", "more than one factor is None", sref)
+    given = sum(int(factor) for factor in factors if factor is not None)
+    lengths = [loop.extent.value - given if factor is None else int(factor) for factor in factors]
+    if sum(lengths) < loop.extent.value:
+        lengths.append(loop.extent.value - sum(lengths))
+    if sum(lengths) != loop.extent.value or any(length <= 0 for length in lengths):
+        raise refuse_at(
+            state,
+            "loop_partition",
+            f"parts of {lengths} do not make up {loop.extent.value} iterations",
+            sref,
+        )
+    start, parts, variables = 0, [], []
+    for number, length in enumerate(lengths):
+        variable = Var(f"{loop.loop_var.name}_{number}", dtype)
+        variables.append(variable)
+        suffix = "" if number == 0 else f"_{number}"
+        copy = CopyNest({loop.loop_var: variable + start}, suffix)
+        body = copy.visit(loop.body)
+        if number == 0:
+            # The first part keeps the identities of the blocks.
+            kept = copy.copies
+        analyzer = analyzer_for(state, sref)
+        analyzer.bind(variable, Range.from_min_extent(const(0, dtype), const(length, dtype)))
+        body = SimplifyBindings(analyzer, preserve_unit_iters).visit(body)
+        parts.append(
+            For(variable, const(0, dtype), const(length, dtype), loop.kind, body, span=loop.span)
+        )
+        start += length
+    state.replace(sref, stmt_seq(*parts), kept)
+    return [state.loop_of(variable, sref) for variable in variables]
+
+
+class CopyNest(Rebuild):
+    """A copy of a nest with variables of its own for loops and iterators, and names with a suffix."""
+
+    def __init__(self, mapping: dict[Var, PrimExpr], suffix: str) -> None:
+        super().__init__()
+        self.mapping = dict(mapping)
+        self.suffix = suffix
+        self.copies: dict[Block, Block] = {}
+
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        """The replacement, or the variable itself."""
+        return self.mapping.get(variable, variable)
+
+    def _renamed(self, variable: Var) -> Var:
+        new = Var(variable.name, variable.type_annotation)
+        self.mapping[variable] = new
+        return new
+
+    def visit_For(self, loop: For) -> For:
+        """A loop with a variable of its own."""
+        low, extent = self.visit(loop.min), self.visit(loop.extent)
+        variable = self._renamed(loop.loop_var)
+        return loop.with_fields(
+            loop_var=variable, min=low, extent=extent, body=self.visit(loop.body)
+        )
+
+    def visit_LetStmt(self, stmt: Any) -> Any:
+        """A binding with a variable of its own."""
+        value = self.visit(stmt.value)
+        variable = self._renamed(stmt.var)
+        return stmt.with_fields(var=variable, value=value, body=self.visit(stmt.body))
+
+    def visit_Block(self, block: Block) -> Block:
+        """A block with iterators of its own."""
+        iterators = []
+        for iterator in block.iter_vars:
+            domain = self.visit(iterator.dom)
+            iterators.append(iterator.with_fields(dom=domain, var=self._renamed(iterator.var)))
+        new = Block(
+            tuple(iterators),
+            [self.visit(region) for region in block.reads],
+            [self.visit(region) for region in block.writes],
+            block.name_hint + self.suffix,
+            self.visit(block.body),
+            None if block.init is None else self.visit(block.init),
+            block.alloc_buffers,
+            [self.visit(match) for match in block.match_buffers],
+            block.annotations,
+            block.span,
+        )
+        self.copies[block] = new
+        return new
+
+
+def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
+    """Merge loops of sibling nests into one; see ``Schedule.merge``."""
+    if len(srefs) < 2:
+        raise refuse_nothing("merge")
+    loops: list[For] = [_check_plain(state, "merge", sref) for sref in srefs]
+    first = loops[0]
+    analyzer = analyzer_for(state, srefs[0])
+    parent = state.parent(srefs[0])
+    for loop, sref in zip(loops[1:], srefs[1:]):
+        if state.parent(sref) is not parent:
+            raise refuse_at(state, "merge", "the loops do not stand side by side", sref)
+        if loop.kind is not first.kind or not analyzer.can_prove_equal(loop.extent, first.extent):
+            raise refuse_at(state, "merge", "the loops differ in kind or extent", sref)
+    siblings = child_statements(state.stmt(parent))
+    positions = [next(k for k, stmt in enumerate(siblings) if stmt is loop) for loop in loops]
+    if positions != list(range(positions[0], positions[0] + len(loops))):
+        raise refuse_at(
+            state, "merge", "the loops do not stand right one after the other", srefs[0]
+        )
+    _check_merge_dependences(state, srefs)
+    bodies, reuse = [first.body], {}
+    for loop in loops[1:]:
+        replace = Replace({loop.loop_var: first.loop_var})
+        bodies.append(replace.visit(loop.body))
+        reuse.update(replace.reuse)
+    merged = first.with_fields(body=stmt_seq(*bodies))
+    for loop_sref in srefs[1:]:
+        _remove(state, loop_sref)
+    state.replace(srefs[0], merged, reuse)
+    return srefs[0]
+
+
+def _remove(state: ScheduleState, sref: StmtSRef) -> None:
+    state.replace(sref, stmt_seq(), {})
+
+
+def _check_merge_dependences(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    """Blocks of merged loops must not depend on each other: then the order of iterations is free."""
+    written: set[int] = set()
+    for sref in srefs:
+        blocks = [state.stmt(inner).block for inner in state.blocks_below(sref)]
+        touched = {id(r.buffer) for block in blocks for r in (*block.reads, *block.writes)}
+        if touched & written:
+            raise refuse_at(
+                state, "merge", "a block of one loop uses what a block of another one writes", sref
+            )
+        written |= {id(r.buffer) for block in blocks for r in block.writes}
+
+
+def add_unit_loop(state: ScheduleState, sref: StmtSRef) -> StmtSRef:
+    """Put a loop of one iteration around a block or loop."""
+    stmt = state.stmt(sref)
+    if state.parent(sref) is None:
+        raise refuse_at(state, "add_unit_loop", "nothing can stand around the root block", sref)
+    variable = Var("u", stmt.loop_var.dtype if isinstance(stmt, For) else "int32")
+    loop = For(variable, const(0, variable.dtype), const(1, variable.dtype), ForKind.SERIAL, stmt)
+    state.replace(sref, loop, {})
+    return state.loop_of(variable, sref)
+
+
+def reorder_block_iter_var(state: ScheduleState, sref: StmtSRef, new_order: list[int]) -> None:
+    """Put the iterators of a block into another order."""
+    realize: BlockRealize = state.stmt(sref)
+    block = realize.block
+    if sorted(new_order) != list(range(len(block.iter_vars))):
+        raise refuse_at(
+            state,
+            "reorder_block_iter_var",
+            f"{new_order} is no order of {len(block.iter_vars)} iterators",
+            sref,
+        )
+    new = block.with_fields(iter_vars=tuple([block.iter_vars[k] for k in new_order]))
+    values = tuple([realize.iter_values[k] for k in new_order])
+    state.replace(sref, realize.with_fields(iter_values=values, block=new), {block: new})

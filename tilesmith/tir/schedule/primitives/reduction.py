@@ -1,0 +1,423 @@
+"""Primitives on reductions: decompose_reduction and rfactor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import BinaryOp, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir.operators import all_of
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    clauses,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+
+__all__ = ["decompose_reduction", "rfactor"]
+
+
+def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> StmtSRef:
+    """Put the initialisation of a reduction block before a loop; see ``Schedule.decompose_reduction``."""
+    realize: BlockRealize = state.stmt(sref)
+    block = realize.block
+    scope = scope_of(state, sref, "decompose_reduction")
+    reason = why_not_reduction(state, sref, scope)
+    if reason:
+        raise refuse_at(
+            state,
+            "decompose_reduction",
+            f"block '{block.name_hint}' is no reduction block: {reason}",
+            sref,
+        )
+    loops = state.loops(sref)
+    if loop_sref not in loops:
+        raise refuse_at(
+            state,
+            "decompose_reduction",
+            f"the loop is not around block '{block.name_hint}'",
+            loop_sref,
+        )
+    inside = loops[loops.index(loop_sref) :]
+    _check_no_outer_reduction(state, realize, loops[: loops.index(loop_sref)], loop_sref)
+    init_nest, init_block = _init_nest(state, realize, inside)
+    reads = [*block.writes, *block.reads]
+    update = Block(
+        block.iter_vars, reads, block.writes, block.name_hint + "_update", block.body, None,
+        block.alloc_buffers, block.match_buffers, block.annotations, block.span,
+    )  # fmt: skip
+    replaced = _replace_block(state.stmt(loop_sref), realize, realize.with_fields(block=update))
+    state.replace(loop_sref, stmt_seq(init_nest, replaced), {block: update})
+    return state.block_of(init_block, loop_sref)
+
+
+def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
+    def walk(node: Any) -> Any:
+        if node is old:
+            return new
+        if isinstance(node, BlockRealize) or not isinstance(node, Stmt):
+            return node
+        return node.map_children(walk)
+
+    return walk(stmt)
+
+
+def _check_no_outer_reduction(
+    state: ScheduleState, realize: BlockRealize, outer: list[StmtSRef], loop_sref: StmtSRef
+) -> None:
+    """No loop outside of the chosen one may drive a reduction iterator: it would be initialised again."""
+    for sref in outer:
+        variable = state.stmt(sref).loop_var
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            if iterator.iter_type == IterVar.CommReduce and variable in variables_in(value):
+                raise refuse_at(
+                    state,
+                    "decompose_reduction",
+                    f"loop '{variable.name}' carries the reduction iterator '{iterator.var.name}' and is outside of "
+                    f"loop '{state.stmt(loop_sref).loop_var.name}'",
+                    sref,
+                    "decompose at this loop or further out",
+                )
+
+
+def _init_nest(
+    state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
+) -> tuple[Stmt, Block]:
+    """The initialisation block under copies of those loops that its iterators need."""
+    block = realize.block
+    renamed: dict[Var, PrimExpr] = {}
+    iterators, values = [], []
+    for iterator, value in zip(block.iter_vars, realize.iter_values):
+        if iterator.iter_type != IterVar.CommReduce:
+            new = IterVar(
+                iterator.dom,
+                Var(iterator.var.name + "_init", iterator.var.dtype),
+                iterator.iter_type,
+            )
+            renamed[iterator.var] = new.var
+            iterators.append(new)
+            values.append(value)
+    needed = set(variables_in(*values)) if values else set()
+    nest: list[tuple[For, Var]] = []
+    loop_mapping: dict[Var, PrimExpr] = {}
+    for sref in inside:
+        loop: For = state.stmt(sref)
+        if loop.loop_var in needed:
+            variable = Var(loop.loop_var.name + "_init", loop.loop_var.dtype)
+            nest.append((loop, variable))
+            loop_mapping[loop.loop_var] = variable
+    dropped = {state.stmt(sref).loop_var for sref in inside} - set(loop_mapping)
+    rename, relocate = Replace(renamed), Replace(loop_mapping)
+    init_block = Block(
+        tuple(iterators),
+        (),
+        [rename.visit(region) for region in block.writes],
+        block.name_hint + "_init",
+        rename.visit(block.init),
+        span=block.span,
+    )
+    # A condition on a loop that is gone speaks of the reduction only: the rest is kept.
+    kept = [
+        clause
+        for clause in clauses(realize.predicate)
+        if not dropped.intersection(variables_in(clause))
+    ]
+    predicate = (
+        all_of(*[relocate.visit(clause) for clause in kept]) if kept else const(True, "bool")
+    )
+    body: Stmt = BlockRealize([relocate.visit(value) for value in values], predicate, init_block)
+    for loop, variable in reversed(nest):
+        kind = loop.kind if loop.kind is not ForKind.THREAD_BINDING else ForKind.SERIAL
+        body = loop.with_fields(
+            loop_var=variable, min=relocate.visit(loop.min), extent=relocate.visit(loop.extent), kind=kind,
+            thread_binding=None, body=body,
+        )  # fmt: skip
+    return body, init_block
+
+
+# --- rfactor ---------------------------------------------------------------------------------------
+
+
+class _Combiner:
+    """``buffer[indices] = combine(buffer[indices], value)`` of a reduction block, with its identity."""
+
+    def __init__(self, store: BufferStore, identity: PrimExpr, kind: Any, value: PrimExpr) -> None:
+        self.store = store
+        self.identity = identity
+        self.kind = kind
+        self.value = value
+
+    def combine(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """The combination of two values."""
+        return self.kind(a, b)
+
+
+def _combiner_of(state: ScheduleState, sref: StmtSRef) -> _Combiner:
+    """Recognise a reduction block of one store by an associative, commutative operator."""
+    block: Block = state.stmt(sref).block
+    body, init = block.body, block.init
+    if not isinstance(body, BufferStore) or not isinstance(init, BufferStore):
+        raise refuse_at(state, "rfactor", f"block '{block.name_hint}' is more than one store", sref)
+    value = body.value
+    if not isinstance(value, BinaryOp) or type(value).__name__ not in ("Add", "Mul", "Min", "Max"):
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"block '{block.name_hint}' combines with something else than +, *, min, max",
+            sref,
+        )
+    for own, other in ((value.a, value.b), (value.b, value.a)):
+        if (
+            isinstance(own, BufferLoad)
+            and own.buffer is body.buffer
+            and all(structural_equal(a, b) for a, b in zip(own.indices, body.indices))
+        ):
+            return _Combiner(body, init.value, type(value), other)
+    raise refuse_at(
+        state, "rfactor", f"block '{block.name_hint}' does not update what it writes", sref
+    )
+
+
+def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> StmtSRef:
+    """Make the iterations of a reduction loop independent; see ``Schedule.rfactor``."""
+    blocks = state.blocks_below(loop_sref)
+    if len(blocks) != 1:
+        raise refuse_at(state, "rfactor", "the loop must hold exactly one block", loop_sref)
+    sref = blocks[0]
+    scope = scope_of(state, sref, "rfactor")
+    reason = why_not_reduction(state, sref, scope)
+    realize: BlockRealize = state.stmt(sref)
+    if reason:
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"block '{realize.block.name_hint}' is no reduction block: {reason}",
+            sref,
+        )
+    loops = state.loops(sref)
+    for outer, inner in zip(loops, loops[1:]):
+        if state.stmt(outer).body is not state.stmt(inner):
+            raise refuse_at(
+                state, "rfactor", "the loops around the block hold other statements too", outer
+            )
+    combiner = _combiner_of(state, sref)
+    loop: For = state.stmt(loop_sref)
+    _check_rfactor_loops(state, realize, loop, loops, loop_sref)
+    ndim = len(combiner.store.buffer.shape)
+    if not -ndim - 1 <= factor_axis <= ndim:
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"factor_axis {factor_axis} is not within {ndim} dimensions",
+            loop_sref,
+        )
+    factor_axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
+    return _Rfactor(state, sref, loop_sref, combiner, factor_axis).apply(loops, scope)
+
+
+def _check_rfactor_loops(
+    state: ScheduleState,
+    realize: BlockRealize,
+    loop: For,
+    loops: list[StmtSRef],
+    loop_sref: StmtSRef,
+) -> None:
+    spatial, reduction = set(), set()
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        group = reduction if iterator.iter_type == IterVar.CommReduce else spatial
+        group.update(variables_in(value))
+    if loop.loop_var not in reduction or loop.loop_var in spatial:
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"loop '{loop.loop_var.name}' does not drive reduction iterators only",
+            loop_sref,
+        )
+    for other in loops:
+        variable = state.stmt(other).loop_var
+        if variable in reduction and variable in spatial:
+            raise refuse_at(
+                state, "rfactor", f"loop '{variable.name}' drives both kinds of iterators", other
+            )
+
+
+class _Rfactor:
+    """The two blocks that rfactor makes of one.
+
+    The factored block computes ``partial[..., f, ...]`` under all loops, with iterator f for the
+    factored loop; the write-back block combines the partial results over f.
+    """
+
+    def __init__(
+        self,
+        state: ScheduleState,
+        sref: StmtSRef,
+        loop_sref: StmtSRef,
+        combiner: _Combiner,
+        factor_axis: int,
+    ) -> None:
+        self.state = state
+        self.sref = sref
+        self.loop_sref = loop_sref
+        self.combiner = combiner
+        self.axis = factor_axis
+        self.realize: BlockRealize = state.stmt(sref)
+        self.block = self.realize.block
+        self.loop: For = state.stmt(loop_sref)
+        target = combiner.store.buffer
+        shape = list(target.shape)
+        shape.insert(factor_axis, self.loop.extent)
+        self.partial: Buffer = decl_buffer(
+            shape, target.dtype, target.name + "_rf", scope=target.scope()
+        )
+
+    def _partial_indices(self, indices: Any, factor: PrimExpr) -> list[PrimExpr]:
+        new = list(indices)
+        new.insert(self.axis, factor)
+        return new
+
+    def factored(self, loops: list[StmtSRef]) -> BlockRealize:
+        """The block that computes partial results."""
+        block, store = self.block, self.combiner.store
+        factor = IterVar(
+            Range.from_min_extent(const(0, self.loop.loop_var.dtype), self.loop.extent),
+            Var("v" + self.loop.loop_var.name, self.loop.loop_var.dtype),
+            IterVar.DataPar,
+        )
+        iterators: list[IterVar] = [factor]
+        values: list[PrimExpr] = [self.loop.loop_var]
+        mapping: dict[Var, PrimExpr] = {}
+        added: dict[Var, IterVar] = {self.loop.loop_var: factor}
+        for iterator, value in zip(block.iter_vars, self.realize.iter_values):
+            if iterator.iter_type == IterVar.CommReduce and self.loop.loop_var in variables_in(
+                value
+            ):
+                # The iterator becomes an expression of the factored loop and of one iterator per other loop.
+                replacements: dict[Var, PrimExpr] = {}
+                for variable in variables_in(value):
+                    if variable not in added:
+                        added[variable] = self._iterator_of(variable, loops)
+                        iterators.append(added[variable])
+                        values.append(variable)
+                    replacements[variable] = added[variable].var
+                mapping[iterator.var] = Replace(replacements).visit(value)
+                continue
+            new = IterVar(
+                iterator.dom, Var(iterator.var.name, iterator.var.dtype), iterator.iter_type
+            )
+            mapping[iterator.var] = new.var
+            iterators.append(new)
+            values.append(value)
+        replace = Replace(mapping)
+        indices = self._partial_indices(
+            [replace.visit(index) for index in store.indices], factor.var
+        )
+        own = BufferLoad(self.partial, indices)
+        body = BufferStore(
+            self.partial, self.combiner.combine(own, replace.visit(self.combiner.value)), indices
+        )
+        init = BufferStore(self.partial, self.combiner.identity, indices)
+        made = Block(
+            tuple(iterators),
+            [replace.visit(region) for region in block.reads],
+            [BufferRegion.from_point(self.partial, indices)],
+            block.name_hint + "_rf",
+            body,
+            init,
+            annotations=block.annotations,
+            span=block.span,
+        )
+        return BlockRealize(tuple(values), self.realize.predicate, made)
+
+    def _iterator_of(self, variable: Var, loops: list[StmtSRef]) -> IterVar:
+        loop = next(self.state.stmt(s) for s in loops if self.state.stmt(s).loop_var is variable)
+        domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
+        return IterVar(domain, Var("v" + variable.name, variable.dtype), IterVar.CommReduce)
+
+    def write_back(self, loops: list[StmtSRef]) -> Stmt:
+        """The nest that combines the partial results: spatial loops and the factored one."""
+        block, store = self.block, self.combiner.store
+        spatial = [
+            (iterator, value)
+            for iterator, value in zip(block.iter_vars, self.realize.iter_values)
+            if iterator.iter_type == IterVar.DataPar
+        ]
+        needed = set(variables_in(*[value for _, value in spatial])) if spatial else set()
+        mapping: dict[Var, PrimExpr] = {}
+        relocated: dict[Var, PrimExpr] = {}
+        nest: list[tuple[For, Var]] = []
+        for sref in loops:
+            loop = self.state.stmt(sref)
+            if loop.loop_var in needed or sref is self.loop_sref:
+                relocated[loop.loop_var] = Var(loop.loop_var.name, loop.loop_var.dtype)
+                nest.append((loop, relocated[loop.loop_var]))
+        factor = IterVar(
+            Range.from_min_extent(const(0, self.loop.loop_var.dtype), self.loop.extent),
+            Var("v" + self.loop.loop_var.name, self.loop.loop_var.dtype),
+            IterVar.CommReduce,
+        )
+        relocate = Replace(relocated)
+        iterators, values = [], []
+        for iterator, value in spatial:
+            new = IterVar(
+                iterator.dom, Var(iterator.var.name, iterator.var.dtype), iterator.iter_type
+            )
+            mapping[iterator.var] = new.var
+            iterators.append(new)
+            values.append(relocate.visit(value))
+        iterators.append(factor)
+        values.append(relocated[self.loop.loop_var])
+        replace = Replace(mapping)
+        indices = [replace.visit(index) for index in store.indices]
+        partial = BufferLoad(self.partial, self._partial_indices(indices, factor.var))
+        target = store.buffer
+        made = Block(
+            tuple(iterators),
+            [BufferRegion.from_point(self.partial, partial.indices)],
+            [BufferRegion.from_point(target, indices)],
+            block.name_hint,
+            BufferStore(
+                target, self.combiner.combine(BufferLoad(target, indices), partial), indices
+            ),
+            BufferStore(target, self.combiner.identity, indices),
+            annotations=block.annotations,
+            span=block.span,
+        )
+        self.final = made
+        known = set(relocated) - {self.loop.loop_var}
+        kept = [c for c in clauses(self.realize.predicate) if set(variables_in(c)) <= known]
+        predicate = (
+            all_of(*[relocate.visit(clause) for clause in kept]) if kept else const(True, "bool")
+        )
+        body: Stmt = BlockRealize(tuple(values), predicate, made)
+        for loop, variable in reversed(nest):
+            kind = ForKind.SERIAL if loop is self.loop else loop.kind
+            body = For(
+                variable, loop.min, loop.extent, kind, body, loop.thread_binding, span=loop.span
+            )
+        return body
+
+    def apply(self, loops: list[StmtSRef], scope: StmtSRef) -> StmtSRef:
+        """Put both blocks into the program; gives the factored block."""
+        state = self.state
+        factored = self.factored(loops)
+        nest = _replace_block(state.stmt(loops[0]), self.realize, factored)
+        back = self.write_back(loops)
+        # The reduction block's identity goes on to the write-back block, as users expect.
+        state.replace(loops[0], stmt_seq(nest, back), {self.block: self.final})
+        add_allocation(state, scope, [self.partial])
+        return state.block_of(factored.block, loops[0])
+
+
+def add_allocation(state: ScheduleState, scope: StmtSRef, buffers: list[Buffer]) -> None:
+    """Let a block allocate further buffers."""
+    realize: BlockRealize = state.stmt(scope)
+    block = realize.block.with_fields(alloc_buffers=(*realize.block.alloc_buffers, *buffers))
+    state.replace(scope, realize.with_fields(block=block), {realize.block: block})
+
+
+__all__ += ["add_allocation"]

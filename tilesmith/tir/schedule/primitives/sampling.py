@@ -1,0 +1,166 @@
+"""Sampling: choices that a search may change."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tilesmith.ir import IntImm
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.schedule.primitives.blocks import consumers_of, is_output_block, scope_of
+from tilesmith.tir.schedule.primitives.common import refuse_at
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import For
+
+__all__ = ["perfect_tiles", "sample_categorical", "sample_compute_location", "sample_perfect_tile"]
+
+
+def sample_categorical(
+    generator: random.Random, candidates: list[Any], probs: list[Any], decision: int | None
+) -> int:
+    """The position of one of the candidates."""
+    if not candidates or len(candidates) != len(probs):
+        raise ScheduleError(
+            f"sample_categorical: {len(candidates)} candidates do not go with {len(probs)} probabilities"
+        )
+    if decision is None:
+        weights = [float(probability) for probability in probs]
+        return generator.choices(range(len(candidates)), weights=weights)[0]
+    if not 0 <= decision < len(candidates):
+        raise ScheduleError(
+            f"sample_categorical: decision {decision} is not among {len(candidates)} candidates"
+        )
+    return decision
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
+
+
+def perfect_tiles(extent: int, parts: int, max_innermost_factor: int) -> list[tuple[int, ...]]:
+    """All ways to write ``extent`` as a product of ``parts`` factors, the last one within a limit."""
+    if parts == 1:
+        return [(extent,)]
+    found: list[tuple[int, ...]] = []
+
+    def extend(prefix: tuple[int, ...], rest: int) -> None:
+        if len(prefix) == parts - 1:
+            found.append((rest, *prefix[::-1]))
+            return
+        for divisor in _divisors(rest):
+            if prefix or divisor <= max_innermost_factor:
+                extend((*prefix, divisor), rest // divisor)
+
+    extend((), extent)
+    return found
+
+
+def _count_tiles(extent: int, parts: int) -> int:
+    """The number of ways to write a number as an ordered product of factors."""
+    from math import comb
+
+    total, rest, prime = 1, extent, 2
+    while rest > 1:
+        power = 0
+        while rest % prime == 0:
+            rest //= prime
+            power += 1
+        total *= comb(power + parts - 1, parts - 1)
+        prime = prime + 1 if prime * prime <= rest else max(rest, prime + 1)
+    return total
+
+
+def sample_perfect_tile(
+    state: ScheduleState,
+    generator: random.Random,
+    sref: StmtSRef,
+    parts: int,
+    max_innermost_factor: int,
+    decision: list[int] | None,
+) -> list[int]:
+    """Factors whose product is the extent of a loop, drawn uniformly from all ways."""
+    loop: For = state.stmt(sref)
+    if not isinstance(loop.extent, IntImm):
+        if decision is None:
+            return [1] * parts
+        raise refuse_at(state, "sample_perfect_tile", "the extent is not constant", sref)
+    extent = loop.extent.value
+    if decision is not None:
+        return _repair(state, sref, extent, parts, decision)
+    if parts < 1:
+        raise refuse_at(state, "sample_perfect_tile", f"{parts} factors cannot be drawn", sref)
+    if _count_tiles(extent, parts) > 20_000:
+        return _draw_factor_by_factor(generator, extent, parts, max_innermost_factor)
+    return list(generator.choice(perfect_tiles(extent, parts, max_innermost_factor)))
+
+
+def _draw_factor_by_factor(
+    generator: random.Random, extent: int, parts: int, max_innermost_factor: int
+) -> list[int]:
+    """For extents with very many divisors: one factor after the other, the innermost first."""
+    factors, rest = [], extent
+    for number in range(parts - 1):
+        divisors = [d for d in _divisors(rest) if number or d <= max_innermost_factor]
+        factor = generator.choice(divisors)
+        factors.append(factor)
+        rest //= factor
+    return [rest, *factors[::-1]]
+
+
+def _repair(
+    state: ScheduleState, sref: StmtSRef, extent: int, parts: int, decision: list[int]
+) -> list[int]:
+    """A decision made for another extent: the inner factors stay as far as they divide, the first
+    takes the rest."""
+    if len(decision) != parts:
+        raise refuse_at(
+            state,
+            "sample_perfect_tile",
+            f"the decision has {len(decision)} factors, {parts} are asked for",
+            sref,
+        )
+    factors, rest = [], extent
+    for factor in reversed(decision[1:]):
+        factor = int(factor)
+        if factor <= 0 or rest % factor:
+            factor = rest if factor > rest else 1
+        factors.append(factor)
+        rest //= factor
+    return [rest, *factors[::-1]]
+
+
+def sample_compute_location(
+    state: ScheduleState, generator: random.Random, sref: StmtSRef, decision: int | None
+) -> tuple[int, StmtSRef]:
+    """A loop of a consumer under which a block may be computed; the decision is its number.
+
+    The loops are those around all consumers together; -1 stands for inlining and -2 for leaving
+    the block where it is, both given as the loop right around the block or its consumer's root.
+    """
+    scope = scope_of(state, sref, "sample_compute_location")
+    if is_output_block(state, sref, scope):
+        raise refuse_at(
+            state, "sample_compute_location", "the block writes an output of its scope", sref
+        )
+    consumers = consumers_of(state, sref, scope)
+    if not consumers:
+        raise refuse_at(
+            state, "sample_compute_location", "nobody reads what the block writes", sref
+        )
+    common = state.loops(consumers[0])
+    for consumer in consumers[1:]:
+        others = set(state.loops(consumer))
+        common = [loop for loop in common if loop in others]
+    if not common:
+        raise refuse_at(state, "sample_compute_location", "the consumers share no loop", sref)
+    if decision is None:
+        decision = generator.randrange(len(common))
+    if not 0 <= decision < len(common):
+        raise refuse_at(
+            state,
+            "sample_compute_location",
+            f"decision {decision} is not among {len(common)} loops",
+            sref,
+        )
+    return decision, common[decision]

@@ -1,0 +1,638 @@
+"""``tir.Schedule``: rewriting a module step by step, each step checked.
+
+Every primitive is a method here that resolves random variables, calls the function of the same name
+in ``primitives/`` on the state, and records an instruction in the trace.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IntImm, IRModule, PrimExpr, StringImm, Var, const
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule import primitives
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from tilesmith.tir.stmt import BlockRealize, For
+
+__all__ = ["BlockRV", "LoopRV", "Schedule", "ScheduleError"]
+
+ExprRV = Var
+
+
+class Schedule:
+    """Rewrites a module (or a single PrimFunc) by primitives.
+
+    ``seed`` makes sampling repeatable; ``debug_mask="all"`` verifies the program after each
+    primitive; ``error_render_level`` is "detail" (reason and program), "fast" (reason only).
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | PrimFunc,
+        *,
+        seed: int | None = None,
+        debug_mask: Any = "none",
+        error_render_level: str = "detail",
+        enable_check: bool = True,
+    ) -> None:
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({mod.attrs.get("global_symbol", "main"): mod})
+        if error_render_level not in ("detail", "fast", "none"):
+            raise ScheduleError(
+                f"error_render_level is 'detail', 'fast' or 'none', got '{error_render_level}'"
+            )
+        self.state = ScheduleState(mod, debug_mask=debug_mask, enable_check=enable_check)
+        self.trace = Trace()
+        self.error_render_level = error_render_level
+        self._table: dict[Any, Any] = {}
+        self._working_on: GlobalVar | None = None
+        self._random = random.Random(seed)
+        functions = [v for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
+        if len(functions) == 1:
+            self._working_on = functions[0]
+        elif any(v.name_hint == "main" for v in functions):
+            self._working_on = next(v for v in functions if v.name_hint == "main")
+
+    # --- the module and the schedule as a whole ---------------------------------------------------
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as scheduled so far."""
+        return self.state.mod
+
+    @property
+    def func_working_on(self) -> GlobalVar | None:
+        """The function that ``get_block`` looks in when none is named."""
+        return self._working_on
+
+    def work_on(self, func_name: str) -> None:
+        """Choose the function that ``get_block`` looks in when none is named."""
+        self._working_on = self.state.mod.get_global_var(func_name)
+
+    def copy(self) -> Schedule:
+        """A schedule of its own that starts from here; random variables are valid in both."""
+        made = Schedule.__new__(Schedule)
+        made.state = self.state.copy()
+        made.trace = self.trace.copy()
+        made.error_render_level = self.error_render_level
+        made._table = dict(self._table)
+        made._working_on = self._working_on
+        made._random = random.Random(self._random.getrandbits(31))
+        return made
+
+    def seed(self, seed: int) -> None:
+        """Start the random numbers of sampling anew."""
+        self._random = random.Random(None if seed == -1 else seed)
+
+    def fork_seed(self) -> int:
+        """A new seed, drawn from this schedule's random numbers."""
+        return self._random.getrandbits(31)
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Print the module and the trace; of a random variable, print what it stands for."""
+        if args and isinstance(args[0], (BlockRV, LoopRV, PrimExpr)):
+            print(self.get(args[0]))
+            return
+        self.mod.show(**kwargs)
+        self.trace.show()
+
+    # --- random variables -------------------------------------------------------------------------
+
+    def get(self, rand_var_or_sref: Any) -> Any:
+        """What a random variable stands for: a Block, a For, or an int."""
+        if isinstance(rand_var_or_sref, (BlockRV, LoopRV, StmtSRef)):
+            stmt = self.state.stmt(self._sref(rand_var_or_sref))
+            return stmt.block if isinstance(stmt, BlockRealize) else stmt
+        return self._expr(rand_var_or_sref)
+
+    def get_sref(self, rand_var_or_stmt: Any) -> StmtSRef:
+        """The identity of a block or loop in the state."""
+        if isinstance(rand_var_or_stmt, (BlockRV, LoopRV, StmtSRef)):
+            return self._sref(rand_var_or_stmt)
+        return self.state.get_sref(rand_var_or_stmt)
+
+    def remove_rv(self, rand_var: Any) -> None:
+        """Forget a random variable."""
+        self._table.pop(rand_var, None)
+
+    def _sref(self, variable: Any) -> StmtSRef:
+        if isinstance(variable, StmtSRef):
+            return variable
+        sref = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
+        if sref is None:
+            raise ScheduleError(f"expected a block or loop of this schedule, got {variable!r}")
+        self.state.stmt(sref)  # refuses what is gone
+        return sref
+
+    def _block(self, variable: Any, primitive: str = "") -> StmtSRef:
+        if isinstance(variable, str):
+            variable = self.get_block(variable)
+        sref = self._sref(variable)
+        if not isinstance(self.state.stmt(sref), BlockRealize):
+            raise ScheduleError(
+                f"{primitive}: expected a block, got the loop {self.state.stmt(sref).loop_var.name}"
+            )
+        return sref
+
+    def _loop(self, variable: Any, primitive: str = "") -> StmtSRef:
+        sref = self._sref(variable)
+        stmt = self.state.stmt(sref)
+        if not isinstance(stmt, For):
+            raise ScheduleError(
+                f"{primitive}: expected a loop, got the block '{stmt.block.name_hint}'"
+            )
+        return sref
+
+    def _expr(self, value: Any) -> Any:
+        """An int for a sampled value or constant; other expressions have their variables replaced."""
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, IntImm):
+            return value.value
+        if isinstance(value, StringImm):
+            return value.value
+        if isinstance(value, Var) and value in self._table:
+            return self._table[value]
+        if isinstance(value, PrimExpr):
+            from tilesmith.arith import Analyzer
+            from tilesmith.tir.functor import substitute
+
+            known = {v: const(n, v.dtype) for v, n in self._table.items() if isinstance(v, Var)}
+            simple = Analyzer().simplify(substitute(value, known))
+            return simple.value if isinstance(simple, IntImm) else simple
+        raise ScheduleError(f"expected a number or an expression, got {value!r}")
+
+    def _new_blocks(self, srefs: list[StmtSRef]) -> list[BlockRV]:
+        made = []
+        for sref in srefs:
+            variable = BlockRV()
+            self._table[variable] = sref
+            made.append(variable)
+        return made
+
+    def _new_loops(self, srefs: list[StmtSRef]) -> list[LoopRV]:
+        made = []
+        for sref in srefs:
+            variable = LoopRV()
+            self._table[variable] = sref
+            made.append(variable)
+        return made
+
+    def _new_exprs(self, values: list[int]) -> list[Var]:
+        made = []
+        for value in values:
+            variable = Var(f"v{len(self.trace.insts)}_{len(made)}", "int32")
+            self._table[variable] = value
+            made.append(variable)
+        return made
+
+    def _record(
+        self, kind: str, inputs: list, attrs: list, outputs: list, decision: Any = None
+    ) -> None:
+        self.trace.append(Instruction(kind, inputs, attrs, outputs), decision)
+        if self.state.debug_mask:
+            primitives.verify_state(self.state)
+
+    def _run(self, primitive: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return primitive(self.state, *args, **kwargs)
+        except ScheduleError as error:
+            if self.error_render_level == "detail":
+                raise
+            text = (
+                str(error).split("\n")[0] if self.error_render_level == "fast" else "schedule error"
+            )
+            raise ScheduleError(text) from None
+
+    # --- looking at the program -------------------------------------------------------------------
+
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """The block of that name; it must be the only one."""
+        variable = self._function(func_name)
+        sref = self._run(primitives.get_block, name, variable)
+        (block,) = self._new_blocks([sref])
+        self._record("GetBlock", [], [name, variable.name_hint], [block])
+        return block
+
+    get_sblock = get_block
+
+    def _function(self, func_name: str | None) -> GlobalVar:
+        if func_name is not None:
+            return self.state.mod.get_global_var(func_name)
+        if self._working_on is None:
+            names = ", ".join(v.name_hint for v in self.state.mod.get_global_vars())
+            raise ScheduleError(
+                f"the module has several functions ({names})",
+                notes=("name one: sch.get_block(name, func_name=...) or sch.work_on(func_name)",),
+            )
+        return self._working_on
+
+    def get_loops(self, block: BlockRV) -> list[LoopRV]:
+        """The loops around a block up to the next block, outermost first."""
+        loops = self._new_loops(self.state.loops(self._sref(block)))
+        self._record("GetLoops", [block], [], loops)
+        return loops
+
+    def get_child_blocks(self, block_or_loop: Any) -> list[BlockRV]:
+        """The blocks right inside of a block or loop."""
+        blocks = self._new_blocks(self.state.blocks_below(self._sref(block_or_loop)))
+        self._record("GetChildBlocks", [block_or_loop], [], blocks)
+        return blocks
+
+    def get_producers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks of the same scope that write what this block reads."""
+        blocks = self._new_blocks(
+            self._run(primitives.get_producers, self._block(block, "get_producers"))
+        )
+        self._record("GetProducers", [block], [], blocks)
+        return blocks
+
+    def get_consumers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks of the same scope that read what this block writes."""
+        blocks = self._new_blocks(
+            self._run(primitives.get_consumers, self._block(block, "get_consumers"))
+        )
+        self._record("GetConsumers", [block], [], blocks)
+        return blocks
+
+    def get_output_blocks(self, scope_block: BlockRV) -> list[BlockRV]:
+        """The blocks inside of a scope that write to buffers from outside of it."""
+        found = self._run(
+            primitives.get_output_blocks, self._block(scope_block, "get_output_blocks")
+        )
+        blocks = self._new_blocks(found)
+        self._record("GetOutputBlocks", [scope_block], [], blocks)
+        return blocks
+
+    # --- loops ------------------------------------------------------------------------------------
+
+    def split(
+        self,
+        loop: LoopRV,
+        factors: list,
+        preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
+    ) -> list[LoopRV]:
+        """Replace one loop by nested loops; at most one factor is None and found from the extent.
+
+            for i in range(64): A[i] = f(i)
+          split(i, [None, 16])
+            for i_0 in range(4):
+                for i_1 in range(16): A[i_0 * 16 + i_1] = f(i_0 * 16 + i_1)
+
+        Factors whose product exceeds the extent add a predicate (refused with
+        ``disable_predication``... the user then vouches for the extent). Refuses loops bound to
+        threads, loops with annotations, and loops that do not start at 0.
+        """
+        values = [self._expr(factor) for factor in factors]
+        made = self._run(
+            primitives.split,
+            self._loop(loop, "split"),
+            values,
+            preserve_unit_iters,
+            disable_predication,
+        )
+        loops = self._new_loops(made)
+        self._record(
+            "Split", [loop, list(factors)], [preserve_unit_iters, disable_predication], loops
+        )
+        return loops
+
+    def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
+        """Make one loop of directly nested ones, outermost first.
+
+          for i in range(4):
+              for j in range(16): A[i, j] = f(i, j)
+        fuse(i, j)
+          for i_j_fused in range(64): A[i_j_fused // 16, i_j_fused % 16] = ...
+        """
+        srefs = [self._loop(loop, "fuse") for loop in loops]
+        (fused,) = self._new_loops([self._run(primitives.fuse, srefs, preserve_unit_iters)])
+        self._record("Fuse", [list(loops)], [preserve_unit_iters], [fused])
+        return fused
+
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Put loops of one nest into the given order; other loops between them stay where they are.
+
+        Refuses loops of different nests, nests with statements between the loops, blocks that are
+        not bound affinely, and orders in which an outer loop would depend on an inner one.
+        """
+        srefs = [self._loop(loop, "reorder") for loop in ordered_loops]
+        self._run(primitives.reorder, srefs)
+        self._record("Reorder", [list(ordered_loops)], [], [])
+
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Merge loops of sibling nests under their lowest common ancestor into one outer loop nest."""
+        srefs = [self._loop(loop, "merge") for loop in loops]
+        (merged,) = self._new_loops([self._run(primitives.merge, srefs)])
+        self._record("Merge", [list(loops)], [], [merged])
+        return merged
+
+    def loop_partition(
+        self, loop: LoopRV, factors: list, preserve_unit_iters: bool = True
+    ) -> list[LoopRV]:
+        """Replace one loop by consecutive loops over parts of its range, of the given lengths.
+
+          for i in range(10): f(i)
+        loop_partition(i, [3, None])
+          for i_0 in range(3): f(i_0)
+          for i_1 in range(7): f(i_1 + 3)
+        """
+        values = [self._expr(factor) for factor in factors]
+        made = self._run(
+            primitives.loop_partition,
+            self._loop(loop, "loop_partition"),
+            values,
+            preserve_unit_iters,
+        )
+        loops = self._new_loops(made)
+        self._record("LoopPartition", [loop, list(factors)], [preserve_unit_iters], loops)
+        return loops
+
+    def add_unit_loop(self, block_or_loop: Any) -> LoopRV:
+        """Put a loop of one iteration around a block or loop."""
+        (loop,) = self._new_loops([self._run(primitives.add_unit_loop, self._sref(block_or_loop))])
+        self._record("AddUnitLoop", [block_or_loop], [], [loop])
+        return loop
+
+    def reorder_block_iter_var(self, block: BlockRV, new_order: list[int]) -> None:
+        """Put the iterators of a block into another order: new position k takes iterator new_order[k]."""
+        order = [int(self._expr(index)) for index in new_order]
+        self._run(
+            primitives.reorder_block_iter_var, self._block(block, "reorder_block_iter_var"), order
+        )
+        self._record("ReorderBlockIterVar", [block], [order], [])
+
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop in parallel. Refuses loops that carry a reduction or dependence."""
+        self._run(primitives.parallel, self._loop(loop, "parallel"))
+        self._record("Parallel", [loop], [], [])
+
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
+        self._run(primitives.vectorize, self._loop(loop, "vectorize"))
+        self._record("Vectorize", [loop], [], [])
+
+    def unroll(self, loop: LoopRV) -> None:
+        """Unroll a loop."""
+        self._run(primitives.unroll, self._loop(loop, "unroll"))
+        self._record("Unroll", [loop], [], [])
+
+    def bind(self, loop: LoopRV, thread_axis: str) -> None:
+        """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
+        self._run(primitives.bind, self._loop(loop, "bind"), thread_axis)
+        self._record("Bind", [loop], [thread_axis], [])
+
+    def annotate(self, block_or_loop: Any, ann_key: str, ann_val: Any) -> None:
+        """Set an annotation of a block or loop."""
+        value = self._annotation(ann_val)
+        self._run(primitives.annotate, self._sref(block_or_loop), ann_key, value)
+        self._record("Annotate", [block_or_loop, ann_val], [ann_key], [])
+
+    def _annotation(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple([self._annotation(item) for item in value])
+        if isinstance(value, dict):
+            return {key: self._annotation(item) for key, item in value.items()}
+        return self._expr(value) if isinstance(value, PrimExpr) else value
+
+    def unannotate(self, block_or_loop: Any, ann_key: str) -> None:
+        """Remove an annotation."""
+        self._run(primitives.unannotate, self._sref(block_or_loop), ann_key)
+        self._record("Unannotate", [block_or_loop], [ann_key], [])
+
+    # --- where blocks are computed ----------------------------------------------------------------
+
+    def compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Move a producer under a loop of its consumers, computing only what they need there.
+
+        ``index``: where among the statements of the loop: -1 the last possible place, -2 the first,
+        k the k-th. Refuses output blocks, consumers outside of the loop, blocks that are not
+        complete or reduction blocks.
+        """
+        self._run(
+            primitives.compute_at, self._block(block, "compute_at"), self._loop(loop, "compute_at"),
+            preserve_unit_loops, int(index),
+        )  # fmt: skip
+        self._record("ComputeAt", [block, loop], [preserve_unit_loops, int(index)], [])
+
+    def reverse_compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Move a consumer under a loop of its producers, for the part that they have made there."""
+        self._run(
+            primitives.reverse_compute_at,
+            self._block(block, "reverse_compute_at"),
+            self._loop(loop, "reverse_compute_at"),
+            preserve_unit_loops,
+            int(index),
+        )
+        self._record("ReverseComputeAt", [block, loop], [preserve_unit_loops, int(index)], [])
+
+    def compute_inline(self, block: BlockRV) -> None:
+        """Put the value of a block into the expressions that read it, and remove the block."""
+        self._run(primitives.compute_inline, self._block(block, "compute_inline"))
+        self._record("ComputeInline", [block], [], [])
+
+    def reverse_compute_inline(self, block: BlockRV) -> None:
+        """Put a consumer's expression into its only producer, and remove the consumer."""
+        self._run(primitives.reverse_compute_inline, self._block(block, "reverse_compute_inline"))
+        self._record("ReverseComputeInline", [block], [], [])
+
+    # --- reductions -------------------------------------------------------------------------------
+
+    def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Split a reduction block into an initialisation before ``loop`` and the update; gives the former."""
+        made = self._run(
+            primitives.decompose_reduction,
+            self._block(block, "decompose_reduction"),
+            self._loop(loop, "decompose_reduction"),
+        )
+        (init,) = self._new_blocks([made])
+        self._record("DecomposeReduction", [block, loop], [], [init])
+        return init
+
+    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
+        """Make the iterations of a reduction loop independent: partial results in a buffer with one
+        more dimension (at ``factor_axis``), combined by a second block; gives the first block."""
+        made = self._run(primitives.rfactor, self._loop(loop, "rfactor"), int(factor_axis))
+        (block,) = self._new_blocks([made])
+        self._record("RFactor", [loop], [int(factor_axis)], [block])
+        return block
+
+    # --- buffers ----------------------------------------------------------------------------------
+
+    def _buffer_index(self, block: BlockRV, index: Any, kind: str) -> int:
+        """The number of a buffer among the regions of a block; buffers may be given by name."""
+        if isinstance(index, (int, IntImm)):
+            return int(index)
+        realize = self.state.stmt(self._block(block))
+        regions = realize.block.reads if kind == "read" else realize.block.writes
+        for number, region in enumerate(regions):
+            if region.buffer is index or region.buffer.name == index:
+                return number
+        names = ", ".join(region.buffer.name for region in regions)
+        raise ScheduleError(
+            f"block '{realize.block.name_hint}' does not {kind} '{index}'; it does: {names}"
+        )
+
+    def cache_read(
+        self,
+        block: BlockRV,
+        read_buffer_index: Any,
+        storage_scope: str,
+        consumer_blocks: list | None = None,
+    ) -> BlockRV:
+        """Read a buffer through a copy in another scope; gives the block that copies."""
+        block_sref = self._block(block, "cache_read")
+        index = self._buffer_index(block, read_buffer_index, "read")
+        consumers = [self._block(consumer, "cache_read") for consumer in consumer_blocks or []]
+        made = self._run(primitives.cache_read, block_sref, index, storage_scope, consumers)
+        (copy,) = self._new_blocks([made])
+        self._record(
+            "CacheRead", [block, list(consumer_blocks or [])], [index, storage_scope], [copy]
+        )
+        return copy
+
+    def cache_write(
+        self,
+        block: BlockRV,
+        write_buffer_index: Any,
+        storage_scope: str,
+        consumer_blocks: list | None = None,
+    ) -> BlockRV:
+        """Write a buffer through a copy in another scope; gives the block that copies back."""
+        block_sref = self._block(block, "cache_write")
+        index = self._buffer_index(block, write_buffer_index, "write")
+        consumers = [self._block(consumer, "cache_write") for consumer in consumer_blocks or []]
+        made = self._run(primitives.cache_write, block_sref, index, storage_scope, consumers)
+        (copy,) = self._new_blocks([made])
+        self._record(
+            "CacheWrite", [block, list(consumer_blocks or [])], [index, storage_scope], [copy]
+        )
+        return copy
+
+    def set_scope(self, block: BlockRV, buffer_index: Any, storage_scope: str) -> None:
+        """Put a buffer that a block writes into another storage scope."""
+        index = self._buffer_index(block, buffer_index, "write")
+        self._run(primitives.set_scope, self._block(block, "set_scope"), index, storage_scope)
+        self._record("SetScope", [block], [index, storage_scope], [])
+
+    def storage_align(
+        self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
+        index = self._buffer_index(block, buffer_index, "write")
+        block_sref = self._block(block, "storage_align")
+        self._run(primitives.storage_align, block_sref, index, int(axis), int(factor), int(offset))
+        self._record("StorageAlign", [block], [index, int(axis), int(factor), int(offset)], [])
+
+    def transform_layout(
+        self,
+        block: BlockRV,
+        buffer: Any,
+        index_map: Any,
+        pad_value: Any = None,
+        *,
+        assume_injective_transform: bool = False,
+    ) -> None:
+        """Change the layout of a buffer that a block reads or writes: element ``i`` goes to
+        ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer."""
+        block_sref = self._block(block, "transform_layout")
+        index, kind = self._buffer_of(block, buffer)
+        mapping = primitives.as_index_map(self.state, block_sref, index, kind, index_map)
+        padding = primitives.as_pad_value(self.state, block_sref, index, kind, mapping, pad_value)
+        self._run(
+            primitives.transform_layout,
+            block_sref,
+            index,
+            kind,
+            mapping,
+            padding,
+            assume_injective_transform,
+        )
+        self._record(
+            "TransformLayout",
+            [block],
+            [(kind, index), mapping, padding, assume_injective_transform],
+            [],
+        )
+
+    def _buffer_of(self, block: BlockRV, buffer: Any) -> tuple[int, str]:
+        if isinstance(buffer, (tuple, list)) and len(buffer) == 2:
+            kind, index = buffer
+            if isinstance(kind, int):
+                kind, index = index, kind
+            if kind not in ("read", "write"):
+                raise ScheduleError(
+                    f"a buffer is ('read', number) or ('write', number), got {buffer!r}"
+                )
+            return int(index), kind
+        realize = self.state.stmt(self._block(block))
+        for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
+            for number, region in enumerate(regions):
+                if region.buffer is buffer or region.buffer.name == buffer:
+                    return number, kind
+        raise ScheduleError(
+            f"block '{realize.block.name_hint}' neither reads nor writes '{buffer}'"
+        )
+
+    def transform_block_layout(self, block: BlockRV, index_map: Any) -> None:
+        """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
+        block_sref = self._block(block, "transform_block_layout")
+        mapping = primitives.as_block_index_map(self.state, block_sref, index_map)
+        self._run(primitives.transform_block_layout, block_sref, mapping)
+        self._record("TransformBlockLayout", [block], [mapping], [])
+
+    # --- sampling ---------------------------------------------------------------------------------
+
+    def sample_categorical(
+        self, candidates: list[int], probs: list[float], decision: int | None = None
+    ) -> Var:
+        """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
+        chosen = primitives.sample_categorical(self._random, candidates, probs, _plain(decision))
+        (variable,) = self._new_exprs([int(candidates[chosen])])
+        attrs = [[int(c) for c in candidates], [float(p) for p in probs]]
+        self._record("SampleCategorical", [], attrs, [variable], chosen)
+        return variable
+
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list | None = None
+    ) -> list[Var]:
+        """``n`` factors whose product is the extent of a loop, the last at most ``max_innermost_factor``."""
+        loop_sref = self._loop(loop, "sample_perfect_tile")
+        limit = int(max_innermost_factor)
+        factors = self._run(
+            primitives.sample_perfect_tile, self._random, loop_sref, int(n), limit, _plain(decision)
+        )
+        variables = self._new_exprs(factors)
+        self._record("SamplePerfectTile", [loop], [int(n), limit], variables, factors)
+        return variables
+
+    def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
+        """A loop under which a block may be computed; decisions -1 (inline) and -2 (root) give marks."""
+        chosen, sref = self._run(
+            primitives.sample_compute_location,
+            self._random,
+            self._block(block, "sample_compute_location"),
+            _plain(decision),
+        )
+        (loop,) = self._new_loops([sref])
+        self._record("SampleComputeLocation", [block], [], [loop], chosen)
+        return loop
+
+    def enter_postproc(self) -> None:
+        """Mark that what follows in the trace is post-processing."""
+        self._record("EnterPostproc", [], [], [])
+
+
+def _plain(decision: Any) -> Any:
+    if isinstance(decision, (list, tuple)):
+        return [int(value) for value in decision]
+    return None if decision is None else int(decision)

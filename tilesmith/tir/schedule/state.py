@@ -1,0 +1,393 @@
+"""The state of a schedule: functions, and where each loop and block stands in them.
+
+Statements are immutable, so a loop or block that a primitive touches becomes another object, and so
+do the statements on the way to the root. A ``StmtSRef`` is the lasting identity of a loop or block;
+the state maps it to the statement that it is now and to its parent. ``replace`` swaps one statement,
+rebuilds the way to the root, and looks only at what is new: subtrees that are the same objects as
+before keep their entries.
+
+Copying a state shares the tables; the first change on either side copies the table of the one
+function that it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Node, Var
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+
+__all__ = ["FunctionState", "ScheduleState", "StmtSRef", "child_statements", "replace_inside"]
+
+
+class StmtSRef:
+    """The lasting identity of a loop or block within a schedule; has no content of its own."""
+
+    __slots__ = ("__weakref__",)
+
+
+def child_statements(stmt: Stmt) -> list[Stmt]:
+    """The nearest loops and blocks below a loop, block or other statement, in order."""
+    found: list[Stmt] = []
+
+    def walk(node: Node) -> None:
+        if node.__class__ is For or node.__class__ is BlockRealize:
+            found.append(node)  # type: ignore[arg-type]
+        elif isinstance(node, Stmt):
+            node.for_each_child(walk)
+
+    if isinstance(stmt, BlockRealize):
+        if stmt.block.init is not None:
+            walk(stmt.block.init)
+        walk(stmt.block.body)
+    else:
+        stmt.for_each_child(walk)
+    return found
+
+
+def replace_inside(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
+    """``parent`` with one of its nearest loops or blocks replaced, or removed where ``new`` is None.
+
+    Only what lies between the two is rebuilt.
+    """
+
+    def walk(node: Any) -> Any:
+        if node is old:
+            return new if new is not None else _nothing()
+        if node.__class__ is For or node.__class__ is BlockRealize or not isinstance(node, Stmt):
+            return node
+        return node.map_children(walk)
+
+    if isinstance(parent, BlockRealize):
+        block = parent.block
+        body = walk(block.body)
+        init = walk(block.init) if block.init is not None else None
+        return parent.with_fields(block=block.with_fields(body=body, init=init))
+    return parent.map_children(walk)
+
+
+def _nothing() -> Stmt:
+    from tilesmith.tir.stmt import stmt_seq
+
+    return stmt_seq()
+
+
+class FunctionState:
+    """One function with the tables of its loops and blocks."""
+
+    __slots__ = ("function", "parent_of", "shared", "sref_of", "stmt_of")
+
+    def __init__(self, function: PrimFunc) -> None:
+        self.function = function
+        self.stmt_of: dict[StmtSRef, Stmt] = {}
+        self.parent_of: dict[StmtSRef, StmtSRef | None] = {}
+        self.sref_of: dict[Node, StmtSRef] = {}  # by loop variable, or by Block
+        self.shared = False
+        self._enter(function.body, None, set())
+
+    def own(self) -> FunctionState:
+        """This state if nobody shares it, else a copy to change."""
+        if not self.shared:
+            return self
+        copy = FunctionState.__new__(FunctionState)
+        copy.function = self.function
+        copy.stmt_of = dict(self.stmt_of)
+        copy.parent_of = dict(self.parent_of)
+        copy.sref_of = dict(self.sref_of)
+        copy.shared = False
+        return copy
+
+    def _key(self, stmt: Stmt) -> Node:
+        return stmt.loop_var if stmt.__class__ is For else stmt.block  # type: ignore[attr-defined]
+
+    def _enter(self, stmt: Stmt, parent: StmtSRef | None, reached: set[StmtSRef]) -> None:
+        """Take the loops and blocks at and below ``stmt`` into the tables."""
+        if not (stmt.__class__ is For or stmt.__class__ is BlockRealize):
+            for inner in child_statements(stmt):
+                self._enter(inner, parent, reached)
+            return
+        key = self._key(stmt)
+        sref = self.sref_of.get(key)
+        if sref is None:
+            sref = self.sref_of[key] = StmtSRef()
+        reached.add(sref)
+        self.parent_of[sref] = parent
+        if self.stmt_of.get(sref) is stmt:
+            return  # the same object as before: so is everything below it
+        self.stmt_of[sref] = stmt
+        for inner in child_statements(stmt):
+            self._enter(inner, sref, reached)
+
+    def replace(self, sref: StmtSRef, new: Stmt, block_reuse: dict[Block, Block]) -> None:
+        """Put ``new`` (a loop, a block or another statement) where the statement of ``sref`` is.
+
+        ``block_reuse`` maps blocks as they were to what they have become: these keep their identity.
+        """
+        old = self.stmt_of[sref]
+        if old is new:
+            return
+        parent = self.parent_of[sref]
+        for before, after in block_reuse.items():
+            if before is not after and before in self.sref_of:
+                self.sref_of[after] = self.sref_of.pop(before)
+        reached: set[StmtSRef] = set()
+        self._enter(new, parent, reached)
+        self._forget(old, reached)
+        self._rebuild_ancestors(parent, old, new)
+
+    def _forget(self, old: Stmt, reached: set[StmtSRef]) -> None:
+        """Drop the entries of what stood in ``old`` and stands in the tree no more."""
+        key = self._key(old)
+        sref = self.sref_of.get(key)
+        if sref is not None and sref in reached:
+            if self.stmt_of[sref] is old:
+                return
+        elif sref is not None:
+            del self.sref_of[key], self.stmt_of[sref], self.parent_of[sref]
+        for inner in child_statements(old):
+            self._forget(inner, reached)
+
+    def _rebuild_ancestors(self, sref: StmtSRef | None, old: Stmt, new: Stmt) -> None:
+        while sref is not None:
+            before = self.stmt_of[sref]
+            after = replace_inside(before, old, new)
+            if before.__class__ is BlockRealize:
+                del self.sref_of[before.block]  # type: ignore[attr-defined]
+                self.sref_of[after.block] = sref  # type: ignore[attr-defined]
+            self.stmt_of[sref] = after
+            old, new, sref = before, after, self.parent_of[sref]
+        body = self.function.body
+        if body is old:
+            self.function = self.function.with_body(new)
+        else:
+            self.function = self.function.with_body(_replace_in_body(body, old, new))
+
+
+def _replace_in_body(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    def walk(node: Any) -> Any:
+        if node is old:
+            return new
+        if node.__class__ is For or node.__class__ is BlockRealize or not isinstance(node, Stmt):
+            return node
+        return node.map_children(walk)
+
+    return walk(body)
+
+
+class ScheduleState:
+    """A module being scheduled. Functions are taken up when a primitive first names them."""
+
+    def __init__(self, mod: Any, *, debug_mask: Any = "none", enable_check: bool = True) -> None:
+        self._module: IRModule = mod
+        self._functions: dict[GlobalVar, FunctionState] = {}
+        self._function_of: dict[StmtSRef, GlobalVar] = {}
+        self._tables_shared = False
+        self.debug_mask = _mask(debug_mask)
+        self.enable_check = enable_check
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now; the same object until the next change."""
+        changed = {
+            variable: state.function
+            for variable, state in self._functions.items()
+            if self._module.functions[variable] is not state.function
+        }
+        if changed:
+            module = self._module.shallow_copy()
+            for variable, function in changed.items():
+                module[variable] = function
+            self._module = module
+        return self._module
+
+    def copy(self) -> ScheduleState:
+        """Another state that starts from here; nothing is copied before one of the two changes."""
+        made = ScheduleState(
+            self._module, debug_mask=self.debug_mask, enable_check=self.enable_check
+        )
+        for state in self._functions.values():
+            state.shared = True
+        made._functions = dict(self._functions)
+        made._function_of = dict(self._function_of)
+        return made
+
+    def function_state(self, variable: GlobalVar) -> FunctionState:
+        """The tables of a function, made at first use."""
+        state = self._functions.get(variable)
+        if state is None:
+            function = self._module.functions[variable]
+            if not isinstance(function, PrimFunc):
+                raise ScheduleError(
+                    f"'{variable.name_hint}' is no PrimFunc, so it cannot be scheduled"
+                )
+            with deep_recursion():
+                state = self._functions[variable] = FunctionState(function)
+            for sref in state.stmt_of:
+                self._function_of[sref] = variable
+        return state
+
+    def variable_of(self, sref: StmtSRef) -> GlobalVar:
+        """The function that a loop or block belongs to."""
+        return self._function_of[sref]
+
+    def state_of(self, sref: StmtSRef) -> FunctionState:
+        """The tables of the function that a loop or block belongs to."""
+        return self._functions[self._function_of[sref]]
+
+    def stmt(self, sref: StmtSRef) -> Any:
+        """The For or BlockRealize that an identity stands for now."""
+        variable = self._function_of.get(sref)
+        found = self._functions[variable].stmt_of.get(sref) if variable is not None else None
+        if found is None:
+            raise ScheduleError(
+                "this loop or block is no longer part of the program",
+                notes=(
+                    "an earlier primitive removed or replaced it; get it again with get_block or get_loops",
+                ),
+            )
+        return found
+
+    def loop_of(self, variable: Var, near: StmtSRef) -> StmtSRef:
+        """The loop of a variable, in the function that ``near`` belongs (or belonged) to."""
+        return self.state_of(near).sref_of[variable]
+
+    def block_of(self, block: Block, near: StmtSRef) -> StmtSRef:
+        """The identity of a block, in the function that ``near`` belongs (or belonged) to."""
+        return self.state_of(near).sref_of[block]
+
+    def parent(self, sref: StmtSRef) -> StmtSRef | None:
+        """The loop or block right around, or None at the root."""
+        return self.state_of(sref).parent_of[sref]
+
+    def ancestors(self, sref: StmtSRef) -> Iterator[StmtSRef]:
+        """The loops and blocks around, from the nearest outward."""
+        table = self.state_of(sref).parent_of
+        current = table[sref]
+        while current is not None:
+            yield current
+            current = table[current]
+
+    def loops(self, sref: StmtSRef) -> list[StmtSRef]:
+        """The loops around a block (or loop, itself left out) up to the next block, outermost first."""
+        found = []
+        for ancestor in self.ancestors(sref):
+            if not isinstance(self.stmt(ancestor), For):
+                break
+            found.append(ancestor)
+        return found[::-1]
+
+    def scope(self, sref: StmtSRef) -> StmtSRef | None:
+        """The block around a loop or block; None for the root."""
+        for ancestor in self.ancestors(sref):
+            if isinstance(self.stmt(ancestor), BlockRealize):
+                return ancestor
+        return None
+
+    def child_srefs(self, sref: StmtSRef) -> list[StmtSRef]:
+        """The nearest loops and blocks inside."""
+        state = self.state_of(sref)
+        return [self._sref_in(state, stmt) for stmt in child_statements(state.stmt_of[sref])]
+
+    @staticmethod
+    def _sref_in(state: FunctionState, stmt: Any) -> StmtSRef:
+        return state.sref_of[stmt.loop_var if stmt.__class__ is For else stmt.block]
+
+    def blocks_below(self, sref: StmtSRef) -> list[StmtSRef]:
+        """The blocks right below a loop or block: not those inside of other blocks; in order."""
+        state, found = self.state_of(sref), []
+
+        def walk(stmt: Stmt) -> None:
+            for inner in child_statements(stmt):
+                if inner.__class__ is BlockRealize:
+                    found.append(self._sref_in(state, inner))
+                else:
+                    walk(inner)
+
+        walk(state.stmt_of[sref])
+        return found
+
+    def get_sref(self, stmt: Any) -> StmtSRef:
+        """The identity of a For, BlockRealize or Block of the current program."""
+        key = stmt.loop_var if isinstance(stmt, For) else getattr(stmt, "block", stmt)
+        for state in self._functions.values():
+            if key in state.sref_of:
+                return state.sref_of[key]
+        for variable, function in self._module.functions.items():
+            if variable not in self._functions and isinstance(function, PrimFunc):
+                state = self.function_state(variable)
+                if key in state.sref_of:
+                    return state.sref_of[key]
+        raise ScheduleError("the statement is no loop or block of the program as it is now")
+
+    def find_blocks(self, name: str, variable: GlobalVar) -> list[StmtSRef]:
+        """All blocks of that name in a function, in order of the program text."""
+        state = self.function_state(variable)
+        found: list[StmtSRef] = []
+
+        def walk(stmt: Stmt) -> None:
+            for inner in child_statements(stmt):
+                if inner.__class__ is BlockRealize and inner.block.name_hint == name:  # type: ignore[attr-defined]
+                    found.append(self._sref_in(state, inner))
+                walk(inner)
+
+        body = state.function.body
+        if isinstance(body, BlockRealize) and body.block.name_hint == name:
+            found.append(self._sref_in(state, body))
+        with deep_recursion():
+            walk(body)
+        return found
+
+    def root(self, variable: GlobalVar) -> StmtSRef:
+        """The root block of a function."""
+        state = self.function_state(variable)
+        if not isinstance(state.function.body, BlockRealize):
+            raise ScheduleError(
+                f"function '{variable.name_hint}' has no root block, so it cannot be scheduled",
+                notes=("write the computation in blocks (`with T.block(...)`)",),
+            )
+        return self._sref_in(state, state.function.body)
+
+    def replace(
+        self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: dict[Block, Block] | None = None
+    ) -> None:
+        """Put a statement where that of ``src_sref`` is; see ``FunctionState.replace``."""
+        variable = self._function_of[src_sref]
+        state = self._functions[variable]
+        owned = state.own()
+        if owned is not state:
+            self._functions[variable] = owned
+        with deep_recursion():
+            owned.replace(src_sref, tgt_stmt, block_sref_reuse or {})
+        for sref in owned.stmt_of.keys() - self._function_of.keys():
+            self._function_of[sref] = variable
+
+    def adopt(self, sref: StmtSRef, block: Block) -> None:
+        """Let a block that was taken out of the program, and will be put back, keep its identity."""
+        variable = self._function_of[sref]
+        state = self._functions[variable].own()
+        self._functions[variable] = state
+        state.sref_of[block] = sref
+
+    def replace_function(self, variable: GlobalVar, function: PrimFunc) -> None:
+        """Give a function another signature or attributes; its body must be the one of now."""
+        state = self._functions[variable].own()
+        self._functions[variable] = state
+        state.function = function
+
+    def buffers_of(self, variable: GlobalVar) -> list[Buffer]:
+        """The buffers of the parameters of a function."""
+        return list(self.function_state(variable).function.buffer_map.values())
+
+
+def _mask(debug_mask: Any) -> int:
+    if isinstance(debug_mask, str):
+        known = {"none": 0, "all": -1}
+        if debug_mask not in known:
+            raise ScheduleError(f"debug_mask is 'none', 'all' or a number, got '{debug_mask}'")
+        return known[debug_mask]
+    return int(debug_mask)

@@ -1,0 +1,409 @@
+"""What a schedule did, as a list of instructions that can be printed, saved, replayed.
+
+An instruction names a kind from the table ``KINDS``, its inputs (random variables, expressions,
+lists of them), its attributes (plain values), and the random variables that it made. Sampling
+instructions have a decision besides, kept by the trace so that it can be changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilesmith.ir import IntImm, Node, PrimExpr, StringImm
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.registry import Registry
+
+__all__ = ["KINDS", "BlockRV", "Instruction", "InstructionKind", "LoopRV", "Trace"]
+
+
+class BlockRV:
+    """A block of the program, whatever it looks like by now."""
+
+    __slots__ = ("__weakref__",)
+
+
+class LoopRV:
+    """A loop of the program, whatever it looks like by now."""
+
+    __slots__ = ("__weakref__",)
+
+
+class InstructionKind:
+    """A row of the table: which method carries an instruction out, and what its arguments are called.
+
+    ``inputs``: names of the arguments that hold random variables or expressions; ``*name`` is a list,
+    ``**name`` takes the rest of the positional arguments. ``attrs``: names of plain arguments.
+    """
+
+    __slots__ = ("attrs", "inputs", "is_postproc", "is_pure", "method", "name")
+
+    def __init__(
+        self,
+        name: str,
+        method: str,
+        inputs: str,
+        attrs: str,
+        is_pure: bool,
+        is_postproc: bool = False,
+    ) -> None:
+        self.name = name
+        self.method = method
+        self.inputs = inputs.split()
+        self.attrs = attrs.split()
+        self.is_pure = is_pure
+        self.is_postproc = is_postproc
+
+    @staticmethod
+    def get(name: str) -> InstructionKind:
+        """The kind of that name."""
+        return KINDS.get(name)
+
+    def __repr__(self) -> str:
+        return f"InstructionKind({self.name})"
+
+
+KINDS: Registry = Registry("instruction kind")
+
+
+def _kind(name: str, inputs: str, attrs: str = "", pure: bool = False, method: str = "") -> None:
+    if not method:
+        method = "".join(["_" + c.lower() if c.isupper() else c for c in name]).lstrip("_")
+    KINDS.register(name, InstructionKind(name, method, inputs, attrs, pure))
+
+
+# fmt: off
+_kind("GetBlock", "", "name func_name", pure=True)
+_kind("GetLoops", "block", pure=True)
+_kind("GetChildBlocks", "block_or_loop", pure=True)
+_kind("GetProducers", "block", pure=True)
+_kind("GetConsumers", "block", pure=True)
+_kind("GetOutputBlocks", "scope_block", pure=True)
+_kind("SampleCategorical", "", "candidates probs", pure=True)
+_kind("SamplePerfectTile", "loop", "n max_innermost_factor", pure=True)
+_kind("SamplePartitionedTile", "loop", "n partition_pos innerpart_factor", pure=True)
+_kind("SampleComputeLocation", "block", "", pure=True)
+_kind("Merge", "**loops")
+_kind("Fuse", "**loops", "preserve_unit_iters")
+_kind("Split", "loop *factors", "preserve_unit_iters disable_predication")
+_kind("LoopPartition", "loop *factors", "preserve_unit_iters")
+_kind("Reorder", "**ordered_loops")
+_kind("ReorderBlockIterVar", "block", "new_order")
+_kind("AddUnitLoop", "block_or_loop")
+_kind("Parallel", "loop")
+_kind("Vectorize", "loop")
+_kind("Bind", "loop", "thread_axis")
+_kind("Unroll", "loop")
+_kind("CacheRead", "block *consumer_blocks", "read_buffer_index storage_scope")
+_kind("CacheWrite", "block *consumer_blocks", "write_buffer_index storage_scope")
+_kind("ReindexCacheRead", "block", "read_buffer_index storage_scope index_map")
+_kind("ReindexCacheWrite", "block", "write_buffer_index storage_scope index_map")
+_kind("CacheInplace", "block", "read_buffer_index storage_scope")
+_kind("CacheIndex", "block", "storage_scope cse_thresh")
+_kind("ReIndex", "block", "buffer", method="reindex")
+_kind("ReadAt", "loop block", "read_buffer_index storage_scope")
+_kind("WriteAt", "loop block", "write_buffer_index storage_scope")
+_kind("ComputeAt", "block loop", "preserve_unit_loops index")
+_kind("ReverseComputeAt", "block loop", "preserve_unit_loops index")
+_kind("ComputeInline", "block")
+_kind("ReverseComputeInline", "block")
+_kind("DecomposeReduction", "block loop")
+_kind("RFactor", "loop", "factor_axis", method="rfactor")
+_kind("StorageAlign", "block", "buffer_index axis factor offset")
+_kind("SetScope", "block", "buffer_index storage_scope")
+_kind("UnsafeSetDType", "block", "buffer_index dtype", method="unsafe_set_dtype")
+_kind("Blockize", "target", "preserve_unit_iters")
+_kind("Tensorize", "block_or_loop", "tensor_intrin preserve_unit_iters")
+_kind("Annotate", "block_or_loop ann_val", "ann_key")
+_kind("Unannotate", "block_or_loop", "ann_key")
+_kind("TransformLayout", "block", "buffer index_map pad_value assume_injective_transform")
+_kind("TransformBlockLayout", "block", "index_map")
+_kind("SetAxisSeparator", "block", "buffer axis_separators")
+_kind("DecomposePadding", "block loop")
+_kind("PadEinsum", "block", "padding")
+_kind("RollingBuffer", "block", "write_buffer_index")
+_kind("UnsafeHideBufferAccess", "block", "buf_type buf_index_array")
+KINDS.register("EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True))
+# fmt: on
+
+
+class Instruction:
+    """One step of a trace."""
+
+    __slots__ = ("attrs", "inputs", "kind", "outputs")
+
+    def __init__(self, kind: Any, inputs: Sequence, attrs: Sequence, outputs: Sequence) -> None:
+        self.kind: InstructionKind = InstructionKind.get(kind) if isinstance(kind, str) else kind
+        self.inputs = list(inputs)
+        self.attrs = list(attrs)
+        self.outputs = list(outputs)
+
+    def arguments(self, translate: Callable[[Any], Any]) -> tuple[list, dict[str, Any]]:
+        """Positional and named arguments of the method, with random variables translated."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for name, value in zip(self.kind.inputs, self.inputs):
+            if name.startswith("**"):
+                positional += [translate(item) for item in value]
+            elif name.startswith("*"):
+                named[name[1:]] = None if value is None else [translate(item) for item in value]
+            else:
+                named[name] = translate(value)
+        named.update(zip(self.kind.attrs, self.attrs))
+        return positional, named
+
+
+def flat_inputs(values: Sequence) -> list[Any]:
+    """The inputs of an instruction without the nesting of lists."""
+    flat: list[Any] = []
+    for value in values:
+        flat.extend(value if isinstance(value, (list, tuple)) else [value])
+    return flat
+
+
+class Trace:
+    """Instructions in order, with the decisions of those that sample."""
+
+    def __init__(
+        self, insts: Sequence[Instruction] = (), decisions: dict[Instruction, Any] | None = None
+    ) -> None:
+        self.insts: list[Instruction] = list(insts)
+        self.decisions: dict[Instruction, Any] = dict(decisions or {})
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add an instruction at the end."""
+        self.insts.append(inst)
+        if decision is not None:
+            self.decisions[inst] = decision
+
+    def pop(self) -> Instruction | None:
+        """Take the last instruction off; never past ``enter_postproc``."""
+        if not self.insts or self.insts[-1].kind.is_postproc:
+            return None
+        inst = self.insts.pop()
+        self.decisions.pop(inst, None)
+        return inst
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What a sampling instruction chose, or None."""
+        return self.decisions.get(inst)
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
+        """A copy in which one instruction decides otherwise."""
+        return Trace(self._instructions(remove_postproc), {**self.decisions, inst: decision})
+
+    def copy(self) -> Trace:
+        """A trace of its own with the same instructions."""
+        return Trace(self.insts, self.decisions)
+
+    def _instructions(self, remove_postproc: bool) -> list[Instruction]:
+        if not remove_postproc:
+            return list(self.insts)
+        kept = []
+        for inst in self.insts:
+            if inst.kind.is_postproc:
+                break
+            kept.append(inst)
+        return kept
+
+    def apply_to_schedule(
+        self,
+        sch: Any,
+        remove_postproc: bool,
+        decision_provider: Callable[[Instruction, list, list, Any], Any] | None = None,
+    ) -> None:
+        """Carry the instructions out on another schedule; a provider may change the decisions."""
+        table: dict[int, Any] = {}
+
+        def translate(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return [translate(item) for item in value]
+            if id(value) in table:
+                return table[id(value)]
+            if isinstance(value, PrimExpr) and not isinstance(value, (IntImm, StringImm)):
+                return _substitute(value, table)
+            return value
+
+        for inst in self._instructions(remove_postproc):
+            positional, named = inst.arguments(translate)
+            decision = self.decisions.get(inst)
+            if decision_provider is not None:
+                decision = decision_provider(
+                    inst, positional + list(named.values()), inst.attrs, decision
+                )
+            if decision is not None:
+                named["decision"] = decision
+            result = getattr(sch, inst.kind.method)(*positional, **named)
+            outputs = (
+                result if isinstance(result, (list, tuple)) else [] if result is None else [result]
+            )
+            if len(outputs) != len(inst.outputs):
+                raise ScheduleError(
+                    f"replaying {inst.kind.name} gave {len(outputs)} results where the trace has {len(inst.outputs)}",
+                    notes=("the trace was made for another program",),
+                )
+            for old, new in zip(inst.outputs, outputs):
+                table[id(old)] = new
+
+    def simplified(self, remove_postproc: bool) -> Trace:
+        """A copy without the pure instructions whose results nobody uses."""
+        kept: list[Instruction] = []
+        used: set[int] = set()
+        for inst in reversed(self._instructions(remove_postproc)):
+            if inst.kind.is_pure and not any(id(output) in used for output in inst.outputs):
+                continue
+            kept.append(inst)
+            for value in flat_inputs(inst.inputs):
+                used.add(id(value))
+                for variable in _variables(value):
+                    used.add(id(variable))
+        kept.reverse()
+        return Trace(kept, {inst: self.decisions[inst] for inst in kept if inst in self.decisions})
+
+    def _names(self) -> dict[int, str]:
+        names: dict[int, str] = {}
+        for inst in self.insts:
+            for output in inst.outputs:
+                letter = (
+                    "b"
+                    if isinstance(output, BlockRV)
+                    else "l"
+                    if isinstance(output, LoopRV)
+                    else "v"
+                )
+                names[id(output)] = f"{letter}{len(names)}"
+        return names
+
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
+        """One line of Python for each instruction."""
+        names, lines = self._names(), []
+        for inst in self._instructions(remove_postproc):
+            positional, named = inst.arguments(lambda value: _Text(_python(value, names)))
+            arguments = [str(value) for value in positional]
+            arguments += [f"{name}={_python(value, names)}" for name, value in named.items()]
+            if inst in self.decisions:
+                arguments.append(f"decision={_python(self.decisions[inst], names)}")
+            call = f"sch.{inst.kind.method}({', '.join(arguments)})"
+            outputs = ", ".join([names[id(output)] for output in inst.outputs])
+            lines.append(f"{outputs} = {call}" if outputs else call)
+        return lines
+
+    def as_json(self, remove_postproc: bool = False) -> list:
+        """Instructions and decisions as plain lists: ``[[[kind, inputs, attrs, outputs], ...], [[i, decision], ...]]``."""
+        names = self._names()
+        insts = self._instructions(remove_postproc)
+        rows = [
+            [
+                inst.kind.name,
+                _to_json(inst.inputs, names),
+                _to_json(inst.attrs, names),
+                [names[id(output)] for output in inst.outputs],
+            ]
+            for inst in insts
+        ]
+        decisions = [
+            [number, _to_json(self.decisions[inst], names)]
+            for number, inst in enumerate(insts)
+            if inst in self.decisions
+        ]
+        return [rows, decisions]
+
+    @staticmethod
+    def apply_json_to_schedule(json_obj: Any, sch: Any) -> None:
+        """Replay what ``as_json`` gave on a schedule."""
+        if isinstance(json_obj, str):
+            json_obj = json.loads(json_obj)
+        try:
+            rows, decisions = json_obj
+            chosen = {int(number): value for number, value in decisions}
+            rows = [(str(kind), inputs, attrs, outputs) for kind, inputs, attrs, outputs in rows]
+        except (TypeError, ValueError) as error:
+            raise ScheduleError(f"this is no trace in JSON form: {error}") from None
+        table: dict[str, Any] = {}
+        for number, (kind, inputs, attrs, outputs) in enumerate(rows):
+            inst = Instruction(kind, _from_json(inputs, table), _from_json(attrs, table), ())
+            positional, named = inst.arguments(lambda value: value)
+            if number in chosen:
+                named["decision"] = _from_json(chosen[number], table)
+            result = getattr(sch, inst.kind.method)(*positional, **named)
+            made = (
+                result if isinstance(result, (list, tuple)) else [] if result is None else [result]
+            )
+            table.update(zip(outputs, made))
+
+    def show(self, style: str | None = None, black_format: bool = False) -> None:
+        """Print the trace as Python."""
+        print(str(self))
+
+    def __str__(self) -> str:
+        lines = ["# from tilesmith import tir", "def apply_schedule(sch: tir.Schedule) -> None:"]
+        return "\n".join(lines + ["  " + line for line in self.as_python() or ["pass"]])
+
+
+class _Text(str):
+    """Python source that stands for a value."""
+
+
+def _python(value: Any, names: dict[int, str]) -> str:
+    if isinstance(value, _Text):
+        return str(value)
+    if id(value) in names:
+        return names[id(value)]
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([_python(item, names) for item in value]) + "]"
+    if isinstance(value, IntImm):
+        return str(value.value)
+    if isinstance(value, str) or value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, Node):
+        return str(value)
+    return repr(value)
+
+
+def _variables(value: Any) -> list[Any]:
+    from tilesmith.ir import Var, post_order_visit
+
+    found: list[Any] = []
+    if isinstance(value, PrimExpr):
+        post_order_visit(value, lambda node: found.append(node) if isinstance(node, Var) else None)
+    return found
+
+
+def _substitute(value: PrimExpr, table: dict[int, Any]) -> PrimExpr:
+    from tilesmith.tir.functor import substitute
+
+    mapping = {
+        variable: table[id(variable)] for variable in _variables(value) if id(variable) in table
+    }
+    return substitute(value, mapping) if mapping else value
+
+
+def _to_json(value: Any, names: dict[int, str]) -> Any:
+    if id(value) in names:
+        return {"rv": names[id(value)]}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item, names) for item in value]
+    if isinstance(value, IntImm):
+        return value.value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    from tilesmith.ir.serialization import save_json
+
+    if isinstance(value, PrimExpr) and _variables(value):
+        raise ScheduleError("an expression over random variables cannot be saved; pass its parts")
+    return {"node": save_json(value)}
+
+
+def _from_json(value: Any, table: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_from_json(item, table) for item in value]
+    if isinstance(value, dict):
+        if "rv" in value:
+            if value["rv"] not in table:
+                raise ScheduleError(f"the trace uses {value['rv']} before it is made")
+            return table[value["rv"]]
+        from tilesmith.ir.serialization import load_json
+
+        return load_json(value["node"])
+    return value
