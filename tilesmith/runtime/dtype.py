@@ -22,7 +22,6 @@ DLPACK_CODES: dict[str, int] = {
     "float": 2,
     "handle": 3,
     "bfloat": 4,
-    "complex": 5,
     "bool": 6,
     "float8_e3m4": 7,
     "float8_e4m3": 8,
@@ -47,7 +46,6 @@ class DataTypeCode(IntEnum):
     FLOAT = 2
     HANDLE = 3
     BFLOAT = 4
-    COMPLEX = 5
     BOOL = 6
     E3M4Float = 7
     E4M3Float = 8
@@ -86,9 +84,8 @@ _VALID_BITS = {
     "uint": range(1, 257),
     "float": (16, 32, 64, 80, 128),
     "bfloat": (16,),
-    "complex": (64, 128),
 }
-_SIZED = re.compile(r"(int|uint|float|bfloat|complex)(\d+)\Z")
+_SIZED = re.compile(r"(int|uint|float|bfloat)(\d+)\Z")
 _LANES = re.compile(r"(.+?)x(\d+)\Z")
 
 
@@ -128,7 +125,7 @@ class DataType(str):
     @classmethod
     def make(cls, code: str, bits: int, lanes: int = 1) -> DataType:
         """The data type of a code, bits per lane and lanes."""
-        sized = code in ("int", "uint", "float", "bfloat", "complex")
+        sized = code in ("int", "uint", "float", "bfloat")
         base = f"{code}{bits}" if sized else code
         return cls(base if lanes == 1 else f"{base}x{lanes}")
 
@@ -196,7 +193,7 @@ def _intern(name: Any) -> DataType:
         known = DataType._interned[str(known)]
         DataType._interned[str(text)] = known
     # numpy dtypes and scalar types hash cheaply: the next look-up of one is a dictionary hit
-    if not isinstance(name, str) and type(name).__module__ in ("numpy", "numpy.dtypes", "builtins"):
+    if isinstance(name, type) or type(name).__module__ == "numpy.dtypes":
         DataType._interned[name] = known
     return known
 

@@ -14,15 +14,8 @@ import threading
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import (
-    ConfigError,
-    InternalError,
-    MissingDependencyError,
-    ShapeError,
-    TilesmithError,
-    TypeMismatchError,
-    UnsupportedError,
-)
+from tilesmith.support import errors
+from tilesmith.support.errors import InternalError, MissingDependencyError, TilesmithError
 
 _import_lock = threading.Lock()
 
@@ -50,14 +43,13 @@ tvm_ffi = _import_tvm_ffi()
 Function = tvm_ffi.Function
 
 KINDS: dict[str, type[TilesmithError]] = {
-    "TilesmithError": TilesmithError,
-    "ShapeError": ShapeError,
-    "TypeMismatchError": TypeMismatchError,
-    "UnsupportedError": UnsupportedError,
-    "ConfigError": ConfigError,
-    "InternalError": InternalError,
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, TilesmithError)
 }
-"""Kinds that generated code may name in `TVMFFIErrorSetRaisedFromCStr`, besides Python's own."""
+"""Kinds that generated code may name in `TVMFFIErrorSetRaisedFromCStr`, besides Python's own; an
+error that a registered function raises keeps its class on the way through native code."""
+KINDS.pop("MissingDependencyError")  # its constructor takes a package, not a message
 
 for _name, _kind in KINDS.items():
     tvm_ffi.register_error(_name, _kind)

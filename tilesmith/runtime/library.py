@@ -125,7 +125,7 @@ def _shared_jit() -> Any:
             raise MissingDependencyError("llvmlite", purpose="linking object code") from error
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        _jit = llvm.create_lljit_compiler()
+        _jit = llvm.create_lljit_compiler(suppress_errors=True)
     return _jit
 
 
@@ -156,7 +156,10 @@ class _JitLibrary(Library):
             try:
                 tracker = builder.link(jit, self._name)
             except RuntimeError as error:
-                raise CodegenError(f"linking object code failed: {error}") from error
+                known = {*names, *symbol_addresses(), *symbols}
+                missing = _missing_symbols(objects, known)
+                notes = (f"undefined: {', '.join(missing)}",) if missing else ()
+                raise CodegenError(f"linking object code failed: {error}", notes=notes) from error
         addresses = {name: int(tracker[name]) for name in sorted(names)}
         super().__init__(_JitOwner(jit, tracker), addresses)
 
@@ -176,7 +179,8 @@ class _SharedLibrary(Library):
     def __init__(self, path: str) -> None:
         make_symbols_global()
         try:
-            self._handle = ctypes.CDLL(os.path.abspath(path))
+            # without a folder the system would search its own
+            self._handle = ctypes.CDLL(path if os.path.isabs(path) else os.path.abspath(path))
         except OSError as error:
             raise ArtifactError(
                 f"cannot load the shared library '{path}'",
@@ -204,7 +208,10 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(contents)
-            return Library.load(f"/proc/self/fd/{descriptor}")
+            # The loader takes a path that it has seen for the library of that time, though the
+            # number now stands for another file: each path has its own useless "/" and "./".
+            unique = bin(next(_library_names))[2:].replace("0", "/").replace("1", "./")
+            return Library.load(f"/proc/self/fd/{unique}{descriptor}")
         finally:
             os.close(descriptor)  # the mapping keeps the memory
     descriptor, name = tempfile.mkstemp(suffix=".so", prefix="tilesmith-")
@@ -224,6 +231,23 @@ def defined_symbols(content: bytes) -> list[str]:
     llvmlite reads sections but not symbol tables, and a JIT gives addresses only of symbols that
     it was told to export.
     """
+    return [name for name, section in _global_symbols(content) if section not in (0, _COMMON)]
+
+
+_COMMON = 0xFFF2
+
+
+def _missing_symbols(objects: Sequence[bytes], known: set[str]) -> list[str]:
+    """What the objects need and neither `known` nor the process has."""
+    process = ctypes.CDLL(None)
+    needed = {
+        name for content in objects for name, section in _global_symbols(content) if section == 0
+    }
+    return sorted([name for name in needed - known if not hasattr(process, name)])
+
+
+def _global_symbols(content: bytes) -> list[tuple[str, int]]:
+    """Global and weak, not hidden symbols of a 64-bit ELF object, with their section numbers."""
     if content[:4] != b"\x7fELF" or content[4] != 2 or content[5] != 1:
         return []
     (table_offset,) = struct.unpack_from("<Q", content, 0x28)
@@ -232,7 +256,7 @@ def defined_symbols(content: bytes) -> list[str]:
         struct.unpack_from("<IIQQQQIIQQ", content, table_offset + index * entry_size)
         for index in range(entry_count)
     ]
-    names: list[str] = []
+    found: list[tuple[str, int]] = []
     for section in sections:
         kind, offset, size, link = section[1], section[4], section[5], section[6]
         if kind != 2:  # SHT_SYMTAB
@@ -241,7 +265,7 @@ def defined_symbols(content: bytes) -> list[str]:
         for position in range(offset, offset + size, 24):
             name, info, other, index = struct.unpack_from("<IBBH", content, position)
             binding, visibility = info >> 4, other & 3
-            if binding in (1, 2) and index not in (0, 0xFFF2) and visibility != 2 and name:
+            if binding in (1, 2) and visibility != 2 and name:
                 end = content.index(b"\0", strings + name)
-                names.append(content[strings + name : end].decode())
-    return names
+                found.append((content[strings + name : end].decode(), index))
+    return found

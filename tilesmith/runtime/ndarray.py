@@ -21,7 +21,7 @@ ALIGNMENT = 64
 """Bytes to which everything that we allocate is aligned."""
 
 _CARRIERS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
-_NUMPY_CODES = frozenset(("int", "uint", "float", "bool", "complex"))
+_NUMPY_CODES = frozenset(("int", "uint", "float", "bool"))
 _base_shape = tvm_ffi.Tensor.shape.__get__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
 _from_dlpack = tvm_ffi.from_dlpack
@@ -303,8 +303,7 @@ def array(
 
 def _shareable(tensor: Any) -> Any:
     """Torch refuses DLPack for tensors that require gradients."""
-    detach = getattr(tensor, "detach", None)
-    return detach() if callable(detach) else tensor
+    return tensor.detach() if getattr(tensor, "requires_grad", False) else tensor
 
 
 def from_dlpack(dltensor: Any) -> NDArray:

@@ -40,7 +40,6 @@ _NAMES = {
     "bool": "BOOL",
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
-    "complex64": "C64",
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
