@@ -41,7 +41,7 @@ FLOORS = {
 }
 PRESENT = sorted(
     [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
-    + [path.stem for path in ROOT.glob("*.py") if path.stem != "__init__"]
+    + [path.stem for path in ROOT.glob("*.py") if not path.stem.startswith("__")]
 )
 
 PROGRAM = """

@@ -1,0 +1,47 @@
+"""What the README shows, runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+def test_the_readme_has_programs():
+    assert len(PROGRAMS) >= 2
+
+
+@pytest.mark.parametrize("index", range(len(PROGRAMS)))
+def test_program(index, tmp_path, monkeypatch):
+    (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    monkeypatch.chdir(tmp_path)  # programs write files
+    exec(
+        compile(PROGRAMS[index], f"README.md, program {index + 1}", "exec"), {"__name__": "readme"}
+    )
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.M))
+def test_make_targets_exist(target):
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{target}:", makefile, re.M)
+
+
+def test_commands_have_the_options_shown():
+    from click.testing import CliRunner
+
+    from tilesmith.cli.main import tilesmith
+
+    lines = re.findall(r"^tilesmith (\w+)(.*)$", README, re.M)
+    assert {name for name, _ in lines} >= {"compile", "run", "bench", "inspect", "doctor"}
+    for name, rest in lines:
+        text = CliRunner().invoke(tilesmith, [name, "--help"]).output
+        for option in re.findall(r"(--[a-z-]+)", rest.partition("#")[0]):
+            assert option in text, f"tilesmith {name} has no {option}"
+
+
+def test_links_lead_somewhere():
+    for path in re.findall(r"\]\(([^)#]+)\)", README):
+        assert path.startswith("http") or (REPOSITORY / path).exists(), path
