@@ -1,0 +1,31 @@
+"""Tensor expressions: say what each element is, and turn that into a PrimFunc."""
+
+from tilesmith.te.create_prim_func import create_prim_func
+from tilesmith.te.operation import (
+    compute,
+    extern,
+    extern_primfunc,
+    placeholder,
+    reduce_axis,
+    size_var,
+    thread_axis,
+    var,
+)
+from tilesmith.te.tag import TagScope, tag_scope
+from tilesmith.te.tensor import (
+    BaseComputeOp,
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    TensorSlice,
+)
+from tilesmith.tir import *  # noqa: F403
+from tilesmith.tir import const
+
+__all__ = [
+    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "TagScope", "Tensor",
+    "TensorSlice", "compute", "const", "create_prim_func", "extern", "extern_primfunc", "placeholder",
+    "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
+]  # fmt: skip

@@ -1,0 +1,360 @@
+"""From tensor expressions to a PrimFunc: each operation becomes a block under its own loops.
+
+  C = te.compute((n,), lambda i: A[i] + 1, name="C")
+create_prim_func([A, C])
+  for i in range(n):
+      with T.block("C"):
+          v_i = T.axis.spatial(n, i)
+          C[v_i] = A[v_i] + 1
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir.operators import cast
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, ProducerLoad, Reduce
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    MatchBufferRegion,
+    Stmt,
+    stmt_seq,
+)
+
+__all__ = ["create_prim_func"]
+
+
+def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimFunc:
+    """A PrimFunc over the given tensors (and scalar variables), in that order as parameters.
+
+    ``index_dtype_override``: the dtype of all shapes and indices, "int64" for what comes from the
+    graph level.
+    """
+    arguments = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    for argument in arguments:
+        if not isinstance(argument, (Tensor, Var)):
+            raise TypeMismatchError(
+                f"create_prim_func takes tensors and variables, got {argument!r}"
+            )
+    with deep_recursion():
+        return _Builder(arguments, index_dtype_override).build()
+
+
+def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
+    """The operations behind some tensors, each after those that it reads."""
+    order: dict[Operation, None] = {}
+
+    def walk(op: Operation) -> None:
+        if op not in order:
+            for tensor in op.input_tensors:
+                walk(tensor.op)
+            order[op] = None
+
+    for tensor in tensors:
+        walk(tensor.op)
+    return list(order)
+
+
+class _IndexDtype(Rewriter):
+    """Gives integers of index arithmetic another dtype."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = DataType(dtype)
+        self.variables: dict[Var, Var] = {}
+
+    def convert(self, expr: PrimExpr) -> PrimExpr:
+        """An index or size in the dtype."""
+        if expr.dtype is self.dtype or not expr.dtype.is_integer:
+            return expr
+        converted = self.visit(expr)
+        return cast(self.dtype, converted)
+
+    def visit_IntImm(self, node: Any) -> PrimExpr:
+        return const(node.value, self.dtype) if node.dtype == "int32" else node
+
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        return self.variables.get(variable, variable)
+
+    def visit_Call(self, call: Any) -> PrimExpr:
+        return call
+
+    def visit_BinaryOp(self, node: Any) -> PrimExpr:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if a is node.a and b is node.b:
+            return node
+        if a.dtype is not b.dtype:
+            a, b = cast(self.dtype, a), cast(self.dtype, b)
+        return type(node)(a, b)
+
+    def visit_ProducerLoad(self, load: Any) -> PrimExpr:
+        return load
+
+
+class _Body(Rewriter):
+    """Rewrites a body: reads of tensors become loads of buffers, iterators become block iterators."""
+
+    def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
+        self.builder = builder
+        self.mapping = mapping
+
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        found = self.mapping.get(variable)
+        return self.builder.sizes.get(variable, variable) if found is None else found
+
+    def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
+        buffer = self.builder.buffers[load.producer]
+        indices = [self.builder.index(self.visit(index)) for index in load.indices]
+        return BufferLoad(buffer, indices)
+
+    def visit_BinaryOp(self, node: Any) -> PrimExpr:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if a is node.a and b is node.b:
+            return node
+        if a.dtype is not b.dtype:  # an index of the new dtype meets a constant of the old one
+            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
+            a, b = cast(wide, a), cast(wide, b)
+        return type(node)(a, b)
+
+    def visit_Call(self, call: Any) -> PrimExpr:
+        new = self.children(call)
+        if new is call or not call.args:
+            return new
+        # Branches and operands of the same dtype before must be of the same dtype after.
+        if new.op.name in ("tir.if_then_else", "tir.likely") if hasattr(new.op, "name") else False:
+            return self._same_branches(new)
+        return new
+
+    def _same_branches(self, call: Any) -> PrimExpr:
+        if call.op.name == "tir.likely":
+            return call
+        condition, a, b = call.args
+        if a.dtype is not b.dtype:
+            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
+            a, b = cast(wide, a), cast(wide, b)
+        return type(call)(a.dtype, call.op, (condition, a, b))
+
+    def visit_Select(self, node: Any) -> PrimExpr:
+        condition = self.visit(node.condition)
+        a, b = self.visit(node.true_value), self.visit(node.false_value)
+        if condition is node.condition and a is node.true_value and b is node.false_value:
+            return node
+        if a.dtype is not b.dtype:
+            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
+            a, b = cast(wide, a), cast(wide, b)
+        return type(node)(condition, a, b)
+
+    def visit_Let(self, node: Any) -> PrimExpr:
+        value = self.visit(node.value)
+        if value.dtype is not node.var.dtype:
+            variable = Var(node.var.name, value.dtype)
+            self.mapping[node.var] = variable
+            return type(node)(variable, value, self.visit(node.body))
+        return type(node)(node.var, value, self.visit(node.body))
+
+
+class _Builder:
+    """Builds the function: buffers of all tensors, one block per operation."""
+
+    def __init__(self, arguments: list[Any], index_dtype: str | None) -> None:
+        self.arguments = arguments
+        self.index_dtype = _IndexDtype(index_dtype) if index_dtype else None
+        self.sizes: dict[Var, Var] = {}
+        self.buffers: dict[Any, Buffer] = {}
+        self.names: dict[str, int] = {}
+        self.block_names: dict[str, int] = {}
+
+    def index(self, expr: PrimExpr) -> PrimExpr:
+        """An index or size in the chosen dtype; sizes that are variables get a partner of it."""
+        if self.index_dtype is None:
+            return expr
+        if (
+            isinstance(expr, Var)
+            and expr.dtype is not self.index_dtype.dtype
+            and expr in self.sizes
+        ):
+            return self.sizes[expr]
+        return self.index_dtype.convert(expr)
+
+    def _collect_sizes(self, tensors: list[Tensor]) -> None:
+        if self.index_dtype is None:
+            return
+        for tensor in tensors:
+            for size in tensor.shape:
+                if isinstance(size, Var) and size.dtype is not self.index_dtype.dtype:
+                    if size not in self.sizes:
+                        self.sizes[size] = type(size)(size.name, self.index_dtype.dtype)
+        self.index_dtype.variables = dict(self.sizes)
+
+    def _unique(self, table: dict[str, int], name: str) -> str:
+        count = table.get(name, 0)
+        table[name] = count + 1
+        return name if count == 0 else self._unique(table, f"{name}_{count}")
+
+    def _buffer(self, tensor: Tensor) -> Buffer:
+        name = tensor.name.replace(".", "_")
+        shape = [self.index(size) for size in tensor.shape]
+        return decl_buffer(shape, tensor.dtype, self._unique(self.names, name))
+
+    def build(self) -> PrimFunc:
+        """The function."""
+        tensors = [argument for argument in self.arguments if isinstance(argument, Tensor)]
+        operations = operations_in_order(tensors)
+        outputs = [op.output(k) for op in operations for k in range(op.num_outputs)]
+        self._collect_sizes(outputs)
+        given = set(tensors)
+        for tensor in outputs:
+            if isinstance(tensor.op, PlaceholderOp) and tensor not in given:
+                raise TypeMismatchError(
+                    f"placeholder '{tensor.name}' is read, but it is not among the arguments of create_prim_func"
+                )
+        params: list[Any] = []
+        for argument in self.arguments:
+            if isinstance(argument, Tensor):
+                self.buffers[argument] = self._buffer(argument)
+                params.append((argument, Var(f"var_{argument.name}", "handle")))
+            else:
+                params.append((argument, self.sizes.get(argument, argument)))
+        allocated = []
+        for tensor in outputs:
+            if tensor not in self.buffers:
+                self.buffers[tensor] = self._buffer(tensor)
+                allocated.append(self.buffers[tensor])
+        statements = [self._statement(op) for op in operations if not isinstance(op, PlaceholderOp)]
+        root = Block((), (), (), "root", stmt_seq(*statements), None, allocated)
+        return PrimFunc(
+            [variable for _, variable in params],
+            BlockRealize((), const(True, "bool"), root),
+            None,
+            {variable: self.buffers[t] for t, variable in params if isinstance(t, Tensor)},
+            {"global_symbol": "main", "tir.noalias": True},
+        )
+
+    def _statement(self, op: Operation) -> Stmt:
+        if isinstance(op, ComputeOp):
+            return self._compute(op)
+        if isinstance(op, ExternOp):
+            return self._extern(op)
+        raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
+
+    def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
+        """Loop variables with extents, block iterators, and the values of these."""
+        loops, iterators, values = [], [], []
+        for axis in axes:
+            low, extent = self.index(axis.dom.min), self.index(axis.dom.extent)
+            dtype = extent.dtype
+            if isinstance(axis.dom.extent, Var) and axis.dom.extent in self.sizes:
+                extent = self.sizes[axis.dom.extent]
+            loop = Var(axis.var.name, dtype)
+            iterator = IterVar(
+                Range.from_min_extent(low, extent), Var("v_" + axis.var.name, dtype), axis.iter_type
+            )
+            mapping[axis.var] = iterator.var
+            loops.append((loop, low, extent))
+            iterators.append(iterator)
+            values.append(loop)
+        return loops, iterators, values
+
+    def _compute(self, op: ComputeOp) -> Stmt:
+        mapping: dict[Var, PrimExpr] = {}
+        loops, iterators, values = self._iterators([*op.axis, *op.reduce_axis], mapping)
+        indices = [mapping[axis.var] for axis in op.axis]
+        if not iterators:  # a block over nothing still is a block over one point
+            dtype = "int32" if self.index_dtype is None else self.index_dtype.dtype
+            point = Range.from_min_extent(const(0, dtype), const(1, dtype))
+            iterators.append(IterVar(point, Var("vi", dtype), IterVar.DataPar))
+            values.append(const(0, dtype))
+        rewrite = _Body(self, mapping)
+        targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
+        first = op.body[0]
+        if isinstance(first, Reduce):
+            init, body = self._reduction(first, targets, indices, rewrite)
+        else:
+            init = None
+            stores = [
+                BufferStore(target, rewrite.visit(value), indices)
+                for target, value in zip(targets, op.body)
+            ]
+            body = stmt_seq(*stores)
+        name = self._unique(self.block_names, op.name)
+        annotations = {
+            key: value for key, value in op.attrs.items() if not isinstance(value, Tensor)
+        }
+        return self._nest(loops, self._block(name, iterators, body, init, annotations), values)
+
+    def _reduction(
+        self, reduce: Reduce, targets: list[Buffer], indices: list, rewrite: _Body
+    ) -> tuple[Stmt, Stmt]:
+        combiner = reduce.combiner
+        own = [BufferLoad(target, indices) for target in targets]
+        sources = [rewrite.visit(source) for source in reduce.source]
+        if not isinstance(reduce.condition, type(const(0))) or not reduce.condition.value:
+            condition = rewrite.visit(reduce.condition)
+            from tilesmith.tir import if_then_else
+
+            sources = [
+                if_then_else(condition, source, identity)
+                for source, identity in zip(sources, combiner.identity_element)
+            ]
+        initial = reduce.init or combiner.identity_element
+        init = stmt_seq(
+            *[BufferStore(t, rewrite.visit(v), indices) for t, v in zip(targets, initial)]
+        )
+        bind = dict(zip(combiner.lhs, own)) | dict(zip(combiner.rhs, sources))
+        if len(targets) == 1:
+            value = _Body(self, bind).visit(combiner.result[0])
+            return init, BufferStore(targets[0], value, indices)
+        # Several results: all are computed from the old values before any of them is stored.
+        results = [_Body(self, bind).visit(value) for value in combiner.result]
+        variables = [Var(f"v_{t.name}", value.dtype) for t, value in zip(targets, results)]
+        body = stmt_seq(*[BufferStore(t, v, indices) for t, v in zip(targets, variables)])
+        for variable, value in zip(reversed(variables), reversed(results)):
+            body = LetStmt(variable, value, body)
+        return init, body
+
+    def _block(
+        self, name: str, iterators: list, body: Stmt, init: Stmt | None, annotations: dict[str, Any]
+    ) -> Block:
+        block = Block(iterators, (), (), name, body, init, annotations=annotations)
+        reads, writes, _ = get_block_access_region(
+            block, {b.data: b for b in self.buffers.values()}
+        )
+        if init is not None:
+            written = {id(region.buffer) for region in writes}
+            reads = [region for region in reads if id(region.buffer) not in written]
+        return block.with_fields(reads=tuple(reads), writes=tuple(writes))
+
+    def _nest(self, loops: list, block: Block, values: list) -> Stmt:
+        body: Stmt = BlockRealize(values, const(True, "bool"), block)
+        for variable, low, extent in reversed(loops):
+            body = For(variable, low, extent, ForKind.SERIAL, body)
+        return body
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        name = self._unique(self.block_names, op.name)
+        reads, writes, matches = [], [], []
+        pairs = [(t, b, reads) for t, b in zip(op.inputs, op.input_placeholders)]
+        pairs += [(op.output(k), b, writes) for k, b in enumerate(op.output_placeholders)]
+        for tensor, placeholder, regions in pairs:
+            region = BufferRegion.full_region(self.buffers[tensor])
+            regions.append(region)
+            matches.append(MatchBufferRegion(placeholder, region))
+        body = op.body
+        if isinstance(body, BlockRealize) and not body.block.iter_vars:
+            inner = body.block
+            block = Block((), reads, writes, name, inner.body, None, inner.alloc_buffers, matches)
+        else:
+            block = Block((), reads, writes, name, body, None, (), matches)
+        return BlockRealize((), const(True, "bool"), block)

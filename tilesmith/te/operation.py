@@ -1,0 +1,197 @@
+"""The functions that users write tensor expressions with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Range, SizeVar, Var, const, convert
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.te.tag import TagScope
+from tilesmith.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import IterVar, Reduce
+from tilesmith.tir.stmt import Evaluate, Stmt
+
+__all__ = [
+    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "size_var", "thread_axis", "var",
+]  # fmt: skip
+
+
+def _shape(shape: Any) -> tuple[PrimExpr, ...]:
+    if isinstance(shape, (int, PrimExpr)):
+        shape = (shape,)
+    return tuple([size if isinstance(size, PrimExpr) else convert(size) for size in shape])
+
+
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor of a shape and dtype (float32 by default)."""
+    return PlaceholderOp(name, "", None, _shape(shape), DataType(dtype or "float32")).output(0)
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+    varargs_names: list[str] | None = None,
+) -> Any:
+    """A tensor whose element at ``indices`` is ``fcompute(*indices)``.
+
+    The names of the iterators are those of the function's parameters. A function that gives several
+    values (of one tuple reduction) makes as many tensors.
+    """
+    tag = tag or TagScope.current_tag()
+    shape = _shape(shape)
+    names = _iterator_names(fcompute, len(shape), varargs_names)
+    axis = [
+        IterVar(
+            Range.from_min_extent(const(0, size.dtype), size),
+            Var(label, size.dtype),
+            IterVar.DataPar,
+        )
+        for label, size in zip(names, shape)
+    ]
+    body = fcompute(*[iterator.var for iterator in axis])
+    if not isinstance(body, (list, tuple)):
+        body = [body]
+    values = tuple([convert(value) for value in body])
+    for value in values:
+        if not isinstance(value, PrimExpr):
+            raise TypeMismatchError(f"compute '{name}' gave {value!r}, an expression is needed")
+    if any(isinstance(value, Reduce) for value in values):
+        first = values[0]
+        if not all(isinstance(v, Reduce) and v.combiner is first.combiner for v in values):
+            raise TypeMismatchError(
+                f"the values of compute '{name}' are not those of one reduction"
+            )
+    op = ComputeOp(name, tag, attrs, axis, values)
+    outputs = tuple([op.output(k) for k in range(op.num_outputs)])
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _iterator_names(
+    function: Callable[..., Any], ndim: int, varargs_names: list[str] | None
+) -> list[str]:
+    """The parameters' names; those of ``*args`` are given or numbered."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [f"i{k}" for k in range(ndim)]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    if rest is None:
+        required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
+        if not len(required) <= ndim <= len(names) and len(names) != ndim:
+            raise ShapeError(
+                f"fcompute takes {len(names)} indices, the shape has {ndim} dimensions"
+            )
+        return names[:ndim]
+    if varargs_names is not None:
+        if len(names) + len(varargs_names) != ndim:
+            raise ShapeError(
+                f"varargs_names has {len(varargs_names)} names for {ndim - len(names)} indices"
+            )
+        return names + list(varargs_names)
+    return names + [f"i{k}" for k in range(ndim - len(names))]
+
+
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
+    """An iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
+    return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
+    """An iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32), "threadIdx.x")``."""
+    if isinstance(dom, str):
+        tag, dom = dom, None
+    if not tag:
+        raise TypeMismatchError("thread_axis needs a tag, such as 'threadIdx.x'")
+    if isinstance(dom, int):
+        dom = Range(0, dom)
+    return IterVar(dom, name or tag, IterVar.ThreadIndex, tag, span)
+
+
+def var(name: str = "tindex", dtype: str = "int32", span: Any = None) -> Var:
+    """A variable."""
+    return Var(name, dtype, span)
+
+
+def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> SizeVar:
+    """A variable that is not negative: the size of a dimension."""
+    return SizeVar(name, dtype, span)
+
+
+def extern(
+    shape: Any,
+    inputs: list[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Any],
+    name: str = "extern",
+    dtype: Any = None,
+    in_buffers: Any = None,
+    out_buffers: Any = None,
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Any:
+    """Tensors made by a statement: ``fcompute(input buffers, output buffers)`` gives it.
+
+    ``shape`` is one shape or a list of them; ``dtype`` likewise (default: that of the inputs).
+    """
+    tag = tag or TagScope.current_tag()
+    if isinstance(shape, (int, PrimExpr)) or not shape or isinstance(shape[0], (int, PrimExpr)):
+        shape = [shape if isinstance(shape, (list, tuple)) else (shape,)]
+    input_buffers = _given_or_made(
+        in_buffers, [(tensor.shape, tensor.dtype, tensor.op.name) for tensor in inputs]
+    )
+    if out_buffers is None:
+        dtypes = _extern_dtypes(name, dtype, inputs, len(shape))
+        wanted = [(_shape(one), kind, name) for one, kind in zip(shape, dtypes)]
+    else:
+        wanted = []
+    output_buffers = _given_or_made(out_buffers, wanted)
+    body = fcompute(input_buffers, output_buffers)
+    if isinstance(body, PrimExpr):
+        body = Evaluate(body)
+    if not isinstance(body, Stmt):
+        raise TypeMismatchError(
+            f"fcompute of extern '{name}' gave {body!r}, a statement or a call is needed"
+        )
+    op = ExternOp(name, tag, attrs, inputs, input_buffers, output_buffers, body)
+    outputs = [op.output(k) for k in range(op.num_outputs)]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _given_or_made(given: Any, wanted: list[tuple]) -> list[Buffer]:
+    if given is not None:
+        return list(given) if isinstance(given, (list, tuple)) else [given]
+    return [decl_buffer(shape, dtype, label) for shape, dtype, label in wanted]
+
+
+def _extern_dtypes(name: str, dtype: Any, inputs: list[Tensor], count: int) -> list[Any]:
+    if dtype is None:
+        kinds = {tensor.dtype for tensor in inputs}
+        if len(kinds) != 1:
+            raise TypeMismatchError(f"extern '{name}' needs a dtype: that of its inputs is not one")
+        return [kinds.pop()] * count
+    return list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
+
+
+def extern_primfunc(input_tensors: list[Tensor], primfunc: Any, **kwargs: Any) -> Any:
+    """Tensors made by a PrimFunc: its first parameters are the inputs, the others the outputs."""
+    buffers = primfunc.buffers
+    if len(buffers) <= len(input_tensors):
+        raise ShapeError(
+            f"the PrimFunc has {len(buffers)} buffers, {len(input_tensors)} inputs leave none for the outputs"
+        )
+    ins, outs = buffers[: len(input_tensors)], buffers[len(input_tensors) :]
+    return extern(
+        [buffer.shape for buffer in outs],
+        input_tensors,
+        lambda *_: primfunc.body,
+        in_buffers=ins,
+        out_buffers=outs,
+        **{"name": primfunc.attrs.get("global_symbol", "extern"), **kwargs},
+    )

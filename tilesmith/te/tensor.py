@@ -1,0 +1,273 @@
+"""Tensors of tensor expressions and the operations that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note, post_order_visit
+from tilesmith.ir import data as data_field
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError
+from tilesmith.support.lazy import resolve
+from tilesmith.tir.buffer import Buffer, DataProducer
+from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
+from tilesmith.tir.stmt import Stmt
+
+__all__ = [
+    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Tensor", "TensorSlice",
+]  # fmt: skip
+
+
+class TensorSlice(ExprOp):
+    """A tensor with some of its indices; stands for the element once all are given."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: Any) -> None:
+        if not isinstance(indices, tuple):
+            indices = (indices,)
+        self.tensor = tensor
+        self.indices = indices
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        more = indices if isinstance(indices, tuple) else (indices,)
+        return TensorSlice(self.tensor, self.indices + more)
+
+    def asobject(self) -> PrimExpr:
+        """The element."""
+        return self.tensor(*self.indices)
+
+    @property
+    def dtype(self) -> DataType:
+        """The dtype of an element."""
+        return self.tensor.dtype
+
+
+class Tensor(DataProducer, key="te.Tensor"):
+    """The result of an operation: a function from indices to values, with a shape.
+
+    ``T[i, j]`` or ``T(i, j)`` is an element. Arithmetic on whole tensors is elementwise, by TOPI.
+    """
+
+    is_leaf = True
+
+    shape: tuple[PrimExpr, ...] = data_field()
+    dtype: DataType = data_field(convert=DataType)
+    op: Operation = data_field()
+    value_index: int = data_field()
+
+    @property
+    def name(self) -> str:
+        """The name of the operation; of one with several results, with the number."""
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The data-parallel iterators of the operation."""
+        return self.op.axis  # type: ignore[attr-defined]
+
+    def __call__(self, *indices: Any) -> PrimExpr:
+        if len(indices) != len(self.shape):
+            raise ShapeError(
+                f"tensor '{self.name}' has {len(self.shape)} dimensions, got {len(indices)} indices"
+            )
+        converted = []
+        for index in indices:
+            if isinstance(index, IterVar):
+                index = index.var
+            converted.append(index if isinstance(index, PrimExpr) else convert(index))
+        return ProducerLoad(self, tuple(converted))
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        return TensorSlice(self, indices)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])  # type: ignore[call-overload]
+
+    def __iter__(self) -> Any:
+        raise TypeError("a tensor has no elements to iterate over before it is computed")
+
+    def __neg__(self) -> Any:
+        return _topi("negative", self)
+
+    def __add__(self, other: Any) -> Any:
+        return _topi("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _topi("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _topi("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _topi("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _topi("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _topi("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _topi("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _topi("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _topi("floor_divide", self, other)
+
+    def __mod__(self, other: Any) -> Any:
+        return _topi("mod", self, other)
+
+    def astype(self, dtype: str) -> Any:
+        """This tensor with its elements converted."""
+        return _topi("cast", self, dtype)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(
+            [str(getattr(size, "value", getattr(size, "name", "?"))) for size in self.shape]
+        )
+        return f"Tensor(shape=[{shape}], op.name={self.op.name})"
+
+    __str__ = __repr__
+
+
+def _topi(name: str, *arguments: Any) -> Any:
+    """Elementwise arithmetic lives in TOPI, above: reached through a door."""
+    return resolve(f"tilesmith.topi:{name}")(*arguments)
+
+
+class Operation(Node, key="te.Operation"):
+    """What makes one or several tensors."""
+
+    name: str = note()
+    tag: str = data_field(default="")
+    attrs: Mapping[str, Any] = data_field(default=None, convert=attributes)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many tensors the operation makes."""
+        return 1
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """The tensors that the operation reads, each once, in order of first use."""
+        return []
+
+    def output(self, index: int) -> Tensor:
+        """A result of the operation, by number."""
+        raise TypeError(f"{type(self).__name__} '{self.name}' has no output {index}")
+
+
+class PlaceholderOp(Operation, key="te.PlaceholderOp", slots=("_tensor",)):
+    """An input: its values come from outside."""
+
+    shape: tuple[PrimExpr, ...] = data_field()
+    dtype: DataType = data_field(convert=DataType)
+
+    def __init__(self, name: str, tag: str, attrs: Any, shape: Any, dtype: str) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.shape, self.dtype = tuple(shape), DataType(dtype)
+        self._tensor = Tensor(self.shape, self.dtype, self, 0)
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """A placeholder iterates over nothing."""
+        return ()
+
+    def output(self, index: int) -> Tensor:
+        return self._tensor
+
+
+class BaseComputeOp(Operation, key="te.BaseComputeOp"):
+    """Base of operations over a grid of iterators."""
+
+
+class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors",)):
+    """Elements given by expressions over the iterators ``axis``; several for a tuple reduction."""
+
+    axis: tuple[IterVar, ...] = data_field()
+    body: tuple[PrimExpr, ...] = data_field()
+
+    def __init__(self, name: str, tag: str, attrs: Any, axis: Any, body: Any) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.axis, self.body = tuple(axis), tuple(body)
+        shape = tuple([iterator.dom.extent for iterator in self.axis])
+        self._tensors = [Tensor(shape, value.dtype, self, k) for k, value in enumerate(self.body)]
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The iterators that the value is reduced over."""
+        first = self.body[0]
+        return first.axis if isinstance(first, Reduce) else ()
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        found: dict[Tensor, None] = {}
+
+        def note_load(node: Any) -> None:
+            if isinstance(node, ProducerLoad) and isinstance(node.producer, Tensor):
+                found[node.producer] = None
+
+        for value in self.body:
+            post_order_visit(value, note_load)
+        return list(found)
+
+    def output(self, index: int) -> Tensor:
+        return self._tensors[index]
+
+
+class ExternOp(Operation, key="te.ExternOp", slots=("_tensors",)):
+    """Tensors made by a statement over buffers: a call of a library, or loops written by hand."""
+
+    inputs: tuple[Tensor, ...] = data_field()
+    input_placeholders: tuple[Buffer, ...] = data_field()
+    output_placeholders: tuple[Buffer, ...] = data_field()
+    body: Stmt = data_field()
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        attrs: Any,
+        inputs: Any,
+        in_buffers: Any,
+        out_buffers: Any,
+        body: Stmt,
+    ) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.inputs = tuple(inputs)
+        self.input_placeholders = tuple(in_buffers)
+        self.output_placeholders = tuple(out_buffers)
+        self.body = body
+        self._tensors = [
+            Tensor(buffer.shape, buffer.dtype, self, k)
+            for k, buffer in enumerate(self.output_placeholders)
+        ]
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """An extern operation iterates over nothing that is known."""
+        return ()
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        return list(dict.fromkeys(self.inputs))
+
+    def output(self, index: int) -> Tensor:
+        return self._tensors[index]
