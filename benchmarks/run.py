@@ -17,6 +17,7 @@ import onnx
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, Run, installed, largest_error, prepare
+from benchmarks.machine import peak_flops
 from benchmarks.models import MODELS, build_model, model_inputs
 from benchmarks.workloads import KERNELS
 from tilesmith.inspect.timing import Timing, format_seconds, interleave, ratio
@@ -193,6 +194,7 @@ def kernels(
 ) -> None:
     """Speed of single kernels: convolutions, matrix products, reductions."""
     results, rows = {}, []
+    peak = peak_flops() * threads
     chosen = list(names) or [*installed(list(CONTESTANTS)), "numpy"]
     for name, make in KERNELS.items():
         if match not in name:
@@ -203,8 +205,11 @@ def kernels(
         ours = result["timings"].get(OURS)
         rate = "-"
         if ours is not None:
-            work, unit = (workload.flops, "GFLOP/s") if workload.flops else (workload.bytes, "GB/s")
-            rate = f"{work / ours.median / 1e9:.1f} {unit}"
+            if workload.flops:
+                flops = workload.flops / ours.median
+                rate = f"{flops / 1e9:.0f} GFLOP/s, {flops / peak:.0%} of peak"
+            else:
+                rate = f"{workload.bytes / ours.median / 1e9:.1f} GB/s"
         rows.append([*row(name, result, chosen), rate])
     report.show(
         f"kernels on {threads} threads, in turns; ×: times as fast as the rival",
@@ -268,6 +273,18 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
         lines = [[label, f"{seconds * 1e3:.0f} ms"] for label, seconds in slowest]
         report.show(f"{name}: time by pass (cold)", ["pass", "time"], lines)
     click.echo(report.save("compile", results, path, threads=threads))
+
+
+@main.command()
+@json_option
+def machine(path: Path | None) -> None:
+    """What one core can do at most: multiply-adds and reads from each level of the memory."""
+    from benchmarks.machine import measure
+
+    with status("measuring"):
+        figures = measure()
+    report.show("one core", ["", ""], [[name, f"{value:.1f}"] for name, value in figures.items()])
+    click.echo(report.save("machine", figures, path))
 
 
 @main.command()

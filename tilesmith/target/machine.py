@@ -63,7 +63,8 @@ class MachineModel:
 
 # Bandwidths of AVX512 were measured (Cascade Lake class: 42 B/cycle from L2, 10.5 from L3, 4.8 from
 # DRAM, two 512-bit FMA ports with a latency of 4); its model of time reaches a rank correlation of
-# 0.8 to 0.98 with measured kernels.
+# 0.8 to 0.98 with measured kernels. Those of AVX2 were measured by `benchmarks/machine.py` on a Zen 3
+# class machine (two 256-bit FMA ports and two loads per cycle; 31, 24 and 7 B/cycle).
 AVX512 = MachineModel(
     name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=32 * KIB, l2_bytes=1024 * KIB,
@@ -73,7 +74,7 @@ AVX512 = MachineModel(
 AVX2 = MachineModel(
     name="avx2", vector_bytes=32, vector_registers=16, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=5, l1_bytes=32 * KIB, l2_bytes=512 * KIB,
-    l3_bytes=32768 * KIB, l2_bandwidth=28.0, l3_bandwidth=10.0, memory_bandwidth=5.0,
+    l3_bytes=32768 * KIB, l2_bandwidth=31.0, l3_bandwidth=24.0, memory_bandwidth=7.0,
     has_gather=True,
 )  # fmt: skip
 AVX = replace(AVX2, name="avx", has_fma=False, fma_per_cycle=1, has_gather=False)
