@@ -35,19 +35,13 @@ def main(model: Path, threads: int, profile: bool) -> None:
         timing = PassTimingInstrument()
         with pass_context(opt_level=3, instruments=[timing]):
             compile_model(model, target=target)
-            passes = _seconds_by_pass(timing)
+            passes = timing.totals()
     else:
         compile_model(model, target=target)
     compiled = time.perf_counter()
     click.echo(
         json.dumps({"import": imported - start, "compile": compiled - imported, "passes": passes})
     )
-
-
-def _seconds_by_pass(timing: object) -> dict[str, float]:
-    """Seconds per pass name, without those of the passes inside it."""
-    totals = getattr(timing, "totals", None)
-    return dict(totals()) if callable(totals) else {}
 
 
 if __name__ == "__main__":

@@ -232,6 +232,8 @@ def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) ->
         str(threads),
     ]
     environment = os.environ | {"TILESMITH_CACHE_DIR": str(cache), "TILESMITH_CACHE": "1"}
+    if profile:  # the passes over kernels then run in this process too, and are counted
+        environment["TILESMITH_WORKERS"] = "0"
     start = time.perf_counter()
     finished = subprocess.run(
         command + ["--profile"] * profile, env=environment, capture_output=True, text=True

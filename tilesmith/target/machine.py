@@ -63,8 +63,8 @@ class MachineModel:
 
 # Bandwidths of AVX512 were measured (Cascade Lake class: 42 B/cycle from L2, 10.5 from L3, 4.8 from
 # DRAM, two 512-bit FMA ports with a latency of 4); its model of time reaches a rank correlation of
-# 0.8 to 0.98 with measured kernels. Those of AVX2 were measured by `benchmarks/machine.py` on a Zen 3
-# class machine (two 256-bit FMA ports and two loads per cycle; 31, 24 and 7 B/cycle).
+# 0.8 to 0.98 with measured kernels. Those of AVX2 were measured by `benchmarks/machine.py` on a
+# machine of the Zen 3 class (two 256-bit FMA ports, two loads per cycle; 31, 24 and 7 B/cycle).
 AVX512 = MachineModel(
     name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=32 * KIB, l2_bytes=1024 * KIB,
