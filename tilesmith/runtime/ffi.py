@@ -18,6 +18,7 @@ from tilesmith.support import errors
 from tilesmith.support.errors import InternalError, MissingDependencyError, TilesmithError
 
 _import_lock = threading.Lock()
+_SWITCH = "TVM_FFI_DISABLE_TORCH_C_DLPACK"
 
 
 def _import_tvm_ffi() -> Any:
@@ -25,7 +26,9 @@ def _import_tvm_ffi() -> Any:
         if "tvm_ffi" in sys.modules:
             return sys.modules["tvm_ffi"]
         # Without this tvm-ffi compiles or loads an add-on for torch when it is imported.
-        os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
+        switch_off = _SWITCH not in os.environ
+        if switch_off:
+            os.environ[_SWITCH] = "1"
         hide_torch = "torch" not in sys.modules
         if hide_torch:
             sys.modules["torch"] = None  # type: ignore[assignment]
@@ -36,6 +39,8 @@ def _import_tvm_ffi() -> Any:
         finally:
             if hide_torch:
                 sys.modules.pop("torch", None)
+            if switch_off:
+                os.environ.pop(_SWITCH, None)
         return tvm_ffi
 
 

@@ -44,11 +44,11 @@ DOORS: dict[str, dict[str, str]] = {
 }
 """Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`."""
 
-_check_doors = False
+_check_doors: bool | None = None
 
 
-def check_doors(enabled: bool = True) -> None:
-    """Switch checked mode for doors on or off (tests switch it on)."""
+def check_doors(enabled: bool | None = True) -> None:
+    """Switch checked mode for doors on or off; None leaves it to TILESMITH_CHECK."""
     global _check_doors
     _check_doors = enabled
 
@@ -78,10 +78,11 @@ def lazy_attributes(
         path = own.get(name) or upward.get(name)
         if path is None:
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
-        if _check_doors and name in upward:
+        checked = name in upward and _doors_are_checked()
+        if checked:
             _refuse_from_inside(module, name, path)
         value = resolve(path)
-        if not (_check_doors and name in upward):
+        if not checked:
             # Kept: the next look-up does not come here. In checked mode each one has to.
             setattr(sys.modules[module], name, value)
         return value
@@ -90,6 +91,14 @@ def lazy_attributes(
         return sorted({*vars(sys.modules[module]), *own, *upward})
 
     return module_getattr, module_dir
+
+
+def _doors_are_checked() -> bool:
+    if _check_doors is not None:
+        return _check_doors
+    from tilesmith.support.knobs import knobs  # not before a door is used: imports stay light
+
+    return bool(knobs.check)
 
 
 def _refuse_from_inside(module: str, name: str, path: str) -> None:

@@ -1,0 +1,215 @@
+"""Caches on disk: values under a blake2 digest, safe under concurrent use, bounded in size.
+
+    KERNELS = DiskCache("kernels")
+    key = digest(canonical_text, target, version_digest())
+    code = KERNELS.get(key)
+    if code is None:
+        code = compile(...)
+        KERNELS.put(key, code)
+
+Entries are files that are written aside and renamed, so that readers see whole ones only; a damaged
+one is a miss. Where the folder cannot be written the cache is silently off: it only saves time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tilesmith.support.files import make_atomically, replace_file
+from tilesmith.support.knobs import knobs
+
+_DIGEST_SIZE = 32
+_PUTS_BETWEEN_SWEEPS = 64
+_KEEP_AFTER_SWEEP = 0.8
+
+
+def digest(*parts: str | bytes | memoryview) -> str:
+    """A key: the blake2b digest of the parts, whose boundaries count."""
+    state = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        state.update(len(content).to_bytes(8, "little"))
+        state.update(content)
+    return state.hexdigest()
+
+
+def version_digest() -> str:
+    """A digest of everything besides the input that code depends on: the versions of Tilesmith (in
+    a checkout: its sources), llvmlite and Python, and the knobs that change code."""
+    return digest(_versions(), repr(knobs.cache_key()))
+
+
+@cache
+def _versions() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    import tilesmith
+
+    try:
+        llvmlite = version("llvmlite")
+    except PackageNotFoundError:
+        llvmlite = "none"
+    root = Path(tilesmith.__file__).parent
+    sources = _sources(root) if (root.parent / ".git").exists() else ""
+    python = platform.python_version()
+    return digest(tilesmith.__version__, sources, llvmlite, python)
+
+
+def _sources(root: Path) -> str:
+    parts: list[str | bytes] = []
+    for path in sorted(root.rglob("*.py")):
+        parts += [str(path.relative_to(root)), path.read_bytes()]
+    return digest(*parts)
+
+
+def cache_folder() -> Path:
+    """The folder of all disk caches: TILESMITH_CACHE_DIR, else the system's place for caches."""
+    named = knobs.cache_dir
+    if named is not None:
+        return Path(named)
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "tilesmith"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home)) / "tilesmith" / "cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "tilesmith"
+
+
+class DiskCache:
+    """A table from keys (digests) to bytes or files in one folder.
+
+    `folder` and `limit_mib` default to the knobs; `TILESMITH_CACHE=0` switches all caches off.
+    """
+
+    def __init__(self, name: str, folder: Path | None = None, limit_mib: int | None = None) -> None:
+        self.name = name
+        self._folder = folder
+        self._limit_mib = limit_mib
+        self._puts = 0
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def enabled(self) -> bool:
+        """Is the cache in use?"""
+        return bool(knobs.cache)
+
+    @property
+    def folder(self) -> Path:
+        """Where the entries are."""
+        return self._folder if self._folder is not None else cache_folder() / self.name
+
+    def _path(self, key: str) -> Path:
+        if not key or not all(char in "0123456789abcdef" for char in key):
+            raise ValueError(f"'{key}' is no digest")
+        return self.folder / key[:2] / key
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes of a key, None if there are none (or they are damaged)."""
+        path = self.get_file(key)
+        if path is None:
+            return None
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        body = content[_DIGEST_SIZE:]
+        if hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != content[:_DIGEST_SIZE]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            self.hits -= 1
+            self.misses += 1
+            return None
+        return body
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep bytes under a key."""
+        if not self.enabled:
+            return
+        with contextlib.suppress(OSError):
+            path = self._make_folder(key)
+            with replace_file(path) as file:
+                file.write(hashlib.blake2b(value, digest_size=_DIGEST_SIZE).digest())
+                file.write(value)
+            self._after_put()
+
+    def get_file(self, key: str) -> Path | None:
+        """The file of a key, None if there is none. Its contents are not checked here."""
+        if not self.enabled:
+            return None
+        path = self._path(key)
+        try:
+            os.utime(path)  # used now: the sweep removes what was not used for longest
+        except OSError:
+            self.misses += 1
+            return None
+        self.hits += 1
+        return path
+
+    def put_file(self, key: str, make: Callable[[str], None]) -> Path | None:
+        """Let `make(path)` write the file of a key; gives its place, None if nothing was kept."""
+        if not self.enabled:
+            return None
+        try:
+            path = self._make_folder(key)
+        except OSError:
+            return None
+        make_atomically(path, make)
+        self._after_put()
+        return path
+
+    def remove(self, key: str) -> None:
+        """Forget a key."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for entry, _, _ in self._entries():
+            with contextlib.suppress(OSError):
+                entry.unlink()
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum([size for _, size, _ in self._entries()])
+
+    def _make_folder(self, key: str) -> Path:
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _after_put(self) -> None:
+        self._puts += 1
+        if self._puts % _PUTS_BETWEEN_SWEEPS == 1:
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Remove what was not used for longest until the cache is within its bound."""
+        limit_mib = self._limit_mib if self._limit_mib is not None else knobs.cache_size
+        limit = limit_mib << 20
+        entries = self._entries()
+        total = sum([size for _, size, _ in entries])
+        if total <= limit:
+            return
+        for path, size, _ in sorted(entries, key=lambda entry: entry[2]):
+            if total <= limit * _KEEP_AFTER_SWEEP:
+                break
+            with contextlib.suppress(OSError):  # another process may have removed it
+                path.unlink()
+            total -= size
+
+    def _entries(self) -> list[tuple[Path, int, float]]:
+        found = []
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                if path.is_file():
+                    found.append((path, status.st_size, status.st_mtime))
+        return found
