@@ -202,7 +202,7 @@ _CHECKS: dict[str, Callable[[IRModule], Any]] = {}
 
 
 def register_module_check(name: str, check: Callable[[IRModule], Any] | None = None) -> Any:
-    """Add a check to those that ``Verify`` makes; it raises an error. A decorator without ``check``.
+    """Add a check, which raises errors, to those that ``Verify`` makes; a decorator without it.
 
     The packages of the levels register their own (``tir.analysis``: well-formed functions).
     """

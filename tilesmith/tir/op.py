@@ -28,8 +28,8 @@ from tilesmith.tir.expr import BufferLoad, CommReducer, IterVar, IterVarType, Re
 
 __all__ = [
     *_intrinsic_names, *_call_names, *_device_names, "add", "address_of", "call_cpacked",
-    "call_cpacked_lowered", "call_packed", "call_packed_lowered", "comm_reducer", "divide", "max", "min", "multiply",
-    "subtract", "sum", "trace",
+    "call_cpacked_lowered", "call_packed", "call_packed_lowered", "comm_reducer", "divide",
+    "max", "min", "multiply", "subtract", "sum", "trace",
 ]  # fmt: skip
 
 

@@ -1,0 +1,267 @@
+"""Walking and rewriting tensor programs: substitution, new definitions, generic transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tilesmith.ir import Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
+from tilesmith.ir.expr import convert
+from tilesmith.ir.node import Role
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion
+
+__all__ = [
+    "BufferRemapper", "ir_transform", "post_order_visit", "pre_order_visit", "renew_defs",
+    "substitute",
+]  # fmt: skip
+
+
+class BufferRemapper(Rewriter):
+    """A rewriter that follows changes of variables into buffers.
+
+    A buffer whose data, shape, strides or offset changes becomes another buffer, the same one
+    wherever it is used, and where a block or a declaration defines it. Subclasses override
+    ``visit_Var``; they may fill ``buffers`` (old to new) beforehand.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        """The buffer that stands for this one now."""
+        found = self.buffers.get(node)
+        if found is None:
+            found = self.buffers[node] = self.remap_buffer(node)
+        return found
+
+    def remap_buffer(self, node: Buffer) -> Buffer:
+        """``node`` with its data, shape, strides and offset rewritten."""
+        data = self.visit(node.data)
+        if data is not node.data and not isinstance(data, Var):
+            raise TypeMismatchError(
+                f"the data of buffer '{node.name}' must remain a variable, got {data!r}"
+            )
+        shape = [self.visit(size) for size in node.shape]
+        strides = [self.visit(stride) for stride in node.strides]
+        offset = self.visit(node.elem_offset)
+        if (
+            data is node.data
+            and offset is node.elem_offset
+            and all(new is old for new, old in zip(shape, node.shape))
+            and all(new is old for new, old in zip(strides, node.strides))
+        ):
+            return node
+        return node.with_fields(data=data, shape=shape, strides=strides, elem_offset=offset)
+
+    def visit_Block(self, node: Block) -> Block:
+        """A block: its allocations are definitions of buffers."""
+        allocated = [self.visit(buffer) for buffer in node.alloc_buffers]
+        if any(new is not old for new, old in zip(allocated, node.alloc_buffers)):
+            node = node.with_fields(alloc_buffers=allocated)
+        return node.map_children(self.visit)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+        """A declaration of a buffer."""
+        buffer = self.visit(node.buffer)
+        body = self.visit(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return DeclBuffer(buffer, body, node.span)
+
+    def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:
+        """A buffer that stands for a region."""
+        buffer = self.visit(node.buffer)
+        source = self.visit(node.source)
+        if buffer is node.buffer and source is node.source:
+            return node
+        return MatchBufferRegion(buffer, source)
+
+
+class _Substitution(BufferRemapper):
+    def __init__(self, mapping: Mapping[Var, PrimExpr]) -> None:
+        super().__init__()
+        self.mapping = mapping
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        return self.mapping.get(node, node)
+
+    def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
+        buffers = {param: self.visit(buffer) for param, buffer in node.buffer_map.items()}
+        if any(buffers[param] is not old for param, old in node.buffer_map.items()):
+            node = node.with_fields(buffer_map=buffers)
+        return node.with_body(self.visit(node.body))
+
+
+def substitute(node: Any, vmap: Mapping[Any, Any]) -> Any:
+    """``node`` with variables replaced by expressions, inside the shapes of its buffers too.
+
+    ``node`` is an expression, a statement, a function, or a tuple, list or mapping of such. Keys
+    may be iterators, values Python scalars. What does not change is the same object afterwards.
+    Raises TypeMismatchError where a value has another dtype than its variable.
+    """
+    mapping: dict[Var, PrimExpr] = {}
+    for key, value in vmap.items():
+        variable = key.var if isinstance(key, IterVar) else key
+        if isinstance(value, IterVar):
+            value = value.var
+        if not isinstance(value, PrimExpr):
+            value = convert(value, None if variable.dtype.is_handle else variable.dtype)
+        if value.dtype is not variable.dtype:
+            raise TypeMismatchError(
+                f"variable '{variable.name}' is {variable.dtype}, its value is {value.dtype}"
+            )
+        mapping[variable] = value
+    if not mapping:
+        return node
+    with deep_recursion():
+        return _map_structure(_Substitution(mapping).visit, node)
+
+
+def _map_structure(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, Node):
+        return function(value)
+    if isinstance(value, tuple):
+        new = tuple([_map_structure(function, item) for item in value])
+        return value if all(a is b for a, b in zip(new, value)) else new
+    if isinstance(value, list):
+        return [_map_structure(function, item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _map_structure(function, item) for key, item in value.items()}
+    return value
+
+
+class _Transform(Rewriter):
+    def __init__(
+        self,
+        preorder: Callable[[Any], Any] | None,
+        postorder: Callable[[Any], Any] | None,
+        only_enable: Iterable[str] | None,
+    ) -> None:
+        self.preorder = preorder
+        self.postorder = postorder
+        self.keys = None if only_enable is None else set(only_enable)
+
+    def visit(self, node: Any) -> Any:
+        cls = type(node)
+        if self.keys is not None and cls._key not in self.keys and cls.__name__ not in self.keys:
+            return super().visit(node)
+        if self.preorder is not None:
+            replaced = self.preorder(node)
+            if replaced is not None:
+                return replaced
+        node = super().visit(node)
+        if self.postorder is not None:
+            replaced = self.postorder(node)
+            if replaced is not None:
+                return replaced
+        return node
+
+    __call__ = visit
+
+
+def ir_transform(
+    stmt: Node,
+    preorder: Callable[[Any], Any] | None,
+    postorder: Callable[[Any], Any] | None,
+    only_enable: Iterable[str] | None = None,
+) -> Any:
+    """Rewrite a statement with two functions.
+
+    ``preorder(node)`` is called before the children are visited: a node that it returns is put in
+    place as it is; None means to go on. ``postorder(node)`` is called with the node whose children
+    have been rewritten; None keeps that. ``only_enable`` restricts both to classes ("tir.For").
+    """
+    with deep_recursion():
+        return _Transform(preorder, postorder, only_enable).visit(stmt)
+
+
+class _Renewal(BufferRemapper):
+    """Gives each definition a new variable or buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: dict[Var, Var] = {}
+        self.binding = False  # variables that occur first are bound here
+
+    def fresh(self, variable: Var) -> Var:
+        new = type(variable)(variable.name, variable.type_annotation, variable.span)
+        self.variables[variable] = new
+        return new
+
+    def visit_Var(self, node: Var) -> Var:
+        found = self.variables.get(node)
+        if found is None:
+            return self.fresh(node) if self.binding else node
+        return found
+
+    def define_buffer(self, buffer: Buffer) -> Buffer:
+        """A new buffer for one that is bound here, with its pointer and symbolic sizes."""
+        outer, self.binding = self.binding, True
+        new = self.remap_buffer(buffer)
+        self.binding = outer
+        if new is buffer:
+            new = buffer.with_fields()
+        self.buffers[buffer] = new
+        return new
+
+    def define(self, value: Any) -> Any:
+        if isinstance(value, Var):
+            return self.fresh(value)
+        if isinstance(value, Buffer):
+            return self.define_buffer(value)
+        if isinstance(value, tuple):
+            return tuple([self.define(item) for item in value])
+        if isinstance(value, Mapping):
+            return {self.visit(key): self.define(item) for key, item in value.items()}
+        return value
+
+    def visit_default(self, node: Any) -> Any:
+        fields = node._fields
+        if not any(field.role is Role.DEFINES for field in fields):
+            return node.map_children(self.visit)
+        changes: dict[str, Any] = {}
+        order = getattr(node, "structural_order", None)
+        by_name = {field.name: field for field in fields}
+        ordered = [by_name[name] for name in order] if order else fields
+        for field in sorted(ordered, key=_definitions_first) if not order else ordered:
+            value = getattr(node, field.name)
+            if field.role is Role.DEFINES:
+                changes[field.name] = self.define(value)
+            elif field.role is Role.CHILD:
+                changes[field.name] = _map_structure(self.visit, value)
+        return node.with_fields(**changes)
+
+    visit_Block = visit_default  # type: ignore[assignment]
+    visit_MatchBufferRegion = visit_default  # type: ignore[assignment]
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+        buffer = self.remap_buffer(node.buffer)
+        if buffer is node.buffer:
+            buffer = buffer.with_fields()
+        self.buffers[node.buffer] = buffer
+        return DeclBuffer(buffer, self.visit(node.body), node.span)
+
+    def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
+        params = [self.fresh(param) for param in node.params]
+        buffers = {
+            self.visit(param): self.define_buffer(node.buffer_map[param])
+            for param in node.params
+            if param in node.buffer_map
+        }
+        return node.with_fields(params=params, buffer_map=buffers, body=self.visit(node.body))
+
+
+def _definitions_first(field: Any) -> bool:
+    return field.role is not Role.DEFINES
+
+
+def renew_defs(func: PrimFunc) -> PrimFunc:
+    """A copy whose variables and buffers are all new objects, so that it can stand beside the
+    original in one program."""
+    with deep_recursion():
+        return _Renewal().visit(func)
