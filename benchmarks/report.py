@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import sys
 import time
@@ -22,7 +21,7 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 
 def machine() -> dict[str, Any]:
     """The machine and the versions, without which figures mean little."""
-    from tilesmith.target import Target, host_cpu, machine_model
+    from tilesmith.target import Target, host_cores, host_cpu, machine_model
 
     versions = {}
     for package in ("tilesmith", "llvmlite", "numpy", "onnxruntime", "torch"):
@@ -34,9 +33,7 @@ def machine() -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "cpu": host_cpu().name,
         "class": machine_model(Target("llvm")).name,
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": host_cores(),
         "python": platform.python_version(),
         "versions": versions,
     }

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import onnx
 
+import tilesmith
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, Run, installed, largest_error, prepare
 from benchmarks.machine import peak_flops
@@ -23,10 +24,9 @@ from benchmarks.workloads import KERNELS
 from tilesmith.inspect.timing import Timing, format_seconds, interleave, ratio
 from tilesmith.support.progress import status
 
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 OURS, RIVAL = "tilesmith", "onnxruntime"
 
-threads_option = click.option("--threads", default=THREADS, show_default=True)
+threads_option = click.option("--threads", default=tilesmith.num_threads(), show_default=True)
 rounds_option = click.option("--rounds", default=20, show_default=True)
 json_option = click.option(
     "--json", "path", type=click.Path(path_type=Path), help="Default: benchmarks/results/…"

@@ -8,7 +8,6 @@ Ends with exit code 1 when the accuracies differ or an output is off by more tha
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -87,7 +86,7 @@ def latency_table(console: Console, session: onnxruntime.InferenceSession, threa
 def main() -> int:
     """Run the demo; 0 when both programs agree."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=tilesmith.num_threads())
     parser.add_argument("--picture", type=Path, default=PICTURE)
     arguments = parser.parse_args()
     console = Console()

@@ -77,6 +77,22 @@ def test_host_in_every_form():
     assert Target("cuda -host='llvm -mcpu=haswell'") == target
 
 
+def test_a_target_is_a_node():
+    """As an attribute of a function it is compared and hashed by what it says."""
+    from tilesmith.ir.structural import structural_equal, structural_hash
+
+    first, second = Target("cuda -arch=sm_80", "llvm"), Target("cuda -arch=sm_80", host="llvm")
+    assert structural_equal(first, second) and not structural_equal(first, Target("cuda"))
+    assert structural_hash(first) == structural_hash(second)
+
+
+def test_virtual_device():
+    place = targets.VirtualDevice(target="cuda", memory_scope="shared")
+    assert place.target == Target("cuda") and place.device_type == 2
+    assert place == targets.VirtualDevice(None, "cuda", "shared") != targets.VirtualDevice()
+    assert targets.VirtualDevice().device_type == 0
+
+
 def test_tags():
     target = Target("nvidia/geforce-rtx-4090")
     assert target.arch == "sm_89" and target.tag == "nvidia/geforce-rtx-4090"

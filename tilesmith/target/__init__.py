@@ -37,6 +37,7 @@ from tilesmith.target.kind import KINDS, TargetKind
 from tilesmith.target.machine import MachineModel, machine_model
 from tilesmith.target.tag import list_tags, register_tag
 from tilesmith.target.target import Target, TargetFeatures, canon_target
+from tilesmith.target.virtual_device import VirtualDevice
 
 __all__ = [
     "GenericFunc",
@@ -47,6 +48,7 @@ __all__ = [
     "Target",
     "TargetFeatures",
     "TargetKind",
+    "VirtualDevice",
     "adreno",
     "architecture",
     "arm_cpu",

@@ -1,0 +1,30 @@
+"""Where a value lives: a device, the target of the code that uses it, and a kind of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith.target.target import Target, canon_target
+
+
+@dataclass(frozen=True)
+class VirtualDevice:
+    """Each part may be left open: no device, no target, an empty scope.
+
+    `device_type` is DLPack's number of the device, else that of the target, else 0.
+    """
+
+    device: Any = None
+    target: Target | None = None
+    memory_scope: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", canon_target(self.target))
+
+    @property
+    def device_type(self) -> int:
+        """DLPack's number of the kind of device; 0 when it is open."""
+        if self.device is not None:
+            return int(self.device.device_type)
+        return self.target.get_target_device_type() if self.target is not None else 0
