@@ -33,6 +33,7 @@ PUBLIC: dict[str, str] = {
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",
     "load_param_dict_from_file": "tilesmith.runtime.params:load_param_dict_from_file",
     "metal": "tilesmith.runtime.devices:metal",
+    "module_from_functions": "tilesmith.runtime.module:module_from_functions",
     "ndarray": "tilesmith.runtime.ndarray",
     "num_threads": "tilesmith.runtime.threads:num_threads",
     "opencl": "tilesmith.runtime.devices:opencl",

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.library import Library
-from tilesmith.runtime.packed_func import PackedFunc
+from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import ArtifactError, UnknownNameError, UnsupportedError
 from tilesmith.support.files import PathLike, write_atomically
@@ -358,6 +358,12 @@ def _read_tar(path: str) -> list[bytes]:
     if not objects:
         raise ArtifactError(f"'{path}' holds no object files")
     return objects
+
+
+def module_from_functions(functions: Mapping[str, Callable[..., Any]]) -> Module:
+    """A module of Python functions: they get NDArrays, and are called as compiled ones are."""
+    packed = {name: convert_to_packed(function) for name, function in functions.items()}
+    return Module("python", functions=packed)
 
 
 def enabled(target: str) -> bool:

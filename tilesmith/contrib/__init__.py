@@ -1,0 +1,13 @@
+"""Thin public names over the runtime and the linker, as users of the field know them."""
+
+from tilesmith.support.lazy import lazy_attributes
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {
+        "cc": "tilesmith.contrib.cc",
+        "graph_executor": "tilesmith.contrib.graph_executor",
+        "tar": "tilesmith.contrib.tar",
+        "utils": "tilesmith.contrib.utils",
+    },
+)

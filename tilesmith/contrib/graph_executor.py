@@ -1,0 +1,133 @@
+"""`GraphModule`: a compiled model that is run step by step: set inputs, run, get outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.params import load_param_dict
+from tilesmith.runtime.timing import BenchmarkResult, evaluator
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError
+
+
+class GraphModule:
+    """Runs `main` of a model with inputs that are kept between runs.
+
+    `module` is an Executable (or anything with its `get_function` and `signature`).
+    """
+
+    def __init__(self, module: Any) -> None:
+        module = getattr(module, "module", module)
+        self.module = module
+        self._main = module.get_function("main")
+        self._params = self._main.signature.params
+        self._names = [param.name for param in self._params]
+        self._values: dict[str, Any] = {}
+        self._outputs: tuple[NDArray, ...] = ()
+
+    def set_input(
+        self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Keep inputs (copied) by name or number; a mapping sets several."""
+        if isinstance(key, Mapping):
+            params = {**key, **params}
+        elif key is not None:
+            self._values[self._name(key)] = array(value)
+        for name, one in params.items():
+            self._values[self._name(name)] = array(one)
+
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Keep inputs without copying them: what is written to them later is seen."""
+        if key is not None:
+            params = {self._name(key): value, **params}
+        for name, one in params.items():
+            self._values[self._name(name)] = one
+
+    def _name(self, key: str | int) -> str:
+        if isinstance(key, int):
+            if not 0 <= key < len(self._names):
+                raise UnknownNameError(f"the model has {len(self._names)} inputs, not input {key}")
+            return self._names[key]
+        if key not in self._names:
+            raise UnknownNameError(
+                f"the model has no input '{key}'", notes=(f"it has: {', '.join(self._names)}",)
+            )
+        return key
+
+    def run(self, **input_dict: Any) -> None:
+        """Run the model on the inputs that are set (those given here are set first)."""
+        if input_dict:
+            self.set_input(**input_dict)
+        result = self._main(**self._values)
+        self._outputs = result if isinstance(result, tuple) else (result,)
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs."""
+        return len(self._names)
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self._main.signature.result.fields) or 1
+
+    def get_input_index(self, name: str) -> int:
+        """Number of an input; -1 if there is none of that name."""
+        return self._names.index(name) if name in self._names else -1
+
+    def get_input_info(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+        """Shapes and dtypes of the inputs by name."""
+        shapes = {param.name: param.shape for param in self._params}
+        return shapes, {param.name: str(param.dtype) for param in self._params}
+
+    def get_input(self, index: str | int, out: NDArray | None = None) -> Any:
+        """The input that is set, copied to `out` if that is given."""
+        value = self._values.get(self._name(index))
+        return value if out is None else out.copyfrom(value)
+
+    def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
+        """An output of the last run, copied to `out` if that is given."""
+        if not 0 <= index < len(self._outputs):
+            raise TypeMismatchError(
+                f"there is no output {index}: the last run gave {len(self._outputs)}",
+                notes=("call run() first",) if not self._outputs else (),
+            )
+        return self._outputs[index] if out is None else out.copyfrom(self._outputs[index])
+
+    def load_params(self, params_bytes: bytes) -> None:
+        """Set inputs from the bytes of `save_param_dict`."""
+        for name, value in load_param_dict(params_bytes).items():
+            if name in self._names:
+                self._values[name] = value
+
+    def benchmark(
+        self,
+        device: Any = None,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        **kwargs: Any,
+    ) -> BenchmarkResult:
+        """Measure `run` on the inputs that are set (those given here are set first)."""
+        if kwargs:
+            self.set_input(**kwargs)
+        measure = evaluator(
+            self.run,
+            device.sync if device is not None else None,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms or 0,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+        )
+        return measure()
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, key)

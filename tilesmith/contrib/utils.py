@@ -1,0 +1,106 @@
+"""Temporary folders, locks on files, and the like."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+
+from tilesmith.support.errors import ConfigError, TilesmithError
+
+_LOCK_TIMEOUT_SECONDS = 60.0
+
+
+class TempDirectory:
+    """A folder that vanishes with the object; with `custom_path`, a folder that stays."""
+
+    def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None) -> None:
+        self._owner: tempfile.TemporaryDirectory[str] | None = None
+        if custom_path is not None:
+            os.makedirs(custom_path, exist_ok=True)
+            self.temp_dir = custom_path
+        elif keep_for_debug:
+            self.temp_dir = tempfile.mkdtemp(prefix="tilesmith-")
+        else:
+            self._owner = tempfile.TemporaryDirectory(prefix="tilesmith-")
+            self.temp_dir = self._owner.name
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it, unless it is to stay."""
+        if self._owner is not None:
+            self._owner.cleanup()
+
+    @property
+    def path(self) -> str:
+        """Path of the folder."""
+        return self.temp_dir
+
+    def relpath(self, name: str) -> str:
+        """Path of a file in the folder."""
+        return os.path.join(self.temp_dir, name)
+
+    def listdir(self) -> list[str]:
+        """Names of the files in the folder."""
+        return os.listdir(self.temp_dir)
+
+    def __truediv__(self, name: str) -> str:
+        return self.relpath(name)
+
+    def __enter__(self) -> TempDirectory:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.remove()
+
+
+def tempdir(custom_path: str | None = None, keep_for_debug: bool | None = None) -> TempDirectory:
+    """A temporary folder."""
+    return TempDirectory(custom_path, keep_for_debug)
+
+
+class FileLock:
+    """A lock between processes: held while the file exists. Use it in a `with` block."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+        while True:
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+                return
+            except FileExistsError:
+                if time.monotonic() > deadline:
+                    raise TilesmithError(
+                        f"the lock '{path}' was not released within {_LOCK_TIMEOUT_SECONDS:.0f} s",
+                        notes=("remove the file if no program is using it",),
+                    ) from None
+                time.sleep(0.01)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.release()
+
+
+def filelock(path: str) -> FileLock:
+    """Wait for a lock and take it."""
+    return FileLock(path)
+
+
+def is_source_path(path: str) -> bool:
+    """Is it the path of a source file rather than source text?"""
+    return os.path.exists(path) or "\n" not in path and path.endswith((".c", ".cc", ".cu", ".ll"))
+
+
+def which(exec_name: str) -> str | None:
+    """Path of a program, None if it is not there."""
+    if not exec_name:
+        raise ConfigError("which: the name of a program is needed")
+    return shutil.which(exec_name)
