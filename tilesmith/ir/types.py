@@ -21,10 +21,13 @@ class PrimType(Type, key="ir.PrimType"):
 
 
 class PointerType(Type, key="ir.PointerType"):
-    """A pointer to elements of a type in a storage scope (``"global"``, ``"shared"``, ...)."""
+    """A pointer to elements of a type in a storage scope (``"global"``, ``"shared"``, ...).
+
+    The empty scope is the global one.
+    """
 
     element_type: Type = child()
-    storage_scope: str = data(default="")
+    storage_scope: str = data(default="global", convert=lambda scope: scope or "global")
 
 
 class TupleType(Type, key="ir.TupleType"):
