@@ -10,19 +10,14 @@ __version__ = "0.1.0"
 PUBLIC: dict[str, str] = {
     # packages
     "arith": "tilesmith.arith",
-    "autotvm": "tilesmith.autotvm",
     "codegen": "tilesmith.codegen",
     "contrib": "tilesmith.contrib",
     "driver": "tilesmith.driver",
     "error": "tilesmith.error",
     "ir": "tilesmith.ir",
     "lowering": "tilesmith.lowering",
-    "meta_schedule": "tilesmith.meta_schedule",
-    "micro": "tilesmith.micro",
     "nd": "tilesmith.runtime.nd",
     "relax": "tilesmith.relax",
-    "relay": "tilesmith.relay",
-    "rpc": "tilesmith.rpc",
     "runtime": "tilesmith.runtime",
     "schedule_rules": "tilesmith.schedule_rules",
     "script": "tilesmith.script",
@@ -33,7 +28,6 @@ PUBLIC: dict[str, str] = {
     "tir": "tilesmith.tir",
     "topi": "tilesmith.topi",
     "transform": "tilesmith.ir.transform",
-    "vta": "tilesmith.vta",
     # runtime
     "DataType": "tilesmith.runtime.dtype:DataType",
     "DataTypeCode": "tilesmith.runtime.dtype:DataTypeCode",

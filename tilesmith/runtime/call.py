@@ -247,9 +247,10 @@ class CompiledFunction:
             if tensor.__dlpack_device__()[0] == 1 and tensor.is_contiguous():
                 return tensor
             return array(tensor.numpy())
-        if tensor.flags.carray and expected.numpy_dtype is not None:
+        usable = tensor.flags.carray and tensor.dtype.isnative
+        if usable and expected.numpy_dtype is not None:
             return tensor
-        return array(tensor) if not tensor.flags.carray else from_dlpack(tensor)
+        return from_dlpack(tensor) if usable else array(tensor)
 
     def _as_tensor(self, value: Any, expected: _Expected) -> NDArray | numpy.ndarray:
         if isinstance(value, (NDArray, numpy.ndarray)):

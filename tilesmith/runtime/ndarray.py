@@ -309,8 +309,8 @@ def _shareable(tensor: Any) -> Any:
 def from_dlpack(dltensor: Any) -> NDArray:
     """A tensor over the memory of any object that speaks DLPack, or of a DLPack capsule.
 
-    Nothing is copied, except that read-only numpy arrays (which DLPack refuses) and numpy arrays
-    of bfloat16 and the like are: the former copied, the latter shared through an integer view.
+    Nothing is copied, except numpy arrays that DLPack refuses: read-only ones and those of the
+    other byte order. Arrays of bfloat16 and the like are shared through an integer view.
     """
     import numpy
 
@@ -321,7 +321,7 @@ def from_dlpack(dltensor: Any) -> NDArray:
 
 def from_numpy(source: numpy.ndarray) -> NDArray:
     """A tensor over the memory of a numpy array; a copy if it is read-only."""
-    if not source.flags.writeable:
+    if not source.flags.writeable or not source.dtype.isnative:
         return array(source)
     if source.dtype.kind != "V" and source.dtype.isbuiltin == 1:
         return as_ndarray(source)

@@ -25,14 +25,8 @@ DOORS: dict[str, dict[str, str]] = {
         "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
         "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
     },
-    "tilesmith.relay": {
-        "build": "tilesmith.driver.relay_build:build",
-    },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",
-    },
-    "tilesmith.arith": {
-        "_ffi_api": "tilesmith.tir.analysis",
     },
     "tilesmith.tir": {
         "build": "tilesmith.lowering:build",
