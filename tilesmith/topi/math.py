@@ -1,0 +1,157 @@
+"""Elementwise operations of one operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const, convert
+from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
+from tilesmith.te import Tensor
+from tilesmith.topi import tag
+
+__all__ = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "clip", "cos", "cosh",
+    "elemwise_sum", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor", "full", "full_like",
+    "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt",
+    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+]  # fmt: skip
+
+
+def _unary(name: str, function: Callable[[PrimExpr], PrimExpr], x: Any) -> Any:
+    if not isinstance(x, Tensor):
+        return function(convert(x))
+    return te.compute(x.shape, lambda *i: function(x(*i)), name=name, tag=tag.ELEMWISE)
+
+
+def _make(name: str, meaning: str) -> Callable[[Any], Any]:
+    def operation(x: Any) -> Any:
+        return _unary("T_" + name, getattr(tir, name), x)
+
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = meaning
+    return operation
+
+
+acos = _make("acos", "The arc cosine.")
+acosh = _make("acosh", "The inverse hyperbolic cosine.")
+asin = _make("asin", "The arc sine.")
+asinh = _make("asinh", "The inverse hyperbolic sine.")
+atan = _make("atan", "The arc tangent.")
+atanh = _make("atanh", "The inverse hyperbolic tangent.")
+cos = _make("cos", "The cosine.")
+cosh = _make("cosh", "The hyperbolic cosine.")
+erf = _make("erf", "The error function.")
+exp = _make("exp", "e to the power of x.")
+isfinite = _make("isfinite", "Whether x is neither infinite nor NaN.")
+isinf = _make("isinf", "Whether x is infinite.")
+isnan = _make("isnan", "Whether x is NaN.")
+log = _make("log", "The natural logarithm.")
+log2 = _make("log2", "The logarithm to base 2.")
+log10 = _make("log10", "The logarithm to base 10.")
+rsqrt = _make("rsqrt", "One over the square root.")
+sigmoid = _make("sigmoid", "1 / (1 + exp(-x)).")
+sin = _make("sin", "The sine.")
+sinh = _make("sinh", "The hyperbolic sine.")
+sqrt = _make("sqrt", "The square root.")
+tan = _make("tan", "The tangent.")
+tanh = _make("tanh", "The hyperbolic tangent.")
+fast_exp, fast_erf, fast_tanh = exp, erf, tanh
+
+
+def _rounding(name: str, meaning: str) -> Callable[[Any], Any]:
+    def operation(x: Any) -> Any:
+        def function(value: PrimExpr) -> PrimExpr:
+            return getattr(tir, name)(value) if value.dtype.is_float else value
+
+        return _unary("T_" + name, function, x)
+
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = meaning
+    return operation
+
+
+ceil = _rounding("ceil", "The smallest integer not below x.")
+floor = _rounding("floor", "The largest integer not above x.")
+trunc = _rounding("trunc", "x rounded toward zero.")
+
+
+def round(x: Any) -> Any:
+    """x rounded to the nearest integer, halves to the even one."""
+    return _unary("T_round", lambda v: tir.nearbyint(v) if v.dtype.is_float else v, x)
+
+
+def abs(x: Any) -> Any:
+    """The magnitude."""
+    return _unary("T_abs", lambda v: v if v.dtype.is_uint else tir.abs(v), x)
+
+
+def identity(x: Any) -> Any:
+    """A copy."""
+    return _unary("T_identity", lambda v: v, x)
+
+
+def negative(x: Any) -> Any:
+    """-x."""
+    return _unary("T_negative", op.negate, x)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1."""
+
+    def function(value: PrimExpr) -> PrimExpr:
+        zero, one, minus = const(0, value.dtype), const(1, value.dtype), const(-1, value.dtype)
+        return tir.Select(value < zero, minus, tir.Select(value > zero, one, zero))
+
+    return _unary("T_sign", function, x)
+
+
+def clip(x: Any, a_min: Any, a_max: Any) -> Any:
+    """x limited to ``[a_min, a_max]``."""
+
+    def function(value: PrimExpr) -> PrimExpr:
+        low, high = (
+            const(limit, value.dtype) if not isinstance(limit, PrimExpr) else limit
+            for limit in (a_min, a_max)
+        )
+        return op.maximum(op.minimum(value, high), low)
+
+    return _unary("T_clip", function, x)
+
+
+def cast(x: Any, dtype: str, span: Any = None) -> Any:
+    """x converted to another dtype."""
+    target = DataType(dtype)
+
+    def function(value: PrimExpr) -> PrimExpr:
+        if target.is_bool and not value.dtype.is_bool:
+            return op.not_equal(value, const(0, value.dtype))
+        return op.cast(target, value)
+
+    return _unary("T_cast", function, x)
+
+
+def elemwise_sum(xs: list[Tensor]) -> Tensor:
+    """The sum of tensors of one shape."""
+
+    def function(*indices: Any) -> PrimExpr:
+        total = xs[0](*indices)
+        for x in xs[1:]:
+            total = total + x(*indices)
+        return total
+
+    return te.compute(xs[0].shape, function, name="T_elemwise_sum", tag=tag.ELEMWISE)
+
+
+def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
+    """A tensor of one value."""
+    value = fill_value if isinstance(fill_value, PrimExpr) else const(fill_value, dtype)
+    value = op.cast(dtype, value)
+    return te.compute(shape, lambda *i: value, name="T_full", tag=tag.ELEMWISE)
+
+
+def full_like(x: Tensor, fill_value: Any) -> Tensor:
+    """A tensor of one value with the shape and dtype of another."""
+    return full(x.shape, x.dtype, fill_value)

@@ -1,0 +1,8 @@
+"""Computes of neural networks."""
+
+from tilesmith.topi.nn.conv2d import *  # noqa: F403
+from tilesmith.topi.nn.dense import *  # noqa: F403
+from tilesmith.topi.nn.elemwise import *  # noqa: F403
+from tilesmith.topi.nn.normalization import *  # noqa: F403
+from tilesmith.topi.nn.pad import *  # noqa: F403
+from tilesmith.topi.nn.pooling import *  # noqa: F403

@@ -1,0 +1,118 @@
+"""Activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.te import Tensor
+from tilesmith.topi import tag
+
+__all__ = [
+    "elu",
+    "flatten",
+    "gelu",
+    "hard_sigmoid",
+    "hard_swish",
+    "leaky_relu",
+    "prelu",
+    "relu",
+    "silu",
+]
+
+
+def relu(x: Any) -> Any:
+    """The larger of x and 0."""
+    if not isinstance(x, Tensor):
+        return op.maximum(x, const(0, x.dtype))
+    return te.compute(
+        x.shape, lambda *i: op.maximum(x(*i), const(0, x.dtype)), name="compute", tag=tag.ELEMWISE
+    )
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x, or x times alpha where it is negative."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i)
+        return tir.Select(value > const(0, x.dtype), value, value * const(alpha, x.dtype))
+
+    return te.compute(x.shape, element, name="T_leaky_relu", tag=tag.ELEMWISE)
+
+
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x, or alpha * (exp(x) - 1) where it is negative."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i)
+        below = (tir.exp(value) - const(1, x.dtype)) * const(alpha, x.dtype)
+        return tir.Select(value > const(0, x.dtype), value, below)
+
+    return te.compute(x.shape, element, name="T_elu", tag=tag.ELEMWISE)
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """x, or x times the slope of its channel where it is negative."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i)
+        return tir.Select(value > const(0, x.dtype), value, value * slope(i[axis]))
+
+    return te.compute(x.shape, element, name="T_prelu", tag=tag.BROADCAST)
+
+
+def gelu(x: Tensor, approximate: bool = False) -> Tensor:
+    """x times the normal distribution function at x; with tanh where approximate."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i)
+        half, one = const(0.5, x.dtype), const(1, x.dtype)
+        if approximate:
+            inner = const(0.7978845608028654, x.dtype) * (
+                value + const(0.044715, x.dtype) * value * value * value
+            )
+            return value * half * (one + tir.tanh(inner))
+        return value * half * (one + tir.erf(value * const(0.7071067811865476, x.dtype)))
+
+    return te.compute(x.shape, element, name="T_gelu", tag=tag.ELEMWISE)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x times its sigmoid."""
+    return te.compute(
+        x.shape, lambda *i: x(*i) * tir.sigmoid(x(*i)), name="T_silu", tag=tag.ELEMWISE
+    )
+
+
+def hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+    """``alpha * x + beta`` limited to [0, 1]."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i) * const(alpha, x.dtype) + const(beta, x.dtype)
+        return op.maximum(op.minimum(value, const(1, x.dtype)), const(0, x.dtype))
+
+    return te.compute(x.shape, element, name="T_hard_sigmoid", tag=tag.ELEMWISE)
+
+
+def hard_swish(x: Tensor) -> Tensor:
+    """x times ``x / 6 + 1/2`` limited to [0, 1]."""
+
+    def element(*i: Any) -> PrimExpr:
+        value = x(*i)
+        gate = value * const(1.0 / 6.0, x.dtype) + const(0.5, x.dtype)
+        return value * op.maximum(op.minimum(gate, const(1, x.dtype)), const(0, x.dtype))
+
+    return te.compute(x.shape, element, name="T_hard_swish", tag=tag.ELEMWISE)
+
+
+def flatten(data: Tensor) -> Tensor:
+    """All axes but the first as one."""
+    from tilesmith.topi.transform import reshape
+    from tilesmith.topi.utils import product, simplify
+
+    rest = simplify(product(data.shape[1:]))
+    sizes = list(data.shape)
+    made = reshape(data, [sizes[0], rest])
+    return made

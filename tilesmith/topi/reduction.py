@@ -1,0 +1,143 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.te import Tensor
+from tilesmith.tir import IterVar
+from tilesmith.topi import tag
+from tilesmith.topi.utils import normalize_axes
+
+__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod", "sum"]
+
+_prod = tir.comm_reducer(lambda x, y: x * y, lambda dtype: const(1, dtype), name="prod")
+_all = tir.comm_reducer(lambda x, y: tir.And(x, y), lambda dtype: const(True, "bool"), name="all")
+_any = tir.comm_reducer(lambda x, y: tir.Or(x, y), lambda dtype: const(False, "bool"), name="any")
+
+
+class _Axes:
+    """Which dimensions are reduced, and how an index of the result continues to one of the input."""
+
+    def __init__(self, data: Tensor, axis: Any, keepdims: bool) -> None:
+        self.data = data
+        self.keepdims = keepdims
+        self.axes = normalize_axes(axis, len(data.shape))
+        self.iterators: dict[int, IterVar] = {}
+        self.shape: list[PrimExpr] = []
+        for number, size in enumerate(data.shape):
+            if number in self.axes:
+                domain = (const(0, size.dtype), size)
+                self.iterators[number] = te.reduce_axis(domain, name=f"k{number}")
+                if keepdims:
+                    self.shape.append(const(1, size.dtype))
+            else:
+                self.shape.append(size)
+
+    def indices(self, indices: tuple) -> list[Any]:
+        """The index of the input for an index of the result."""
+        own, given = [], list(indices)
+        for number in range(len(self.data.shape)):
+            if number not in self.iterators:
+                own.append(given.pop(0))
+                continue
+            own.append(self.iterators[number].var)
+            if self.keepdims:
+                given.pop(0)
+        return own
+
+
+def _reduce(
+    data: Tensor, axis: Any, keepdims: bool, combine: Callable[..., Any], name: str
+) -> Tensor:
+    axes = _Axes(data, axis, keepdims)
+    if not axes.iterators:
+        return te.compute(data.shape, lambda *i: data(*i), name=name, tag=tag.ELEMWISE)
+    iterators = list(axes.iterators.values())
+    return te.compute(
+        axes.shape,
+        lambda *i: combine(data(*axes.indices(i)), axis=iterators),
+        name=name,
+        tag=tag.COMM_REDUCE,
+    )
+
+
+def sum(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over axes (all of them for None)."""
+    return _reduce(data, axis, keepdims, te.sum, "T_sum")
+
+
+def prod(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over axes."""
+    return _reduce(data, axis, keepdims, _prod, "T_prod")
+
+
+def max(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest value over axes."""
+    return _reduce(data, axis, keepdims, te.max, "T_max")
+
+
+def min(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest value over axes."""
+    return _reduce(data, axis, keepdims, te.min, "T_min")
+
+
+def all(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether all values over axes are true."""
+    return _reduce(data, axis, keepdims, _all, "T_all")
+
+
+def any(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether some value over axes is true."""
+    return _reduce(data, axis, keepdims, _any, "T_any")
+
+
+def _arg_reducer(name: str, better: Callable[[Any, Any], PrimExpr], worst: Any, last: bool) -> Any:
+    def combine(a: Any, b: Any) -> tuple:
+        # Of equal values the first index wins, or the last where asked for.
+        tie = op.greater(a[0], b[0]) if last else op.less(a[0], b[0])
+        wins = op.logical_or(better(a[1], b[1]), op.logical_and(op.equal(a[1], b[1]), tie))
+        # Index -1 is the identity: it loses even against the worst value.
+        keep = op.logical_and(op.greater_equal(a[0], 0), op.logical_or(op.less(b[0], 0), wins))
+        return tir.Select(keep, a[0], b[0]), tir.Select(keep, a[1], b[1])
+
+    def identity(index_dtype: Any, dtype: Any) -> tuple:
+        return const(-1, index_dtype), worst(dtype)
+
+    return tir.comm_reducer(combine, identity, name=name)
+
+
+def _arg(
+    data: Tensor, axis: Any, keepdims: bool, name: str, better: Any, worst: Any, last: bool
+) -> Tensor:
+    axes = _Axes(data, axis, keepdims)
+    iterators = list(axes.iterators.values())
+    reducer = _arg_reducer(name, better, worst, last)
+
+    def element(*indices: Any) -> Any:
+        own = axes.indices(indices)
+        flat = None
+        for number, iterator in axes.iterators.items():
+            flat = iterator.var if flat is None else flat * data.shape[number] + iterator.var
+        return reducer((flat, data(*own)), axis=iterators)
+
+    index, _ = te.compute(axes.shape, element, name="T_" + name + "_red", tag=tag.COMM_REDUCE_IDX)
+    return te.compute(axes.shape, lambda *i: index(*i), name="T_" + name, tag=tag.ELEMWISE)
+
+
+def argmax(
+    data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """The index of the largest value along an axis (of the flattened tensor for None)."""
+    return _arg(data, axis, keepdims, "argmax", op.greater, tir.min_value, select_last_index)
+
+
+def argmin(
+    data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """The index of the smallest value along an axis (of the flattened tensor for None)."""
+    return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
