@@ -17,6 +17,7 @@ from tilesmith.support.errors import (
     ConfigError,
     ShapeError,
     UnknownNameError,
+    UnsupportedError,
 )
 from tilesmith.support.knobs import knobs
 from tilesmith.support.linker import link_shared
@@ -202,6 +203,17 @@ def test_libraries_from_memory_are_not_mixed_up(emit, threads_object, model_obje
         library = Library.from_shared_bytes((tmp_path / f"{index}.so").read_bytes())
         names.append(library.symbol("__tvm_ffi_main") is None)
     assert names == [True, False] * 3
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_amx_is_asked_for_when_code_uses_it(emit, monkeypatch, permitted):
+    content = emit("@__tilesmith_uses_amx = global i32 1\n")
+    monkeypatch.setattr("tilesmith.runtime.amx.enable_amx", lambda: permitted)
+    if permitted:
+        Library.from_objects([content])
+    else:
+        with pytest.raises(UnsupportedError, match="uses AMX"):
+            Library.from_objects([content])
 
 
 def test_not_a_library(tmp_path):

@@ -22,13 +22,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilesmith.runtime import threads
+from tilesmith.runtime import amx, threads
 from tilesmith.runtime.ffi import Function, make_symbols_global, symbol_addresses
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
     MissingDependencyError,
     UnknownNameError,
+    UnsupportedError,
 )
 
 FUNCTION_PREFIX = "__tvm_ffi_"
@@ -47,6 +48,11 @@ class Library:
         # generated code finds the runtime's own functions by name, without asking the registry
         import tilesmith.runtime.builtins  # noqa: F401
 
+        if self.symbol(amx.SYMBOL) is not None and not amx.enable_amx():
+            raise UnsupportedError(
+                "the code uses AMX, which this machine does not have or its system does not permit",
+                notes=("compile for this machine: --target llvm",),
+            )
         threads.attach(self)
 
     @staticmethod
