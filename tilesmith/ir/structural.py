@@ -153,6 +153,12 @@ def _make_plan(cls: Any) -> Plan:
     return Plan(kind, tuple(steps), _text_hash(cls._key))
 
 
+def definition_steps(cls: type) -> tuple[Step, ...]:
+    """The fields of a node class (notes left out) in the order in which definitions come before
+    their uses; ``action`` "undo" ends the scopes."""
+    return _plan(cls).steps
+
+
 def _definitions_first(fields: list) -> list:
     """Definitions without scope, then what lies outside the scopes, then the scoped definitions
     followed by what lies in their scopes."""

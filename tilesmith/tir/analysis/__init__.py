@@ -1,0 +1,8 @@
+"""Analyses of tensor programs."""
+
+from tilesmith.tir.analysis.access_region import *  # noqa: F403
+from tilesmith.tir.analysis.buffer_lca import *  # noqa: F403
+from tilesmith.tir.analysis.cost import *  # noqa: F403
+from tilesmith.tir.analysis.purity import *  # noqa: F403
+from tilesmith.tir.analysis.variables import *  # noqa: F403
+from tilesmith.tir.analysis.well_formed import *  # noqa: F403

@@ -1,0 +1,320 @@
+"""Which regions of which buffers a block reads and writes.
+
+Loops inside the block are relaxed over their domains, nested blocks count with the regions that
+they declare, accesses to a matched buffer count for the region that it stands for. An index that
+depends on loaded values may be anywhere in its dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tilesmith.ir import (
+    Broadcast,
+    Call,
+    IntImm,
+    Let,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    Visitor,
+    const,
+    is_const,
+    post_order_visit,
+    structural_equal,
+)  # fmt: skip
+from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.op import CallEffectKind
+from tilesmith.ir.operators import maximum, minimum
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    LetStmt,
+    MatchBufferRegion,
+)  # fmt: skip
+
+__all__ = ["get_block_access_region", "get_block_read_write_region", "region_union"]
+
+Region = tuple[Range, ...]
+
+
+def get_block_access_region(
+    block: Block, buffer_var_map: Mapping[Var, Buffer]
+) -> tuple[list[BufferRegion], list[BufferRegion], list[BufferRegion]]:
+    """The regions that a block reads, writes, and touches through pointers in ways not known.
+
+    ``buffer_var_map`` gives the buffer behind a pointer variable. Where the block has an ``init``,
+    the buffers that it writes do not count as read.
+    """
+    with deep_recursion():
+        finder = _AccessFinder(buffer_var_map)
+        finder.enter(block)
+        writes = finder.collect(finder.writes, block)
+        written = {region.buffer for region in writes} if block.init is not None else set()
+        reads = finder.collect(finder.reads, block, written)
+        return reads, writes, finder.collect(finder.opaque, block)
+
+
+def get_block_read_write_region(
+    block: Block, buffer_var_map: Mapping[Var, Buffer]
+) -> tuple[list[BufferRegion], list[BufferRegion]]:
+    """The regions that a block reads and writes; through pointers it may do both."""
+    reads, writes, opaque = get_block_access_region(block, buffer_var_map)
+    for region in opaque:
+        for regions in (reads, writes):
+            if not any(known.buffer is region.buffer for known in regions):
+                regions.append(region)
+    return reads, writes
+
+
+class _AccessFinder(Visitor):
+    """Collects accesses; their ranges are in terms of what lies outside the block."""
+
+    def __init__(self, buffer_var_map: Mapping[Var, Buffer]) -> None:
+        self.buffer_of = dict(buffer_var_map)
+        self.domains: dict[Var, Range] = {}  # loops inside the block, outermost first
+        self.values: dict[Var, PrimExpr] = {}  # variables bound by `let`
+        self.matched: dict[Buffer, MatchBufferRegion] = {}
+        self.reads: dict[Buffer, list[Region]] = {}
+        self.writes: dict[Buffer, list[Region]] = {}
+        self.opaque: dict[Buffer, list[Region]] = {}
+
+    def enter(self, block: Block) -> None:
+        for match in block.match_buffers:
+            self.matched[match.buffer] = match
+            self.buffer_of.setdefault(match.buffer.data, match.buffer)
+        for buffer in block.alloc_buffers:
+            self.buffer_of.setdefault(buffer.data, buffer)
+        if block.init is not None:
+            self.visit(block.init)
+        self.visit(block.body)
+
+    def collect(
+        self,
+        found: Mapping[Buffer, list[Region]],
+        block: Block,
+        excluded: Iterable[Buffer] = (),
+    ) -> list[BufferRegion]:
+        hidden = {*block.alloc_buffers, *excluded}
+        return [
+            BufferRegion(buffer, region_union(regions))
+            for buffer, regions in found.items()
+            if buffer not in hidden
+        ]
+
+    # Statements.
+
+    def visit_For(self, node: For) -> None:
+        self.visit(node.min)
+        self.visit(node.extent)
+        self.domains[node.loop_var] = Range.from_min_extent(
+            self.resolved(node.min), self.resolved(node.extent)
+        )
+        self.visit(node.body)
+        del self.domains[node.loop_var]
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        self.visit_bound(node)
+
+    def visit_Let(self, node: Let) -> None:
+        self.visit_bound(node)
+
+    def visit_bound(self, node: LetStmt | Let) -> None:
+        self.visit(node.value)
+        self.values[node.var] = self.resolved(node.value)
+        self.visit(node.body)
+        del self.values[node.var]
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.record(self.writes, node.buffer, self.point(node.buffer, node.indices))
+        node.for_each_child(self.visit)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.record(self.reads, node.buffer, self.point(node.buffer, node.indices))
+        node.for_each_child(self.visit)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> None:
+        for value in node.iter_values:
+            self.visit(value)
+        self.visit(node.predicate)
+        binding = dict(zip([iterator.var for iterator in node.block.iter_vars], node.iter_values))
+        for found, regions in ((self.reads, node.block.reads), (self.writes, node.block.writes)):
+            for region in regions:
+                ranges = substitute(region.region, binding)
+                relaxed = [
+                    self.relax(
+                        self.resolved(one.min), self.resolved(one.min + one.extent - 1), size
+                    )
+                    for one, size in zip(ranges, region.buffer.shape)
+                ]
+                self.record(found, region.buffer, tuple(relaxed))
+
+    # Expressions.
+
+    def visit_Var(self, node: Var) -> None:
+        buffer = self.buffer_of.get(node)
+        if buffer is not None:
+            self.record(self.opaque, buffer, _everything(buffer))
+
+    def visit_Call(self, node: Call) -> None:
+        if getattr(node.op, "name", "") == "tir.tvm_access_ptr":
+            self.visit_access_ptr(node)
+        else:
+            node.for_each_child(self.visit)
+
+    def visit_access_ptr(self, node: Call) -> None:
+        _, data, offset, extent, mask = node.args
+        self.visit(offset)
+        self.visit(extent)
+        buffer = self.buffer_of.get(data)
+        if buffer is None or not isinstance(mask, IntImm):
+            return
+        found = {1: self.reads, 2: self.writes}.get(mask.value & 3, self.opaque)
+        self.record(found, buffer, _everything(buffer))
+
+    # Regions.
+
+    def record(self, found: dict[Buffer, list[Region]], buffer: Buffer, region: Region) -> None:
+        match = self.matched.get(buffer)
+        while match is not None:
+            source = match.source
+            missing = len(source.region) - len(region)
+            head = [Range.from_min_extent(one.min, 1) for one in source.region[:missing]]
+            tail = [
+                Range.from_min_extent(outer.min + inner.min, inner.extent)
+                for outer, inner in zip(source.region[missing:], region)
+            ]
+            buffer, region = source.buffer, tuple(head + tail)
+            match = self.matched.get(buffer)
+        regions = found.setdefault(buffer, [])
+        if not any(_same_region(known, region) for known in regions):
+            regions.append(region)
+
+    def point(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Region:
+        ranges = []
+        for index, size in zip(indices, buffer.shape):
+            if isinstance(index, Broadcast):
+                index = index.value
+            if isinstance(index, Ramp):
+                ranges.append(self.relax_ramp(index, size))
+            elif index.dtype.lanes != 1:
+                ranges.append(Range.from_min_extent(const(0, size.dtype), size))
+            else:
+                index = self.resolved(index)
+                ranges.append(self.relax(index, index, size))
+        return tuple(ranges)
+
+    def relax_ramp(self, index: Ramp, size: PrimExpr) -> Range:
+        base, stride = self.resolved(index.base), self.resolved(index.stride)
+        if not isinstance(stride, IntImm):
+            return Range.from_min_extent(const(0, size.dtype), size)
+        last = base + stride * (index.lanes - 1)
+        return self.relax(base, last, size) if stride.value >= 0 else self.relax(last, base, size)
+
+    def resolved(self, expr: PrimExpr) -> PrimExpr:
+        return substitute(expr, self.values) if self.values else expr
+
+    def relax(self, low: PrimExpr, high: PrimExpr, size: PrimExpr) -> Range:
+        """The indices from ``low`` to ``high`` for all values of the loops inside the block."""
+        if _depends_on_memory(low) or (high is not low and _depends_on_memory(high)):
+            return Range.from_min_extent(const(0, size.dtype), size)
+        inner = self.inner_loops(low, high)
+        if not inner:
+            if low is high:
+                return Range.from_min_extent(low, const(1, low.dtype))
+            return Range.from_min_extent(low, _simplified(high - low + 1))
+        from tilesmith.arith import Analyzer
+
+        analyzer = Analyzer()
+        for variable in inner:
+            # From the inside out: the domain of an inner loop may depend on an outer one.
+            domain = {variable: self.domains[variable]}
+            lower, upper = analyzer.int_set(low, domain), analyzer.int_set(high, domain)
+            if not (_is_bounded(lower.min_value) and _is_bounded(upper.max_value)):
+                return Range.from_min_extent(const(0, size.dtype), size)
+            low, high = lower.min_value, upper.max_value
+        low = analyzer.simplify(low)
+        return Range.from_min_extent(low, analyzer.simplify(high - low + 1))
+
+    def inner_loops(self, *exprs: PrimExpr) -> list[Var]:
+        """The loops inside the block on which the expressions depend, innermost first."""
+        if not self.domains:
+            return []
+        used: set[Var] = set()
+
+        def note(node: Any) -> None:
+            if node.__class__ is Var and node in self.domains and node not in used:
+                used.add(node)
+                domain = self.domains[node]
+                post_order_visit(domain.min, note)
+                post_order_visit(domain.extent, note)
+
+        for expr in exprs:
+            post_order_visit(expr, note)
+        return [variable for variable in reversed(self.domains) if variable in used]
+
+
+def _is_bounded(bound: Any) -> bool:
+    """Whether a bound of an interval is an expression over variables of the program."""
+    if not isinstance(bound, PrimExpr):
+        return False
+    return not (isinstance(bound, Var) and bound.dtype.is_handle)
+
+
+def _everything(buffer: Buffer) -> Region:
+    return BufferRegion.full_region(buffer).region
+
+
+def _depends_on_memory(expr: PrimExpr) -> bool:
+    found = False
+
+    def look(node: Any) -> None:
+        nonlocal found
+        if isinstance(node, BufferLoad):
+            found = True
+        elif isinstance(node, Call) and effect_of(node) >= CallEffectKind.ReadState:
+            found = True
+
+    post_order_visit(expr, look)
+    return found
+
+
+def _same_region(left: Region, right: Region) -> bool:
+    return len(left) == len(right) and all(
+        structural_equal(a.min, b.min) and structural_equal(a.extent, b.extent)
+        for a, b in zip(left, right)
+    )
+
+
+def _simplified(expr: PrimExpr) -> PrimExpr:
+    if is_const(expr):
+        return expr
+    from tilesmith.arith import Analyzer
+
+    return Analyzer().simplify(expr)
+
+
+def region_union(regions: list[Region]) -> Region:
+    """The smallest box that is known to hold some boxes of one buffer."""
+    result = regions[0]
+    for region in regions[1:]:
+        result = tuple([_range_union(a, b) for a, b in zip(result, region)])
+    return result
+
+
+def _range_union(a: Range, b: Range) -> Range:
+    if structural_equal(a.min, b.min):
+        if structural_equal(a.extent, b.extent):
+            return a
+        return Range.from_min_extent(a.min, _simplified(maximum(a.extent, b.extent)))
+    low = _simplified(minimum(a.min, b.min))
+    high = maximum(a.min + a.extent, b.min + b.extent)
+    return Range.from_min_extent(low, _simplified(high - low))

@@ -1,0 +1,122 @@
+"""The innermost statement that holds all accesses of a buffer: where it can be allocated."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Var, Visitor, post_order_visit
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVarType
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    Stmt,
+)  # fmt: skip
+
+__all__ = ["detect_buffer_access_lca"]
+
+Path = tuple[Stmt, ...]
+
+
+class _LcaFinder(Visitor):
+    """Keeps the way from the root to the present loop or block, and for each buffer the part that
+    the ways of all its accesses have in common."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.path: list[Stmt] = []
+        self.found: dict[Buffer, Path] = {}
+        self.buffer_of: dict[Var, Buffer] = {}
+        self.outermost_blocks_of_threads = 0  # length of the way above the loops over blockIdx
+        for buffer in func.buffer_map.values():
+            self.buffer_of[buffer.data] = buffer
+
+    def access(self, buffer: Buffer, path: Path | None = None) -> None:
+        path = tuple(self.path) if path is None else path
+        if self.outermost_blocks_of_threads and buffer.scope() == "global":
+            path = path[: self.outermost_blocks_of_threads]
+        known = self.found.get(buffer)
+        if known is None:
+            self.found[buffer] = path
+            return
+        common = 0
+        for left, right in zip(known, path):
+            if left is not right:
+                break
+            common += 1
+        self.found[buffer] = known[:common]
+
+    def visit_For(self, node: For) -> None:
+        self.visit(node.min)
+        self.visit(node.extent)
+        outer = self.outermost_blocks_of_threads
+        self.path.append(node)
+        if node.kind is ForKind.THREAD_BINDING and node.thread_binding is not None:
+            if node.thread_binding.thread_tag.startswith("blockIdx") and not outer:
+                self.outermost_blocks_of_threads = len(self.path) - 1
+        self.visit(node.body)
+        self.path.pop()
+        self.outermost_blocks_of_threads = outer
+
+    def visit_BlockRealize(self, node: BlockRealize) -> None:
+        for value in node.iter_values:
+            self.visit(value)
+        self.visit(node.predicate)
+        self.keep_results_of_reductions(node)
+        self.visit(node.block)
+
+    def keep_results_of_reductions(self, node: BlockRealize) -> None:
+        """What a block writes has to live through all iterations of a reduction."""
+        used: set[Var] = set()
+
+        def note(found: object) -> None:
+            if isinstance(found, Var):
+                used.add(found)
+
+        for iterator, value in zip(node.block.iter_vars, node.iter_values):
+            if iterator.iter_type != IterVarType.DataPar:
+                post_order_visit(value, note)
+        for depth, stmt in enumerate(self.path):
+            if isinstance(stmt, For) and stmt.loop_var in used:
+                for region in node.block.writes:
+                    self.access(region.buffer, tuple(self.path[:depth]))
+                return
+
+    def visit_Block(self, node: Block) -> None:
+        for buffer in node.alloc_buffers:
+            self.buffer_of[buffer.data] = buffer
+        for match in node.match_buffers:
+            self.buffer_of[match.buffer.data] = match.buffer
+            self.access(match.source.buffer)
+        self.path.append(node)
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+        self.path.pop()
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.access(node.buffer)
+        node.for_each_child(self.visit)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.access(node.buffer)
+        node.for_each_child(self.visit)
+
+    def visit_Var(self, node: Var) -> None:
+        buffer = self.buffer_of.get(node)
+        if buffer is not None:
+            self.access(buffer)
+
+
+def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
+    """For each buffer the innermost loop or block that holds all its accesses; None: the function.
+
+    The result of a reduction is held above the loops that are reduced; memory in scope "global" is
+    held above the loops over ``blockIdx``.
+    """
+    finder = _LcaFinder(func)
+    with deep_recursion():
+        finder.visit(func.body)
+    return {buffer: path[-1] if path else None for buffer, path in finder.found.items()}

@@ -1,0 +1,271 @@
+"""What a program computes and allocates, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import (
+    BinaryOp,
+    Call,
+    Cast,
+    Dispatcher,
+    IntImm,
+    IRModule,
+    Let,
+    Not,
+    PrimExpr,
+    Select,
+    Visitor,
+)  # fmt: skip
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+)  # fmt: skip
+
+__all__ = [
+    "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
+    "estimate_tir_flops", "find_anchor_block",
+]  # fmt: skip
+
+
+class _Flops(Dispatcher[float]):
+    """Operations on values; the arithmetic of indices is not counted."""
+
+    def total(self, items: Iterable[Any]) -> float:
+        count = 0.0
+        for item in items:
+            count += self.visit(item)
+        return count
+
+    def visit_PrimExpr(self, node: PrimExpr) -> float:
+        return 0.0
+
+    def visit_BinaryOp(self, node: BinaryOp) -> float:
+        return self.visit(node.a) + self.visit(node.b) + node.dtype.lanes
+
+    def visit_Not(self, node: Not) -> float:
+        return self.visit(node.a) + 1
+
+    def visit_Cast(self, node: Cast) -> float:
+        return self.visit(node.value) + 1
+
+    def visit_Select(self, node: Select) -> float:
+        branches = max(self.visit(node.true_value), self.visit(node.false_value))
+        return self.visit(node.condition) + branches + 1
+
+    def visit_Let(self, node: Let) -> float:
+        return self.visit(node.value) + self.visit(node.body)
+
+    def visit_Call(self, node: Call) -> float:
+        return self.total(node.args) + 1
+
+    def visit_Stmt(self, node: Stmt) -> float:
+        count = 0.0
+        for child in node.children():
+            count += self.visit(child)
+        return count
+
+    def visit_SeqStmt(self, node: SeqStmt) -> float:
+        return self.total(node.seq)
+
+    def visit_For(self, node: For) -> float:
+        if not isinstance(node.extent, IntImm):
+            raise UnsupportedError(
+                f"the extent of the loop over '{node.loop_var.name}' is not constant",
+                span=node.span,
+                notes=("bind the symbolic sizes first: func.specialize",),
+            )
+        return node.extent.value * self.visit(node.body)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> float:
+        other = 0.0 if node.else_case is None else self.visit(node.else_case)
+        return self.visit(node.condition) + max(self.visit(node.then_case), other)
+
+    def visit_BufferStore(self, node: BufferStore) -> float:
+        return self.visit(node.value)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> float:
+        return self.visit(node.block)
+
+    def visit_Block(self, node: Block) -> float:
+        return self.visit(node.body) + (0.0 if node.init is None else self.visit(node.init))
+
+    def visit_AttrStmt(self, node: AttrStmt) -> float:
+        return self.visit(node.body)
+
+    def visit_Allocate(self, node: Allocate) -> float:
+        return self.visit(node.body)
+
+    def visit_AllocateConst(self, node: AllocateConst) -> float:
+        return self.visit(node.body)
+
+    def visit_PrimFunc(self, node: PrimFunc) -> float:
+        return self.visit(node.body)
+
+    def visit_default(self, node: Any) -> float:
+        return 0.0
+
+
+def estimate_tir_flops(stmt_or_mod: Any) -> float:
+    """The number of operations of a statement, function or module.
+
+    An annotation ``estimated_flops`` of a function stands for its count. Raises UnsupportedError
+    where the extent of a loop is symbolic.
+    """
+    with deep_recursion():
+        if isinstance(stmt_or_mod, IRModule):
+            count = 0.0
+            for function in stmt_or_mod.functions.values():
+                if isinstance(function, PrimFunc):
+                    given = function.attrs.get("estimated_flops")
+                    count += _Flops().visit(function) if given is None else given
+            return count
+        return _Flops().visit(stmt_or_mod)
+
+
+def _bytes_of(node: Allocate | AllocateConst) -> int:
+    """Bytes of an allocation; 0 where its size is not constant."""
+    count = 1
+    for extent in node.extents:
+        if not isinstance(extent, IntImm):
+            return 0
+        count *= extent.value
+    return count * node.dtype.nbytes
+
+
+def _align(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+class _AllocatedBytes(Visitor):
+    """The largest sum of live allocations, by storage scope."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        scope = node.buffer_var.storage_scope or "global"
+        size = _bytes_of(node)
+        self.live[scope] = self.live.get(scope, 0) + size
+        self.most[scope] = max(self.most.get(scope, 0), self.live[scope])
+        self.visit(node.body)
+        self.live[scope] -= size
+
+    def visit_Block(self, node: Block) -> None:
+        sizes = []
+        for buffer in node.alloc_buffers:
+            size = buffer.dtype.nbytes
+            for extent in buffer.shape:
+                size *= extent.value if isinstance(extent, IntImm) else 0
+            scope = buffer.scope()
+            self.live[scope] = self.live.get(scope, 0) + size
+            self.most[scope] = max(self.most.get(scope, 0), self.live[scope])
+            sizes.append((scope, size))
+        node.for_each_child(self.visit)
+        for scope, size in sizes:
+            self.live[scope] -= size
+
+
+def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, Any]:
+    """Bytes allocated at once, by storage scope; for a module by the names of its functions."""
+    if isinstance(func_or_mod, IRModule):
+        return {
+            variable.name_hint: calculate_allocated_bytes(function)
+            for variable, function in func_or_mod.functions.items()
+            if isinstance(function, PrimFunc)
+        }
+    counter = _AllocatedBytes()
+    with deep_recursion():
+        counter.visit(func_or_mod.body)
+    return counter.most
+
+
+class _WorkspaceBytes(Visitor):
+    def __init__(self, alignment: int) -> None:
+        self.alignment = alignment
+        self.live = 0
+        self.most = 0
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        size = _align(_bytes_of(node), self.alignment)
+        self.live += size
+        self.most = max(self.most, self.live)
+        self.visit(node.body)
+        self.live -= size
+
+
+def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
+    """The largest number of bytes that a lowered function allocates at once."""
+    counter = _WorkspaceBytes(int(workspace_byte_alignment))
+    with deep_recursion():
+        counter.visit(func.body)
+    return counter.most
+
+
+class _ConstantBytes(Visitor):
+    def __init__(self, alignment: int) -> None:
+        self.alignment = alignment
+        self.total = 0
+
+    def visit_AllocateConst(self, node: AllocateConst) -> None:
+        self.total += _align(_bytes_of(node), self.alignment)
+        self.visit(node.body)
+
+
+def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
+    """The bytes of all constants of a lowered function."""
+    counter = _ConstantBytes(int(constant_byte_alignment))
+    with deep_recursion():
+        counter.visit(func.body)
+    return counter.total
+
+
+class _Reductions(Visitor):
+    """Blocks with an ``init``, with the number of times that they run."""
+
+    def __init__(self) -> None:
+        self.times = 1
+        self.found: list[tuple[Block, int]] = []
+
+    def visit_For(self, node: For) -> None:
+        outer = self.times
+        self.times *= node.extent.value if isinstance(node.extent, IntImm) else 1
+        self.visit(node.body)
+        self.times = outer
+
+    def visit_Block(self, node: Block) -> None:
+        if node.init is not None:
+            self.found.append((node, self.times))
+        self.visit(node.body)
+
+
+def find_anchor_block(mod: IRModule) -> Block | None:
+    """The reduction block in which the entry function of a module does most of its work; None where
+    it has no reduction."""
+    functions = [f for f in mod.functions.values() if isinstance(f, PrimFunc)]
+    entry = next((f for f in functions if f.attrs.get("tir.is_entry_func")), None)
+    if entry is None and "main" in mod and isinstance(mod["main"], PrimFunc):
+        entry = mod["main"]  # type: ignore[assignment]
+    if entry is None and len(functions) == 1:
+        entry = functions[0]
+    if entry is None:
+        return None
+    finder = _Reductions()
+    with deep_recursion():
+        finder.visit(entry.body)
+        if not finder.found:
+            return None
+        return max(finder.found, key=lambda pair: pair[1] * _Flops().visit(pair[0].body))[0]

@@ -1,0 +1,162 @@
+"""Variables that are used without having been bound, and the single definition of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import Node, Var
+from tilesmith.ir.structural import definition_steps
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, DeclBuffer
+
+__all__ = ["undefined_vars", "verify_ssa"]
+
+
+class ScopeWalker:
+    """Walks a program with the variables that are in scope.
+
+    Subclasses say what happens at a definition (``define``) and at a use (``use``) of a variable or
+    buffer. ``parents`` are the nodes around the present one.
+    """
+
+    def __init__(self) -> None:
+        self.parents: list[Node] = []
+
+    def define(self, value: Var | Buffer) -> None:
+        """A variable or buffer is bound."""
+
+    def leave(self, value: Var | Buffer) -> None:
+        """The scope of a definition ends."""
+
+    def use(self, value: Var | Buffer) -> None:
+        """A variable or buffer is used."""
+
+    def walk(self, node: Any) -> None:
+        """Walk a node, definitions before the fields in which they hold."""
+        if isinstance(node, (Var, Buffer)):
+            self.use(node)
+            return
+        self.parents.append(node)
+        defined: list[Var | Buffer] = []
+        for action, name, _, _ in definition_steps(node.__class__):
+            if action == "undo":
+                continue
+            value = getattr(node, name)
+            if action == "define":
+                self._define_all(value, node, defined)
+            elif action == "child":
+                self._walk_all(value)
+            elif isinstance(value, Node):
+                self.walk(value)
+        self._leave_all(node, defined)
+        self.parents.pop()
+
+    def _leave_all(self, node: Node, defined: list[Var | Buffer]) -> None:
+        if isinstance(node, Block):
+            defined = [iterator.var for iterator in node.iter_vars]
+            defined += [buffer.data for buffer in node.alloc_buffers] + list(node.alloc_buffers)
+        elif not any(step.action == "undo" for step in definition_steps(node.__class__)):
+            return
+        for value in reversed(defined):
+            self.leave(value)
+
+    def _walk_all(self, value: Any) -> None:
+        if isinstance(value, Node):
+            self.walk(value)
+        elif isinstance(value, tuple):
+            for item in value:
+                self._walk_all(item)
+
+    def _define_all(self, value: Any, node: Node, defined: list[Var | Buffer]) -> None:
+        if isinstance(value, tuple):
+            for item in value:
+                self._define_all(item, node, defined)
+        elif isinstance(value, Var):
+            self.define(value)
+            defined.append(value)
+        elif isinstance(value, Buffer):
+            self._define_buffer(value, node)
+            defined.append(value)
+        elif isinstance(node, PrimFunc):
+            for param in node.params:
+                if param in value:
+                    self._define_all(value[param], node, defined)
+
+    def _define_buffer(self, buffer: Buffer, node: Node) -> None:
+        """A declaration views memory that is there, all else binds the pointer. Parameters bind
+        their symbolic sizes, matched buffers their offset and strides."""
+        if isinstance(node, DeclBuffer):
+            self.use(buffer.data)
+        else:
+            self.define(buffer.data)
+        binds = not isinstance(node, (DeclBuffer, Block))
+        for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if binds and isinstance(expr, Var) and not self.knows(expr):
+                self.define(expr)
+            else:
+                self.walk(expr)
+        self.define(buffer)
+
+    def knows(self, variable: Var) -> bool:
+        """Whether a variable is in scope."""
+        return False
+
+
+class _Undefined(ScopeWalker):
+    def __init__(self, known: Iterable[Var]) -> None:
+        super().__init__()
+        self.known: set[Var | Buffer] = set(known)
+        self.found: dict[Var, None] = {}
+
+    def define(self, value: Var | Buffer) -> None:
+        self.known.add(value)
+
+    def knows(self, variable: Var) -> bool:
+        return variable in self.known
+
+    def use(self, value: Var | Buffer) -> None:
+        if value in self.known:
+            return
+        if isinstance(value, Var):
+            self.found[value] = None
+            return
+        self.known.add(value)  # looked at once
+        self.use(value.data)
+        for expr in (*value.shape, *value.strides, value.elem_offset):
+            self.walk(expr)
+
+
+def undefined_vars(node: Any, defs: Iterable[Var] | None = None) -> list[Var]:
+    """The variables that a statement, expression or function uses without binding them, in order of
+    first use; pointers and sizes of buffers count. ``defs`` are known from outside."""
+    finder = _Undefined(defs or ())
+    with deep_recursion():
+        finder._walk_all(tuple(node) if isinstance(node, list) else node)
+    return list(finder.found)
+
+
+class _Definitions(ScopeWalker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.defined: set[Var] = set()
+        self.twice: Var | None = None
+
+    def define(self, value: Var | Buffer) -> None:
+        if isinstance(value, Var):
+            if value in self.defined:
+                self.twice = self.twice or value
+            self.defined.add(value)
+
+    def knows(self, variable: Var) -> bool:
+        return variable in self.defined
+
+
+def verify_ssa(func: PrimFunc) -> bool:
+    """Whether each variable of a function is bound in one place only."""
+    finder = _Definitions()
+    with deep_recursion():
+        finder.walk(func)
+    return finder.twice is None
