@@ -1,0 +1,546 @@
+"""Building functions of the graph, in A-normal form.
+
+bb = relax.BlockBuilder()
+x = relax.Var("x", R.Tensor((1, 784), "float32"))
+with bb.function("main", [x]):
+    with bb.dataflow():
+        lv = bb.emit(relax.op.nn.relu(x))
+        gv = bb.emit_output(relax.op.add(lv, x))
+    bb.emit_func_output(gv)
+mod = bb.get()
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op
+from tilesmith.ir.structural import structural_equal, structural_hash
+from tilesmith.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    as_expr,
+    as_struct_info,
+    known_struct_info,
+)
+from tilesmith.relax.struct_info import FuncStructInfo
+from tilesmith.support.errors import DiagnosticError, TilesmithError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks"]
+
+_LEAVES = (
+    Var, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, Op, Function,
+)  # fmt: skip
+
+_current = threading.local()
+
+
+class NameSupply:
+    """Names that are given once: ``conv2d``, ``conv2d1``, ``conv2d2``."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def reserve(self, name: str) -> None:
+        """Take a name as it is."""
+        self.taken.add(name)
+
+    def fresh(self, prefix: str) -> str:
+        """``prefix``, with a number if it is taken; characters that no name has become ``_``."""
+        prefix = re.sub(r"\W", "_", prefix) or "v"
+        name, number = prefix, self._next.get(prefix, 0)
+        while name in self.taken:
+            number += 1
+            name = f"{prefix}{number}"
+        self._next[prefix] = number
+        self.taken.add(name)
+        return name
+
+
+class _Frame:
+    """A block under construction."""
+
+    def __init__(self, is_dataflow: bool) -> None:
+        self.is_dataflow = is_dataflow
+        self.bindings: list[Binding] = []
+
+
+class FunctionScope:
+    """``with bb.function(...)``: the function under construction."""
+
+    def __init__(
+        self, block_builder: BlockBuilder, name: str, params: Any, attrs: Any, is_pure: bool
+    ) -> None:
+        self.builder = block_builder
+        self.name = name
+        self.params = params
+        self.attrs = dict(attrs or {})
+        self.is_pure = is_pure
+        self.blocks: list[BindingBlock] = []
+        self.has_output = False
+
+    def __enter__(self) -> FunctionScope:
+        self.builder._enter_function_scope(self)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.builder._exit_function_scope(exc_type, exc_value, traceback)
+
+
+class DataflowScope:
+    """``with bb.dataflow()``: bindings without effects."""
+
+    def __init__(self, block_builder: BlockBuilder) -> None:
+        self.builder = block_builder
+
+    def __enter__(self) -> DataflowScope:
+        self.builder._finish_block()
+        self.builder._begin_dataflow_block()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.builder._finish_block()
+        self.builder._begin_binding_block()
+
+
+class TestingScope:
+    """``with bb.testing_scope(def_vars)``: symbolic sizes that are known without a function."""
+
+    __test__ = False
+
+    def __init__(self, block_builder: BlockBuilder, def_vars: Any) -> None:
+        self.builder = block_builder
+        self.def_vars = def_vars
+
+    def __enter__(self) -> TestingScope:
+        self.builder.begin_scope([])
+        self.builder._begin_binding_block()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.builder._end_block()
+        self.builder.end_scope()
+
+
+class BlockBuilder:
+    """Builds functions of a module; see the module's text.
+
+    Whatever is emitted is normalised: an argument that is an operation itself is bound to a
+    variable first.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self._module = IRModule() if mod is None else mod.shallow_copy()
+        self._global_names = NameSupply(gv.name_hint for gv in self._module.functions)
+        self._names = NameSupply()
+        self._frames: list[_Frame] = []
+        self._scopes: list[Any] = []
+        self._function_scopes: list[FunctionScope] = []
+        self._values: dict[Var, Any] = {}
+        self._by_hash: dict[int, list[GlobalVar]] | None = None
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """The builder whose function is being built in this thread."""
+        stack = getattr(_current, "stack", None)
+        return stack[-1] if stack else None
+
+    # Scopes
+
+    def function(
+        self,
+        name: str,
+        params: Any = None,
+        attrs: Any = None,
+        pure: bool = True,
+        private: bool = False,
+    ) -> FunctionScope:
+        """The scope in which a function is built; ``private`` ones get no ``global_symbol``."""
+        if isinstance(params, Var):
+            params = [params]
+        attrs = dict(attrs or {})
+        if private and "global_symbol" in attrs:
+            raise DiagnosticError(f"the private function '{name}' must not have a global_symbol")
+        if not private and "global_symbol" not in attrs:
+            attrs["global_symbol"] = name
+        return FunctionScope(self, name, params, attrs, pure)
+
+    def testing_scope(self, def_vars: Any) -> TestingScope:
+        """A scope to try things in: normalise expressions outside of any function."""
+        return TestingScope(self, def_vars)
+
+    def dataflow(self) -> DataflowScope:
+        """The scope of a dataflow block."""
+        return DataflowScope(self)
+
+    def begin_scope(self, params: Any = None) -> None:
+        """Enter a scope; the names of its parameters are taken."""
+        self._scopes.append(params)
+        for param in params or ():
+            self._names.reserve(param.name_hint)
+
+    def end_scope(self) -> None:
+        """Leave the scope."""
+        self._scopes.pop()
+
+    def _begin_dataflow_block(self) -> None:
+        self._frames.append(_Frame(True))
+
+    def _begin_binding_block(self) -> None:
+        self._frames.append(_Frame(False))
+
+    def _end_block(self) -> BindingBlock:
+        frame = self._frames.pop()
+        kind = DataflowBlock if frame.is_dataflow else BindingBlock
+        return kind(tuple(frame.bindings))
+
+    def _finish_block(self) -> None:
+        block = self._end_block()
+        if block.bindings and self._function_scopes:
+            self._function_scopes[-1].blocks.append(block)
+
+    def _enter_function_scope(self, scope: FunctionScope) -> None:
+        if not self._function_scopes:
+            self._names = NameSupply()
+        self._function_scopes.append(scope)
+        if not hasattr(_current, "stack"):
+            _current.stack = []
+        _current.stack.append(self)
+        self.begin_scope(scope.params)
+        self._begin_binding_block()
+
+    def _exit_function_scope(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        scope = self._function_scopes.pop()
+        _current.stack.pop()
+        self.end_scope()
+        if exc_type is not None:
+            self._frames.clear()
+            return
+        self._frames.pop()
+        if not scope.has_output:
+            raise DiagnosticError(
+                f"the function '{scope.name}' has no result",
+                notes=("call emit_func_output(value) at its end",),
+            )
+
+    def _frame(self) -> _Frame:
+        if not self._frames:
+            raise DiagnosticError(
+                "emit needs a function",
+                notes=("write `with bb.function(name, params):` around it",),
+            )
+        return self._frames[-1]
+
+    def current_block_is_dataflow(self) -> bool:
+        """Whether a dataflow block is being built."""
+        return bool(self._frames) and self._frames[-1].is_dataflow
+
+    # Emitting
+
+    def emit(self, expr: Any, name_hint: str = "") -> Var:
+        """Bind an expression (or a tuple of them) to a new variable."""
+        frame = self._frame()
+        value = self.normalize(as_expr(expr))
+        kind = DataflowVar if frame.is_dataflow else Var
+        name = self._names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
+        var = kind(name, known_struct_info(value))
+        self.emit_normalized(VarBinding(var, value))
+        return var
+
+    def emit_normalized(self, binding: Binding) -> None:
+        """Append a binding as it is."""
+        self._frame().bindings.append(binding)
+        self._values[binding.var] = binding.value
+        self._names.reserve(binding.var.name_hint)
+
+    def emit_output(self, output: Any, name_hint: str = "") -> Var:
+        """Bind an expression to a variable that is seen outside of the dataflow block."""
+        if not self._frame().is_dataflow:
+            raise DiagnosticError(
+                "emit_output belongs inside `with bb.dataflow():`", notes=("use emit elsewhere",)
+            )
+        value = self.normalize(as_expr(output))
+        var = Var(self._names.fresh(name_hint or "gv"), known_struct_info(value))
+        self.emit_normalized(VarBinding(var, value))
+        return var
+
+    def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> Var:
+        """Bind a value, checked at run time to be as ``struct_info`` says."""
+        frame = self._frame()
+        value = self.normalize_argument(as_expr(value))
+        kind = DataflowVar if frame.is_dataflow else Var
+        name = self._names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
+        info = as_struct_info(struct_info)
+        var = kind(name, info)
+        self.emit_normalized(MatchCast(var, value, info))
+        return var
+
+    def emit_func_output(self, output: Any, params: Any = None) -> GlobalVar:
+        """Finish the function with its result (an expression or a tuple of them)."""
+        if not self._function_scopes:
+            raise DiagnosticError("emit_func_output belongs inside `with bb.function(...):`")
+        scope = self._function_scopes[-1]
+        if scope.has_output:
+            raise DiagnosticError(f"the function '{scope.name}' has a result already")
+        if self.current_block_is_dataflow():
+            raise DiagnosticError("emit_func_output belongs after the dataflow block, not inside")
+        if params is not None:
+            scope.params = [params] if isinstance(params, Var) else list(params)
+        if scope.params is None:
+            raise DiagnosticError(
+                f"the parameters of '{scope.name}' are not known",
+                notes=("give them to bb.function or to emit_func_output",),
+            )
+        body = self.normalize_argument(as_expr(output))
+        self._finish_block()
+        self._begin_binding_block()
+        scope.has_output = True
+        sequence = SeqExpr(flatten_blocks(scope.blocks), body)
+        function = Function(scope.params, sequence, None, scope.is_pure, scope.attrs)
+        variable = GlobalVar(self._global_names.fresh(scope.name))
+        self._set_function(variable, function)
+        return variable
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+        """Make a PrimFunc of a tensor expression and bind its call; see ``call_te``."""
+        return self.emit(self.call_te(func, *args, **kwargs), kwargs.pop("name_hint", ""))
+
+    def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+        """The call of the PrimFunc that ``func``, a function of te tensors, gives for graph arguments.
+
+        Tensors become placeholders, shapes and scalars expressions over the symbolic sizes. Equal
+        PrimFuncs are added once. ``primfunc_name_hint`` names the PrimFunc (default: the function's
+        name), ``primfunc_attrs`` are attributes of it.
+        """
+        from tilesmith.relax.utils import gen_call_tir_inputs
+
+        kwargs.pop("name_hint", None)
+        name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_function")
+        prim_func, call_args, out_sinfo, tir_vars = gen_call_tir_inputs(func, *args, **kwargs)
+        variable = self.add_func(prim_func, name.replace("<lambda>", "te_function"))
+        operands = [variable, Tuple(call_args)]
+        if tir_vars is not None:
+            operands.append(tir_vars)
+        return Call(Op.get("relax.call_tir"), operands, None, out_sinfo)
+
+    # Normal form
+
+    def normalize(self, expr: Any) -> Any:
+        """An expression whose arguments are variables, constants, shapes, or tuples of them."""
+        with deep_recursion():
+            return self._normalize(as_expr(expr), {})
+
+    def normalize_argument(self, expr: Any) -> Any:
+        """An expression that may stand as an argument; an operation is bound to a variable first."""
+        with deep_recursion():
+            return self._argument(as_expr(expr), {})
+
+    def _normalize(self, expr: Any, bound: dict[int, Any]) -> Any:
+        if isinstance(expr, Call):
+            args = [self._argument(arg, bound) for arg in expr.args]
+            op = expr.op if isinstance(expr.op, _LEAVES) else self._argument(expr.op, bound)
+            if op is expr.op and all(a is b for a, b in zip(args, expr.args)):
+                result = expr
+            else:
+                result = Call(op, args, expr.attrs, expr.sinfo_args, expr.span)
+            known_struct_info(result)  # errors appear where the user emits
+            return result
+        if isinstance(expr, Tuple):
+            return expr.map_children(lambda field: self._argument(field, bound))
+        if isinstance(expr, TupleGetItem):
+            return expr.map_children(lambda value: self._argument(value, bound))
+        if isinstance(expr, If):
+            cond = self._argument(expr.cond, bound)
+            true, false = self._branch(expr.true_branch), self._branch(expr.false_branch)
+            if cond is expr.cond and true is expr.true_branch and false is expr.false_branch:
+                return expr
+            return If(cond, true, false, expr.span)
+        if isinstance(expr, SeqExpr):
+            if self._frames:
+                return self._splice(expr, bound)
+            return self._branch(expr)
+        return expr
+
+    def _argument(self, expr: Any, bound: dict[int, Any]) -> Any:
+        if isinstance(expr, _LEAVES):
+            return expr
+        found = bound.get(id(expr))
+        if found is not None:
+            return found[0]
+        normal = self._normalize(expr, bound)
+        if isinstance(normal, (Tuple, *_LEAVES)):
+            return normal
+        var = self.emit_plain(normal)
+        bound[id(expr)] = (var, expr)  # the expression is kept, so that its id stays taken
+        return var
+
+    def emit_plain(self, value: Any) -> Var:
+        """Bind a value that is in normal form already."""
+        frame = self._frame()
+        kind = DataflowVar if frame.is_dataflow else Var
+        name = self._names.fresh("lv" if frame.is_dataflow else "gv")
+        var = kind(name, known_struct_info(value))
+        self.emit_normalized(VarBinding(var, value))
+        return var
+
+    def _splice(self, expr: SeqExpr, bound: dict[int, Any]) -> Any:
+        """The bindings of a sequence go into the current block; its value is the result."""
+        frame = self._frame()
+        if not frame.is_dataflow and any(isinstance(b, DataflowBlock) for b in expr.blocks):
+            return self._branch(expr)
+        for block in expr.blocks:
+            for binding in block.bindings:
+                value = self._normalize(binding.value, bound)
+                if value is not binding.value:
+                    binding = binding.with_fields(value=value)
+                self.emit_normalized(binding)
+        return self._normalize(expr.body, bound)
+
+    def _branch(self, expr: SeqExpr) -> SeqExpr:
+        """A sequence with its own blocks, normalised."""
+        blocks = []
+        for block in expr.blocks:
+            self._frames.append(_Frame(isinstance(block, DataflowBlock)))
+            for binding in block.bindings:
+                value = self._normalize(binding.value, {})
+                if isinstance(binding, MatchCast):
+                    value = self._argument(value, {})
+                if value is not binding.value:
+                    binding = binding.with_fields(value=value)
+                self.emit_normalized(binding)
+            new = self._end_block()
+            unchanged = len(new.bindings) == len(block.bindings) and all(
+                a is b for a, b in zip(new.bindings, block.bindings)
+            )
+            blocks.append(block if unchanged else new)
+        self._begin_binding_block()
+        body = self._argument(expr.body, {})
+        rest = self._end_block()
+        if rest.bindings:
+            blocks.append(rest)
+        if (
+            body is expr.body
+            and len(blocks) == len(expr.blocks)
+            and all(a is b for a, b in zip(blocks, expr.blocks))
+        ):
+            return expr
+        return SeqExpr(flatten_blocks(blocks), body, expr.span)
+
+    # The module
+
+    def lookup_binding(self, var: Any) -> Any:
+        """The value that a variable is bound to; None for parameters and anything else."""
+        return self._values.get(var) if isinstance(var, Var) else None
+
+    def get_unique_name(self, name_prefix: str) -> str:
+        """A name that no function of the module and no variable has."""
+        name = self._global_names.fresh(name_prefix)
+        self._names.reserve(name)
+        return name
+
+    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
+        """Add a function under a fresh name; the GlobalVar of an equal one if there is one."""
+        digest = structural_hash(func)
+        for known in self._equal_candidates(digest):
+            if known in self._module.functions and structural_equal(self._module[known], func):
+                return known
+        variable = GlobalVar(self._global_names.fresh(func_name))
+        self._set_function(variable, func)
+        self._equal_candidates(digest).append(variable)
+        return variable
+
+    def _equal_candidates(self, digest: int) -> list[GlobalVar]:
+        if self._by_hash is None:
+            self._by_hash = {}
+            for variable, function in self._module.functions.items():
+                self._by_hash.setdefault(structural_hash(function), []).append(variable)
+        return self._by_hash.setdefault(digest, [])
+
+    def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
+        """Replace a function of the module."""
+        self._set_function(gv, updated_func)
+        if self._by_hash is not None:
+            self._by_hash.setdefault(structural_hash(updated_func), []).append(gv)
+
+    def _set_function(self, variable: GlobalVar, function: BaseFunc) -> None:
+        self._module[variable] = function
+        info = getattr(function, "struct_info", None)
+        if isinstance(info, FuncStructInfo):
+            variable.struct_info = info
+
+    def get(self) -> IRModule:
+        """The module built so far."""
+        return self._module.shallow_copy()
+
+    def finalize(self) -> IRModule:
+        """The module, complete: all functions must have their result."""
+        if self._function_scopes:
+            raise TilesmithError(
+                f"the function '{self._function_scopes[-1].name}' is not finished",
+                notes=("leave its `with` block first",),
+            )
+        return self.get()
+
+
+def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:
+    """Blocks in which no value is a sequence: such values give their blocks, neighbours of a kind join."""
+    result: list[BindingBlock] = []
+    for block in blocks:
+        pieces = _without_sequences(block)
+        for piece in pieces:
+            if not piece.bindings:
+                continue
+            if result and type(result[-1]) is type(piece) and not isinstance(piece, DataflowBlock):
+                joined = (*result[-1].bindings, *piece.bindings)
+                result[-1] = BindingBlock(joined, result[-1].span)
+            else:
+                result.append(piece)
+    return tuple(result)
+
+
+def _without_sequences(block: BindingBlock) -> list[BindingBlock]:
+    if not any(isinstance(binding.value, SeqExpr) for binding in block.bindings):
+        return [block]
+    kind = type(block)
+    pieces: list[BindingBlock] = []
+    pending: list[Binding] = []
+    for binding in block.bindings:
+        if isinstance(binding.value, SeqExpr):
+            inner = flatten_blocks(binding.value.blocks)
+            if kind is DataflowBlock:
+                pending += [item for piece in inner for item in piece.bindings]
+            else:
+                pieces += [kind(tuple(pending)), *inner]
+                pending = []
+            binding = binding.with_fields(value=binding.value.body)
+        pending.append(binding)
+    pieces.append(kind(tuple(pending)))
+    return pieces

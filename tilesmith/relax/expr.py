@@ -1,0 +1,532 @@
+"""Nodes of the graph IR.
+
+A function is a sequence of bindings in A-normal form: the value of a binding is an operation whose
+arguments are variables, constants, shapes, or tuples of them. A ``DataflowBlock`` holds bindings
+without effects; its ``DataflowVar``s are seen only inside the block.
+
+Each expression knows its ``struct_info`` (what is known about its value). It is given (variables,
+constants), or follows from the parts; it is worked out at first use and kept. Graph nodes compare
+and hash by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilesmith.ir import (
+    BaseFunc,
+    Node,
+    Op,
+    PrimExpr,
+    RelaxExpr,
+    attributes,
+    child,
+    convert,
+    defines,
+    note,
+)
+from tilesmith.ir import (
+    const as prim_const,
+)
+from tilesmith.ir import data as data_field
+from tilesmith.relax.attrs import Attrs
+from tilesmith.relax.base import Expr, ExprWithOp, GraphExpr, StructInfo
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
+
+__all__ = [
+    "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr",
+    "ExprWithOp", "ExternFunc", "Function", "GraphExpr", "If", "MatchCast", "PrimValue", "SeqExpr", "ShapeExpr",
+    "StringImm", "StructInfo", "Tuple", "TupleGetItem", "Var", "VarBinding", "const", "extern",
+    "get_shape_of", "make_shape",
+]  # fmt: skip
+
+
+class Var(ExprWithOp, key="relax.Var"):
+    """A variable of the graph. Two variables are the same only if they are one object."""
+
+    is_variable = True
+
+    name_hint: str = note()
+    struct_info: StructInfo | None = child(default=None)
+    span: Any = note(default=None)
+
+    def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
+        self.name_hint = str(getattr(name_hint, "name_hint", name_hint))
+        if struct_info is not None:
+            struct_info = as_struct_info(struct_info)
+        self.struct_info = struct_info
+        self.span = span
+
+    def map_children(self, f: Any) -> Var:
+        return self
+
+    def for_each_child(self, f: Any) -> None:
+        pass
+
+    @property
+    def name(self) -> str:
+        """The name, a hint."""
+        return self.name_hint
+
+    @property
+    def vid(self) -> Var:
+        """What identifies the variable: itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name_hint!r})"
+
+
+class DataflowVar(Var, key="relax.DataflowVar"):
+    """A variable that is seen only inside its dataflow block."""
+
+
+def as_struct_info(value: Any) -> StructInfo:
+    """A struct info, also from what stands for one in the script (``R.Tensor`` with names)."""
+    if isinstance(value, StructInfo):
+        return value
+    if callable(value):  # R.Object, R.Tensor without arguments
+        value = value()
+    if hasattr(value, "as_struct_info"):
+        return value.as_struct_info()
+    if isinstance(value, StructInfo):
+        return value
+    raise TypeMismatchError(
+        f"expected struct info such as R.Tensor((2, 3), 'float32'), got {value!r}"
+    )
+
+
+class Constant(ExprWithOp, key="relax.Constant"):
+    """A tensor known at compile time; ``data`` is an NDArray."""
+
+    data: NDArray = data_field()
+    struct_info: StructInfo = child()
+    span: Any = note(default=None)
+
+    def __init__(self, data: Any, struct_info: StructInfo | None = None, span: Any = None) -> None:
+        self.data = data if isinstance(data, NDArray) else array(data)
+        if struct_info is None:
+            struct_info = types.TensorStructInfo(self.data.shape, self.data.dtype)
+        self.struct_info = struct_info
+        self.span = span
+
+    def map_children(self, f: Any) -> Constant:
+        return self
+
+    def for_each_child(self, f: Any) -> None:
+        pass
+
+
+class Tuple(ExprWithOp, key="relax.Tuple"):
+    """Several values as one."""
+
+    fields: tuple[RelaxExpr, ...] = child()
+    span: Any = note(default=None)
+
+    def __init__(self, fields: Any, span: Any = None) -> None:
+        self.fields = tuple([as_expr(field) for field in fields])
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.TupleStructInfo(tuple([known_struct_info(field) for field in self.fields]))
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fields)
+
+
+class TupleGetItem(ExprWithOp, key="relax.TupleGetItem"):
+    """A field of a tuple."""
+
+    tuple_value: RelaxExpr = child()
+    index: int = data_field()
+    span: Any = note(default=None)
+
+    def __init__(self, tuple_value: Any, index: int, span: Any = None) -> None:
+        self.tuple_value = tuple_value
+        self.index = int(index)
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        info = self.tuple_value.struct_info
+        if isinstance(info, types.TupleStructInfo):
+            if self.index >= len(info.fields):
+                raise ShapeError(
+                    f"field {self.index} of a tuple of {len(info.fields)}", span=self.span
+                )
+            return info.fields[self.index]
+        return types.ObjectStructInfo()
+
+
+class Call(ExprWithOp, key="relax.Call"):
+    """A call of an operator, a function of the module, a local function, or a registered function.
+
+    ``sinfo_args`` tell what the arguments do not (the result of ``call_tir``). Attributes are
+    checked against the operator's schema.
+    """
+
+    op: Any = child()
+    args: tuple[RelaxExpr, ...] = child()
+    attrs: Attrs | None = child(default=None)
+    sinfo_args: tuple[StructInfo, ...] = child(default=())
+    span: Any = note(default=None)
+
+    def __init__(
+        self, op: Any, args: Any, attrs: Any = None, sinfo_args: Any = None, span: Any = None
+    ) -> None:
+        if isinstance(op, str):
+            op = Op.get(op)
+        self.op = op
+        self.args = tuple([arg if isinstance(arg, RelaxExpr) else as_expr(arg) for arg in args])
+        schema = op.get_attr("schema") if isinstance(op, Op) else None
+        if schema is not None:
+            attrs = schema.check(op.name, attrs)
+        elif attrs is not None and not isinstance(attrs, Attrs):
+            attrs = Attrs(attrs)
+        self.attrs = attrs
+        if sinfo_args is None:
+            sinfo_args = ()
+        elif not isinstance(sinfo_args, (list, tuple)):
+            sinfo_args = (sinfo_args,)
+        self.sinfo_args = tuple([as_struct_info(info) for info in sinfo_args])
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        try:
+            return relations.infer_call(self)
+        except TilesmithError as error:
+            name = self.op.name if isinstance(self.op, Op) else getattr(self.op, "name_hint", "")
+            shown = relations.describe_arguments(self)
+            if not any(note.startswith("in the call") for note in error.notes):
+                error.notes += (f"in the call {name}({shown})",)
+            error.span = error.span or self.span
+            raise
+
+
+class If(ExprWithOp, key="relax.If"):
+    """One of two sequences by a condition (a boolean tensor of rank 0)."""
+
+    cond: RelaxExpr = child()
+    true_branch: SeqExpr = child()
+    false_branch: SeqExpr = child()
+    span: Any = note(default=None)
+
+    def __init__(self, cond: Any, true_branch: Any, false_branch: Any, span: Any = None) -> None:
+        self.cond = cond
+        self.true_branch = as_seq(true_branch)
+        self.false_branch = as_seq(false_branch)
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return relations.struct_info_lca(
+            self.true_branch.struct_info, self.false_branch.struct_info
+        )
+
+
+class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
+    """A shape: a tuple of sizes of int64."""
+
+    values: tuple[PrimExpr, ...] = child()
+    span: Any = note(default=None)
+
+    def __init__(self, values: Any, span: Any = None) -> None:
+        if isinstance(values, ShapeExpr):
+            values = values.values
+        if isinstance(values, (int, PrimExpr)):
+            values = (values,)
+        self.values = tuple([_size(value) for value in values])
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.ShapeStructInfo(self)
+
+    @property
+    def concrete(self) -> tuple[int, ...] | None:
+        """The sizes as Python integers, or None if one is symbolic."""
+        found = []
+        for value in self.values:
+            if not hasattr(value, "value") or not isinstance(value.value, int):
+                return None
+            found.append(value.value)
+        return tuple(found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[PrimExpr]:
+        return iter(self.values)
+
+
+def _size(value: Any) -> PrimExpr:
+    if isinstance(value, PrimValue):
+        value = value.value
+    value = convert(value)
+    if value.dtype == "int64":
+        return value
+    if not value.dtype.is_integer:
+        raise ShapeError(f"a size is an integer, got {value} of dtype {value.dtype}")
+    if hasattr(value, "value") and isinstance(value.value, int):
+        return prim_const(value.value, "int64")
+    raise ShapeError(
+        f"sizes of the graph are int64, got `{value}` of {value.dtype}",
+        notes=('make the variable with tir.Var(name, "int64")',),
+    )
+
+
+class PrimValue(GraphExpr, key="relax.PrimValue"):
+    """A scalar as a value of the graph; Python integers become int64."""
+
+    value: PrimExpr = child()
+    span: Any = note(default=None)
+
+    def __init__(self, value: Any, span: Any = None) -> None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = prim_const(value, "int64")
+        elif isinstance(value, float):
+            value = prim_const(value, "float64")
+        self.value = convert(value)
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.PrimStructInfo(self.value.dtype, self.value)
+
+
+class StringImm(GraphExpr, key="relax.StringImm"):
+    """A text as a value of the graph."""
+
+    value: str = data_field()
+    span: Any = note(default=None)
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.ObjectStructInfo()
+
+
+class DataTypeImm(GraphExpr, key="relax.DataTypeImm"):
+    """A dtype as a value of the graph."""
+
+    value: DataType = data_field(convert=DataType)
+    span: Any = note(default=None)
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.ObjectStructInfo()
+
+
+class Binding(Node, key="relax.Binding"):
+    """Base of bindings."""
+
+
+class VarBinding(Binding, key="relax.VarBinding"):
+    """``var = value``."""
+
+    var: Var = defines()
+    value: RelaxExpr = child()
+    span: Any = note(default=None)
+
+
+class MatchCast(Binding, key="relax.MatchCast"):
+    """``var`` is ``value``, checked at run time to be as ``struct_info`` says; variables that occur
+    first in its sizes are bound."""
+
+    structural_binds = ("struct_info",)
+
+    var: Var = defines()
+    value: RelaxExpr = child()
+    struct_info: StructInfo = child()
+    span: Any = note(default=None)
+
+
+class BindingBlock(Node, key="relax.BindingBlock"):
+    """A sequence of bindings."""
+
+    bindings: tuple[Binding, ...] = child()
+    span: Any = note(default=None)
+
+
+class DataflowBlock(BindingBlock, key="relax.DataflowBlock"):
+    """A sequence of bindings without effects and without branches."""
+
+
+class SeqExpr(ExprWithOp, key="relax.SeqExpr"):
+    """Blocks of bindings, then the value ``body``."""
+
+    blocks: tuple[BindingBlock, ...] = child()
+    body: RelaxExpr = child()
+    span: Any = note(default=None)
+
+    def __init__(self, blocks: Any, body: Any, span: Any = None) -> None:
+        self.blocks = tuple(blocks)
+        self.body = as_expr(body)
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return known_struct_info(self.body)
+
+
+class Function(BaseFunc, GraphExpr, key="relax.Function"):
+    """A function of the graph. ``is_pure``: calling it has no effect that can be seen."""
+
+    structural_order = ("params", "body", "ret_struct_info", "is_pure", "attrs")
+
+    params: tuple[Var, ...] = defines(scope="body")
+    body: SeqExpr | None = child()
+    ret_struct_info: StructInfo = child()
+    is_pure: bool = data_field(default=True)
+    attrs: Mapping[str, Any] = data_field(default=None)
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        params: Any,
+        body: Any,
+        ret_struct_info: Any = None,
+        is_pure: bool = True,
+        attrs: Any = None,
+        span: Any = None,
+    ) -> None:
+        self.params = tuple(params)
+        for param in self.params:
+            if not isinstance(param, Var) or param.struct_info is None:
+                raise TypeMismatchError(
+                    f"a parameter is a relax.Var with struct info, got {param!r}", span=span
+                )
+        self.body = None if body is None else as_seq(body)
+        if ret_struct_info is None:
+            if body is None:
+                raise TypeMismatchError("a function without a body needs ret_struct_info", span)
+            ret_struct_info = relations.erase_to_params(self.body.struct_info, self.params)
+        self.ret_struct_info = as_struct_info(ret_struct_info)
+        self.is_pure = bool(is_pure)
+        self.attrs = attributes(getattr(attrs, "values_", attrs))
+        self.span = span
+
+    @staticmethod
+    def create_empty(
+        params: Any, ret_struct_info: Any, is_pure: bool = True, attrs: Any = None, span: Any = None
+    ) -> Function:
+        """A function without a body: a declaration."""
+        return Function(params, None, ret_struct_info, is_pure, attrs, span)
+
+    def _infer_struct_info(self) -> StructInfo:
+        return types.FuncStructInfo(
+            [param.struct_info for param in self.params], self.ret_struct_info, self.is_pure
+        )
+
+    def __call__(self, *args: Any) -> Call:
+        return Call(self, args)
+
+    def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
+        """A copy with symbolic sizes (variables, or their names) replaced."""
+        from tilesmith.relax.binding import bind_symbolic_vars
+
+        return bind_symbolic_vars(self, binding_map)
+
+    def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
+        """A copy with parameters (variables, or their names) replaced by constants."""
+        from tilesmith.relax.binding import bind_params
+
+        return bind_params(self, binding_map)
+
+    def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
+        """A copy with the calls of some functions (GlobalVars, or their names) replaced by their bodies."""
+        from tilesmith.relax.binding import inline_functions
+
+        return inline_functions(self, function_map)
+
+
+class ExternFunc(BaseFunc, ExprWithOp, key="relax.ExternFunc"):
+    """A function that is registered under a name (``register_func``) or linked."""
+
+    global_symbol: str = data_field()
+    struct_info: StructInfo = child()
+    span: Any = note(default=None)
+
+    attrs = attributes(None)
+
+    def __init__(self, global_symbol: str, struct_info: Any = None, span: Any = None) -> None:
+        self.global_symbol = str(getattr(global_symbol, "value", global_symbol))
+        if struct_info is None:
+            struct_info = types.FuncStructInfo.opaque_func(purity=False)
+        self.struct_info = struct_info
+        self.span = span
+
+
+def as_expr(value: Any) -> RelaxExpr:
+    """A value as an expression of the graph: tuples and lists, texts, scalars, arrays."""
+    if isinstance(value, RelaxExpr):
+        return value
+    if isinstance(value, (tuple, list)):
+        return Tuple(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (PrimExpr, bool, int, float)):
+        return PrimValue(value)
+    if hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+        return Constant(value)
+    raise TypeMismatchError(f"cannot make a graph expression of {value!r} ({type(value).__name__})")
+
+
+def as_seq(value: Any) -> SeqExpr:
+    """An expression as a sequence without bindings; a sequence as it is."""
+    return value if isinstance(value, SeqExpr) else SeqExpr((), value)
+
+
+def known_struct_info(expr: Any) -> StructInfo:
+    """The struct info of an expression; Object for a name that nothing is known about."""
+    info = expr.struct_info
+    return info if info is not None else types.ObjectStructInfo()
+
+
+def const(value: Any, dtype: Any = None) -> Constant:
+    """A constant tensor. Python floats become float32, Python integers int32, unless ``dtype`` is given."""
+    import numpy
+
+    if isinstance(value, Constant):
+        value = value.data
+    if dtype is None:
+        if isinstance(value, bool):
+            dtype = "bool"
+        elif isinstance(value, int):
+            dtype = "int32"
+        elif isinstance(value, float):
+            dtype = "float32"
+        elif isinstance(value, (list, tuple)):
+            value = numpy.asarray(value)
+            if value.dtype == "float64":
+                dtype = "float32"
+            elif value.dtype == "int64":
+                dtype = "int32"
+    return Constant(array(value, dtype=dtype))
+
+
+def extern(name: str, struct_info: Any = None, span: Any = None) -> ExternFunc:
+    """A function registered under a name."""
+    return ExternFunc(name, struct_info, span)
+
+
+def make_shape(shape: Any) -> ShapeExpr:
+    """A shape of a list of sizes."""
+    return ShapeExpr(shape)
+
+
+def get_shape_of(expr: Any) -> RelaxExpr:
+    """The shape of a tensor: its ShapeExpr where known, else a call of ``shape_of``."""
+    info = expr.struct_info
+    if isinstance(info, types.TensorStructInfo) and info.shape is not None:
+        return info.shape
+    return Call(Op.get("relax.shape_of"), (expr,))
+
+
+# The nodes need the struct infos and the struct infos need the nodes: they meet here.
+from tilesmith.relax import relations  # noqa: E402
+from tilesmith.relax import struct_info as types  # noqa: E402

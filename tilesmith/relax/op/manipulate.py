@@ -1,0 +1,694 @@
+"""Operators that move, repeat or rename elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IntImm
+from tilesmith.relax.attrs import (
+    Schema,
+    anything,
+    integer,
+    ints,
+    optional_integer,
+    optional_ints,
+    text,
+)
+from tilesmith.relax.expr import Call, PrimValue, ShapeExpr
+from tilesmith.relax.op.common import (
+    as_shape,
+    broadcast_sizes,
+    check_axes,
+    check_axis,
+    check_dtypes,
+    check_ndim,
+    number_of_elements,
+    result,
+    shape_argument,
+    simplify_size,
+    size,
+    sizes_of,
+    surely_different,
+    tensor,
+    tensors,
+)
+from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.relations import describe
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
+
+_INJECTIVE = FusionKind.INJECTIVE
+
+
+# Shapes
+
+
+def _infer_reshape(call: Call) -> Any:
+    data, shape = tensor(call, 0), shape_argument(call, 1)
+    if shape.values is None:
+        return TensorStructInfo(None, data.dtype, data.vdevice, shape.ndim)
+    sizes = sizes_of(data)
+    if sizes is not None:
+        before = simplify_size(number_of_elements(sizes))
+        after = simplify_size(number_of_elements(shape.values))
+        if surely_different(before, after):
+            raise ShapeError(
+                f"reshape keeps the number of elements: {describe(data)} has {before}, "
+                f"{describe(shape)} has {after}"
+            )
+    return TensorStructInfo(call.args[1] if not isinstance(call.args[1], ShapeExpr) else shape.values,
+                            data.dtype, data.vdevice)  # fmt: skip
+
+
+_RESHAPE = define(
+    "reshape",
+    "x shape",
+    _infer_reshape,
+    compute="manipulate:reshape",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x, shape: numpy.reshape(x, shape),
+)
+
+
+def reshape(x: Any, shape: Any) -> Call:
+    """``x`` with other sizes, elements in the same order; -1 stands for what is left, 0 for the old size."""
+    shape = as_shape(shape)
+    if isinstance(shape, ShapeExpr):
+        shape = _complete_shape(x, shape)
+    return call(_RESHAPE, x, shape)
+
+
+def _complete_shape(x: Any, shape: ShapeExpr) -> ShapeExpr:
+    info = getattr(x, "struct_info", None)
+    values = list(shape.values)
+    special = [i for i, v in enumerate(values) if isinstance(v, IntImm) and v.value <= 0]
+    if not special:
+        return shape
+    old = sizes_of(info) if isinstance(info, TensorStructInfo) else None
+    if old is None:
+        if all(values[i].value == 0 for i in special):
+            return shape
+        raise ShapeError("reshape with -1 needs a tensor of known shape")
+    rest = None
+    for i in special:
+        if values[i].value == 0:
+            if i < len(old) and not (isinstance(old[i], IntImm) and old[i].value == 0):
+                values[i] = old[i]
+        elif values[i].value != -1 or rest is not None:
+            raise ShapeError(f"reshape: at most one size is -1, got {describe(shape.struct_info)}")
+        else:
+            rest = i
+    if rest is not None:
+        known = simplify_size(number_of_elements(values[:rest] + values[rest + 1 :]))
+        if isinstance(known, IntImm) and known.value == 0:
+            raise ShapeError("reshape: -1 beside a size of 0 is not determined")
+        total = simplify_size(number_of_elements(old))
+        if isinstance(total, IntImm) and isinstance(known, IntImm) and total.value % known.value:
+            raise ShapeError(
+                f"reshape: {total.value} elements cannot be divided by {known.value} (for -1)"
+            )
+        values[rest] = simplify_size(total // known)
+    return ShapeExpr(values)
+
+
+def _infer_flatten(call: Call) -> Any:
+    data = tensor(call, 0)
+    sizes = sizes_of(data)
+    return result(None if sizes is None else [number_of_elements(sizes)], data.dtype, 1, data)
+
+
+_FLATTEN = define(
+    "flatten",
+    "x",
+    _infer_flatten,
+    compute="manipulate:flatten",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: x.reshape(-1),
+)
+
+
+def flatten(x: Any) -> Call:
+    """All elements in one axis."""
+    return call(_FLATTEN, x)
+
+
+def _infer_batch_flatten(call: Call) -> Any:
+    data = tensor(call, 0)
+    sizes = sizes_of(data)
+    if sizes is None or not sizes:
+        return result(None, data.dtype, 2)
+    return result([sizes[0], number_of_elements(sizes[1:])], data.dtype, 2, data)
+
+
+_BATCH_FLATTEN = define(
+    "nn.batch_flatten",
+    "data",
+    _infer_batch_flatten,
+    compute="manipulate:batch_flatten",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: x.reshape(x.shape[0], -1),
+)
+
+
+def batch_flatten(data: Any) -> Call:
+    """All axes but the first in one."""
+    return call(_BATCH_FLATTEN, data)
+
+
+def _infer_expand_dims(call: Call) -> Any:
+    data = tensor(call, 0)
+    axes = call.attrs.axis
+    if data.ndim == -1:
+        return result(None, data.dtype)
+    ndim = data.ndim + len(axes)
+    places = check_axes(call, axes, ndim)
+    sizes = sizes_of(data)
+    if sizes is None:
+        return result(None, data.dtype, ndim)
+    rest = iter(sizes)
+    return result(
+        [size(1) if i in places else next(rest) for i in range(ndim)], data.dtype, ndim, data
+    )
+
+
+_EXPAND_DIMS = define(
+    "expand_dims",
+    "x",
+    _infer_expand_dims,
+    schema=Schema(axis=ints()),
+    compute="manipulate:expand_dims",
+    kind=FusionKind.BROADCAST,
+    evaluate=lambda attrs, x: numpy.expand_dims(x, attrs.axis),
+)
+
+
+def expand_dims(x: Any, axis: Any) -> Call:
+    """New axes of size 1 at these places of the result."""
+    return call(_EXPAND_DIMS, x, axis=axis)
+
+
+def _infer_squeeze(call: Call) -> Any:
+    data = tensor(call, 0)
+    axes, sizes = call.attrs.axis, sizes_of(data)
+    if axes is not None and data.ndim != -1:
+        axes = check_axes(call, axes, data.ndim)
+    if sizes is None:
+        known = axes is not None and data.ndim != -1
+        return result(None, data.dtype, data.ndim - len(axes) if known else -1)
+    if axes is None:
+        kept = [s for s in sizes if not (isinstance(s, IntImm) and s.value == 1)]
+        if any(not isinstance(s, IntImm) for s in kept):
+            return result(None, data.dtype)  # a symbolic size may be 1
+        return result(kept, data.dtype, -1, data)
+    for axis in axes:
+        if isinstance(sizes[axis], IntImm) and sizes[axis].value != 1:
+            raise ShapeError(f"squeeze: axis {axis} of {describe(data)} has not the size 1")
+    return result([s for i, s in enumerate(sizes) if i not in axes], data.dtype, -1, data)
+
+
+_SQUEEZE = define(
+    "squeeze",
+    "x",
+    _infer_squeeze,
+    schema=Schema(axis=optional_ints()),
+    compute="manipulate:squeeze",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: numpy.squeeze(x, None if attrs.axis is None else tuple(attrs.axis)),
+)
+
+
+def squeeze(x: Any, axis: Any = None) -> Call:
+    """``x`` without these axes of size 1 (all of them unless ``axis`` is given)."""
+    return call(_SQUEEZE, x, axis=axis)
+
+
+def _infer_permute(call: Call) -> Any:
+    data, axes = tensor(call, 0), call.attrs.axes
+    if axes is not None and data.ndim != -1:
+        if len(axes) != data.ndim:
+            raise ShapeError(f"permute_dims: {len(axes)} axes for {describe(data)}")
+        axes = check_axes(call, axes, data.ndim)
+    sizes = sizes_of(data)
+    if sizes is None:
+        return result(None, data.dtype, data.ndim if axes is None else len(axes))
+    order = axes if axes is not None else range(len(sizes) - 1, -1, -1)
+    return result([sizes[axis] for axis in order], data.dtype, data.ndim, data)
+
+
+_PERMUTE = define(
+    "permute_dims",
+    "x",
+    _infer_permute,
+    schema=Schema(axes=optional_ints()),
+    compute="manipulate:permute_dims",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: numpy.transpose(x, attrs.axes),
+)
+
+
+def permute_dims(x: Any, axes: Any = None) -> Call:
+    """``x`` with its axes in another order (reversed unless ``axes`` is given)."""
+    return call(_PERMUTE, x, axes=axes)
+
+
+def _infer_broadcast_to(call: Call) -> Any:
+    data, shape = tensor(call, 0), shape_argument(call, 1)
+    sizes = sizes_of(data)
+    if shape.values is None:
+        return TensorStructInfo(None, data.dtype, data.vdevice, shape.ndim)
+    if sizes is not None:
+        if len(sizes) > len(shape.values):
+            raise ShapeError(f"broadcast_to: {describe(data)} has more axes than {describe(shape)}")
+        both = broadcast_sizes(call, sizes, shape.values)
+        for found, wanted in zip(both or (), shape.values):
+            if surely_different(found, wanted):
+                raise ShapeError(f"{describe(data)} cannot be broadcast to {describe(shape)}")
+    return result(shape.values, data.dtype, -1, data)
+
+
+_BROADCAST_TO = define(
+    "broadcast_to",
+    "x shape",
+    _infer_broadcast_to,
+    compute="manipulate:broadcast_to",
+    kind=FusionKind.BROADCAST,
+    evaluate=lambda attrs, x, shape: numpy.broadcast_to(x, shape),
+)
+
+
+def broadcast_to(x: Any, shape: Any) -> Call:
+    """``x`` repeated along axes of size 1 until it has the shape."""
+    return call(_BROADCAST_TO, x, as_shape(shape))
+
+
+# Parts and wholes
+
+
+def _infer_concat(call: Call) -> Any:
+    infos = tensors(call, 0)
+    if not infos:
+        raise ShapeError("concat needs at least one tensor")
+    out = check_dtypes(call, infos)
+    ranks = {info.ndim for info in infos if info.ndim != -1}
+    if len(ranks) > 1:
+        shown = ", ".join([describe(info) for info in infos])
+        raise ShapeError(f"concat needs tensors of one rank, got {shown}")
+    if not ranks:
+        return result(None, out)
+    ndim = ranks.pop()
+    axis = 0 if call.attrs.axis is None else check_axis(call, call.attrs.axis, ndim)
+    shapes = [sizes_of(info) for info in infos]
+    if any(shape is None for shape in shapes):
+        return result(None, out, ndim)
+    sizes = list(shapes[0])
+    for shape in shapes[1:]:
+        for i, (a, b) in enumerate(zip(sizes, shape)):
+            if i != axis and surely_different(a, b):
+                shown = ", ".join([describe(info) for info in infos])
+                raise ShapeError(f"concat along axis {axis}: sizes along axis {i} differ: {shown}")
+    total = sizes[axis]
+    for shape in shapes[1:]:
+        total = total + shape[axis]
+    sizes[axis] = total
+    return result(sizes, out, ndim, infos[0])
+
+
+_CONCAT = define(
+    "concat",
+    "tensors",
+    _infer_concat,
+    schema=Schema(axis=optional_integer(0)),
+    compute="manipulate:concat",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, tensors: numpy.concatenate(tensors, attrs.axis or 0),
+)
+
+
+def concat(tensors: Any, axis: int | None = 0) -> Call:
+    """Tensors one after the other along an axis."""
+    return call(_CONCAT, tensors, axis=axis)
+
+
+def _infer_stack(call: Call) -> Any:
+    infos = tensors(call, 0)
+    out = check_dtypes(call, infos)
+    sizes = sizes_of(infos[0])
+    ndim = infos[0].ndim
+    axis = check_axis(call, call.attrs.axis, -1 if ndim == -1 else ndim + 1)
+    if sizes is None:
+        return result(None, out, -1 if ndim == -1 else ndim + 1)
+    for info in infos[1:]:
+        own = sizes_of(info)
+        if own is not None and (
+            len(own) != ndim or any(surely_different(a, b) for a, b in zip(sizes, own))
+        ):
+            raise ShapeError(f"stack: {describe(infos[0])} and {describe(info)} differ")
+    return result([*sizes[:axis], size(len(infos)), *sizes[axis:]], out)
+
+
+_STACK = define(
+    "stack",
+    "tensors",
+    _infer_stack,
+    schema=Schema(axis=integer(0)),
+    compute="manipulate:stack",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, tensors: numpy.stack(tensors, attrs.axis),
+)
+
+
+def stack(tensors: Any, axis: int = 0) -> Call:
+    """Tensors of one shape along a new axis."""
+    return call(_STACK, tensors, axis=axis)
+
+
+def _sections(attrs: Any) -> Any:
+    value = attrs.indices_or_sections
+    return int(value) if isinstance(value, int) else [int(item) for item in value]
+
+
+def _infer_split(call: Call) -> Any:
+    data = tensor(call, 0)
+    axis = check_axis(call, call.attrs.axis, data.ndim)
+    sections, sizes = _sections(call.attrs), sizes_of(data)
+    count = sections if isinstance(sections, int) else len(sections) + 1
+    if sizes is None:
+        part = result(None, data.dtype, data.ndim)
+        return TupleStructInfo((part,) * count)
+    whole = sizes[axis]
+    if isinstance(sections, int):
+        # The last part is smaller where the sections do not divide the size.
+        step = simplify_size((whole + (sections - 1)) // sections)
+        bounds = [step * i for i in range(sections)] + [whole]
+    else:
+        bounds = [size(0), *[size(item) for item in sections], whole]
+    parts = []
+    for begin, end in zip(bounds, bounds[1:]):
+        extent = simplify_size(end - begin)
+        if isinstance(extent, IntImm) and extent.value < 0:
+            raise ShapeError(f"split: the sections {sections} do not fit {describe(data)}")
+        parts.append(result([*sizes[:axis], extent, *sizes[axis + 1 :]], data.dtype))
+    return TupleStructInfo(tuple(parts))
+
+
+def _split(attrs: Any, x: Any) -> Any:
+    sections = _sections(attrs)
+    if isinstance(sections, int):
+        step = -(-x.shape[attrs.axis] // sections)
+        sections = [step * i for i in range(1, sections)]
+    return tuple(numpy.split(x, sections, attrs.axis))
+
+
+_SPLIT = define(
+    "split",
+    "x",
+    _infer_split,
+    schema=Schema(indices_or_sections=anything(1), axis=integer(0)),
+    compute="manipulate:split",
+    kind=_INJECTIVE,
+    evaluate=_split,
+)
+
+
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Call:
+    """A tuple of parts along an axis: so many, or divided at these indices."""
+    if not isinstance(indices_or_sections, int):
+        if isinstance(indices_or_sections, (list, tuple)):
+            indices_or_sections = [int(item) for item in indices_or_sections]
+        else:
+            indices_or_sections = int(indices_or_sections)
+    return call(_SPLIT, x, indices_or_sections=indices_or_sections, axis=axis)
+
+
+# Repetition and order
+
+
+def _infer_repeat(call: Call) -> Any:
+    data, axis = tensor(call, 0), call.attrs.axis
+    repeats, sizes = call.attrs.repeats, sizes_of(data)
+    if axis is None:
+        total = None if sizes is None else [number_of_elements(sizes) * repeats]
+        return result(total, data.dtype, 1)
+    axis = check_axis(call, axis, data.ndim)
+    if sizes is None:
+        return result(None, data.dtype, data.ndim)
+    return result([s * repeats if i == axis else s for i, s in enumerate(sizes)], data.dtype)
+
+
+_REPEAT = define(
+    "repeat",
+    "data",
+    _infer_repeat,
+    schema=Schema(repeats=integer(), axis=optional_integer()),
+    compute="manipulate:repeat",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: numpy.repeat(x, attrs.repeats, attrs.axis),
+)
+
+
+def repeat(data: Any, repeats: int, axis: int | None = None) -> Call:
+    """Each element so many times along an axis (of the flattened tensor without ``axis``)."""
+    return call(_REPEAT, data, repeats=repeats, axis=axis)
+
+
+def _infer_tile(call: Call) -> Any:
+    data, repeats = tensor(call, 0), call.attrs.repeats
+    if data.ndim == -1:
+        return result(None, data.dtype)
+    ndim = max(data.ndim, len(repeats))
+    sizes = sizes_of(data)
+    if sizes is None:
+        return result(None, data.dtype, ndim)
+    sizes = [size(1)] * (ndim - len(sizes)) + list(sizes)
+    factors = [1] * (ndim - len(repeats)) + list(repeats)
+    return result([s * factor for s, factor in zip(sizes, factors)], data.dtype)
+
+
+_TILE = define(
+    "tile",
+    "data",
+    _infer_tile,
+    schema=Schema(repeats=ints()),
+    compute="manipulate:tile",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: numpy.tile(x, attrs.repeats),
+)
+
+
+def tile(data: Any, repeats: Any) -> Call:
+    """The whole tensor so many times along each axis."""
+    return call(_TILE, data, repeats=repeats)
+
+
+def _infer_flip(call: Call) -> Any:
+    data = tensor(call, 0)
+    check_axis(call, call.attrs.axis, data.ndim)
+    return data
+
+
+_FLIP = define(
+    "flip",
+    "data",
+    _infer_flip,
+    schema=Schema(axis=integer()),
+    compute="manipulate:flip",
+    kind=_INJECTIVE,
+    evaluate=lambda attrs, x: numpy.flip(x, attrs.axis),
+)
+
+
+def flip(data: Any, axis: int) -> Call:
+    """The elements along an axis in reverse order."""
+    return call(_FLIP, data, axis=axis)
+
+
+# Layout
+
+
+def _infer_layout_transform(call: Call) -> Any:
+    data, index_map = tensor(call, 0), call.attrs.index_map
+    sizes = sizes_of(data)
+    if sizes is None:
+        return result(None, data.dtype, len(index_map.final_indices))
+    check_ndim(call, 0, data, len(index_map.initial_indices))
+    return result(index_map.map_shape(list(sizes)), data.dtype)
+
+
+def _layout_transform(attrs: Any, x: Any) -> Any:
+    index_map = attrs.index_map
+    shape = [int(extent) for extent in index_map.map_shape(list(x.shape))]
+    fill = attrs.pad_value if attrs.pad_value is not None else 0
+    out = numpy.full(shape, fill, x.dtype)
+    for index in numpy.ndindex(*x.shape):
+        place = tuple([int(i) for i in index_map.map_indices(list(index))])
+        out[place] = x[index]
+    return out
+
+
+_LAYOUT_TRANSFORM = define(
+    "layout_transform",
+    "x",
+    _infer_layout_transform,
+    schema=Schema(
+        index_map=anything(),
+        pad_value=anything(),
+        axis_separators=anything(),
+        input_axis_separators=anything(),
+    ),
+    compute="manipulate:layout_transform",
+    kind=_INJECTIVE,
+    evaluate=_layout_transform,
+)
+
+
+def layout_transform(
+    x: Any,
+    index_map: Any,
+    pad_value: Any = None,
+    axis_separators: Any = None,
+    input_axis_separators: Any = None,
+) -> Call:
+    """``x`` with its elements at other places: ``layout_transform(x, lambda i, j: (j, i))``."""
+    if callable(index_map) and not hasattr(index_map, "map_shape"):
+        from tilesmith.tir.index_map import IndexMap
+
+        index_map = IndexMap.from_func(index_map, index_dtype="int64")
+    if isinstance(pad_value, PrimValue):
+        pad_value = pad_value.value
+    pad_value = getattr(pad_value, "value", pad_value)
+    return call(
+        _LAYOUT_TRANSFORM,
+        x,
+        index_map=index_map,
+        pad_value=pad_value,
+        axis_separators=axis_separators or None,
+        input_axis_separators=input_axis_separators or None,
+    )
+
+
+# Sums over what broadcasting repeated
+
+
+def _collapse(x: Any, shape: Any) -> Any:
+    extra = x.ndim - len(shape)
+    x = x.sum(axis=tuple(range(extra))) if extra else x
+    axes = tuple([i for i, (a, b) in enumerate(zip(x.shape, shape)) if a != b])
+    return x.sum(axis=axes, keepdims=True) if axes else x
+
+
+def _infer_collapse_to(call: Call) -> Any:
+    data, shape = tensor(call, 0), shape_argument(call, 1)
+    return TensorStructInfo(shape.shape, data.dtype, data.vdevice, shape.ndim)
+
+
+_COLLAPSE_TO = define(
+    "collapse_sum_to",
+    "data shape",
+    _infer_collapse_to,
+    compute="manipulate:collapse_sum_to",
+    kind=FusionKind.COMM_REDUCE,
+    evaluate=lambda attrs, x, shape: _collapse(x, shape),
+)
+
+
+def collapse_sum_to(data: Any, shape: Any) -> Call:
+    """The sum over the axes that broadcasting to ``data`` repeats: the result has ``shape``."""
+    return call(_COLLAPSE_TO, data, as_shape(shape))
+
+
+def _infer_collapse_like(call: Call) -> Any:
+    data, target = tensor(call, 0), tensor(call, 1)
+    return result(sizes_of(target), data.dtype, target.ndim)
+
+
+_COLLAPSE_LIKE = define(
+    "collapse_sum_like",
+    "data collapse_target",
+    _infer_collapse_like,
+    compute="manipulate:collapse_sum_like",
+    kind=FusionKind.COMM_REDUCE,
+    evaluate=lambda attrs, x, target: _collapse(x, target.shape),
+)
+
+
+def collapse_sum_like(data: Any, collapse_target: Any) -> Call:
+    """``collapse_sum_to`` the shape of a tensor."""
+    return call(_COLLAPSE_LIKE, data, collapse_target)
+
+
+# Scattering
+
+
+def _infer_scatter(call: Call) -> Any:
+    data, indices, updates = (tensor(call, index) for index in range(3))
+    if not indices.dtype.is_void and not indices.dtype.is_integer:
+        raise ShapeError(f"{call.op.name}: indices are integers, got {describe(indices)}")
+    check_dtypes(call, (data, updates))
+    if "axis" in call.attrs:
+        check_axis(call, call.attrs.axis, data.ndim)
+        a, b = sizes_of(indices), sizes_of(updates)
+        if a is not None and b is not None and len(a) != len(b):
+            raise ShapeError(f"{call.op.name}: {describe(indices)} and {describe(updates)} differ")
+    if call.attrs.reduction not in ("update", "none", "add", "mul", "min", "max", "mean"):
+        raise OpAttributeInvalid(f"{call.op.name} has no reduction '{call.attrs.reduction}'")
+    return data
+
+
+_COMBINE = {
+    "add": numpy.add,
+    "mul": numpy.multiply,
+    "min": numpy.minimum,
+    "max": numpy.maximum,
+}
+
+
+def _scatter(out: Any, places: Any, updates: Any, reduction: str) -> Any:
+    if reduction in ("update", "none"):
+        out[places] = updates
+    else:
+        _COMBINE[reduction].at(out, places, updates)
+    return out
+
+
+def _scatter_elements(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
+    axis = attrs.axis % data.ndim
+    places = list(numpy.indices(indices.shape))
+    places[axis] = numpy.where(indices < 0, indices + data.shape[axis], indices)
+    return _scatter(data.copy(), tuple(places), updates, attrs.reduction)
+
+
+def _scatter_nd(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
+    places = tuple(numpy.moveaxis(indices, -1, 0))
+    return _scatter(data.copy(), places, updates, attrs.reduction)
+
+
+_SCATTER_ELEMENTS = define(
+    "scatter_elements",
+    "data indices updates",
+    _infer_scatter,
+    schema=Schema(axis=integer(0), reduction=text("update")),
+    compute="manipulate:scatter_elements",
+    evaluate=_scatter_elements,
+)
+_SCATTER_ND = define(
+    "scatter_nd",
+    "data indices updates",
+    _infer_scatter,
+    schema=Schema(reduction=text("update")),
+    compute="manipulate:scatter_nd",
+    evaluate=_scatter_nd,
+)
+
+
+def scatter_elements(
+    data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update"
+) -> Call:
+    """``data`` with ``updates`` at the places that ``indices`` give along an axis."""
+    return call(_SCATTER_ELEMENTS, data, indices, updates, axis=axis, reduction=reduction)
+
+
+def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update") -> Call:
+    """``data`` with ``updates`` at places whose indices are the last axis of ``indices``."""
+    return call(_SCATTER_ND, data, indices, updates, reduction=reduction)

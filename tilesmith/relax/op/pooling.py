@@ -1,0 +1,271 @@
+"""Poolings: the largest or mean value of windows, and of equal parts of the whole."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy
+
+from tilesmith.relax.attrs import Schema, boolean, ints, optional_ints, text
+from tilesmith.relax.expr import Call
+from tilesmith.relax.op.common import check_ndim, result, size, sizes_of, tensor
+from tilesmith.relax.op.convolution import (
+    SPATIAL,
+    from_primal_array,
+    paddings,
+    repeat,
+    to_primal_array,
+)
+from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
+from tilesmith.relax.op.spec import FusionKind, call, define
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d",
+    "max_pool2d", "max_pool3d",
+]  # fmt: skip
+
+
+def _infer_pool(rank: int) -> Any:
+    primal = "NC" + SPATIAL[rank]
+
+    def infer(call: Call) -> Any:
+        data, attrs = tensor(call, 0), call.attrs
+        out_layout = attrs.out_layout or attrs.layout
+        check_ndim(call, 0, data, len(parse_layout(attrs.layout, primal)))
+        sizes = sizes_of(data)
+        if sizes is None:
+            return result(None, data.dtype, len(parse_layout(out_layout, primal)))
+        sizes = to_primal(sizes, attrs.layout, primal)
+        window, strides, dilation, padding = _window(attrs, rank)
+        spatial = []
+        for i in range(rank):
+            reach = padding[i] + padding[i + rank] - (window[i] - 1) * dilation[i] - 1
+            if attrs.ceil_mode:
+                reach += strides[i] - 1
+            spatial.append((sizes[i + 2] + reach) // strides[i] + 1)
+        return result(from_primal([*sizes[:2], *spatial], out_layout, primal), data.dtype)
+
+    return infer
+
+
+def _window(attrs: Any, rank: int) -> Any:
+    return (
+        repeat(attrs.pool_size, rank),
+        repeat(attrs.strides, rank),
+        repeat(attrs.dilation, rank),
+        paddings(attrs.padding, rank),
+    )
+
+
+def _windows(data: Any, attrs: Any, rank: int, fill: Any) -> list[Any]:
+    """For each place in the window, the data that the windows have there; outside stands ``fill``."""
+    window, strides, dilation, padding = _window(attrs, rank)
+    extents, width = [], []
+    for i in range(rank):
+        size = data.shape[i + 2]
+        reach = padding[i] + padding[i + rank] - (window[i] - 1) * dilation[i] - 1
+        if attrs.ceil_mode:
+            reach += strides[i] - 1
+        extents.append((size + reach) // strides[i] + 1)
+        needed = (extents[i] - 1) * strides[i] + (window[i] - 1) * dilation[i] + 1
+        width.append((padding[i], max(padding[i + rank], needed - size - padding[i])))
+    padded = numpy.pad(data, [(0, 0), (0, 0), *width], constant_values=fill)
+    found = []
+    for offset in itertools.product(*[range(k) for k in window]):
+        part = [
+            slice(o * d, o * d + (n - 1) * s + 1, s)
+            for o, d, n, s in zip(offset, dilation, extents, strides)
+        ]
+        found.append(padded[(slice(None), slice(None), *part)])
+    return found
+
+
+def _evaluate_max(rank: int) -> Any:
+    primal = "NC" + SPATIAL[rank]
+
+    def evaluate(attrs: Any, data: Any) -> Any:
+        data = to_primal_array(data, attrs.layout, primal)
+        lowest = -numpy.inf if data.dtype.kind not in "iu" else numpy.iinfo(data.dtype).min
+        out = numpy.maximum.reduce(_windows(data, attrs, rank, lowest))
+        return from_primal_array(out, attrs.out_layout or attrs.layout, primal)
+
+    return evaluate
+
+
+def _evaluate_avg(rank: int) -> Any:
+    primal = "NC" + SPATIAL[rank]
+
+    def evaluate(attrs: Any, data: Any) -> Any:
+        data = to_primal_array(data, attrs.layout, primal)
+        total = numpy.add.reduce(
+            [part.astype("float64") for part in _windows(data, attrs, rank, 0)]
+        )
+        # With count_include_pad the padding that was asked for counts, what ceil_mode adds does not.
+        counted, inner = numpy.ones(data.shape, "float64"), attrs
+        if attrs.count_include_pad:
+            padding = paddings(attrs.padding, rank)
+            width = [(padding[i], padding[i + rank]) for i in range(rank)]
+            counted = numpy.pad(counted, [(0, 0), (0, 0), *width], constant_values=1)
+            inner = _WithoutPadding(attrs, rank)
+        count = numpy.add.reduce(_windows(counted, inner, rank, 0))
+        out = (total / numpy.maximum(count, 1)).astype(data.dtype)
+        return from_primal_array(out, attrs.out_layout or attrs.layout, primal)
+
+    return evaluate
+
+
+class _WithoutPadding:
+    """The attributes of a pooling of data that is padded already."""
+
+    def __init__(self, attrs: Any, rank: int) -> None:
+        self.pool_size, self.strides, self.dilation = attrs.pool_size, attrs.strides, attrs.dilation
+        self.padding, self.ceil_mode = (0,) * (2 * rank), attrs.ceil_mode
+
+
+def _define_pool(kind: str, rank: int) -> Any:
+    return define(
+        f"nn.{kind}_pool{rank}d",
+        "data",
+        _infer_pool(rank),
+        schema=Schema(
+            pool_size=ints(*(1,) * rank),
+            strides=ints(*(1,) * rank),
+            padding=ints(*(0,) * (2 * rank)),
+            dilation=ints(*(1,) * rank),
+            ceil_mode=boolean(False),
+            count_include_pad=boolean(False),
+            layout=text("NC" + SPATIAL[rank]),
+            out_layout=text(None),
+        ),
+        compute=f"pooling:{kind}_pool{rank}d",
+        kind=FusionKind.OUT_ELEMWISE_FUSABLE,
+        evaluate=(_evaluate_max if kind == "max" else _evaluate_avg)(rank),
+    )
+
+
+def _pool_function(kind: str, rank: int) -> Any:
+    op = _define_pool(kind, rank)
+
+    def pool(
+        data: Any,
+        pool_size: Any = (1,) * rank,
+        strides: Any = (1,) * rank,
+        padding: Any = (0,) * rank,
+        dilation: Any = (1,) * rank,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: str = "NC" + SPATIAL[rank],
+        out_layout: str | None = None,
+    ) -> Call:
+        return call(
+            op,
+            data,
+            pool_size=repeat(pool_size, rank),
+            strides=repeat(strides, rank),
+            padding=paddings(padding, rank),
+            dilation=repeat(dilation, rank),
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            layout=layout,
+            out_layout=out_layout,
+        )
+
+    pool.__name__ = pool.__qualname__ = f"{kind}_pool{rank}d"
+    word = "largest" if kind == "max" else "mean"
+    pool.__doc__ = (
+        f"The {word} value of each window over {rank} spatial dimension{'s' if rank > 1 else ''}.\n\n"
+        "    ``ceil_mode`` keeps windows that reach over the end; ``count_include_pad`` counts padding\n"
+        "    in a mean."
+    )
+    return pool
+
+
+max_pool1d = _pool_function("max", 1)
+max_pool2d = _pool_function("max", 2)
+max_pool3d = _pool_function("max", 3)
+avg_pool1d = _pool_function("avg", 1)
+avg_pool2d = _pool_function("avg", 2)
+avg_pool3d = _pool_function("avg", 3)
+
+
+# Adaptive pooling: part i of n has the elements from floor(i*size/n) to ceil((i+1)*size/n).
+
+
+def _infer_adaptive(rank: int) -> Any:
+    primal = "NC" + SPATIAL[rank]
+
+    def infer(call: Call) -> Any:
+        data, attrs = tensor(call, 0), call.attrs
+        out_layout = attrs.out_layout or attrs.layout
+        check_ndim(call, 0, data, len(parse_layout(attrs.layout, primal)))
+        sizes = sizes_of(data)
+        if sizes is None:
+            return result(None, data.dtype, len(parse_layout(out_layout, primal)))
+        sizes = to_primal(sizes, attrs.layout, primal)
+        spatial = sizes[2:]
+        if attrs.output_size is not None:
+            spatial = [size(extent) for extent in repeat(attrs.output_size, rank)]
+        return result(from_primal([*sizes[:2], *spatial], out_layout, primal), data.dtype)
+
+    return infer
+
+
+def _evaluate_adaptive(kind: str, rank: int) -> Any:
+    primal = "NC" + SPATIAL[rank]
+    reduce = numpy.max if kind == "max" else numpy.mean
+
+    def evaluate(attrs: Any, data: Any) -> Any:
+        kind_of_data = data.dtype
+        out = to_primal_array(data, attrs.layout, primal)
+        extents = out.shape[2:] if attrs.output_size is None else repeat(attrs.output_size, rank)
+        for axis, parts in enumerate(extents, 2):
+            whole = out.shape[axis]
+            pieces = [
+                reduce(
+                    numpy.take(out, range(i * whole // parts, -(-(i + 1) * whole // parts)), axis),
+                    axis=axis,
+                    keepdims=True,
+                )
+                for i in range(parts)
+            ]
+            out = numpy.concatenate(pieces, axis)
+        return from_primal_array(out.astype(kind_of_data), attrs.out_layout or attrs.layout, primal)
+
+    return evaluate
+
+
+def _adaptive_function(kind: str, rank: int) -> Any:
+    layout_ = "NC" + SPATIAL[rank]
+    op = define(
+        f"nn.adaptive_{kind}_pool{rank}d",
+        "data",
+        _infer_adaptive(rank),
+        schema=Schema(output_size=optional_ints(), layout=text(layout_), out_layout=text(None)),
+        compute=f"pooling:adaptive_{kind}_pool{rank}d",
+        kind=FusionKind.OUT_ELEMWISE_FUSABLE,
+        evaluate=_evaluate_adaptive(kind, rank),
+    )
+
+    def pool(
+        data: Any, output_size: Any = None, layout: str = layout_, out_layout: str | None = None
+    ) -> Call:
+        if output_size is not None:
+            output_size = repeat(output_size, rank)
+        return call(op, data, output_size=output_size, layout=layout, out_layout=out_layout)
+
+    pool.__name__ = pool.__qualname__ = f"adaptive_{kind}_pool{rank}d"
+    word = "largest" if kind == "max" else "mean"
+    pool.__doc__ = (
+        f"The {word} value of equal parts: as many along each axis as ``output_size`` says."
+    )
+    return pool
+
+
+adaptive_avg_pool1d = _adaptive_function("avg", 1)
+adaptive_avg_pool2d = _adaptive_function("avg", 2)
+adaptive_avg_pool3d = _adaptive_function("avg", 3)
+adaptive_max_pool1d = _adaptive_function("max", 1)
+adaptive_max_pool2d = _adaptive_function("max", 2)
+adaptive_max_pool3d = _adaptive_function("max", 3)

@@ -1,0 +1,81 @@
+"""Quantised numbers: from floats to small integers and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.relax.attrs import Schema, dtype, integer
+from tilesmith.relax.expr import Call
+from tilesmith.relax.op.common import check_axis, check_ndim, result, sizes_of, tensor
+from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.support.errors import TypeMismatchError
+
+
+def _infer_quantize(call: Call) -> Any:
+    data = tensor(call, 0)
+    for index in (1, 2):
+        check_ndim(call, index, tensor(call, index), 0, 1)
+    check_axis(call, call.attrs.axis, data.ndim)
+    out = call.attrs.out_dtype
+    if out is None:
+        raise TypeMismatchError(f"{call.op.name} needs out_dtype")
+    return result(sizes_of(data), out, data.ndim)
+
+
+def _along(attrs: Any, value: Any, ndim: int) -> Any:
+    if value.ndim == 0 or value.size == 1:
+        return value.reshape(())
+    shape = [1] * ndim
+    shape[attrs.axis] = -1
+    return value.reshape(shape)
+
+
+def _quantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
+    out = attrs.out_dtype.numpy()
+    scaled = data.astype("float64") / _along(attrs, scale, data.ndim)
+    found = numpy.rint(scaled) + _along(attrs, zero_point, data.ndim)
+    if out.kind in "iu":
+        limits = numpy.iinfo(out)
+        found = numpy.clip(found, limits.min, limits.max)
+    return found.astype(out)
+
+
+def _dequantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
+    centred = data.astype("float64") - _along(attrs, zero_point, data.ndim)
+    return (centred * _along(attrs, scale, data.ndim)).astype(attrs.out_dtype.numpy())
+
+
+_QUANTIZE = define(
+    "quantize",
+    "data scale zero_point",
+    _infer_quantize,
+    schema=Schema(axis=integer(-1), out_dtype=dtype("int8")),
+    compute="qdq:quantize",
+    kind=FusionKind.BROADCAST,
+    evaluate=_quantize,
+)
+_DEQUANTIZE = define(
+    "dequantize",
+    "data scale zero_point",
+    _infer_quantize,
+    schema=Schema(axis=integer(-1), out_dtype=dtype("float32")),
+    compute="qdq:dequantize",
+    kind=FusionKind.BROADCAST,
+    evaluate=_dequantize,
+)
+
+
+def quantize(
+    data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: Any = "int8"
+) -> Call:
+    """``clamp(round(data / scale) + zero_point)``; scale and zero point of rank 0, or along ``axis``."""
+    return call(_QUANTIZE, data, scale, zero_point, axis=axis, out_dtype=out_dtype)
+
+
+def dequantize(
+    data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: Any = "float32"
+) -> Call:
+    """``(data - zero_point) * scale``."""
+    return call(_DEQUANTIZE, data, scale, zero_point, axis=axis, out_dtype=out_dtype)

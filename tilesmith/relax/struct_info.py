@@ -1,0 +1,168 @@
+"""What is known about a value of the graph: its rank, shape, dtype, the fields of a tuple.
+
+A size is a scalar expression of int64. Variables in the sizes of a function's parameters are bound
+by the call; a ``MatchCast`` binds the ones that it names first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import PrimExpr, child, const, note
+from tilesmith.ir import data as data_field
+from tilesmith.relax.expr import GraphExpr, ShapeExpr, StructInfo
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError, TypeMismatchError
+
+__all__ = [
+    "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo", "ShapeStructInfo", "StructInfo",
+    "TensorStructInfo", "TupleStructInfo",
+]  # fmt: skip
+
+
+class ObjectStructInfo(StructInfo, key="relax.ObjectStructInfo"):
+    """Any value."""
+
+    span: Any = note(default=None)
+
+
+class PrimStructInfo(StructInfo, key="relax.PrimStructInfo"):
+    """A scalar of a dtype, with its value where that is known."""
+
+    dtype: DataType = data_field()
+    value: PrimExpr | None = child(default=None)
+    span: Any = note(default=None)
+
+    def __init__(self, dtype: Any = None, value: Any = None, span: Any = None) -> None:
+        if value is None and isinstance(dtype, PrimExpr):
+            dtype, value = None, dtype
+        if value is not None:
+            if not isinstance(value, PrimExpr):
+                value = const(value, dtype or ("int64" if isinstance(value, int) else None))
+            if dtype is not None and value.dtype != DataType(dtype):
+                raise TypeMismatchError(f"Prim of {dtype} with a value of {value.dtype}")
+            dtype = value.dtype
+        if dtype is None:
+            raise TypeMismatchError("PrimStructInfo needs a dtype or a value")
+        self.dtype = DataType(dtype)
+        self.value = value
+        self.span = span
+
+
+class ShapeStructInfo(StructInfo, key="relax.ShapeStructInfo"):
+    """A shape as a value; ``values`` are its sizes or None, ``ndim`` -1 where not even the rank is known."""
+
+    shape: ShapeExpr | None = child()
+    ndim: int = data_field(default=-1)
+    span: Any = note(default=None)
+
+    def __init__(self, values: Any = None, ndim: int = -1, span: Any = None) -> None:
+        if values is not None and not isinstance(values, ShapeExpr):
+            values = ShapeExpr(values)
+        self.shape = values
+        self.ndim = _rank(values, ndim)
+        self.span = span
+
+    @property
+    def values(self) -> tuple[PrimExpr, ...] | None:
+        """The sizes, or None."""
+        return None if self.shape is None else self.shape.values
+
+
+def _rank(shape: ShapeExpr | None, ndim: int) -> int:
+    if shape is None:
+        return int(ndim)
+    if ndim not in (-1, len(shape)):
+        raise ShapeError(f"the rank {ndim} contradicts a shape of {len(shape)} dimensions")
+    return len(shape)
+
+
+class TensorStructInfo(StructInfo, key="relax.TensorStructInfo"):
+    """A tensor. ``shape`` is a ShapeExpr, a variable that holds a shape, or None; ``ndim`` is -1
+    where the rank is unknown; the dtype is void where unknown."""
+
+    shape: GraphExpr | None = child()
+    dtype: DataType = data_field()
+    vdevice: Any = data_field(default=None)
+    ndim: int = data_field(default=-1)
+    span: Any = note(default=None)
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = "float32",
+        vdevice: Any = None,
+        ndim: int = -1,
+        span: Any = None,
+    ) -> None:
+        if shape is not None and not isinstance(shape, GraphExpr):
+            shape = ShapeExpr(shape)
+        self.shape = shape
+        self.dtype = DataType("void" if dtype is None else dtype)
+        self.vdevice = vdevice
+        self.ndim = _rank(shape, ndim) if isinstance(shape, ShapeExpr) else int(ndim)
+        if shape is not None and not isinstance(shape, ShapeExpr):
+            held = shape.struct_info
+            if not isinstance(held, ShapeStructInfo):
+                raise TypeMismatchError(
+                    "the shape of a tensor is a list of sizes or a variable that holds a shape"
+                )
+            self.ndim = held.ndim if ndim == -1 else int(ndim)
+        self.span = span
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...] | None:
+        """The sizes as Python integers, or None if one of them is not a constant."""
+        if not isinstance(self.shape, ShapeExpr):
+            return None
+        return self.shape.concrete
+
+
+class TupleStructInfo(StructInfo, key="relax.TupleStructInfo"):
+    """A tuple of values."""
+
+    fields: tuple[StructInfo, ...] = child()
+    span: Any = note(default=None)
+
+
+class FuncStructInfo(StructInfo, key="relax.FuncStructInfo"):
+    """A function; ``params`` is None where its parameters are not known (``derive_func``, a Python
+    function of the call, may then tell the result)."""
+
+    structural_binds = ("parameters",)
+
+    structural_binds = ("parameters",)
+
+    parameters: TupleStructInfo | None = child()
+    ret: StructInfo = child()
+    purity: bool = data_field(default=True)
+    span: Any = note(default=None)
+    derive_func: Any = note(default=None)
+
+    def __init__(
+        self,
+        params: Any,
+        ret: StructInfo | None = None,
+        purity: bool = True,
+        span: Any = None,
+        derive_func: Any = None,
+    ) -> None:
+        if params is not None and not isinstance(params, TupleStructInfo):
+            params = TupleStructInfo(tuple(params))
+        self.parameters = params
+        self.ret = ObjectStructInfo() if ret is None else ret
+        self.purity = bool(purity)
+        self.span = span
+        self.derive_func = derive_func
+
+    @property
+    def params(self) -> tuple[StructInfo, ...] | None:
+        """What is known about the parameters, or None."""
+        return None if self.parameters is None else self.parameters.fields
+
+    @staticmethod
+    def opaque_func(
+        *, ret: Any = None, derive_func: Any = None, purity: bool = False, span: Any = None
+    ) -> FuncStructInfo:
+        """A function whose parameters are not known."""
+        return FuncStructInfo(None, ret, purity, span, derive_func)
