@@ -1,0 +1,602 @@
+"""The operators of scalar calls (`tir.exp`, `tir.if_then_else`, ...) as LLVM text.
+
+One function per operator, or per family, in the table `INTRINSICS`; the functions take the emitter
+and the call and give back an operand. What is not in the table is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.codegen.llvm import dtypes
+from tilesmith.codegen.llvm.expressions import FLOAT32, constant_value
+from tilesmith.codegen.llvm.facts import may_fault
+from tilesmith.codegen.llvm.dtypes import memory_type, register_type
+from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.expr import BufferLoad
+
+Handler = Callable[[Any, Call], str]
+INTRINSICS: dict[str, Handler] = {}
+"""Handlers by the operator's full name."""
+
+_INT32 = DataType("int32")
+_INT64 = DataType("int64")
+
+# Functions that LLVM knows as intrinsics of the same meaning.
+_LLVM = {
+    "acos": "acos", "asin": "asin", "atan": "atan", "atan2": "atan2", "ceil": "ceil",
+    "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp10": "exp10",
+    "exp2": "exp2", "fabs": "fabs", "floor": "floor", "log": "log", "log10": "log10",
+    "log2": "log2", "nearbyint": "nearbyint", "round": "round", "sin": "sin", "sinh": "sinh",
+    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+}  # fmt: skip
+# Functions of the C library without such an intrinsic, called lane by lane.
+_LIBM = ("acosh", "asinh", "atanh", "erf", "hypot", "log1p", "nextafter")
+C_LIBRARY = frozenset(
+    [name + suffix for name in (*_LLVM, *_LIBM, "fma", "fmod", "pow", "ldexp", "cbrt", "rint",
+                                "fmin", "fmax", "exp10", "frexp", "modf", "remainder", "lround",
+                                "expm1", "tgamma", "lgamma", "erfc") for suffix in ("", "f", "l")]
+    + "abs abort calloc div exit free getenv main malloc memcmp memcpy memmove memset printf puts"
+      " qsort rand read realloc remove signal sleep srand time write".split()
+)  # fmt: skip
+"""Names that LLVM or the linker take for functions of the C library."""
+PURE_FUNCTION = "nounwind willreturn memory(none)"
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Enter a function in the table under operator names without `tir.`."""
+
+    def enter(handler: Handler) -> Handler:
+        for name in names:
+            INTRINSICS["tir." + name] = handler
+        return handler
+
+    return enter
+
+
+# -- mathematics
+
+
+@handles(*_LLVM)
+def _llvm_function(emit: Any, call: Call) -> str:
+    values = [emit.value(arg) for arg in call.args]
+    return emit.intrinsic(_LLVM[call.op.name[4:]], values, call.dtype)
+
+
+@handles(*_LIBM)
+def _libm_function(emit: Any, call: Call) -> str:
+    return libm(emit, call.op.name[4:], [emit.value(arg) for arg in call.args], call.dtype)
+
+
+def libm(emit: Any, name: str, values: list[str], dtype: DataType) -> str:
+    """A function of the C library on each lane; narrow floats go through float32."""
+    if dtype.bits < 32:
+        wide = FLOAT32.with_lanes(dtype.lanes)
+        widened = [emit.convert(value, dtype, wide) for value in values]
+        return emit.convert(libm(emit, name, widened, wide), wide, dtype)
+    element = register_type(dtype.element)
+    function = name + ("f" if dtype.bits == 32 else "")
+    target = emit.module.declare(function, element, [element] * len(values), PURE_FUNCTION)
+    lanes = []
+    for number in range(dtype.lanes):
+        arguments = [f"{element} {emit.lane(value, dtype, number)}" for value in values]
+        lanes.append(emit.define(f"call {element} {target}({', '.join(arguments)})"))
+    return emit.from_lanes(lanes, dtype)
+
+
+@handles("fma")
+def _fma(emit: Any, call: Call) -> str:
+    values = [emit.value(arg) for arg in call.args]
+    if call.dtype.is_float:
+        return emit.intrinsic("fma", values, call.dtype)
+    product = emit.arithmetic("mul", "fmul", values[0], values[1], call.dtype)
+    return emit.arithmetic("add", "fadd", product, values[2], call.dtype)
+
+
+@handles("fmod")
+def _fmod(emit: Any, call: Call) -> str:
+    return emit.float_operation("frem", [emit.value(arg) for arg in call.args], call.dtype)
+
+
+@handles("pow")
+def _pow(emit: Any, call: Call) -> str:
+    values, dtype = [emit.value(arg) for arg in call.args], call.dtype
+    if dtype.is_float:
+        return emit.intrinsic("pow", values, dtype)
+    function = emit.module.integer_power(dtype.element)
+    element = register_type(dtype.element)
+    lanes = []
+    for number in range(dtype.lanes):
+        base, exponent = [emit.lane(value, dtype, number) for value in values]
+        arguments = f"{element} {base}, {element} {exponent}"
+        lanes.append(emit.define(f"call {element} {function}({arguments})"))
+    return emit.from_lanes(lanes, dtype)
+
+
+@handles("ldexp")
+def _ldexp(emit: Any, call: Call) -> str:
+    value, exponent = call.args
+    dtype, wide = call.dtype, call.dtype
+    integer = _INT32.with_lanes(dtype.lanes)
+    power = emit.convert(emit.value(exponent), exponent.dtype, integer)
+    first = emit.value(value)
+    if not emit.module.computes_directly(dtype):
+        wide = FLOAT32.with_lanes(dtype.lanes)
+        first = emit.convert(first, dtype, wide)
+    kind = register_type(wide)
+    result = emit.define(
+        f"call {kind} @llvm.ldexp({kind} {first}, {register_type(integer)} {power})"
+    )
+    return emit.convert(result, wide, dtype)
+
+
+@handles("rsqrt")
+def _rsqrt(emit: Any, call: Call) -> str:
+    dtype = call.dtype
+    root = emit.intrinsic("sqrt", [emit.value(call.args[0])], dtype)
+    one = emit.broadcast(dtypes.float_constant(1.0, dtype.element), dtype)
+    return emit.float_operation(f"fdiv{emit.module.float_flags}", [one, root], dtype)
+
+
+@handles("sigmoid")
+def _sigmoid(emit: Any, call: Call) -> str:
+    source, dtype = emit.value(call.args[0]), call.dtype
+    wide = dtype if emit.module.computes_directly(dtype) else FLOAT32.with_lanes(dtype.lanes)
+    kind, flags = register_type(wide), emit.module.float_flags
+    one = emit.broadcast(dtypes.float_constant(1.0, wide.element), wide)
+    negative = emit.define(f"fneg {kind} {emit.convert(source, dtype, wide)}")
+    grown = emit.define(f"fadd{flags} {kind} {one}, {emit.intrinsic('exp', [negative], wide)}")
+    return emit.convert(emit.define(f"fdiv{flags} {kind} {one}, {grown}"), wide, dtype)
+
+
+@handles("isnan")
+def _isnan(emit: Any, call: Call) -> str:
+    value, dtype = _widened(emit, call.args[0])
+    return emit.define(f"fcmp uno {register_type(dtype)} {value}, {value}")
+
+
+@handles("isinf", "isfinite")
+def _isinf(emit: Any, call: Call) -> str:
+    value, dtype = _widened(emit, call.args[0])
+    kind = register_type(dtype)
+    infinity = emit.broadcast(dtypes.float_constant(float("inf"), dtype.element), dtype)
+    magnitude = emit.define(f"call {kind} @llvm.fabs({kind} {value})")
+    relation = "oeq" if call.op.name == "tir.isinf" else "olt"
+    return emit.define(f"fcmp {relation} {kind} {magnitude}, {infinity}")
+
+
+def _widened(emit: Any, arg: PrimExpr) -> tuple[str, DataType]:
+    """A float operand in a type that LLVM computes with."""
+    if emit.module.computes_directly(arg.dtype):
+        return emit.value(arg), arg.dtype
+    wide = FLOAT32.with_lanes(arg.dtype.lanes)
+    return emit.convert(emit.value(arg), arg.dtype, wide), wide
+
+
+# -- bits
+
+
+@handles("bitwise_and", "bitwise_or", "bitwise_xor")
+def _bitwise(emit: Any, call: Call) -> str:
+    name = call.op.name.rpartition("_")[2]
+    a, b = call.args
+    return emit.define(f"{name} {register_type(call.dtype)} {emit.value(a)}, {emit.value(b)}")
+
+
+@handles("bitwise_not")
+def _bitwise_not(emit: Any, call: Call) -> str:
+    ones = emit.broadcast("true" if call.dtype.is_bool else "-1", call.dtype)
+    return emit.define(f"xor {register_type(call.dtype)} {emit.value(call.args[0])}, {ones}")
+
+
+@handles("shift_left", "shift_right")
+def _shift(emit: Any, call: Call) -> str:
+    if call.op.name == "tir.shift_left":
+        name = "shl"
+    else:
+        name = "ashr" if call.dtype.is_int else "lshr"
+    value, amount = emit.value(call.args[0]), emit.value(call.args[1])
+    if call.args[1].dtype is not call.dtype:
+        amount = emit.convert(amount, call.args[1].dtype, call.dtype)
+    return emit.define(f"{name} {register_type(call.dtype)} {value}, {amount}")
+
+
+@handles("popcount")
+def _popcount(emit: Any, call: Call) -> str:
+    source = call.args[0].dtype
+    kind = register_type(source)
+    counted = emit.define(f"call {kind} @llvm.ctpop({kind} {emit.value(call.args[0])})")
+    return _resized(emit, counted, source, call.dtype)
+
+
+@handles("clz")
+def _clz(emit: Any, call: Call) -> str:
+    source = call.args[0].dtype
+    kind = register_type(source)
+    counted = emit.define(f"call {kind} @llvm.ctlz({kind} {emit.value(call.args[0])}, i1 false)")
+    return _resized(emit, counted, source, call.dtype)
+
+
+def _resized(emit: Any, value: str, source: DataType, target: DataType) -> str:
+    """A small count in another integer type."""
+    if source.bits == target.bits:
+        return value
+    unsigned = DataType.make("uint", source.bits, source.lanes)
+    return emit.convert(value, unsigned, target)
+
+
+@handles("reinterpret")
+def _reinterpret(emit: Any, call: Call) -> str:
+    source, target = call.args[0].dtype, call.dtype
+    if target.is_handle and constant_value(call.args[0]) == 0:
+        return "null"
+    value = emit.value(call.args[0])
+    from_type, to_type = register_type(source), register_type(target)
+    if from_type == to_type:
+        return value
+    if source.is_handle or target.is_handle:
+        return emit.convert(value, source, target)
+    if source.bits * source.lanes != target.bits * target.lanes:
+        if not (source.is_bool or target.is_bool):
+            raise emit.unsupported(f"reinterpret from {source} to {target}: sizes differ")
+    if source.is_bool:
+        value, from_type = emit.to_memory(value, source), memory_type(source)
+    if target.is_bool:
+        raw = value
+        if from_type != memory_type(target):
+            raw = emit.define(f"bitcast {from_type} {value} to {memory_type(target)}")
+        return emit.from_memory(raw, target)
+    if from_type == to_type:
+        return value
+    return emit.define(f"bitcast {from_type} {value} to {to_type}")
+
+
+@handles("large_uint_imm")
+def _large_uint(emit: Any, call: Call) -> str:
+    low, high = [arg.value for arg in call.args]  # type: ignore[attr-defined]
+    return dtypes.integer_constant((high << 32) | low, call.dtype.element)
+
+
+@handles("q_multiply_shift")
+def _q_multiply_shift(emit: Any, call: Call) -> str:
+    x, y, q, s = call.args
+    wide = _INT64.with_lanes(call.dtype.lanes)
+    shift = _as_wide(emit, s, wide)
+    zero, kind = emit.broadcast("0", wide), register_type(wide)
+    left = emit.define(f"call {kind} @llvm.smax({kind} {shift}, {kind} {zero})")
+    right = emit.define(f"sub {kind} {left}, {shift}")
+    shifted = emit.define(f"shl {kind} {_as_wide(emit, x, wide)}, {left}")
+    return _scaled(emit, shifted, y, emit.define(f"add {kind} {right}, {_as_wide(emit, q, wide)}"),
+                   call.dtype)  # fmt: skip
+
+
+@handles("q_multiply_shift_per_axis")
+def _q_multiply_shift_per_axis(emit: Any, call: Call) -> str:
+    x, y, left, right, q, is_left, is_right = call.args
+    wide = _INT64.with_lanes(call.dtype.lanes)
+    kind = register_type(wide)
+    value = _as_wide(emit, x, wide)
+    if constant_value(is_left) != 0:
+        value = emit.define(f"shl {kind} {value}, {_as_wide(emit, left, wide)}")
+    shift = _as_wide(emit, q, wide)
+    if constant_value(is_right) != 0:
+        shift = emit.define(f"add {kind} {shift}, {_as_wide(emit, right, wide)}")
+    return _scaled(emit, value, y, shift, call.dtype)
+
+
+def _as_wide(emit: Any, expr: PrimExpr, wide: DataType) -> str:
+    """An integer operand as int64, in all lanes."""
+    value = emit.value(expr)
+    if expr.dtype.lanes != wide.lanes:
+        value = emit.broadcast(value, expr.dtype.with_lanes(wide.lanes))
+    return emit.convert(value, expr.dtype.with_lanes(wide.lanes), wide)
+
+
+def _scaled(emit: Any, value: str, factor: PrimExpr, shift: str, dtype: DataType) -> str:
+    """`value * factor >> shift`, rounded to nearest, halves up; operands are int64."""
+    wide = _INT64.with_lanes(dtype.lanes)
+    kind, one = register_type(wide), emit.broadcast("1", wide)
+    product = emit.define(f"mul {kind} {value}, {_as_wide(emit, factor, wide)}")
+    before = emit.define(f"sub {kind} {shift}, {one}")
+    half = emit.define(f"shl {kind} {one}, {before}")
+    rounded = emit.define(f"add {kind} {product}, {half}")
+    return emit.convert(emit.define(f"ashr {kind} {rounded}, {shift}"), wide, dtype)
+
+
+@handles("dp4a")
+def _dp4a(emit: Any, call: Call) -> str:
+    first, second, total = call.args
+    names = []
+    for arg in (first, second):
+        source = arg.dtype
+        value = emit.value(arg)
+        if source.lanes == 1:
+            source = DataType("uint8x4" if source.is_uint else "int8x4")
+            value = emit.define(f"bitcast i32 {value} to <4 x i8>")
+        names.append(emit.convert(value, source, DataType("int32x4")))
+    product = emit.define(f"mul <4 x i32> {names[0]}, {names[1]}")
+    added = emit.define(f"call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {product})")
+    return emit.define(f"add i32 {added}, {emit.value(total)}")
+
+
+# -- choice and hints
+
+
+@handles("if_then_else")
+def _if_then_else(emit: Any, call: Call) -> str:
+    condition, true, false = call.args
+    if condition.dtype.lanes > 1:
+        return _masked_choice(emit, call)
+    if not may_fault(true) and not may_fault(false):
+        chosen = emit.value(condition)
+        return emit.define(f"select i1 {chosen}, {emit.typed(true)}, {emit.typed(false)}")
+    labels = [emit.label("then"), emit.label("else"), emit.label("chosen")]
+    emit.write(f"br i1 {emit.value(condition)}, label %{labels[0]}, label %{labels[1]}")
+    arms = []
+    for label, arm in zip(labels, (true, false)):
+        emit.begin_block(label)
+        with emit.own_memo():
+            value = emit.value(arm)
+        arms.append(f"[ {value}, %{emit.block} ]")
+        emit.write(f"br label %{labels[2]}")
+    emit.begin_block(labels[2])
+    if call.dtype.is_void:
+        return ""
+    return emit.define(f"phi {register_type(call.dtype)} {', '.join(arms)}")
+
+
+def _masked_choice(emit: Any, call: Call) -> str:
+    """A choice by lane: loads of an arm touch only the lanes that want them."""
+    condition, true, false = call.args
+    lanes = condition.dtype.lanes
+    chosen = emit.value(condition)
+    kind = f"<{lanes} x i1>"
+    outer = emit.mask
+    values = []
+    for arm, is_true in ((true, True), (false, False)):
+        mask = chosen
+        if not may_fault(arm):
+            values.append(emit.typed(arm))
+            continue
+        if not is_true:
+            mask = emit.define(f"xor {kind} {chosen}, splat (i1 true)")
+        if outer is not None and outer[1] == lanes:
+            mask = emit.define(f"and {kind} {mask}, {outer[0]}")
+        emit.mask = (mask, lanes)
+        with emit.own_memo():
+            values.append(emit.typed(arm))
+        emit.mask = outer
+    return emit.define(f"select {kind} {chosen}, {values[0]}, {values[1]}")
+
+
+@handles("likely", "tvm_thread_invariant")
+def _hint(emit: Any, call: Call) -> str:
+    return emit.value(call.args[0])
+
+
+@handles("assume")
+def _assume(emit: Any, call: Call) -> str:
+    emit.write(f"call void @llvm.assume(i1 {emit.value(call.args[0])})")
+    return "true"
+
+
+@handles("undef")
+def _undef(emit: Any, call: Call) -> str:
+    return "undef"
+
+
+@handles("type_annotation")
+def _type_annotation(emit: Any, call: Call) -> str:
+    return "zeroinitializer"
+
+
+@handles("prefetch")
+def _prefetch(emit: Any, call: Call) -> str:
+    pointer = emit.value(call.args[0])
+    numbers = [constant_value(arg) for arg in call.args[1:]]
+    if None in numbers:
+        raise emit.unsupported("the hints of prefetch must be constants")
+    write, locality, cache = [*numbers, 0, 3, 1][:3] if len(numbers) < 3 else numbers[:3]
+    emit.write(f"call void @llvm.prefetch(ptr {pointer}, i32 {write}, i32 {locality}, i32 {cache})")
+    return "0"
+
+
+@handles("tvm_storage_sync")
+def _storage_sync(emit: Any, call: Call) -> str:
+    return "0"  # one thread runs the iterations of a task: there is nobody to wait for
+
+
+# -- vectors
+
+
+@handles("vectorlow", "vectorhigh")
+def _vector_half(emit: Any, call: Call) -> str:
+    source = call.args[0].dtype
+    half = source.lanes // 2
+    start = half if call.op.name == "tir.vectorhigh" else 0
+    picked = list(range(start, start + half))
+    return emit.shuffle(register_type(source), emit.value(call.args[0]), "poison", picked)
+
+
+@handles("vectorcombine")
+def _vector_combine(emit: Any, call: Call) -> str:
+    first, second = call.args
+    picked = list(range(call.dtype.lanes))
+    kind = register_type(first.dtype)
+    return emit.shuffle(kind, emit.value(first), emit.value(second), picked)
+
+
+@handles("get_active_lane_mask")
+def _active_lanes(emit: Any, call: Call) -> str:
+    base, limit = [emit.typed(arg) for arg in call.args]
+    return emit.define(
+        f"call {register_type(call.dtype)} @llvm.get.active.lane.mask({base}, {limit})"
+    )
+
+
+# -- memory
+
+
+@handles("address_of")
+def _address_of(emit: Any, call: Call) -> str:
+    load = call.args[0]
+    if not isinstance(load, BufferLoad):
+        raise emit.unsupported("address_of takes an element of a buffer")
+    index = emit.flat_index(load)
+    if index is not None and index.dtype.lanes > 1:
+        index = index.base  # type: ignore[attr-defined]
+    return emit.address(load.buffer, index, safe=False)[0]
+
+
+@handles("handle_add_byte_offset")
+def _add_bytes(emit: Any, call: Call) -> str:
+    pointer, offset = emit.value(call.args[0]), emit.index64(call.args[1])
+    return emit.define(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+@handles("tvm_access_ptr")
+def _access_pointer(emit: Any, call: Call) -> str:
+    annotation, data, offset = call.args[:3]
+    pointer, moved = emit.value(data), emit.index64(offset)
+    if moved == "0":
+        return pointer
+    unit = annotation.dtype
+    if unit.lanes > 1:
+        moved = emit.define(f"mul i64 {moved}, {unit.lanes}")
+    return emit.define(f"getelementptr {memory_type(unit.element)}, ptr {pointer}, i64 {moved}")
+
+
+@handles("isnullptr")
+def _is_null(emit: Any, call: Call) -> str:
+    return emit.define(f"icmp eq ptr {emit.value(call.args[0])}, null")
+
+
+@handles("mem_copy")
+def _mem_copy(emit: Any, call: Call) -> str:
+    target, source = emit.value(call.args[0]), emit.value(call.args[1])
+    size = emit.index64(call.args[2])
+    emit.write(f"call void @llvm.memmove(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+    emit.forget()
+    return "0"
+
+
+@handles("TVMBackendAllocWorkspace")
+def _alloc_workspace(emit: Any, call: Call) -> str:
+    return emit.module.allocate(emit, emit.index64(call.args[2]))
+
+
+@handles("TVMBackendFreeWorkspace")
+def _free_workspace(emit: Any, call: Call) -> str:
+    emit.module.release(emit, emit.value(call.args[2]))
+    return "0"
+
+
+@handles("lookup_param")
+def _lookup_param(emit: Any, call: Call) -> str:
+    return emit.module.external_data(text_argument(emit, call.args[0]))
+
+
+@handles("tvm_static_handle")
+def _static_handle(emit: Any, call: Call) -> str:
+    return emit.module.static_pointer()
+
+
+@handles("atomic_add")
+def _atomic_add(emit: Any, call: Call) -> str:
+    pointer, value = call.args
+    operation = "fadd" if value.dtype.is_float else "add"
+    emit.forget()
+    return emit.define(
+        f"atomicrmw {operation} ptr {emit.value(pointer)}, {emit.typed(value)} monotonic"
+    )
+
+
+# -- calls of foreign functions
+
+
+def text_argument(emit: Any, arg: Any) -> str:
+    if not isinstance(arg, StringImm):
+        raise emit.unsupported(f"a name must be a text, got {arg!r}")
+    return arg.value
+
+
+@handles("call_extern", "call_pure_extern")
+def _call_extern(emit: Any, call: Call) -> str:
+    arguments = [emit.typed(arg) for arg in call.args[1:]]
+    result = register_type(call.dtype)
+    pure = call.op.name == "tir.call_pure_extern"
+    kinds = [register_type(arg.dtype) for arg in call.args[1:]]
+    attributes = "nounwind willreturn memory(read)" if pure else ""
+    target = emit.module.declare(text_argument(emit, call.args[0]), result, kinds, attributes)
+    if not pure:
+        emit.forget()
+    text = f"call {result} {target}({', '.join(arguments)})"
+    if call.dtype.is_void:
+        emit.write(text)
+        return "0"
+    return emit.define(text)
+
+
+@handles("call_llvm_intrin", "call_llvm_pure_intrin")
+def _call_llvm(emit: Any, call: Call) -> str:
+    name = call.args[0]
+    if isinstance(name, IntImm):
+        from tilesmith.target.codegen import llvm_get_intrinsic_name
+
+        found = llvm_get_intrinsic_name(name.value)
+        if not found:
+            raise emit.unsupported(f"no LLVM intrinsic has the number {name.value}")
+    else:
+        found = text_argument(emit, name)
+    arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
+    result = _llvm_type(call.dtype)
+    if call.op.name == "tir.call_llvm_intrin":
+        emit.forget()
+    text = f"call {result} {dtypes.symbol(found)}({', '.join(arguments)})"
+    if call.dtype.is_void:
+        emit.write(text)
+        return "0"
+    made = emit.define(text)
+    kept = register_type(call.dtype)
+    return made if kept == result else emit.define(f"bitcast {result} {made} to {kept}")
+
+
+def _llvm_type(dtype: DataType) -> str:
+    """The type that LLVM's intrinsics have for a dtype."""
+    if dtype.element == "bfloat16":
+        return "bfloat" if dtype.lanes == 1 else f"<{dtype.lanes} x bfloat>"
+    return register_type(dtype)
+
+
+def _llvm_argument(emit: Any, arg: PrimExpr) -> str:
+    wanted, kept = _llvm_type(arg.dtype), register_type(arg.dtype)
+    value = emit.value(arg)
+    if wanted != kept:
+        value = emit.define(f"bitcast {kept} {value} to {wanted}")
+    return f"{wanted} {value}"
+
+
+# -- space on the stack
+
+
+@handles("tvm_stack_alloca")
+def _stack_alloca(emit: Any, call: Call) -> str:
+    kind, count = text_argument(emit, call.args[0]), constant_value(call.args[1])
+    size = {"shape": 8, "arg_value": 16, "arg_tcode": 4, "array": 48}.get(kind)
+    if size is None or count is None:
+        raise emit.unsupported(f"tvm_stack_alloca of {call.args[1]!r} '{kind}'")
+    return emit.stack_space(max(1, size * count), 16)
+
+
+@handles("tvm_stack_make_shape")
+def _stack_make_shape(emit: Any, call: Call) -> str:
+    space = emit.stack_space(max(8, 8 * len(call.args)), 8)
+    for number, arg in enumerate(call.args):
+        place = emit.define(f"getelementptr i8, ptr {space}, i64 {8 * number}")
+        emit.write(f"store i64 {emit.index64(arg)}, ptr {place}, align 8")
+    return space
+
+
+__all__ = ["C_LIBRARY", "INTRINSICS", "handles", "libm", "text_argument"]

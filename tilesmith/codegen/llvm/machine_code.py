@@ -1,0 +1,117 @@
+"""LLVM text → optimised text, assembly, object code. Knows llvmlite and nothing of Tilesmith.
+
+The file is also a program: the parent writes a request to its standard input (one line of JSON, then
+the text) and reads the answer. LLVM ends the whole process when it cannot select instructions for
+some code ("Cannot select"), so code for foreign targets is compiled in such a child.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+_initialised = False
+_lock = threading.Lock()
+
+
+class TextError(ValueError):
+    """LLVM's parser or verifier refused the text; the message is LLVM's."""
+
+
+def initialise() -> None:
+    """Make all targets known to LLVM, once."""
+    global _initialised
+    with _lock:
+        if _initialised:
+            return
+        from llvmlite import binding
+
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        binding.initialize_native_asmparser()
+        _initialised = True
+
+
+def target_machine(machine: dict[str, str], opt_level: int, codemodel: str = "default") -> Any:
+    """LLVM's target machine for {triple, cpu, features, abi}."""
+    from llvmlite import binding
+
+    initialise()
+    target = binding.Target.from_triple(machine["triple"])
+    return target.create_target_machine(
+        cpu=machine.get("cpu", ""),
+        features=machine.get("features", ""),
+        opt=opt_level,
+        reloc=machine.get("reloc") or "pic",
+        codemodel=codemodel,
+        abiname=machine.get("abi", ""),
+    )
+
+
+def parse(text: str, imported: list[str]) -> Any:
+    """The module of a text, with further texts linked into it. Raises TextError."""
+    from llvmlite import binding
+
+    initialise()
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+        for part in imported:
+            other = binding.parse_assembly(part)
+            other.triple = module.triple
+            other.data_layout = module.data_layout
+            module.link_in(other)
+    except RuntimeError as error:
+        raise TextError(str(error)) from error
+    return module
+
+
+def optimise(module: Any, machine: Any, opt_level: int) -> None:
+    """Run LLVM's standard pipeline in place."""
+    from llvmlite import binding
+
+    module.data_layout = str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=opt_level)
+    options.loop_vectorization = opt_level >= 2
+    options.slp_vectorization = opt_level >= 2
+    options.loop_interleaving = opt_level >= 2
+    options.loop_unrolling = opt_level >= 2
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
+    """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text)."""
+    level = int(request.get("opt_level", 3))
+    machine = target_machine(request["machine"], level)
+    module = parse(text, request.get("imported", []))
+    optimise(module, machine, level)
+    made: dict[str, bytes] = {}
+    for form in request["formats"]:
+        if form == "ll":
+            made[form] = str(module).encode()
+        elif form == "asm":
+            made[form] = machine.emit_assembly(module).encode()
+        else:
+            made[form] = machine.emit_object(module)
+    return made
+
+
+def main() -> None:
+    """Answer one request: a line of JSON with the sizes, then the contents."""
+    request = json.loads(sys.stdin.buffer.readline())
+    text = sys.stdin.buffer.read(request["size"]).decode()
+    try:
+        made = compile_text(request, text)
+    except TextError as error:
+        sys.stdout.buffer.write(json.dumps({"error": str(error)}).encode() + b"\n")
+        return
+    sizes = {"sizes": {form: len(content) for form, content in made.items()}}
+    sys.stdout.buffer.write(json.dumps(sizes).encode() + b"\n" + b"".join(made.values()))
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
