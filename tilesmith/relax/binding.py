@@ -155,7 +155,7 @@ def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Functi
     """A copy with symbolic sizes replaced. Keys: variables or names; values: integers or sizes."""
     candidates: dict[Any, None] = {}
     for param in func.params:
-        candidates.update({var: None for var in symbolic_vars(known_struct_info(param))})
+        candidates.update(dict.fromkeys(symbolic_vars(known_struct_info(param))))
     found = _by_variable(func, binding_map, list(candidates), "symbolic size")
     sizes = {
         var: value if isinstance(value, PrimExpr) else const(int(value), var.dtype)

@@ -1,0 +1,48 @@
+"""Questions about the graph: variables, effects, liveness, sizes, the rules of a module."""
+
+from tilesmith.relax.analysis.purity import contains_impure_call, is_impure_call
+from tilesmith.relax.analysis.queries import (
+    collect_non_negative_expressions,
+    computable_at_compile_time,
+    defined_symbolic_vars,
+    detect_recursion,
+    estimate_memory_usage,
+    free_symbolic_vars,
+    get_static_type,
+    tensor_bytes,
+)
+from tilesmith.relax.analysis.unused import remove_all_unused
+from tilesmith.relax.analysis.variables import (
+    all_global_vars,
+    all_vars,
+    bindings_of,
+    bound_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    udchain,
+    used_vars,
+)
+from tilesmith.relax.analysis.well_formed import assert_well_formed, well_formed
+from tilesmith.relax.relations import (
+    BaseCheckResult,
+    derive_call_ret_struct_info,
+    erase_to_well_defined,
+    struct_info_base_check,
+    struct_info_lca,
+)
+from tilesmith.relax.relations import (
+    definable_symbolic_vars as definable_tir_vars_in_struct_info,
+)
+from tilesmith.relax.relations import symbolic_vars as tir_vars_in_struct_info
+
+__all__ = [
+    "BaseCheckResult", "all_global_vars", "all_vars", "assert_well_formed", "bindings_of", "bound_vars",
+    "collect_non_negative_expressions", "computable_at_compile_time", "contains_impure_call",
+    "definable_tir_vars_in_struct_info", "defined_symbolic_vars", "derive_call_ret_struct_info", "detect_recursion",
+    "erase_to_well_defined", "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type",
+    "get_var2val", "is_impure_call", "name_to_binding", "post_order_visit", "remove_all_unused",
+    "struct_info_base_check", "struct_info_lca", "tensor_bytes", "tir_vars_in_struct_info", "udchain", "used_vars",
+    "well_formed",
+]  # fmt: skip
