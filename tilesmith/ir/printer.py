@@ -1,0 +1,319 @@
+"""Text of scalar expressions, types, names of functions, and modules.
+
+Operators are written wherever Python's operator gives this very node back; where it would fold or
+convert, the constructor is written (``T.Add(x, 0)``): the text parses back to an equal node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import call_intrinsics, device_intrinsics, intrinsics, operators
+from tilesmith.ir import expr as ir
+from tilesmith.ir.module import BaseFunc, IRModule
+from tilesmith.ir.op import Op
+from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
+from tilesmith.ir.printing.doc import listed, parenthesized
+from tilesmith.ir.types import PointerType, PrimType, TupleType
+
+__all__ = ["as_written", "declaration", "type_doc"]
+
+
+# Constants and variables.
+
+
+@prints(ir.IntImm)
+def _int_imm(node: ir.IntImm, printer: Printer) -> Doc:
+    text = str(node.value)
+    if node.dtype.is_bool:
+        text = "True" if node.value else "False"
+    elif node.dtype == printer.config.int_dtype:
+        return Doc(text, level=Level.UNARY if node.value < 0 else Level.ATOM, node=node)
+    return Doc(f"{printer.word('T')}.{node.dtype}({text})", node=node)
+
+
+@prints(ir.FloatImm)
+def _float_imm(node: ir.FloatImm, printer: Printer) -> Doc:
+    value = node.value
+    text = repr(value)
+    if text in ("inf", "-inf", "nan"):
+        text = f'"{text}"'
+    elif value.is_integer() and abs(value) < 1e15 and text != "-0.0":
+        text = str(int(value))
+    if node.dtype == printer.config.float_dtype:
+        return Doc(repr(value), level=Level.UNARY if value < 0 else Level.ATOM, node=node)
+    return Doc(f"{printer.word('T')}.{node.dtype}({text})", node=node)
+
+
+@prints(ir.StringImm)
+def _string_imm(node: ir.StringImm, printer: Printer) -> Doc:
+    return Doc(quoted(node.value), node=node)
+
+
+def type_doc(type_: Any, printer: Printer) -> Any:
+    """A type as an annotation: ``T.int32``, ``T.handle("float32", "global")``, ``None``."""
+    if isinstance(type_, PrimType):
+        return f"{printer.word('T')}.{type_.dtype}"
+    if isinstance(type_, PointerType):
+        element = type_.element_type
+        if isinstance(element, PrimType):
+            inside: Any = quoted(str(element.dtype))
+        else:
+            inside = type_doc(element, printer)
+        return call(f"{printer.word('T')}.handle", [inside, quoted(type_.storage_scope)])
+    if isinstance(type_, TupleType) and not type_.fields:
+        return "None"
+    if isinstance(type_, TupleType):
+        return call(f"{printer.word('T')}.Tuple", [type_doc(t, printer) for t in type_.fields])
+    return printer.doc(type_)
+
+
+@prints(PrimType, PointerType, TupleType)
+def _type(node: Any, printer: Printer) -> Doc:
+    return Doc(type_doc(node, printer), node=node)
+
+
+def declaration(var: ir.Var, printer: Printer) -> Any:
+    """The call that makes a variable of this type: ``T.int32()``."""
+    if isinstance(var.type_annotation, PointerType):
+        return type_doc(var.type_annotation, printer)
+    size = "is_size_var=True" if isinstance(var, ir.SizeVar) else ""
+    return Doc(type_doc(var.type_annotation, printer), f"({size})")
+
+
+@prints(ir.Var)
+def _var(node: ir.Var, printer: Printer) -> Doc:
+    name = printer.defined(node)
+    if name is None:
+        name = printer.declare_free(node, node.name, declaration(node, printer))
+    return Doc(name, node=node)
+
+
+# Operators.
+
+
+def as_written(node: Any, printer: Printer) -> Any:
+    """What the parser hands to a function for ``node``: a bare number is a Python int."""
+    if node.__class__ is ir.IntImm and node.dtype == printer.config.int_dtype:
+        return node.value
+    if node.__class__ is ir.StringImm:
+        return node.value
+    return node
+
+
+def _same(made: Any, node: Any) -> bool:
+    """Whether an operand is the one that is meant; constants are made anew: they may be equal."""
+    if made is node:
+        return True
+    if made.__class__ is not node.__class__:
+        return False
+    if node.__class__ is ir.IntImm:
+        return made.dtype is node.dtype and made.value == node.value
+    return node.__class__ is ir.StringImm and made.value == node.value
+
+
+def _gives_back(function: Callable, node: Any, a: Any, b: Any, printer: Printer) -> bool:
+    """Whether a function of the two operands, as they are written, makes this node again."""
+    try:
+        made = function(as_written(a, printer), as_written(b, printer))
+    except Exception:  # broken IR: the constructor is written, which says what there is
+        return False
+    return made.__class__ is node.__class__ and _same(made.a, a) and _same(made.b, b)
+
+
+_OPERATORS: dict[type, tuple[str, int, int, Callable]] = {
+    ir.Add: (" + ", Level.SUM, Level.SUM + 1, operators.add),
+    ir.Sub: (" - ", Level.SUM, Level.SUM + 1, operators.subtract),
+    ir.Mul: (" * ", Level.PRODUCT, Level.PRODUCT + 1, operators.multiply),
+    ir.Div: (" / ", Level.PRODUCT, Level.PRODUCT + 1, operators.divide),
+    ir.FloorDiv: (" // ", Level.PRODUCT, Level.PRODUCT + 1, operators.floordiv),
+    ir.FloorMod: (" % ", Level.PRODUCT, Level.PRODUCT + 1, operators.floormod),
+    ir.EQ: (" == ", Level.COMPARE, Level.SUM, operators.equal),
+    ir.NE: (" != ", Level.COMPARE, Level.SUM, operators.not_equal),
+    ir.LT: (" < ", Level.COMPARE, Level.SUM, operators.less),
+    ir.LE: (" <= ", Level.COMPARE, Level.SUM, operators.less_equal),
+    ir.GT: (" > ", Level.COMPARE, Level.SUM, operators.greater),
+    ir.GE: (" >= ", Level.COMPARE, Level.SUM, operators.greater_equal),
+    ir.And: (" and ", Level.AND, Level.AND + 1, operators.logical_and),
+    ir.Or: (" or ", Level.OR, Level.OR + 1, operators.logical_or),
+}  # text, level of the whole, level that the right operand needs, the operator
+_FUNCTIONS: dict[type, tuple[str, Callable]] = {
+    ir.Min: ("min", operators.minimum),
+    ir.Max: ("max", operators.maximum),
+    ir.Div: ("truncdiv", operators.truncdiv),
+    ir.Mod: ("truncmod", operators.truncmod),
+}
+
+
+@prints(ir.BinaryOp)
+def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
+    a, b = printer.doc(node.a), printer.doc(node.b)
+    written = _OPERATORS.get(node.__class__)
+    if not printer.config.verbose_expr:
+        if written is not None and _gives_back(written[3], node, node.a, node.b, printer):
+            text, level, right, _ = written
+            # A comparison of comparisons would be read as a chain.
+            left = right if level == Level.COMPARE else level
+            return Doc(
+                parenthesized(a, left), text, parenthesized(b, right), level=level, node=node
+            )
+        function = _FUNCTIONS.get(node.__class__)
+        if function is not None and _gives_back(function[1], node, node.a, node.b, printer):
+            return call(f"{printer.word('T')}.{function[0]}", [a, b], node=node)
+    return call(f"{printer.word('T')}.{type(node).__name__}", [a, b], node=node)
+
+
+@prints(ir.Not)
+def _not(node: ir.Not, printer: Printer) -> Doc:
+    operand = printer.doc(node.a)
+    made = operators.logical_not(node.a)
+    if isinstance(made, ir.Not) and made.a is node.a and not printer.config.verbose_expr:
+        return Doc("not ", parenthesized(operand, Level.NOT), level=Level.NOT, node=node)
+    return call(f"{printer.word('T')}.Not", [operand], node=node)
+
+
+@prints(ir.Cast)
+def _cast(node: ir.Cast, printer: Printer) -> Doc:
+    return call(
+        f"{printer.word('T')}.Cast", [quoted(str(node.dtype)), printer.doc(node.value)], node=node
+    )
+
+
+@prints(ir.Select, ir.Ramp, ir.Broadcast, ir.Shuffle)
+def _constructor(node: Any, printer: Printer) -> Doc:
+    values = [printer.doc(value) for _, value in node.field_values()]
+    return call(f"{printer.word('T')}.{type(node).__name__}", values, node=node)
+
+
+@prints(ir.Let)
+def _let(node: ir.Let, printer: Printer) -> Doc:
+    value = printer.doc(node.value)
+    name = printer.defined(node.var)
+    if name is None:
+        name = printer.define(node.var, node.var.name)
+        printer.line(name, " = ", declaration(node.var, printer))
+    where = Doc("{", Doc(name, node=node.var), ": ", value, "}")
+    return call(f"{printer.word('T')}.Let", [printer.doc(node.body)], node=node, where=where)
+
+
+# Calls.
+
+# Functions of the tensor level that do nothing but make the call of the same name.
+_PACKED = ("call_packed", "call_cpacked", "call_packed_lowered", "call_cpacked_lowered")
+
+
+def _script_function(name: str) -> Callable | None:
+    for module in (intrinsics, call_intrinsics, device_intrinsics):
+        if name in module.__all__:
+            return getattr(module, name)
+    if name in _PACKED:
+        return lambda function, *args: ir.Call(
+            "int32", "tir.tvm_" + name, tuple([ir.convert(arg) for arg in (function, *args)])
+        )
+    if name == "address_of":
+        return lambda load: ir.Call("handle", "tir.address_of", (load,))
+    return None
+
+
+@prints(ir.Call)
+def _call(node: ir.Call, printer: Printer) -> Doc:
+    arguments = printer.docs(node.args)
+    word = printer.word("T")
+    if isinstance(node.op, ir.GlobalVar):
+        function = printer.doc(node.op)
+        if node.dtype.is_void and node.args:
+            return call(function, arguments, node=node)
+        return call(
+            f"{word}.Call", [quoted(str(node.dtype)), function, listed(arguments)], node=node
+        )
+    if not isinstance(node.op, Op):
+        return call(
+            f"{word}.Call",
+            [quoted(str(node.dtype)), printer.doc(node.op), listed(arguments)],
+            node=node,
+        )
+    name = node.op.get_attr("TScriptPrinterName", node.op.name)
+    place = node.op.get_attr("TScriptDtypePrintLocation", "")
+    function = _script_function(name)
+    if function is not None and _call_gives_back(function, node, place, printer):
+        dtype = quoted(str(node.dtype))
+        if place == "first":
+            arguments = [dtype, *arguments]
+        elif place == "last":
+            arguments = [*arguments, dtype]
+        return call(f"{word}.{name}", arguments, node=node)
+    arguments = [quoted(str(node.dtype)), quoted(node.op.name), *arguments]
+    return call(f"{word}.call_intrin", arguments, node=node)
+
+
+def _call_gives_back(function: Callable, node: ir.Call, place: str, printer: Printer) -> bool:
+    arguments = [as_written(arg, printer) for arg in node.args]
+    if place == "first":
+        arguments = [node.dtype, *arguments]
+    elif place == "last":
+        arguments = [*arguments, node.dtype]
+    try:
+        made = function(*arguments)
+    except Exception:  # not the arguments that the function takes: the exact form is written
+        return False
+    if made.__class__ is not ir.Call or made.op is not node.op or made.dtype is not node.dtype:
+        return False
+    return len(made.args) == len(node.args) and all(
+        _same(a, b) for a, b in zip(made.args, node.args)
+    )
+
+
+@prints(ir.GlobalVar)
+def _global_var(node: ir.GlobalVar, printer: Printer) -> Doc:
+    name = printer.functions.get(node)
+    if name is not None:
+        return Doc(f"{printer.config.module_alias}.{name}", node=node)
+    return Doc(f"{printer.word('I')}.GlobalVar({quoted(node.name_hint)})", node=node)
+
+
+@prints(Op)
+def _op(node: Op, printer: Printer) -> Doc:
+    return Doc(f"{printer.word('I')}.Op({quoted(node.name)})", node=node)
+
+
+@prints(ir.Range)
+def _range(node: ir.Range, printer: Printer) -> Doc:
+    """The skeleton of a range: where ranges have a place in statements, those print slices."""
+    low, extent = printer.doc(node.min), printer.doc(node.extent)
+    function = f"{printer.word('T')}.Range.from_min_extent"
+    return call(function, [low, extent], node=node)
+
+
+# Modules.
+
+
+@prints_lines(IRModule)
+def _module(node: IRModule, printer: Printer) -> None:
+    word = printer.word("I")
+    printer.line(f"@{word}.ir_module")
+    printer.line(f"class {printer.config.name or 'Module'}:", node=node)
+    with printer.block():
+        if node.attrs:
+            printer.line(f"{word}.module_attrs(", printer.mapping(node.attrs), ")")
+        if node.global_infos:
+            printer.line(f"{word}.module_global_infos(", printer.mapping(node.global_infos), ")")
+        names = {}
+        for variable in node.functions:
+            names[variable] = printer.fresh_name(variable.name_hint)
+        printer.functions = names
+        for number, (variable, function) in enumerate(node.functions.items()):
+            if number or node.attrs or node.global_infos:
+                printer.blank()
+            _function(function, names[variable], printer)
+        printer.functions = {}
+
+
+def _function(function: BaseFunc, name: str, printer: Printer) -> None:
+    """One function of a module; a class without a printer leaves a skeleton behind a comment."""
+    if printer.writes_lines(function):
+        printer.function_name = name
+        printer.write(function)
+        printer.function_name = None
+    else:
+        printer.line(f"# {name} = ", joined([printer.doc(function)]))

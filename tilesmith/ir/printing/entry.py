@@ -1,0 +1,199 @@
+"""From a node to text: the ways in."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from tilesmith.ir.printing.config import PrinterConfig
+from tilesmith.ir.printing.doc import quoted, render
+from tilesmith.ir.printing.printer import Line, Printer
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["PrintedText", "printed", "script", "show", "to_text"]
+
+_IMPORTS = {"I": "ir", "R": "relax", "T": "tir"}
+
+
+class PrintedText:
+    """The text of a node, and where in it each node stands."""
+
+    def __init__(self, text: str, ranges: list[tuple[Any, int, int]]) -> None:
+        self.text = text
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        self._nodes = ranges  # keeps the nodes alive: they are found by id
+        for node, start, end in ranges:
+            self._ranges.setdefault(id(node), []).append((start, end))
+
+    def ranges_of(self, node: Any) -> list[tuple[int, int]]:
+        """Start and end of each place that shows this very object, in order of the text."""
+        return sorted(self._ranges.get(id(node), ()))
+
+
+def printed(node: Any, config: PrinterConfig | None = None) -> PrintedText:
+    """A node as text together with the map from nodes to ranges of it."""
+    config = config or PrinterConfig()
+    with deep_recursion():
+        printer = Printer(config)
+        printer.write(node)
+        ranges: list[tuple[Any, int, int]] = []
+        lines = _assemble(printer, ranges)
+        text = "\n".join(lines)
+    return PrintedText(text, ranges)
+
+
+def _assemble(printer: Printer, ranges: list | None) -> list[str]:
+    """All lines as text, header first."""
+    header = _header(printer)
+    free = list(printer.free)
+    if (header or free) and _starts_definition(printer.lines):
+        free.append(Line(0, ""))
+    position = sum([len(line) + 1 for line in header])
+    indent = " " * printer.config.indent_spaces
+    texts = list(header)
+    for line in [*free, *printer.lines]:
+        pieces = [indent * line.depth]
+        end = render(line.doc, position + len(pieces[0]), pieces, ranges)
+        text = "".join(pieces)
+        if not text.strip():
+            text, end = "", position
+        elif line.comment:
+            text += "  # " + line.comment
+            end += len(line.comment) + 4
+        texts.append(text)
+        position = end + 1
+    return texts
+
+
+def _header(printer: Printer) -> list[str]:
+    words = printer.config.prefixes
+    if printer.metadata and printer.config.show_meta:
+        printer.word("I")
+    lines = [
+        f"# from tilesmith.script import {_IMPORTS[dialect]} as {words.get(dialect, dialect)}"
+        for dialect in sorted(printer.dialects)
+        if dialect in _IMPORTS
+    ]
+    if printer.metadata:
+        if printer.config.show_meta:
+            lines += ["", *_metadata_section(printer)]
+        else:
+            lines.append("# large constants are left out: script() writes them (metadata)")
+    return lines
+
+
+def _starts_definition(lines: list[Line]) -> bool:
+    return bool(lines) and str(lines[0].doc).startswith("@")
+
+
+def _metadata_section(printer: Printer) -> list[str]:
+    """Arrays as base64 of their bytes, one per line."""
+    import numpy
+
+    word = printer.word("I")
+    lines = [f"metadata = {word}.metadata({{"]
+    for kind, entries in printer.metadata.items():
+        lines.append(f"    {quoted(kind)}: [")
+        for value, dtype in entries:
+            array = numpy.ascontiguousarray(value)
+            encoded = base64.b64encode(array.view(numpy.uint8).reshape(-1) if array.size else b"")
+            shape = repr(tuple(int(size) for size in numpy.shape(value)))
+            lines.append(
+                f'        {word}.array({quoted(str(dtype))}, {shape}, "{encoded.decode()}"),'
+            )
+        lines.append("    ],")
+    lines.append("})")
+    return lines
+
+
+def to_text(node: Any) -> str:
+    """A node as text for a person: large constants are left out. This is ``str(node)``.
+
+    An expression is one line without declarations of its variables.
+    """
+    return _text(node, PrinterConfig(), brief=True)
+
+
+def script(node: Any, **options: Any) -> str:
+    """A node as complete text that parses back to an equal one; options as in ``PrinterConfig``."""
+    marked = options.get("obj_to_underline") or options.get("num_context_lines", -1) not in (
+        -1,
+        None,
+    )
+    config = PrinterConfig.of({"show_meta": not marked, **options})
+    return _text(node, config)
+
+
+def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
+    plain = not config.obj_to_underline and not config.print_line_numbers
+    with deep_recursion():
+        printer = Printer(config)
+        if brief and not printer.writes_lines(node):
+            return str(printer.doc(node))
+        printer.write(node)
+        ranges: list | None = [] if config.obj_to_underline else None
+        lines = _assemble(printer, ranges)
+        if plain:
+            return "\n".join(lines)
+        return _decorate(lines, ranges or [], config)
+
+
+def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: PrinterConfig) -> str:
+    """Markers under the nodes to underline, line numbers, and only the lines around the marks."""
+    wanted = {id(node) for node in config.obj_to_underline}
+    marks: dict[int, list[tuple[int, int]]] = {}
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    for node, start, end in ranges:
+        if id(node) in wanted:
+            number = _line_of(starts, start)
+            column = start - starts[number]
+            marks.setdefault(number, []).append(
+                (column, min(end - starts[number], len(lines[number])))
+            )
+    shown = _lines_in_context(len(lines), marks, config.num_context_lines)
+    width = len(str(len(lines)))
+    result, previous = [], -1
+    for number in shown:
+        if number != previous + 1:
+            result.append("(...)")
+        prefix = f"{number + 1:>{width}} " if config.print_line_numbers else ""
+        result.append(prefix + lines[number])
+        if number in marks:
+            marker = [" "] * max(end for _, end in marks[number])
+            for start, end in marks[number]:
+                marker[start:end] = "^" * (end - start)
+            result.append(" " * len(prefix) + "".join(marker))
+        previous = number
+    if shown and shown[-1] != len(lines) - 1:
+        result.append("(...)")
+    return "\n".join(result)
+
+
+def _line_of(starts: list[int], position: int) -> int:
+    import bisect
+
+    return bisect.bisect_right(starts, position) - 1
+
+
+def _lines_in_context(count: int, marks: dict, context: int | None) -> list[int]:
+    if context is None or context < 0 or not marks:
+        return list(range(count))
+    shown: set[int] = set()
+    for number in marks:
+        shown.update(range(max(0, number - context), min(count, number + context + 1)))
+    return sorted(shown)
+
+
+def show(
+    node: Any, style: str | None = None, black_format: bool | None = None, **options: Any
+) -> None:
+    """Print a node for a person: coloured in terminals and notebooks, large constants left out.
+
+    ``style``: a style of pygments, or "light", "dark", "ansi". ``black_format`` is accepted and
+    needs no black: the text is laid out already.
+    """
+    from tilesmith.ir.printing.highlight import print_highlighted
+
+    print_highlighted(_text(node, PrinterConfig.of(options)), style)

@@ -1,0 +1,304 @@
+"""The printer: dispatch by class, names, scopes, lines, large constants."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from tilesmith.ir.node import Node
+from tilesmith.ir.printing.config import PrinterConfig
+from tilesmith.ir.printing.doc import Doc, Level, Piece, call, joined, listed, quoted
+
+__all__ = ["Printer", "prints", "prints_lines"]
+
+Handler = Callable[[Any, "Printer"], Any]
+
+_HANDLERS: dict[type, tuple[Handler, bool]] = {}  # class → function, whether it writes lines
+_RESOLVED: dict[type, tuple[Handler, bool]] = {}
+_LOADED: set[str] = set()
+
+
+def prints(*classes: type) -> Callable[[Handler], Handler]:
+    """Register ``function(node, printer) -> Doc`` for classes and what is below them."""
+    return _register(classes, False)
+
+
+def prints_lines(*classes: type) -> Callable[[Handler], Handler]:
+    """Register ``function(node, printer)`` that writes lines, for classes and those below them."""
+    return _register(classes, True)
+
+
+def _register(classes: tuple[type, ...], lines: bool) -> Callable[[Handler], Handler]:
+    def register(function: Handler) -> Handler:
+        for cls in classes:
+            _HANDLERS[cls] = (function, lines)
+        _RESOLVED.clear()
+        return function
+
+    return register
+
+
+def _handler(cls: type) -> tuple[Handler, bool]:
+    """The function for a class; the packages of its ancestors are asked for ``printer.py``."""
+    found = _RESOLVED.get(cls)
+    if found is not None:
+        return found
+    for ancestor in reversed(cls.__mro__):
+        _load_printer(ancestor.__module__)
+    for ancestor in cls.__mro__:
+        if ancestor in _HANDLERS:
+            found = _HANDLERS[ancestor]
+            break
+    else:
+        found = (_skeleton, False)
+    _RESOLVED[cls] = found
+    return found
+
+
+def _load_printer(module: str) -> None:
+    parts = module.split(".")
+    if len(parts) < 2 or parts[0] != "tilesmith":
+        return
+    name = f"{parts[0]}.{parts[1]}.printer"
+    if name in _LOADED:
+        return
+    _LOADED.add(name)
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:  # the package has none: its nodes are printed as skeletons
+            raise
+
+
+_INVALID = re.compile(r"\W")
+
+
+class Line:
+    """One line: its depth, its text, and a comment at its end."""
+
+    __slots__ = ("comment", "depth", "doc")
+
+    def __init__(self, depth: int, doc: Piece) -> None:
+        self.depth = depth
+        self.doc = doc
+        self.comment = ""
+
+
+class Printer:
+    """What the functions of the ``printer.py`` files write to. Lives for one piece of text."""
+
+    def __init__(self, config: PrinterConfig) -> None:
+        self.config = config
+        self.lines: list[Line] = []
+        self.free: list[Line] = []  # declarations of what is used but defined nowhere
+        self.depth = 0
+        self.dialects: set[str] = set()
+        self.metadata: dict[str, list[Any]] = {}
+        self.state: dict[str, Any] = {}  # of the dialects' own
+        self.functions: Mapping[Any, str] = {}  # GlobalVar → name, inside a module
+        self.function_name: str | None = None
+        self._names: list[set[str]] = [set()]
+        self._defined: list[dict[int, tuple[Any, Piece]]] = [{}]
+        self._arrays: dict[tuple[str, int], tuple[Any, int]] = {}
+        reserved = {*config.prefixes.values(), config.module_alias, "metadata"}
+        self._reserved = reserved | set(keyword.kwlist)
+        self._prefixes = config.prefixes
+        self._annotated: dict[int, str] = {
+            id(node): text for node, text in (config.obj_to_annotate or {}).items()
+        }
+
+    # Dispatch.
+
+    def doc(self, node: Any) -> Piece:
+        """A node or plain value as an expression."""
+        handler, lines = _handler(node.__class__)
+        if lines:
+            return _skeleton(node, self)
+        doc = handler(node, self)
+        if self._annotated and id(node) in self._annotated:
+            self.state.setdefault("comments", []).append(self._annotated[id(node)])
+        return doc
+
+    def write(self, node: Any) -> None:
+        """A node as lines: a statement, a function, a module; an expression gets one line."""
+        handler, lines = _handler(node.__class__)
+        if not lines:
+            self.line(self.doc(node))
+            return
+        first = len(self.lines)
+        handler(node, self)
+        if self._annotated and id(node) in self._annotated and len(self.lines) > first:
+            self.lines[first].comment = self._annotated[id(node)]
+
+    def writes_lines(self, node: Any) -> bool:
+        """Whether nodes of this class are printed as lines."""
+        return _handler(node.__class__)[1]
+
+    def docs(self, nodes: Any) -> list[Piece]:
+        """Several nodes as expressions."""
+        return [self.doc(node) for node in nodes]
+
+    # Lines.
+
+    def line(self, *parts: Piece, node: Any = None) -> None:
+        """Write one line; ``node`` is what the line shows."""
+        line = Line(self.depth, Doc(*parts, node=node))
+        comments = self.state.pop("comments", None) if self.state else None
+        if comments:
+            line.comment = "; ".join(comments)
+        self.lines.append(line)
+
+    def blank(self) -> None:
+        """Write an empty line."""
+        self.lines.append(Line(0, ""))
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """An indented scope of names."""
+        self.depth += 1
+        self._names.append(set())
+        self._defined.append({})
+        before = len(self.lines)
+        try:
+            yield
+            if len(self.lines) == before:
+                self.line("pass")
+        finally:
+            self.depth -= 1
+            self._names.pop()
+            self._defined.pop()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A scope of names without indentation (of a lambda)."""
+        self._names.append(set())
+        self._defined.append({})
+        try:
+            yield
+        finally:
+            self._names.pop()
+            self._defined.pop()
+
+    # Names.
+
+    def word(self, dialect: str) -> str:
+        """The word for a dialect ("T" unless the user chose another); its import is shown."""
+        self.dialects.add(dialect)
+        return self._prefixes.get(dialect, dialect)
+
+    def fresh_name(self, hint: str, outermost: bool = False) -> str:
+        """A name that no definition in sight has: the hint itself, numbered only on a clash."""
+        hint = _INVALID.sub("_", hint) or "v"
+        if hint[0].isdigit():
+            hint = "v" + hint
+        name, number = hint, 0
+        while name in self._reserved or any(name in names for names in self._names):
+            number += 1
+            name = f"{hint}_{number}"
+        self._names[0 if outermost else -1].add(name)
+        return name
+
+    def define(self, thing: Any, hint: str, outermost: bool = False) -> str:
+        """Give a variable or buffer its name in the present scope."""
+        name = self.fresh_name(hint, outermost)
+        if self.config.show_object_address:
+            name = f"{name}_{id(thing):x}"
+        self.bind(thing, name, outermost)
+        return name
+
+    def bind(self, thing: Any, text: Piece, outermost: bool = False) -> None:
+        """Print ``thing`` as ``text`` (``A.data``) from here to the end of the scope."""
+        self._defined[0 if outermost else -1][id(thing)] = (thing, text)
+
+    def defined(self, thing: Any) -> Piece | None:
+        """The name of a variable or buffer, or None when it has none in sight."""
+        key = id(thing)
+        for scope in reversed(self._defined):
+            found = scope.get(key)
+            if found is not None:
+                return found[1]
+        return None
+
+    def declare_free(self, thing: Any, hint: str, how: Piece) -> str:
+        """Name something that is used but defined nowhere, and say so at the head of the text."""
+        name = self.define(thing, hint, outermost=True)
+        self.free.append(Line(0, Doc("# ", name, " = ", how)))
+        return name
+
+    # Plain values.
+
+    def array(self, kind: str, value: Any, dtype: str) -> Doc:
+        """A reference to a large constant: ``metadata["relax.expr.Constant"][0]``.
+
+        ``value`` is a numpy array; its bytes go to the section of metadata, once per object.
+        """
+        known = self._arrays.get((kind, id(value)))
+        if known is None:
+            entries = self.metadata.setdefault(kind, [])
+            known = self._arrays[(kind, id(value))] = (value, len(entries))
+            entries.append((value, dtype))
+        return Doc(f"metadata[{quoted(kind)}][{known[1]}]", node=value)
+
+    def mapping(self, values: Mapping[Any, Any]) -> Doc:
+        """``{"key": value}``."""
+        return Doc(
+            "{", joined([Doc(self.doc(k), ": ", self.doc(v)) for k, v in values.items()]), "}"
+        )
+
+
+@prints(object)
+def _skeleton(node: Any, printer: Printer) -> Doc:
+    """What a class without a function looks like: its name and its fields."""
+    if not isinstance(node, Node):
+        return Doc(f"<{type(node).__name__}>" if " at 0x" in repr(node) else repr(node), node=node)
+    key = type(node)._key
+    fields = []
+    for field, value in node.field_values():
+        if field.name != "span" and value is not None:
+            fields.append(Doc(field.name, "=", printer.doc(value)))
+    return Doc(key, "(", joined(fields), ")", node=node)
+
+
+@prints(type(None), bool, bytes)
+def _literal(value: Any, printer: Printer) -> Doc:
+    return Doc(repr(value))
+
+
+@prints(int)
+def _int(value: int, printer: Printer) -> Doc:
+    if isinstance(value, Enum):
+        value = value.value
+    return Doc(str(int(value)), level=Level.UNARY if value < 0 else Level.ATOM)
+
+
+@prints(float)
+def _float(value: float, printer: Printer) -> Doc:
+    text = repr(float(value))
+    if text in ("inf", "-inf", "nan"):
+        return Doc(f'float("{text}")')
+    return Doc(text, level=Level.UNARY if text.startswith("-") else Level.ATOM)
+
+
+@prints(str)
+def _str(value: str, printer: Printer) -> Doc:
+    return Doc(quoted(value))
+
+
+@prints(tuple, list)
+def _sequence(values: Any, printer: Printer) -> Doc:
+    return listed(printer.docs(values))
+
+
+@prints(Mapping, dict)
+def _mapping(values: Mapping, printer: Printer) -> Doc:
+    return printer.mapping(values)
+
+
+@prints(Enum)
+def _enum(value: Enum, printer: Printer) -> Doc:
+    return call(type(value).__name__, [printer.doc(value.value)])

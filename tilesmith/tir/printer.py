@@ -1,0 +1,692 @@
+"""Text of TensorIR: statements, buffers, functions; blocks stand in ``printer_blocks``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import (
+    IntImm,
+    Node,
+    PrimExpr,
+    Var,
+    const,
+    is_const,
+)
+from tilesmith.ir.operators import add, subtract
+from tilesmith.ir.printer import declaration, type_doc
+from tilesmith.ir.printing import Doc, Printer, call, joined, prints, prints_lines, quoted
+from tilesmith.ir.printing.doc import Piece, listed, tupled
+from tilesmith.ir.structural import structural_equal
+from tilesmith.runtime.dtype import DataType
+from tilesmith.target import Target
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import (
+    BufferLoad,
+    BufferRegion,
+    CommReducer,
+    IterVar,
+    ProducerLoad,
+    Reduce,
+)
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    ProducerRealize,
+    ProducerStore,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+__all__ = ["extent_between", "loop_keywords", "write_body"]
+
+
+# Ranges: the text says where they stop, the nodes say how long they are.
+
+
+def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
+    """The length of the range from ``start`` to ``stop``: exactly what was added to the start.
+
+    ``extent_between(i * 4, i * 4 + n)`` is ``n``; else the difference is simplified.
+    """
+    if is_const(start, 0):
+        return stop
+    if isinstance(start, IntImm) and isinstance(stop, IntImm):
+        return const(stop.value - start.value, stop.dtype)
+    if type(stop).__name__ == "Add" and structural_equal(start, stop.a):
+        return stop.b
+    from tilesmith.arith import Analyzer
+
+    return Analyzer().simplify(subtract(stop, start))
+
+
+def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """What to write as the end of a range, so that ``extent_between`` gives the extent back."""
+    if is_const(low, 0):
+        return extent
+    if type(extent).__name__ == "Sub" and structural_equal(extent.b, low):
+        if structural_equal(extent_between(low, extent.a), extent):
+            return extent.a
+    if isinstance(low, IntImm) and isinstance(extent, IntImm):
+        return add(low, extent)
+    return _Add(low, extent)
+
+
+def _range(low: PrimExpr, extent: PrimExpr, printer: Printer) -> list[Piece]:
+    """The arguments of ``range``: the extent alone when the range starts at zero."""
+    if is_const(low, 0):
+        return [printer.doc(extent)]
+    return [printer.doc(low), printer.doc(stop_of(low, extent))]
+
+
+def _region(region: Any, printer: Printer) -> Doc:
+    """``i`` for a point, ``a:b`` for a range."""
+    if is_const(region.extent, 1) and region.extent.dtype is region.min.dtype:
+        return Doc(printer.doc(region.min), node=region)
+    return Doc(
+        printer.doc(region.min),
+        ":",
+        printer.doc(stop_of(region.min, region.extent)),
+        node=region,
+    )
+
+
+# Buffers.
+
+
+def buffer_arguments(
+    buffer: Buffer, printer: Printer, data: Piece | None = None, skip: tuple[str, ...] = ()
+) -> tuple[list[Piece], dict[str, Piece | None]]:
+    """Positional and named arguments of a call that declares a buffer."""
+    named: dict[str, Piece | None] = {"data": data}
+    if buffer.strides:
+        named["strides"] = tupled(printer.docs(buffer.strides))
+    index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
+    offset = buffer.elem_offset
+    if not (is_const(offset, 0) and offset.dtype is index_dtype):
+        named["elem_offset"] = printer.doc(offset)
+    if buffer.scope() != "global" and data is None:
+        named["scope"] = quoted(buffer.scope())
+    if buffer.data_alignment != 64:
+        named["align"] = str(buffer.data_alignment)
+    if buffer.offset_factor != 1:
+        named["offset_factor"] = str(buffer.offset_factor)
+    if buffer.buffer_type:
+        named["buffer_type"] = quoted(buffer.buffer_type)
+    if buffer.axis_separators:
+        named["axis_separators"] = listed([str(axis) for axis in buffer.axis_separators])
+    shape = tupled(printer.docs(buffer.shape))
+    return [shape, quoted(str(buffer.dtype))], named
+
+
+def pointer_fits(buffer: Buffer) -> bool:
+    """Whether a buffer declared without ``data`` gets a pointer of this buffer's type."""
+    type_ = buffer.data.type_annotation
+    return points_to(type_, buffer.dtype)
+
+
+def points_to(type_: Any, dtype: DataType) -> bool:
+    """Whether this is the type of a pointer to elements of a dtype; booleans lie there as bytes."""
+    element = getattr(type_, "element_type", None)
+    storage = DataType("int8") if dtype.is_bool else dtype
+    return isinstance(element, PrimType) and element.dtype is storage
+
+
+def declare_sizes(buffer: Buffer, printer: Printer) -> None:
+    """Write ``n = T.int32()`` for each variable of a shape that is not known yet."""
+    for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        for var in _variables(value):
+            if printer.defined(var) is None:
+                name = printer.define(var, var.name)
+                printer.line(Doc(name, node=var), " = ", declaration(var, printer))
+
+
+def _variables(expr: Node) -> list[Var]:
+    if isinstance(expr, Var):
+        return [expr]
+    found: list[Var] = []
+    for inner in expr.children():
+        found += _variables(inner)
+    return found
+
+
+def define_buffer(buffer: Buffer, printer: Printer) -> Doc:
+    """Name a buffer; its pointer is known as ``A.data`` from here unless it has a name."""
+    name = printer.define(buffer, buffer.name)
+    if printer.defined(buffer.data) is None:
+        printer.bind(buffer.data, name + ".data")
+    return Doc(name, node=buffer)
+
+
+def write_buffer(buffer: Buffer, printer: Printer, function: str, *first: Piece) -> None:
+    """Write ``A = T.function(first, shape, dtype, …)``."""
+    data = printer.defined(buffer.data)
+    if data is None and not pointer_fits(buffer):
+        pointer = printer.define(buffer.data, buffer.data.name)
+        printer.line(Doc(pointer, node=buffer.data), " = ", declaration(buffer.data, printer))
+        data = pointer
+    positional, named = buffer_arguments(buffer, printer, data)
+    name = define_buffer(buffer, printer)
+    word = printer.word("T")
+    printer.line(name, " = ", call(f"{word}.{function}", [*first, *positional], None, **named))
+
+
+@prints(Buffer)
+def _buffer(node: Buffer, printer: Printer) -> Doc:
+    name = printer.defined(node)
+    if name is None:
+        data = printer.defined(node.data)
+        positional, named = buffer_arguments(node, printer, data)
+        how = call(f"{printer.word('T')}.Buffer", positional, None, **named)
+        name = printer.declare_free(node, node.name, how)
+        if data is None:
+            printer.bind(node.data, name + ".data", outermost=True)
+    return Doc(name, node=node)
+
+
+# Expressions.
+
+
+@prints(BufferLoad)
+def _buffer_load(node: BufferLoad, printer: Printer) -> Doc:
+    buffer, indices = printer.doc(node.buffer), printer.docs(node.indices)
+    if node.predicate is not None:
+        predicate = printer.doc(node.predicate)
+        return call(Doc(buffer, ".vload"), [listed(indices)], node=node, predicate=predicate)
+    return Doc(buffer, "[", joined(indices) if indices else "()", "]", node=node)
+
+
+@prints(BufferRegion)
+def _buffer_region(node: BufferRegion, printer: Printer) -> Doc:
+    region = [_region(item, printer) for item in node.region]
+    return Doc(printer.doc(node.buffer), "[", joined(region) if region else "()", "]", node=node)
+
+
+@prints(ProducerLoad)
+def _producer_load(node: ProducerLoad, printer: Printer) -> Doc:
+    name = getattr(node.producer, "name", type(node.producer).__name__)
+    return Doc(name, "[", joined(printer.docs(node.indices)), "]", node=node)
+
+
+@prints(IterVar)
+def _iter_var(node: IterVar, printer: Printer) -> Doc:
+    """``T.iter_var(v, (min, stop), "DataPar", "")``; its variable is declared before."""
+    name = printer.defined(node.var)
+    if name is None:
+        name = printer.define(node.var, node.var.name)
+        printer.line(Doc(name, node=node.var), " = ", declaration(node.var, printer))
+    domain: Piece = "None"
+    if node.dom is not None:
+        stop = stop_of(node.dom.min, node.dom.extent)
+        domain = tupled([printer.doc(node.dom.min), printer.doc(stop)])
+    kind = quoted(_ITER_TYPES[node.iter_type])
+    return call(
+        f"{printer.word('T')}.iter_var", [name, domain, kind, quoted(node.thread_tag)], node=node
+    )
+
+
+_ITER_TYPES = (
+    "DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled", "Vectorized",
+    "Parallelized", "Tensorized",
+)  # fmt: skip
+
+
+@prints(CommReducer)
+def _comm_reducer(node: CommReducer, printer: Printer) -> Doc:
+    with printer.scope():
+        names = [printer.define(var, var.name) for var in (*node.lhs, *node.rhs)]
+        results = printer.docs(node.result)
+    body = results[0] if len(results) == 1 else tupled(results)
+    function = Doc("lambda ", ", ".join(names), ": ", body)
+    identity = listed(printer.docs(node.identity_element))
+    return call(f"{printer.word('T')}.comm_reducer", [function, identity], node=node)
+
+
+@prints(Reduce)
+def _reduce(node: Reduce, printer: Printer) -> Doc:
+    arguments = [
+        printer.doc(node.combiner),
+        listed(printer.docs(node.source)),
+        listed(printer.docs(node.axis)),
+        printer.doc(node.condition),
+        str(node.value_index),
+        listed(printer.docs(node.init)),
+    ]
+    return call(f"{printer.word('T')}.Reduce", arguments, node=node)
+
+
+@prints(Target)
+def _target(node: Target, printer: Printer) -> Doc:
+    return call(f"{printer.word('T')}.target", [printer.doc(node.export())], node=node)
+
+
+# Statements.
+
+
+def _declare_pending(printer: Printer) -> None:
+    """Write the buffers that no statement declares, as soon as all that they refer to is known."""
+    pending: list[tuple[Buffer, list[Var]]] | None = printer.state.get("buffers")
+    if not pending:
+        return
+    rest = []
+    for buffer, needed in pending:
+        if any(printer.defined(var) is None for var in needed):
+            rest.append((buffer, needed))
+        elif printer.defined(buffer) is None:
+            write_buffer(buffer, printer, "Buffer")
+    printer.state["buffers"] = rest
+
+
+def write_body(stmt: Stmt, printer: Printer) -> None:
+    """A statement with nothing behind it in its block, so that what it binds needs no ``with``."""
+    _declare_pending(printer)
+    statements = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+    for statement in statements[:-1]:
+        printer.state["last"] = False
+        printer.write(statement)
+    if statements:
+        printer.state["last"] = True
+        printer.write(statements[-1])
+
+
+def _write_scoped(
+    node: Any, printer: Printer, concise: Callable[[], None], header: Callable[[], list], body: Stmt
+) -> None:
+    """A statement that binds something for its body.
+
+    Last in its block it is one line, the body follows; else it is a ``with`` block. ``concise``
+    writes the line; ``header`` gives the parts of ``with …`` and defines names inside the block.
+    """
+    if printer.state.pop("last", False) and printer.config.syntax_sugar:
+        concise()
+        write_body(body, printer)
+        return
+    at = len(printer.lines)
+    printer.line("with")
+    line = printer.lines[at]
+    with printer.block():
+        line.doc = Doc("with ", *header(), ":", node=node)
+        write_body(body, printer)
+
+
+@prints_lines(SeqStmt)
+def _seq(node: SeqStmt, printer: Printer) -> None:
+    last = printer.state.pop("last", False)
+    for statement in node.seq[:-1]:
+        printer.state["last"] = False
+        printer.write(statement)
+    if node.seq:
+        printer.state["last"] = last
+        printer.write(node.seq[-1])
+
+
+@prints_lines(Evaluate)
+def _evaluate(node: Evaluate, printer: Printer) -> None:
+    value = printer.doc(node.value)
+    # An operator or a function called for its effect stands by itself, as Python has it.
+    if type(node.value).__name__ == "Call":
+        printer.line(value, node=node)
+    else:
+        printer.line(call(f"{printer.word('T')}.evaluate", [value]), node=node)
+
+
+@prints_lines(BufferStore)
+def _buffer_store(node: BufferStore, printer: Printer) -> None:
+    buffer, indices = printer.doc(node.buffer), printer.docs(node.indices)
+    value = printer.doc(node.value)
+    if node.predicate is not None:
+        predicate = printer.doc(node.predicate)
+        written = call(Doc(buffer, ".vstore"), [listed(indices), value], None, predicate=predicate)
+        printer.line(written, node=node)
+        return
+    target = Doc(buffer, "[", joined(indices) if indices else "()", "]")
+    printer.line(target, " = ", value, node=node)
+
+
+@prints_lines(LetStmt)
+def _let_stmt(node: LetStmt, printer: Printer) -> None:
+    value = printer.doc(node.value)
+    known = printer.defined(node.var)  # bound twice: a program in which a name is reused
+
+    def concise() -> None:
+        type_ = type_doc(node.var.type_annotation, printer)
+        name = known or printer.define(node.var, node.var.name)
+        printer.line(Doc(name, node=node.var), ": ", type_, " = ", value, node=node)
+
+    def header() -> list:
+        name = known or printer.define(node.var, node.var.name)
+        type_ = type_doc(node.var.type_annotation, printer)
+        function = f"{printer.word('T')}.LetStmt"
+        return [call(function, [value, type_]), " as ", Doc(name, node=node.var)]
+
+    _write_scoped(node, printer, concise, header, node.body)
+
+
+@prints_lines(AttrStmt)
+def _attr(node: AttrStmt, printer: Printer) -> None:
+    word = printer.word("T")
+    if isinstance(node.node, IterVar) and node.attr_key == "thread_extent":
+        if _launch_thread(node, printer):
+            return
+    arguments = [
+        printer.doc(node.node),
+        quoted(node.attr_key),
+        printer.doc(node.value),
+    ]
+    written = call(f"{word}.attr", arguments)
+    _write_scoped(
+        node, printer, lambda: printer.line(written, node=node), lambda: [written], node.body
+    )
+
+
+def _launch_thread(node: AttrStmt, printer: Printer) -> bool:
+    """``tx = T.launch_thread("threadIdx.x", 32)``; False where the iterator is of another make."""
+    iterator = node.node
+    extent = printer.doc(node.value)
+    domain = iterator.dom
+    usual = iterator.iter_type == IterVar.ThreadIndex and bool(iterator.thread_tag)
+    if domain is not None:
+        usual = usual and is_const(domain.min, 0) and structural_equal(domain.extent, node.value)
+    if not usual or domain is None or iterator.var.dtype is not node.value.dtype:
+        return False
+    word = printer.word("T")
+    if printer.defined(iterator.var) is not None:
+        return False  # the same iterator again: its variable is not bound anew
+    if id(iterator) in printer.state.get("shared_threads", ()):
+        return False
+    written = call(f"{word}.launch_thread", [quoted(iterator.thread_tag), extent])
+
+    def concise() -> None:
+        name = printer.define(iterator.var, iterator.var.name)
+        printer.line(Doc(name, node=iterator.var), " = ", written, node=node)
+
+    def header() -> list:
+        name = printer.define(iterator.var, iterator.var.name)
+        return [written, " as ", Doc(name, node=iterator.var)]
+
+    _write_scoped(node, printer, concise, header, node.body)
+    return True
+
+
+@prints_lines(AssertStmt)
+def _assert(node: AssertStmt, printer: Printer) -> None:
+    condition, message = printer.doc(node.condition), printer.doc(node.message)
+    written = call(f"{printer.word('T')}.Assert", [condition, message])
+    _write_scoped(
+        node,
+        printer,
+        lambda: printer.line("assert ", condition, ", ", message, node=node),
+        lambda: [written],
+        node.body,
+    )
+
+
+@prints_lines(Allocate)
+def _allocate(node: Allocate, printer: Printer) -> None:
+    word = printer.word("T")
+    if _allocated_buffer(node, printer):
+        return
+    named: dict[str, Piece | None] = {}
+    if not is_const(node.condition, 1):
+        named["condition"] = printer.doc(node.condition)
+    if node.annotations:
+        named["annotations"] = printer.mapping(node.annotations)
+    type_ = node.buffer_var.type_annotation
+    if not points_to(type_, node.dtype):
+        named["pointer"] = type_doc(type_, printer)
+    arguments = [
+        listed(printer.docs(node.extents)),
+        quoted(str(node.dtype)),
+        quoted(node.buffer_var.storage_scope or "global"),
+    ]
+    written = call(f"{word}.allocate", arguments, None, **named)
+    _write_pointer(node, written, printer)
+
+
+def _write_pointer(node: Any, written: Doc, printer: Printer) -> None:
+    def concise() -> None:
+        name = printer.define(node.buffer_var, node.buffer_var.name)
+        printer.line(Doc(name, node=node.buffer_var), " = ", written, node=node)
+
+    def header() -> list:
+        name = printer.define(node.buffer_var, node.buffer_var.name)
+        return [written, " as ", Doc(name, node=node.buffer_var)]
+
+    _write_scoped(node, printer, concise, header, node.body)
+
+
+def _allocated_buffer(node: Allocate, printer: Printer) -> bool:
+    """``A = T.decl_buffer(shape, dtype)``: memory and the one buffer in it, of the same shape."""
+    inner = node.body
+    if not (isinstance(inner, DeclBuffer) and printer.config.syntax_sugar):
+        return False
+    buffer = inner.buffer
+    same = (
+        buffer.data is node.buffer_var
+        and buffer.dtype is node.dtype
+        and len(buffer.shape) == len(node.extents)
+        and all(structural_equal(a, b) for a, b in zip(buffer.shape, node.extents))
+        and not buffer.strides
+        and is_const(node.condition, 1)
+        and not node.annotations
+        and pointer_fits(buffer)
+    )
+    if not same:
+        return False
+    positional, named = buffer_arguments(buffer, printer)
+    written = call(f"{printer.word('T')}.decl_buffer", positional, None, **named)
+
+    def concise() -> None:
+        printer.line(define_buffer(buffer, printer), " = ", written, node=node)
+
+    _write_scoped(
+        node,
+        printer,
+        concise,
+        lambda: [written, " as ", define_buffer(buffer, printer)],
+        inner.body,
+    )
+    return True
+
+
+@prints_lines(AllocateConst)
+def _allocate_const(node: AllocateConst, printer: Printer) -> None:
+    values = node.data_or_idx
+    named: dict[str, Piece | None] = {}
+    if node.annotations:
+        named["annotations"] = printer.mapping(node.annotations)
+    arguments = [
+        _constant(values, node.dtype, printer),
+        quoted(str(node.dtype)),
+        listed(printer.docs(node.extents)),
+    ]
+    written = call(f"{printer.word('T')}.allocate_const", arguments, None, **named)
+    _write_pointer(node, written, printer)
+
+
+_INLINE_CONSTANTS = 16
+
+
+def _constant(values: Any, dtype: DataType, printer: Printer) -> Piece:
+    """A small array as a list, a large one as metadata, a number as it is."""
+    if isinstance(values, int) or values is None:
+        return printer.doc(values)
+    array = values.numpy() if hasattr(values, "numpy") else values
+    if getattr(array, "size", 0) > _INLINE_CONSTANTS or not dtype.is_integer:
+        return printer.array("tir.AllocateConst", array, str(dtype))
+    return printer.doc(array.tolist() if hasattr(array, "tolist") else list(array))
+
+
+@prints_lines(DeclBuffer)
+def _decl_buffer(node: DeclBuffer, printer: Printer) -> None:
+    buffer = node.buffer
+    declare_sizes(buffer, printer)
+    data = printer.doc(buffer.data)
+    positional, named = buffer_arguments(buffer, printer, data)
+    written = call(f"{printer.word('T')}.decl_buffer", positional, None, **named)
+
+    def concise() -> None:
+        printer.line(define_buffer(buffer, printer), " = ", written, node=node)
+
+    _write_scoped(
+        node, printer, concise, lambda: [written, " as ", define_buffer(buffer, printer)], node.body
+    )
+
+
+@prints_lines(BufferRealize)
+def _buffer_realize(node: BufferRealize, printer: Printer) -> None:
+    bounds = joined([_region(item, printer) for item in node.bounds])
+    arguments: list[Piece] = [Doc(printer.doc(node.buffer), "[", bounds, "]"), quoted("")]
+    if not is_const(node.condition, 1):
+        arguments.append(printer.doc(node.condition))
+    written = call(f"{printer.word('T')}.realize", arguments)
+    _write_scoped(
+        node, printer, lambda: printer.line(written, node=node), lambda: [written], node.body
+    )
+
+
+@prints_lines(Prefetch)
+def _prefetch(node: Prefetch, printer: Printer) -> None:
+    bounds = listed([printer.doc(item) for item in node.bounds])
+    written = call(f"{printer.word('T')}.prefetch", [printer.doc(node.buffer), bounds])
+    printer.line(written, node=node)
+
+
+@prints_lines(ProducerStore)
+def _producer_store(node: ProducerStore, printer: Printer) -> None:
+    """Statements of classic schedules are printed for reading; they do not parse back."""
+    name = getattr(node.producer, "name", type(node.producer).__name__)
+    indices = joined(printer.docs(node.indices))
+    printer.line(name, "[", indices, "] = ", printer.doc(node.value), node=node)
+
+
+@prints_lines(ProducerRealize)
+def _producer_realize(node: ProducerRealize, printer: Printer) -> None:
+    name = getattr(node.producer, "name", type(node.producer).__name__)
+    bounds = joined([_region(item, printer) for item in node.bounds])
+    arguments = [
+        Doc(name, "[", bounds, "]"),
+        quoted(node.storage_scope),
+        printer.doc(node.condition),
+    ]
+    printer.line("with ", call("T.realize", arguments), ":", node=node)
+    with printer.block():
+        write_body(node.body, printer)
+
+
+@prints_lines(IfThenElse)
+def _if(node: IfThenElse, printer: Printer) -> None:
+    printer.state.pop("last", None)
+    printer.line("if ", printer.doc(node.condition), ":", node=node)
+    with printer.block():
+        write_body(node.then_case, printer)
+    if node.else_case is not None:
+        printer.line("else:")
+        with printer.block():
+            write_body(node.else_case, printer)
+
+
+@prints_lines(While)
+def _while(node: While, printer: Printer) -> None:
+    printer.state.pop("last", None)
+    printer.line("while ", printer.doc(node.condition), ":", node=node)
+    with printer.block():
+        write_body(node.body, printer)
+
+
+# Loops.
+
+
+def _plain(loop: For) -> bool:
+    """Whether a loop can stand in ``T.grid``."""
+    return (
+        loop.kind is ForKind.SERIAL
+        and not loop.annotations
+        and loop.thread_binding is None
+        and is_const(loop.min, 0)
+    )
+
+
+def _nest(node: For, printer: Printer) -> list[For]:
+    """The loops that one ``T.grid`` can write."""
+    loops = [node]
+    if not printer.config.syntax_sugar:
+        return loops
+    while _plain(loops[-1]) and isinstance(loops[-1].body, For) and _plain(loops[-1].body):
+        inner = loops[-1].body
+        outer = {loop.loop_var for loop in loops}
+        if inner.loop_var in outer or any(var in outer for var in _variables(inner.extent)):
+            break
+        loops.append(inner)
+    return loops
+
+
+_KINDS = {
+    ForKind.SERIAL: "serial",
+    ForKind.PARALLEL: "parallel",
+    ForKind.VECTORIZED: "vectorized",
+    ForKind.UNROLLED: "unroll",
+    ForKind.THREAD_BINDING: "thread_binding",
+}
+
+
+def loop_keywords(loop: For, printer: Printer) -> dict[str, Piece | None]:
+    """``thread=`` and ``annotations=`` of a loop."""
+    named: dict[str, Piece | None] = {}
+    if loop.thread_binding is not None:
+        named["thread"] = quoted(loop.thread_binding.thread_tag)
+    if loop.annotations:
+        named["annotations"] = printer.mapping(loop.annotations)
+    return named
+
+
+@prints_lines(For)
+def _for(node: For, printer: Printer) -> None:
+    printer.state.pop("last", None)
+    loops = _nest(node, printer)
+    innermost = loops[-1]
+    if len(loops) > 1:
+        extents = [printer.doc(loop.extent) for loop in loops]
+        iterable = call(f"{printer.word('T')}.grid", extents)
+    else:
+        arguments = _range(node.min, node.extent, printer)
+        if _is_range(node, printer):
+            iterable = call("range", arguments)
+        else:
+            named = loop_keywords(node, printer)
+            word = printer.word("T")
+            iterable = call(f"{word}.{_KINDS[node.kind]}", arguments, None, **named)
+    at = len(printer.lines)
+    printer.line("for")
+    line = printer.lines[at]
+    with printer.block():
+        names = [
+            Doc(printer.define(loop.loop_var, loop.loop_var.name), node=loop.loop_var)
+            for loop in loops
+        ]
+        line.doc = Doc("for ", joined(names), " in ", iterable, ":", node=node)
+        loops_in_sight = printer.state.setdefault("loops", {})
+        for loop in loops:
+            loops_in_sight[id(loop.loop_var)] = loop
+        write_body(innermost.body, printer)
+
+
+def _is_range(loop: For, printer: Printer) -> bool:
+    return loop.kind is ForKind.SERIAL and not loop.annotations and loop.thread_binding is None
+
+
+# Blocks and functions register themselves.
+from tilesmith.ir.expr import Add as _Add  # noqa: E402
+from tilesmith.tir import printer_blocks  # noqa: E402, F401

@@ -1,0 +1,337 @@
+"""Text of blocks and tensor functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Node, PrimType, TupleType, Var, is_const
+from tilesmith.ir.node import Role
+from tilesmith.ir.printer import type_doc
+from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
+from tilesmith.ir.printing.doc import Piece, tupled
+from tilesmith.ir.printing.printer import Line
+from tilesmith.ir.structural import structural_equal
+from tilesmith.tir import printer as statements
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, BlockRealize, MatchBufferRegion, Stmt
+
+_AXES = {
+    IterVar.DataPar: ("spatial", "S"),
+    IterVar.CommReduce: ("reduce", "R"),
+    IterVar.Ordered: ("scan", ""),
+    IterVar.Opaque: ("opaque", ""),
+}
+
+
+@prints_lines(BlockRealize)
+def _block_realize(node: BlockRealize, printer: Printer) -> None:
+    printer.state.pop("last", None)
+    _write_block(node.block, node, printer)
+
+
+@prints_lines(Block)
+def _block(node: Block, printer: Printer) -> None:
+    printer.state.pop("last", None)
+    _write_block(node, None, printer)
+
+
+def _write_block(block: Block, realize: BlockRealize | None, printer: Printer) -> None:
+    word = printer.word("T")
+    named: dict[str, Piece | None] = {"no_realize": "True" if realize is None else None}
+    header = call(f"{word}.block", [quoted(block.name_hint)], None, **named)
+    printer.line("with ", Doc(header, node=block), ":", node=realize)
+    with printer.block():
+        _write_axes(block, realize, printer)
+        if realize is not None and not is_const(realize.predicate, 1):
+            printer.line(call(f"{word}.where", [printer.doc(realize.predicate)]))
+        own = {*block.alloc_buffers, *[match.buffer for match in block.match_buffers]}
+        inside = any(region.buffer in own for region in (*block.reads, *block.writes))
+        if inside:  # regions that name what the block itself makes can only follow it
+            _write_block_buffers(block, printer)
+        for name, regions in (("reads", block.reads), ("writes", block.writes)):
+            printer.line(call(f"{word}.{name}", printer.docs(regions)))
+        if block.annotations:
+            printer.line(call(f"{word}.block_attr", [printer.mapping(block.annotations)]))
+        if not inside:
+            _write_block_buffers(block, printer)
+        if block.init is not None:
+            printer.line(f"with {word}.init():")
+            with printer.block():
+                statements.write_body(block.init, printer)
+        statements.write_body(block.body, printer)
+
+
+def _write_block_buffers(block: Block, printer: Printer) -> None:
+    for buffer in block.alloc_buffers:
+        statements.write_buffer(buffer, printer, "alloc_buffer")
+    for match in block.match_buffers:
+        statements.declare_sizes(match.buffer, printer)
+        statements.write_buffer(match.buffer, printer, "match_buffer", printer.doc(match.source))
+
+
+@prints_lines(MatchBufferRegion)
+def _match_buffer(node: MatchBufferRegion, printer: Printer) -> None:
+    statements.write_buffer(node.buffer, printer, "match_buffer", printer.doc(node.source))
+
+
+def _write_axes(block: Block, realize: BlockRealize | None, printer: Printer) -> None:
+    """The iterators; neighbours that run over just what a loop runs over share one ``remap``."""
+    values: list[Any] = list(realize.iter_values) if realize is not None else []
+    values += [None] * (len(block.iter_vars) - len(values))
+    pairs = list(zip(block.iter_vars, values))
+    position = 0
+    while position < len(pairs):
+        run = position
+        while run < len(pairs) and _can_remap(*pairs[run], printer):
+            run += 1
+        if run - position > 1:
+            _write_remap(pairs[position:run], printer)
+            position = run
+        else:
+            _write_axis(*pairs[position], printer)
+            position += 1
+
+
+def _can_remap(iterator: IterVar, value: Any, printer: Printer) -> bool:
+    if not printer.config.syntax_sugar or not isinstance(value, Var):
+        return False
+    loop = printer.state.get("loops", {}).get(id(value))
+    if loop is None or iterator.iter_type not in (IterVar.DataPar, IterVar.CommReduce):
+        return False
+    return (
+        iterator.var.dtype is value.dtype
+        and iterator.dom is not None
+        and not iterator.thread_tag
+        and structural_equal(iterator.dom.min, loop.min)
+        and structural_equal(iterator.dom.extent, loop.extent)
+    )
+
+
+def _write_remap(pairs: list, printer: Printer) -> None:
+    kinds = "".join([_AXES[iterator.iter_type][1] for iterator, _ in pairs])
+    values = joined([printer.doc(value) for _, value in pairs])
+    names = [_axis_name(iterator, printer) for iterator, _ in pairs]
+    function = f"{printer.word('T')}.axis.remap"
+    printer.line(joined(names), " = ", call(function, [quoted(kinds), Doc("[", values, "]")]))
+
+
+def _axis_name(iterator: IterVar, printer: Printer) -> Doc:
+    name = Doc(printer.define(iterator.var, iterator.var.name), node=iterator.var)
+    return Doc(name, node=iterator)
+
+
+def _write_axis(iterator: IterVar, value: Any, printer: Printer) -> None:
+    kind = _AXES.get(iterator.iter_type, (None, ""))[0]
+    if kind is None or iterator.dom is None:
+        # No word of the script makes such an iterator: shown for reading.
+        printer.line(_axis_name(iterator, printer), " = ", printer.doc(iterator))
+        return
+    domain = iterator.dom
+    if is_const(domain.min, 0) and domain.min.dtype is domain.extent.dtype:
+        written: Piece = printer.doc(domain.extent)
+    else:
+        stop = statements.stop_of(domain.min, domain.extent)
+        written = tupled([printer.doc(domain.min), printer.doc(stop)])
+    arguments = [written] if value is None else [written, printer.doc(value)]
+    named: dict[str, Piece | None] = {}
+    if iterator.var.dtype is not domain.extent.dtype:
+        named["dtype"] = quoted(str(iterator.var.dtype))
+    made = call(f"{printer.word('T')}.axis.{kind}", arguments, None, **named)
+    printer.line(_axis_name(iterator, printer), " = ", made)
+
+
+# Functions.
+
+
+class _Uses:
+    """What a function defines and uses, collected in one walk."""
+
+    def __init__(self) -> None:
+        self.defined: set[int] = set()
+        self.buffers: dict[int, Buffer] = {}
+        self.variables: set[int] = set()
+        self.seen: set[int] = set()
+        self.threads: dict[int, int] = {}
+
+    def visit(self, node: Any) -> None:
+        if isinstance(node, Buffer):
+            self.buffers[id(node)] = node
+            return
+        if isinstance(node, Var):
+            self.variables.add(id(node))
+            return
+        if not isinstance(node, Node):
+            return
+        if isinstance(node, IterVar) and node.thread_tag:
+            self.threads[id(node)] = self.threads.get(id(node), 0) + 1
+        if id(node) in self.seen:
+            return
+        self.seen.add(id(node))
+        for field in node._fields:
+            if field.role is Role.DEFINES:
+                self.define(getattr(node, field.name))
+            elif field.role is Role.CHILD:
+                value = getattr(node, field.name)
+                if value.__class__ is tuple:
+                    for item in value:
+                        self.visit(item)
+                elif value is not None:
+                    self.visit(value)
+
+    def define(self, value: Any) -> None:
+        if value.__class__ is tuple:
+            for item in value:
+                self.define(item)
+        elif isinstance(value, (Var, Buffer)):
+            self.defined.add(id(value))
+
+
+@prints_lines(PrimFunc)
+def _prim_func(node: PrimFunc, printer: Printer) -> None:
+    symbol = node.attrs.get("global_symbol")
+    name = printer.function_name or printer.config.name or symbol or "main"
+    if not isinstance(name, str) or not name.isidentifier():
+        name = "main" if not isinstance(name, str) else printer.fresh_name(name)
+    printer.function_name = None
+    uses = _Uses()
+    uses.visit(node.body)
+    printer.state["shared_threads"] = {key for key, count in uses.threads.items() if count > 1}
+    word = printer.word("T")
+    printer.line(f"@{word}.prim_func" + ("(private=True)" if symbol is None else ""))
+    at = len(printer.lines)
+    printer.line("def")
+    with printer.block():
+        parameters, matches = _parameters(node, uses, printer)
+        result = node.ret_type
+        arrow: list[Piece] = []
+        if not (isinstance(result, TupleType) and not result.fields):
+            arrow = [" -> ", type_doc(result, printer)]
+        _write_signature(name, parameters, arrow, node, at, printer)
+        attributes = {
+            key: value
+            for key, value in node.attrs.items()
+            if not (key == "global_symbol" and value == name)
+        }
+        if attributes:
+            printer.line(call(f"{word}.func_attr", [printer.mapping(attributes)]))
+        for param, buffer in matches:
+            statements.declare_sizes(buffer, printer)
+            statements.write_buffer(buffer, printer, "match_buffer", printer.doc(param))
+        _find_undeclared(node, uses, printer)
+        _write_function_body(node.body, printer)
+    printer.state.pop("buffers", None)
+
+
+_WIDTH = 100
+
+
+def _write_signature(
+    name: str, parameters: list[Piece], arrow: list[Piece], node: Any, at: int, printer: Printer
+) -> None:
+    """``def name(parameters):`` in the place of line ``at``; one parameter a line if it is long."""
+    line = printer.lines[at]
+    whole = Doc(f"def {name}(", joined(parameters), ")", *arrow, ":", node=node)
+    if len(str(whole)) + line.depth * printer.config.indent_spaces <= _WIDTH:
+        line.doc = whole
+        return
+    line.doc = Doc(f"def {name}(", node=node)
+    rows = [Line(line.depth + 1, Doc(parameter, ",")) for parameter in parameters]
+    printer.lines[at + 1 : at + 1] = [*rows, Line(line.depth, Doc(")", *arrow, ":"))]
+
+
+def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list]:
+    """The parameters, and those whose buffers are matched in the body."""
+    parameters: list[Piece] = []
+    matches = []
+    for param in node.params:
+        buffer = node.buffer_map.get(param)
+        if buffer is not None and _is_plain(param, buffer, uses, printer):
+            positional, named = statements.buffer_arguments(buffer, printer)
+            written = call(f"{printer.word('T')}.Buffer", positional, None, **named)
+            parameters.append(Doc(statements.define_buffer(buffer, printer), ": ", written))
+            continue
+        name = Doc(printer.define(param, param.name), node=param)
+        if isinstance(param.type_annotation, PrimType) and param.dtype.is_handle:
+            type_: Piece = f"{printer.word('T')}.handle"
+        else:
+            type_ = type_doc(param.type_annotation, printer)
+            if type(param).__name__ == "SizeVar":
+                type_ = Doc(type_, "(is_size_var=True)")
+        parameters.append(Doc(name, ": ", type_))
+        if buffer is not None:
+            matches.append((param, buffer))
+    return parameters, matches
+
+
+def _is_plain(param: Var, buffer: Buffer, uses: _Uses, printer: Printer) -> bool:
+    """Whether a buffer can be written as the annotation of its parameter."""
+    constant = [is_const(size) for size in (*buffer.shape, *buffer.strides, buffer.elem_offset)]
+    return (
+        printer.config.syntax_sugar
+        and all(constant)
+        and isinstance(param.type_annotation, PrimType)
+        and param.dtype.is_handle
+        and id(param) not in uses.variables
+        and printer.defined(buffer.data) is None
+        and printer.defined(buffer) is None
+        and statements.pointer_fits(buffer)
+    )
+
+
+def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
+    """The buffers that no statement declares, with the variables that must be known before."""
+    pending = []
+    for key, buffer in uses.buffers.items():
+        if key in uses.defined or printer.defined(buffer) is not None:
+            continue
+        needed = [buffer.data]
+        for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            needed += statements._variables(value)
+        # What nothing in the function defines will not become known by waiting.
+        pending.append((buffer, [var for var in needed if id(var) in uses.defined]))
+    printer.state["buffers"] = pending
+
+
+def _write_function_body(body: Stmt, printer: Printer) -> None:
+    if printer.config.syntax_sugar and isinstance(body, BlockRealize) and _is_implicit_root(body):
+        printer.line(f'# with {printer.word("T")}.block("root"):')
+        for buffer in body.block.alloc_buffers:
+            statements.write_buffer(buffer, printer, "alloc_buffer")
+        statements.write_body(body.block.body, printer)
+        return
+    statements.write_body(body, printer)
+
+
+def _is_implicit_root(realize: BlockRealize) -> bool:
+    """Whether the parser would put this very block around the body by itself."""
+    block = realize.block
+    plain = (
+        block.name_hint == "root"
+        and not block.iter_vars
+        and not block.reads
+        and not block.writes
+        and not block.annotations
+        and not block.match_buffers
+        and block.init is None
+        and is_const(realize.predicate, 1)
+    )
+    if not plain:
+        return False
+    inner = block.body
+    if isinstance(inner, BlockRealize) and not inner.block.iter_vars and not block.alloc_buffers:
+        return False  # would be taken for the root itself
+    return bool(block.alloc_buffers) or has_block(inner)
+
+
+def has_block(stmt: Node) -> bool:
+    """Whether there is a block somewhere in a statement."""
+    if isinstance(stmt, BlockRealize):
+        return True
+    if not isinstance(stmt, Stmt):
+        return False
+    for inner in stmt.children():
+        if has_block(inner):
+            return True
+    return False
