@@ -12,6 +12,7 @@ from tilesmith.ir.printing.doc import Piece, tupled
 from tilesmith.ir.printing.printer import Line
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir import printer as statements
+from tilesmith.tir import printer_buffers as buffers
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
@@ -65,15 +66,15 @@ def _write_block(block: Block, realize: BlockRealize | None, printer: Printer) -
 
 def _write_block_buffers(block: Block, printer: Printer) -> None:
     for buffer in block.alloc_buffers:
-        statements.write_buffer(buffer, printer, "alloc_buffer")
+        buffers.write_buffer(buffer, printer, "alloc_buffer")
     for match in block.match_buffers:
-        statements.declare_sizes(match.buffer, printer)
-        statements.write_buffer(match.buffer, printer, "match_buffer", printer.doc(match.source))
+        buffers.declare_sizes(match.buffer, printer)
+        buffers.write_buffer(match.buffer, printer, "match_buffer", printer.doc(match.source))
 
 
 @prints_lines(MatchBufferRegion)
 def _match_buffer(node: MatchBufferRegion, printer: Printer) -> None:
-    statements.write_buffer(node.buffer, printer, "match_buffer", printer.doc(node.source))
+    buffers.write_buffer(node.buffer, printer, "match_buffer", printer.doc(node.source))
 
 
 def _write_axes(block: Block, realize: BlockRealize | None, printer: Printer) -> None:
@@ -132,7 +133,7 @@ def _write_axis(iterator: IterVar, value: Any, printer: Printer) -> None:
     if is_const(domain.min, 0) and domain.min.dtype is domain.extent.dtype:
         written: Piece = printer.doc(domain.extent)
     else:
-        stop = statements.stop_of(domain.min, domain.extent)
+        stop = buffers.stop_of(domain.min, domain.extent)
         written = tupled([printer.doc(domain.min), printer.doc(stop)])
     arguments = [written] if value is None else [written, printer.doc(value)]
     named: dict[str, Piece | None] = {}
@@ -217,8 +218,8 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
         if attributes:
             printer.line(call(f"{word}.func_attr", [printer.mapping(attributes)]))
         for param, buffer in matches:
-            statements.declare_sizes(buffer, printer)
-            statements.write_buffer(buffer, printer, "match_buffer", printer.doc(param))
+            buffers.declare_sizes(buffer, printer)
+            buffers.write_buffer(buffer, printer, "match_buffer", printer.doc(param))
         _find_undeclared(node, uses, printer)
         _write_function_body(node.body, printer)
     printer.state.pop("buffers", None)
@@ -248,9 +249,9 @@ def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Pie
     for param in node.params:
         buffer = node.buffer_map.get(param)
         if buffer is not None and _is_plain(param, buffer, uses, printer):
-            positional, named = statements.buffer_arguments(buffer, printer)
+            positional, named = buffers.buffer_arguments(buffer, printer)
             written = call(f"{printer.word('T')}.Buffer", positional, None, **named)
-            parameters.append(Doc(statements.define_buffer(buffer, printer), ": ", written))
+            parameters.append(Doc(buffers.define_buffer(buffer, printer), ": ", written))
             continue
         name = Doc(printer.define(param, param.name), node=param)
         if isinstance(param.type_annotation, PrimType) and param.dtype.is_handle:
@@ -276,7 +277,7 @@ def _is_plain(param: Var, buffer: Buffer, uses: _Uses, printer: Printer) -> bool
         and id(param) not in uses.variables
         and printer.defined(buffer.data) is None
         and printer.defined(buffer) is None
-        and statements.pointer_fits(buffer)
+        and buffers.pointer_fits(buffer)
     )
 
 
@@ -288,7 +289,7 @@ def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
             continue
         needed = [buffer.data]
         for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            needed += statements._variables(value)
+            needed += buffers.variables_of(value)
         # What nothing in the function defines will not become known by waiting.
         pending.append((buffer, [var for var in needed if id(var) in uses.defined]))
     printer.state["buffers"] = pending
@@ -298,7 +299,7 @@ def _write_function_body(body: Stmt, printer: Printer) -> None:
     if printer.config.syntax_sugar and isinstance(body, BlockRealize) and _is_implicit_root(body):
         printer.line(f'# with {printer.word("T")}.block("root"):')
         for buffer in body.block.alloc_buffers:
-            statements.write_buffer(buffer, printer, "alloc_buffer")
+            buffers.write_buffer(buffer, printer, "alloc_buffer")
         statements.write_body(body.block.body, printer)
         return
     statements.write_body(body, printer)

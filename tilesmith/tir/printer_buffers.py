@@ -1,0 +1,258 @@
+"""Text of buffers, regions, loads, iterators and reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import (
+    Add,
+    IntImm,
+    Node,
+    PrimExpr,
+    PrimType,
+    Sub,
+    Var,
+    const,
+    is_const,
+)
+from tilesmith.ir.operators import add, subtract
+from tilesmith.ir.printer import declaration
+from tilesmith.ir.printing import Doc, Printer, call, joined, prints, quoted
+from tilesmith.ir.printing.doc import Piece, listed, tupled
+from tilesmith.ir.structural import structural_equal
+from tilesmith.runtime.dtype import DataType
+from tilesmith.target import Target
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import (
+    BufferLoad,
+    BufferRegion,
+    CommReducer,
+    IterVar,
+    ProducerLoad,
+    Reduce,
+)
+
+__all__ = [
+    "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "pointer_fits",
+    "points_to", "range_arguments", "region_doc", "stop_of", "variables_of", "write_buffer",
+]  # fmt: skip
+
+
+# Ranges: the text says where they stop, the nodes say how long they are.
+
+
+def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
+    """The length of the range from ``start`` to ``stop``: exactly what was added to the start.
+
+    ``extent_between(i * 4, i * 4 + n)`` is ``n``; else the difference is simplified.
+    """
+    if is_const(start, 0):
+        return stop
+    if isinstance(start, IntImm) and isinstance(stop, IntImm):
+        return const(stop.value - start.value, stop.dtype)
+    if isinstance(stop, Add) and structural_equal(start, stop.a):
+        return stop.b
+    from tilesmith.arith import Analyzer
+
+    return Analyzer().simplify(subtract(stop, start))
+
+
+def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """What to write as the end of a range, so that ``extent_between`` gives the extent back."""
+    if is_const(low, 0):
+        return extent
+    if isinstance(extent, Sub) and structural_equal(extent.b, low):
+        if structural_equal(extent_between(low, extent.a), extent):
+            return extent.a
+    if isinstance(low, IntImm) and isinstance(extent, IntImm):
+        return add(low, extent)
+    return Add(low, extent)
+
+
+def range_arguments(low: PrimExpr, extent: PrimExpr, printer: Printer) -> list[Piece]:
+    """The arguments of ``range``: the extent alone when the range starts at zero."""
+    if is_const(low, 0):
+        return [printer.doc(extent)]
+    return [printer.doc(low), printer.doc(stop_of(low, extent))]
+
+
+def region_doc(region: Any, printer: Printer) -> Doc:
+    """``i`` for a point, ``a:b`` for a range."""
+    if is_const(region.extent, 1) and region.extent.dtype is region.min.dtype:
+        return Doc(printer.doc(region.min), node=region)
+    return Doc(
+        printer.doc(region.min),
+        ":",
+        printer.doc(stop_of(region.min, region.extent)),
+        node=region,
+    )
+
+
+# Buffers.
+
+
+def buffer_arguments(
+    buffer: Buffer, printer: Printer, data: Piece | None = None, skip: tuple[str, ...] = ()
+) -> tuple[list[Piece], dict[str, Piece | None]]:
+    """Positional and named arguments of a call that declares a buffer."""
+    named: dict[str, Piece | None] = {"data": data}
+    if buffer.strides:
+        named["strides"] = tupled(printer.docs(buffer.strides))
+    index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
+    offset = buffer.elem_offset
+    if not (is_const(offset, 0) and offset.dtype is index_dtype):
+        named["elem_offset"] = printer.doc(offset)
+    if buffer.scope() != "global" and data is None:
+        named["scope"] = quoted(buffer.scope())
+    if buffer.data_alignment != 64:
+        named["align"] = str(buffer.data_alignment)
+    if buffer.offset_factor != 1:
+        named["offset_factor"] = str(buffer.offset_factor)
+    if buffer.buffer_type:
+        named["buffer_type"] = quoted(buffer.buffer_type)
+    if buffer.axis_separators:
+        named["axis_separators"] = listed([str(axis) for axis in buffer.axis_separators])
+    shape = tupled(printer.docs(buffer.shape))
+    return [shape, quoted(str(buffer.dtype))], named
+
+
+def pointer_fits(buffer: Buffer) -> bool:
+    """Whether a buffer declared without ``data`` gets a pointer of this buffer's type."""
+    type_ = buffer.data.type_annotation
+    return points_to(type_, buffer.dtype)
+
+
+def points_to(type_: Any, dtype: DataType) -> bool:
+    """Whether this is the type of a pointer to elements of a dtype; booleans lie there as bytes."""
+    element = getattr(type_, "element_type", None)
+    storage = DataType("int8") if dtype.is_bool else dtype
+    return isinstance(element, PrimType) and element.dtype is storage
+
+
+def declare_sizes(buffer: Buffer, printer: Printer) -> None:
+    """Write ``n = T.int32()`` for each variable of a shape that is not known yet."""
+    for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        for var in variables_of(value):
+            if printer.defined(var) is None:
+                name = printer.define(var, var.name)
+                printer.line(Doc(name, node=var), " = ", declaration(var, printer))
+
+
+def variables_of(expr: Node) -> list[Var]:
+    """The variables in an expression, in order, with repetitions."""
+    if isinstance(expr, Var):
+        return [expr]
+    found: list[Var] = []
+    for inner in expr.children():
+        found += variables_of(inner)
+    return found
+
+
+def define_buffer(buffer: Buffer, printer: Printer) -> Doc:
+    """Name a buffer; its pointer is known as ``A.data`` from here unless it has a name."""
+    name = printer.define(buffer, buffer.name)
+    if printer.defined(buffer.data) is None:
+        printer.bind(buffer.data, name + ".data")
+    return Doc(name, node=buffer)
+
+
+def write_buffer(buffer: Buffer, printer: Printer, function: str, *first: Piece) -> None:
+    """Write ``A = T.function(first, shape, dtype, …)``."""
+    data = printer.defined(buffer.data)
+    if data is None and not pointer_fits(buffer):
+        pointer = printer.define(buffer.data, buffer.data.name)
+        printer.line(Doc(pointer, node=buffer.data), " = ", declaration(buffer.data, printer))
+        data = pointer
+    positional, named = buffer_arguments(buffer, printer, data)
+    name = define_buffer(buffer, printer)
+    word = printer.word("T")
+    printer.line(name, " = ", call(f"{word}.{function}", [*first, *positional], None, **named))
+
+
+@prints(Buffer)
+def _buffer(node: Buffer, printer: Printer) -> Doc:
+    name = printer.defined(node)
+    if name is None:
+        data = printer.defined(node.data)
+        positional, named = buffer_arguments(node, printer, data)
+        how = call(f"{printer.word('T')}.Buffer", positional, None, **named)
+        name = printer.declare_free(node, node.name, how)
+        if data is None:
+            printer.bind(node.data, name + ".data", outermost=True)
+    return Doc(name, node=node)
+
+
+# Expressions.
+
+
+@prints(BufferLoad)
+def _buffer_load(node: BufferLoad, printer: Printer) -> Doc:
+    buffer, indices = printer.doc(node.buffer), printer.docs(node.indices)
+    if node.predicate is not None:
+        predicate = printer.doc(node.predicate)
+        return call(Doc(buffer, ".vload"), [listed(indices)], node=node, predicate=predicate)
+    return Doc(buffer, "[", joined(indices) if indices else "()", "]", node=node)
+
+
+@prints(BufferRegion)
+def _buffer_region(node: BufferRegion, printer: Printer) -> Doc:
+    region = [region_doc(item, printer) for item in node.region]
+    return Doc(printer.doc(node.buffer), "[", joined(region) if region else "()", "]", node=node)
+
+
+@prints(ProducerLoad)
+def _producer_load(node: ProducerLoad, printer: Printer) -> Doc:
+    name = getattr(node.producer, "name", type(node.producer).__name__)
+    return Doc(name, "[", joined(printer.docs(node.indices)), "]", node=node)
+
+
+@prints(IterVar)
+def _iter_var(node: IterVar, printer: Printer) -> Doc:
+    """``T.iter_var(v, (min, stop), "DataPar", "")``; its variable is declared before."""
+    name = printer.defined(node.var)
+    if name is None:
+        name = printer.define(node.var, node.var.name)
+        printer.line(Doc(name, node=node.var), " = ", declaration(node.var, printer))
+    domain: Piece = "None"
+    if node.dom is not None:
+        stop = stop_of(node.dom.min, node.dom.extent)
+        domain = tupled([printer.doc(node.dom.min), printer.doc(stop)])
+    kind = quoted(_ITER_TYPES[node.iter_type])
+    return call(
+        f"{printer.word('T')}.iter_var", [name, domain, kind, quoted(node.thread_tag)], node=node
+    )
+
+
+_ITER_TYPES = (
+    "DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled", "Vectorized",
+    "Parallelized", "Tensorized",
+)  # fmt: skip
+
+
+@prints(CommReducer)
+def _comm_reducer(node: CommReducer, printer: Printer) -> Doc:
+    with printer.scope():
+        names = [printer.define(var, var.name) for var in (*node.lhs, *node.rhs)]
+        results = printer.docs(node.result)
+    body = results[0] if len(results) == 1 else tupled(results)
+    function = Doc("lambda ", ", ".join(names), ": ", body)
+    identity = listed(printer.docs(node.identity_element))
+    return call(f"{printer.word('T')}.comm_reducer", [function, identity], node=node)
+
+
+@prints(Reduce)
+def _reduce(node: Reduce, printer: Printer) -> Doc:
+    arguments = [
+        printer.doc(node.combiner),
+        listed(printer.docs(node.source)),
+        listed(printer.docs(node.axis)),
+        printer.doc(node.condition),
+        str(node.value_index),
+        listed(printer.docs(node.init)),
+    ]
+    return call(f"{printer.word('T')}.Reduce", arguments, node=node)
+
+
+@prints(Target)
+def _target(node: Target, printer: Printer) -> Doc:
+    return call(f"{printer.word('T')}.target", [printer.doc(node.export())], node=node)
