@@ -92,6 +92,14 @@ class VerifyError(TilesmithError):
     """A module breaks a rule of its stage; raised by the verifiers between passes."""
 
 
+class ExecutionError(TilesmithError):
+    """The interpreter cannot go on: an assertion failed, a division by zero, a value is missing."""
+
+
+class OutOfBoundsError(ExecutionError, IndexError):
+    """An access outside of a buffer; the message names the buffer, its shape and the indices."""
+
+
 class StructuralMismatchError(TilesmithError, ValueError, AssertionError):
     """Two programs that should say the same do not; the message shows the first difference."""
 

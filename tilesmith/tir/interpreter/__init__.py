@@ -1,0 +1,82 @@
+"""The interpreter of TensorIR: what a program means, carried out on numpy arrays.
+
+    run(func, a, b, c)          # c changes in place
+    run(module, a, b, c, entry="main")
+
+It runs programs at every level: blocks, loops, vectors, flat buffers, lowered host code. It is the
+oracle of the tests: whatever a pass or a schedule does to a program, this result has to stay.
+Accesses outside of a buffer, failed assertions and reads of missing values are errors; fresh memory
+holds no numbers, so that a value that was never written shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IRModule
+from tilesmith.support.errors import ExecutionError, TypeMismatchError, UnknownNameError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.program import Context, LazyPrograms, Program, program_of
+
+__all__ = ["Program", "run"]
+
+
+def run(
+    func_or_module: PrimFunc | IRModule,
+    *arguments: Any,
+    entry: str | None = None,
+    externs: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
+    """Run a function on arrays (numpy, or anything that shares its memory with numpy) and scalars.
+
+    Arrays are changed in place. Gives what the function returns, mostly None. Of a module the
+    function ``entry`` is run, by default "main" or the only one. ``externs`` gives Python functions
+    for the symbols and registered names that the program calls; they get numbers, arrays and
+    pointers (``Pointer``).
+
+    Raises ShapeError and TypeMismatchError for arguments that do not fit, OutOfBoundsError and
+    ExecutionError while running, UnsupportedError for what only a device can do.
+    """
+    with deep_recursion(), numpy.errstate(all="ignore"):
+        if isinstance(func_or_module, PrimFunc):
+            name = str(func_or_module.attrs.get("global_symbol", "main"))
+            program = program_of(func_or_module, name)
+            context = Context({name: program}, None, dict(externs or {}))
+        elif isinstance(func_or_module, IRModule):
+            programs = LazyPrograms(func_or_module)
+            program = programs[_entry(programs, entry)]
+            constants = func_or_module.attrs.get("constants")
+            context = Context(programs, constants, dict(externs or {}))
+        else:
+            raise TypeMismatchError(
+                f"only a PrimFunc or an IRModule can be run, got {type(func_or_module).__name__}"
+            )
+        try:
+            return program.run(context, arguments)
+        except TypeError as error:
+            if "NoneType" in str(error):
+                raise ExecutionError(
+                    f"the function '{program.name}' uses a value that was never set: {error}"
+                ) from error
+            raise
+
+
+def _entry(programs: LazyPrograms, entry: str | None) -> str:
+    if entry is not None:
+        if entry not in programs.functions:
+            names = ", ".join(programs.functions)
+            raise UnknownNameError(
+                f"the module has no PrimFunc '{entry}'", notes=(f"it has: {names}",)
+            )
+        return entry
+    if "main" in programs.functions:
+        return "main"
+    different = set(map(id, programs.functions.values()))
+    if len(different) == 1:
+        return next(iter(programs.functions))
+    names = ", ".join(programs.functions)
+    raise UnknownNameError("which function of the module?", notes=(f"say entry=...: {names}",))

@@ -1,0 +1,290 @@
+"""Functions made ready to run: parameters bound to arguments, calls between functions."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IRModule, PrimExpr, Var
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import (
+    ExecutionError,
+    ShapeError,
+    TilesmithError,
+    TypeMismatchError,
+    UnknownNameError,
+)  # fmt: skip
+from tilesmith.tir.analysis import undefined_vars
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.calls import Return
+from tilesmith.tir.interpreter.statements import StatementCompiler
+from tilesmith.tir.interpreter.values import (
+    Environment,
+    Evaluate,
+    Pointer,
+    as_array,
+    element_type,
+    pointer_to,
+    scalar,
+)  # fmt: skip
+
+PACKED_PREFIX = "__tvm_ffi_"
+
+
+class Context:
+    """What the functions of one run share: each other, constants, external functions."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, Program],
+        constants: Sequence[Any] | None,
+        externs: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self.programs = programs
+        self.constants = constants
+        self.externs = externs
+
+    def call(self, name: str, arguments: list[Any]) -> Any:
+        """Call a function of the module."""
+        program = self.programs.get(name)
+        if program is None:
+            found = self.external(name)
+            if found is None:
+                raise UnknownNameError(
+                    f"the program calls '{name}', which the module does not have"
+                )
+            return found(*arguments)
+        return program.run(self, arguments)
+
+    def external(self, name: str) -> Callable[..., Any] | None:
+        """A function given by the user under a symbol."""
+        return self.externs.get(name)
+
+    def call_packed(self, name: str, arguments: list[Any]) -> Any:
+        """Call a function by its registered name: the user's, one of the module, a global one."""
+        found = self.externs.get(name)
+        if found is not None:
+            return found(*arguments)
+        if name in self.programs:
+            return self.programs[name].run(self, arguments)
+        from tilesmith.runtime.ndarray import from_numpy
+        from tilesmith.runtime.registry import get_global_func
+
+        function = get_global_func(name)
+        given = [from_numpy(a) if isinstance(a, numpy.ndarray) else a for a in arguments]
+        return function(*given)  # type: ignore[misc]
+
+
+class Program:
+    """One function as closures."""
+
+    def __init__(self, func: PrimFunc, name: str) -> None:
+        self.func = func
+        self.name = name
+        free = undefined_vars(func)
+        if free:
+            names = ", ".join([f"'{variable.name}'" for variable in free])
+            raise ExecutionError(f"the function '{name}' uses {names} without binding them")
+        compiler = StatementCompiler()
+        self.binders = [self._binder(compiler, param) for param in func.params]
+        self.body = compiler.visit(func.body)
+        self.size = compiler.count
+        symbol = str(func.attrs.get("global_symbol", name))
+        self.is_packed = symbol.startswith(PACKED_PREFIX) and len(func.params) == 4
+
+    def run(self, context: Context, arguments: Sequence[Any]) -> Any:
+        """Run on arguments; gives what the function returns."""
+        if self.is_packed:
+            return self._run_packed(context, arguments)
+        if len(arguments) != len(self.binders):
+            names = ", ".join([param.name for param in self.func.params])
+            raise TypeMismatchError(
+                f"the function '{self.name}' takes {len(self.binders)} arguments ({names}), "
+                f"got {len(arguments)}"
+            )
+        env: Environment = [None] * self.size
+        env[0] = context
+        return self._execute(env, arguments)
+
+    def _execute(self, env: Environment, arguments: Sequence[Any]) -> Any:
+        copies: list[tuple[numpy.ndarray, numpy.ndarray]] = []
+        checks: list[Callable[[], None]] = []
+        for bind, argument in zip(self.binders, arguments):
+            bind(env, argument, copies, checks)
+        for check in checks:
+            check()
+        result = None
+        try:
+            self.body(env)
+        except Return as leave:
+            result = leave.value
+        except ZeroDivisionError:
+            raise ExecutionError(f"division by zero in the function '{self.name}'") from None
+        for original, copy in copies:
+            original[...] = copy
+        return result
+
+    def _run_packed(self, context: Context, arguments: Sequence[Any]) -> Any:
+        """A function with the calling convention of the runtime: (self, args, count, result)."""
+        env: Environment = [None] * self.size
+        env[0] = context
+        result: list[Any] = [None]
+        given = [as_array(a) if hasattr(a, "shape") else a for a in arguments]
+        code = self._execute(env, (None, given, len(given), result))
+        if code not in (0, None):
+            raise ExecutionError(f"the function '{self.name}' returned the error code {code}")
+        return result[0]
+
+    # Parameters.
+
+    def _binder(self, compiler: StatementCompiler, param: Var) -> Callable[..., None]:
+        slot = compiler.slot(param)
+        buffer = self.func.buffer_map.get(param)
+        if buffer is not None:
+            return _BufferParameter(compiler, buffer, self.name).bind
+        if not param.dtype.is_handle:
+            dtype = param.dtype
+
+            def bind_scalar(env: Environment, argument: Any, copies: list, checks: list) -> None:
+                env[slot] = scalar(getattr(argument, "item", lambda: argument)(), dtype)
+
+            return bind_scalar
+
+        def bind_pointer(env: Environment, argument: Any, copies: list, checks: list) -> None:
+            if hasattr(argument, "shape"):
+                array = as_array(argument)
+                if not array.flags.c_contiguous:
+                    copy = numpy.ascontiguousarray(array)
+                    copies.append((array, copy))
+                    array = copy
+                argument = pointer_to(array)
+            env[slot] = argument
+
+        return bind_pointer
+
+
+class _BufferParameter:
+    """Binds a buffer of a parameter: checks rank, dtype and sizes, gives symbolic ones a value."""
+
+    def __init__(self, compiler: StatementCompiler, buffer: Buffer, function: str) -> None:
+        self.buffer = buffer
+        self.function = function
+        self.slot = compiler.slot(buffer)
+        self.data_slot = compiler.slot(buffer.data)
+        compiler.binder(buffer)
+        self.sizes = [self._part(compiler, size) for size in buffer.shape]
+        self.strides = [self._part(compiler, stride) for stride in buffer.strides]
+        self.offset = self._part(compiler, buffer.elem_offset)
+
+    @staticmethod
+    def _part(compiler: StatementCompiler, expr: PrimExpr) -> tuple[int | None, Evaluate]:
+        """The slot of a variable (None for another expression), and what the size is."""
+        slot = compiler.slot(expr) if isinstance(expr, Var) else None
+        return slot, compiler.visit(expr)
+
+    def bind(self, env: Environment, argument: Any, copies: list, checks: list) -> None:
+        """Put a pointer to the argument and the values of the symbolic sizes into ``env``."""
+        if isinstance(argument, Pointer):
+            env[self.data_slot] = argument
+            if self.offset[0] is not None:
+                env[self.offset[0]] = 0
+            return
+        buffer = self.buffer
+        array = self._checked_array(argument)
+        if not buffer.strides and not array.flags.c_contiguous:
+            copy = numpy.ascontiguousarray(array)
+            copies.append((array, copy))
+            array = copy
+        self._bind_numbers(env, self.sizes, array.shape[: len(buffer.shape)], "size", checks)
+        steps = tuple([stride // array.itemsize for stride in array.strides])
+        self._bind_numbers(env, self.strides, steps, "stride", checks)
+        slot, evaluate = self.offset
+        if slot is not None and env[slot] is None:
+            env[slot] = 0
+        pointer = pointer_to(array)
+        size = element_type(buffer.dtype).itemsize * buffer.dtype.lanes
+
+        def place() -> None:
+            # The array is the buffer: its first element lies at the buffer's own offset.
+            env[self.data_slot] = pointer.moved(-evaluate(env) * size)
+
+        checks.append(place)
+
+    def _checked_array(self, argument: Any) -> numpy.ndarray:
+        buffer = self.buffer
+        array = as_array(argument)
+        rank = len(buffer.shape) + (buffer.dtype.lanes > 1)
+        if array.ndim != rank:
+            raise ShapeError(
+                f"'{self.function}': buffer '{buffer.name}' has {rank} dimensions, "
+                f"the argument has {array.ndim}"
+            )
+        wanted = element_type(buffer.dtype)
+        if array.dtype != wanted:
+            as_bytes = buffer.dtype.is_bool and array.dtype in (numpy.int8, numpy.uint8)
+            if not as_bytes:
+                raise TypeMismatchError(
+                    f"'{self.function}': buffer '{buffer.name}' holds {buffer.dtype}, "
+                    f"the argument {DataType(array.dtype)}"
+                )
+        return array
+
+    def _bind_numbers(
+        self, env: Environment, parts: list, values: tuple[int, ...], what: str, checks: list
+    ) -> None:
+        for axis, ((slot, evaluate), value) in enumerate(zip(parts, values)):
+            if slot is not None and env[slot] is None:
+                env[slot] = value
+                continue
+
+            def check(axis: int = axis, evaluate: Any = evaluate, value: int = value) -> None:
+                wanted = evaluate(env)
+                if wanted != value:
+                    raise ShapeError(
+                        f"'{self.function}': {what} {axis} of buffer '{self.buffer.name}' is "
+                        f"{wanted}, that of the argument {value}"
+                    )
+
+            checks.append(check)
+
+
+_PROGRAMS: weakref.WeakKeyDictionary[PrimFunc, Program] = weakref.WeakKeyDictionary()
+
+
+def program_of(func: PrimFunc, name: str) -> Program:
+    """The program of a function, made once."""
+    found = _PROGRAMS.get(func)
+    if found is None:
+        try:
+            found = _PROGRAMS[func] = Program(func, name)
+        except TilesmithError as error:
+            if not any(note.startswith("in the function ") for note in error.notes):
+                error.notes = (*error.notes, f"in the function '{name}'")
+            raise
+    return found
+
+
+class LazyPrograms(Mapping[str, Program]):
+    """The PrimFuncs of a module by name and by symbol, each made ready when it is first called."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.functions: dict[str, PrimFunc] = {}
+        for variable, function in module.functions.items():
+            if isinstance(function, PrimFunc):
+                self.functions[variable.name_hint] = function
+                self.functions.setdefault(
+                    str(function.attrs.get("global_symbol", variable.name_hint)), function
+                )
+
+    def __getitem__(self, name: str) -> Program:
+        return program_of(self.functions[name], name)
+
+    def __iter__(self) -> Any:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
