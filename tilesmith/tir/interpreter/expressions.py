@@ -410,7 +410,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         yes, no = self.visit(node.true_value), self.visit(node.false_value)
         if node.condition.dtype.lanes > 1:
             return lambda env: numpy.where(condition(env), yes(env), no(env))
-        # A pass makes the loads of a Select safe; before that only the chosen side may be looked at.
+        # A pass makes the loads of a Select safe; before that only one side may be looked at.
         return lambda env: yes(env) if condition(env) else no(env)
 
     # Casts, bindings, vectors.

@@ -83,14 +83,17 @@ class Program:
     """One function as closures."""
 
     def __init__(self, func: PrimFunc, name: str) -> None:
-        self.func = func
+        # The function itself is not kept: programs live as long as their functions.
         self.name = name
+        self.params = [param.name for param in func.params]
         free = undefined_vars(func)
         if free:
             names = ", ".join([f"'{variable.name}'" for variable in free])
             raise ExecutionError(f"the function '{name}' uses {names} without binding them")
         compiler = StatementCompiler()
-        self.binders = [self._binder(compiler, param) for param in func.params]
+        self.binders = [
+            self._binder(compiler, param, func.buffer_map.get(param)) for param in func.params
+        ]
         self.body = compiler.visit(func.body)
         self.size = compiler.count
         symbol = str(func.attrs.get("global_symbol", name))
@@ -101,7 +104,7 @@ class Program:
         if self.is_packed:
             return self._run_packed(context, arguments)
         if len(arguments) != len(self.binders):
-            names = ", ".join([param.name for param in self.func.params])
+            names = ", ".join(self.params)
             raise TypeMismatchError(
                 f"the function '{self.name}' takes {len(self.binders)} arguments ({names}), "
                 f"got {len(arguments)}"
@@ -141,9 +144,10 @@ class Program:
 
     # Parameters.
 
-    def _binder(self, compiler: StatementCompiler, param: Var) -> Callable[..., None]:
+    def _binder(
+        self, compiler: StatementCompiler, param: Var, buffer: Buffer | None
+    ) -> Callable[..., None]:
         slot = compiler.slot(param)
-        buffer = self.func.buffer_map.get(param)
         if buffer is not None:
             return _BufferParameter(compiler, buffer, self.name).bind
         if not param.dtype.is_handle:

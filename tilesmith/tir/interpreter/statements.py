@@ -270,6 +270,8 @@ class StatementCompiler(CallCompiler):
         indices = [self.visit(index) for index in node.indices]
         if len(indices) == 1:
             return self.store_one_dimension(node, indices[0], value)
+        if len(indices) == 2:
+            return self.store_two_dimensions(node, indices, value)
 
         def store(env: Environment) -> None:
             array = env[slot]
@@ -304,6 +306,29 @@ class StatementCompiler(CallCompiler):
                 except IndexError:
                     pass
             out_of_bounds(buffer, array, (place,), span, "the store")
+
+        return store
+
+    def store_two_dimensions(
+        self, node: BufferStore, indices: list[Evaluate], value: Evaluate
+    ) -> Evaluate:
+        buffer, span = node.buffer, node.span
+        slot, bind = self.slot(buffer), self.binder(buffer)
+        first, second = indices
+
+        def store(env: Environment) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            i, j = first(env), second(env)
+            stored = value(env)
+            if i >= 0 and j >= 0:
+                try:
+                    array[i, j] = stored
+                    return
+                except IndexError:
+                    pass
+            out_of_bounds(buffer, array, (i, j), span, "the store")
 
         return store
 
