@@ -140,7 +140,7 @@ def gen_call_tir_inputs(
         for var in definable_symbolic_vars(known_struct_info(value))
     }
     extra = [var for var in arguments.sizes if var not in bound]
-    prim_func = te.create_relax_prim_func(
+    prim_func = te.create_prim_func(
         [*arguments.tensors, *outputs, *[arguments.sizes[var] for var in extra]],
         index_dtype_override="int64",
     )

@@ -1,0 +1,169 @@
+"""Struct info as the ``R`` dialect writes it: ``R.Tensor(("n", 784), "float32")``.
+
+A text among the sizes names a symbolic size (or is an expression over such names). With texts the
+result is a proxy that becomes struct info once the names are known: within one function equal names
+are one variable. Without texts the struct info comes back at once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable as Function
+from typing import Any
+
+from tilesmith.ir import PrimExpr, convert
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax.base import StructInfo
+from tilesmith.relax.expr import as_struct_info
+from tilesmith.relax.struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tilesmith.support.errors import ScriptError
+from tilesmith.support.lazy import resolve
+
+__all__ = ["Callable", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple"]
+
+Names = dict[str, Any]
+
+
+class StructInfoProxy:
+    """Struct info with names in it that have yet to be looked up."""
+
+    def __init__(self, build: Function[[Names], StructInfo], texts: list[str]) -> None:
+        self.build = build
+        self.texts = texts
+
+    def get_symbolic_vars(self) -> list[str]:
+        """The names that stand alone as a size, in order."""
+        return [text for text in dict.fromkeys(self.texts) if text.isidentifier()]
+
+    def as_struct_info(self, dict_globals: Names | None = None) -> StructInfo:
+        """The struct info with names looked up; a name that is not known becomes a new size."""
+        names = dict_globals if dict_globals is not None else {}
+        for name in self.get_symbolic_vars():
+            if not isinstance(names.get(name), (PrimExpr, int)):
+                names[name] = SymbolicVar(name, "int64")
+        return self.build(names)
+
+    asobject = as_struct_info
+
+
+def _evaluate(text: str, names: Names) -> PrimExpr:
+    """The expression that a text means over known names."""
+    if text in names:
+        return convert(names[text])
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        raise ScriptError(f"'{text}' is not an expression of sizes") from None
+    scope = {"T": resolve("tilesmith.script.tir")} if "T." in text else {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in scope:
+            if node.id not in names:
+                raise ScriptError(
+                    f"the size '{node.id}' in '{text}' is not known here",
+                    notes=("a name is bound where it stands alone as a size of a parameter",),
+                )
+            scope[node.id] = names[node.id]
+    return convert(eval(compile(tree, "<size>", "eval"), {"__builtins__": {}}, scope))
+
+
+def _size(value: Any, names: Names) -> Any:
+    return _evaluate(value, names) if isinstance(value, str) else value
+
+
+def _texts(values: Any) -> list[str]:
+    """The texts in sizes and struct infos, in order."""
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, StructInfoProxy):
+            found += value.texts
+    return found
+
+
+def _resolve(value: Any, names: Names) -> StructInfo:
+    if isinstance(value, StructInfoProxy):
+        return value.as_struct_info(names)
+    return as_struct_info(value)
+
+
+def _finish(build: Function[[Names], StructInfo], texts: list[str]) -> Any:
+    return StructInfoProxy(build, texts) if texts else build({})
+
+
+def Object() -> ObjectStructInfo:  # noqa: N802
+    """Any value."""
+    return ObjectStructInfo()
+
+
+def Tensor(  # noqa: N802
+    shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
+) -> Any:
+    """A tensor; ``R.Tensor("float32")`` gives the dtype alone."""
+    if isinstance(shape, str) and dtype is None:
+        shape, dtype = None, shape
+    if isinstance(shape, (int, PrimExpr)):
+        shape = (shape,)
+    if not isinstance(shape, (list, tuple)):
+        return TensorStructInfo(shape, dtype, vdevice, ndim)
+    values = tuple(shape)
+
+    def build(names: Names) -> StructInfo:
+        return TensorStructInfo([_size(value, names) for value in values], dtype, vdevice, ndim)
+
+    return _finish(build, _texts(values))
+
+
+def Shape(values: Any = None, ndim: int = -1) -> Any:  # noqa: N802
+    """A shape as a value."""
+    if values is None:
+        return ShapeStructInfo(None, ndim)
+    sizes = tuple(values)
+
+    def build(names: Names) -> StructInfo:
+        return ShapeStructInfo([_size(value, names) for value in sizes], ndim)
+
+    return _finish(build, _texts(sizes))
+
+
+def Prim(dtype: Any = None, value: Any = None) -> Any:  # noqa: N802
+    """A scalar."""
+    if isinstance(value, str):
+        return _finish(lambda names: PrimStructInfo(dtype, _evaluate(value, names)), [value])
+    return PrimStructInfo(dtype, value)
+
+
+def Tuple(*fields: Any) -> Any:  # noqa: N802
+    """A tuple of values."""
+    if len(fields) == 1 and isinstance(fields[0], (list, tuple)):
+        fields = tuple(fields[0])
+
+    def build(names: Names) -> StructInfo:
+        return TupleStructInfo(tuple([_resolve(field, names) for field in fields]))
+
+    return _finish(build, _texts(fields))
+
+
+def Callable(  # noqa: N802
+    params: Any = None, ret: Any = None, purity: Any = None, derive_func: Any = None
+) -> Any:
+    """A function."""
+    given = (
+        None if params is None else list(params if isinstance(params, (list, tuple)) else [params])
+    )
+
+    def build(names: Names) -> StructInfo:
+        result = None if ret is None else _resolve(ret, names)
+        if given is None:
+            return FuncStructInfo(None, result, bool(purity), None, derive_func)
+        resolved = [_resolve(param, names) for param in given]
+        return FuncStructInfo(resolved, result, True if purity is None else bool(purity))
+
+    return _finish(build, _texts([*(given or ()), ret]))

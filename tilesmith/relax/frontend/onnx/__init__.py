@@ -1,0 +1,14 @@
+"""The importer of ONNX models.
+
+    from tilesmith.relax.frontend.onnx import from_onnx
+    module = from_onnx("resnet18.onnx", shape_dict={"image": (1, 3, 224, 224)})
+
+Where things are: ``model.py`` reads and checks files, ``importer.py`` walks the graph, ``node.py``
+is what a converter sees of a node, ``ops/`` has the converters by family (``registry.py`` is their
+table), ``symbolic.py`` computes with sizes, ``folding.py`` with constants.
+"""
+
+from tilesmith.relax.frontend.onnx.importer import ONNXGraphImporter, from_onnx
+from tilesmith.relax.frontend.onnx.registry import supported_operators
+
+__all__ = ["ONNXGraphImporter", "from_onnx", "supported_operators"]

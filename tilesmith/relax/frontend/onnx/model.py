@@ -1,0 +1,267 @@
+"""Reading ONNX models, and what is checked before a single node is converted.
+
+External data has to lie in the folder of the model: a model from elsewhere must not be able to
+read other files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tilesmith.relax.frontend.onnx.registry import find_converter
+from tilesmith.support.errors import (
+    FrontendError,
+    MissingDependencyError,
+    OpNotImplemented,
+    TilesmithError,
+)
+
+__all__ = ["check_nodes", "check_operators", "load_model", "opset_versions", "require_onnx"]
+
+NEWEST_OPSET = 27
+"""Converters have been checked against operators up to this version; later ones are tried."""
+
+
+def require_onnx() -> Any:
+    """The package onnx; raises MissingDependencyError where it is not installed."""
+    try:
+        import onnx
+    except ImportError:
+        raise MissingDependencyError("onnx", extra="onnx", purpose="reading ONNX models") from None
+    return onnx
+
+
+def load_model(model: Any) -> Any:
+    """A ModelProto from a ModelProto, the bytes of one, or a path; external data is read."""
+    onnx = require_onnx()
+    if isinstance(model, onnx.ModelProto):
+        _check_model(model, "the model")
+        _refuse_unread_data(model)
+        return model
+    if isinstance(model, (bytes, bytearray)):
+        loaded = _parse(bytes(model), "the model")
+        _refuse_unread_data(loaded)
+        return loaded
+    if isinstance(model, (str, os.PathLike)):
+        return _load_file(Path(model))
+    raise FrontendError(
+        f"from_onnx takes an onnx.ModelProto, its bytes, or a path, got {type(model).__name__}",
+        notes=("for example from_onnx('model.onnx')",),
+    )
+
+
+def _load_file(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FrontendError(
+            f"cannot read the ONNX model '{path}': {reason}", notes=("check the path",)
+        ) from None
+    model = _parse(data, f"'{path}'")
+    _read_external_data(model, path)
+    return model
+
+
+def _parse(data: bytes, what: str) -> Any:
+    onnx = require_onnx()
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception:  # whatever the parser of the package raises, the file is at fault
+        raise FrontendError(
+            f"{what} is not an ONNX model, or is truncated: {len(data)} bytes that do not parse",
+            notes=("export or download it again; onnx.checker.check_model tells more",),
+        ) from None
+    _check_model(model, what)
+    return model
+
+
+def _check_model(model: Any, what: str) -> None:
+    problem = None
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        problem = "it has no graph"
+    elif not model.opset_import:
+        problem = "it names no opset"
+    elif not model.graph.output:
+        problem = "its graph has no outputs"
+    if problem:
+        raise FrontendError(
+            f"{what} is not an ONNX model: {problem}",
+            notes=("export or download it again; onnx.checker.check_model tells more",),
+        )
+
+
+# External data
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """All tensors stored in a graph and its subgraphs."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("g"):
+                yield from _tensors(attribute.g)
+            for inner in attribute.graphs:
+                yield from _tensors(inner)
+
+
+def _external_tensors(model: Any) -> list[Any]:
+    external = require_onnx().TensorProto.EXTERNAL
+    return [tensor for tensor in _tensors(model.graph) if tensor.data_location == external]
+
+
+def _refuse_unread_data(model: Any) -> None:
+    for tensor in _external_tensors(model):
+        raise FrontendError(
+            f"the tensor '{tensor.name}' is stored in an external file that has not been read",
+            notes=("give the model's path instead, or read it with onnx.load",),
+        )
+
+
+def _read_external_data(model: Any, path: Path) -> None:
+    onnx = require_onnx()
+    folder = path.resolve().parent
+    for tensor in _external_tensors(model):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        place = _external_file(tensor.name, entries, folder, path)
+        start, length = _extent(tensor.name, entries, place)
+        with place.open("rb") as file:
+            file.seek(start)
+            tensor.raw_data = file.read(length)
+        if len(tensor.raw_data) != length:
+            raise FrontendError(
+                f"the external data of '{tensor.name}' is truncated: '{place.name}' has no "
+                f"{length} bytes at {start}",
+                notes=("copy the data file again",),
+            )
+        del tensor.external_data[:]
+        tensor.data_location = onnx.TensorProto.DEFAULT
+
+
+def _external_file(name: str, entries: dict[str, str], folder: Path, model: Path) -> Path:
+    location = entries.get("location", "")
+    place = (folder / location).resolve()
+    if not location or not place.is_relative_to(folder):
+        raise FrontendError(
+            f"the external data of '{name}' in '{model}' lies outside of the model's folder: "
+            f"'{location}'",
+            notes=("external data has to lie beside the model or in folders below it",),
+        )
+    if not place.is_file():
+        raise FrontendError(
+            f"the external data of '{name}' is missing: '{place}'",
+            notes=(f"copy it beside '{model}'",),
+        )
+    return place
+
+
+def _extent(name: str, entries: dict[str, str], place: Path) -> tuple[int, int]:
+    try:
+        start = int(entries.get("offset", 0))
+        length = int(entries.get("length", place.stat().st_size - start))
+    except ValueError:
+        start, length = -1, -1
+    if start < 0 or length < 0:
+        raise FrontendError(
+            f"the external data of '{name}' has a wrong offset or length",
+            notes=("export the model again",),
+        )
+    return start, length
+
+
+# Versions and operators
+
+
+def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
+    """Domain → opset version, from the model's imports; ``opset`` replaces the one of ONNX itself."""
+    versions = {
+        "" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports
+    }
+    if opset is not None:
+        versions[""] = int(opset)
+    if versions.get("", 1) < 1:
+        raise FrontendError(f"the model has the opset version {versions['']}")
+    return versions
+
+
+def _subgraphs(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None:
+    """Raise OpNotImplemented, naming all operators without a converter and their nodes."""
+    missing: dict[tuple[str, str], list[str]] = {}
+
+    def visit(nodes: Any, prefix: str) -> None:
+        for index, node in enumerate(nodes):
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            if not is_known(node, versions.get(domain, 1)):
+                missing.setdefault((domain, node.op_type), []).append(
+                    prefix + node_name(node, index)
+                )
+            for graph in _subgraphs(node):
+                visit(graph.node, f"{prefix}{node_name(node, index)}/")
+
+    visit(model.graph.node, "")
+    if not missing:
+        return
+    lines = []
+    for (domain, operator), names in sorted(missing.items()):
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        version = versions.get(domain, 1)
+        title = f"{domain}.{operator}" if domain else operator
+        lines.append(f"{title} (opset {version}): {shown}")
+    count = len(missing)
+    raise OpNotImplemented(
+        f"the model has {count} operator{'s' if count > 1 else ''} that cannot be imported",
+        notes=(
+            *lines,
+            "replace these nodes, or export the model with operators of ONNX that are supported "
+            "(tilesmith.relax.frontend.onnx.supported_operators lists them)",
+        ),
+    )
+
+
+def node_name(node: Any, index: int) -> str:
+    """How errors call a node: its name, or its first output."""
+    return node.name or (f"→{node.output[0]}" if node.output else f"#{index}")
+
+
+def has_converter(node: Any, version: int) -> bool:
+    """Whether there is a converter for a node."""
+    return find_converter(node.domain, node.op_type, version) is not None
+
+
+def check_nodes(nodes: Any, ir_version: int, versions: dict[str, int]) -> None:
+    """Check nodes against the definitions of their operators; raises FrontendError."""
+    onnx = require_onnx()
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = ir_version
+    context.opset_imports = {"": 1, **versions}
+    for index, node in enumerate(nodes):
+        if any(_subgraphs(node)) or node.domain not in ("", "ai.onnx"):
+            continue  # their nodes are checked when the subgraph is converted
+        try:
+            onnx.checker.check_node(node, context)
+        except Exception as error:
+            if isinstance(error, TilesmithError):
+                raise
+            reason = " ".join(str(error).split("\n==> Context")[0].split())
+            raise FrontendError(
+                f"{node.op_type} node '{node_name(node, index)}' is not valid ONNX: {reason}",
+                notes=("the model is broken; export it again",),
+            ) from None
+
+
+__all__ += ["has_converter", "node_name"]

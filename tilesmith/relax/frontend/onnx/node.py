@@ -1,0 +1,245 @@
+"""What a converter sees of a node: inputs, attributes, and ways to emit into the function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import PrimExpr
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax import op
+from tilesmith.relax.expr import Constant, RelaxExpr, Tuple, known_struct_info
+from tilesmith.relax.frontend.onnx.values import (
+    Size,
+    Sizes,
+    Weight,
+    as_array,
+    dtype_of,
+    integer,
+    rank_of,
+    shape_of,
+)
+from tilesmith.relax.relations import describe
+from tilesmith.relax.struct_info import ShapeStructInfo
+from tilesmith.support.errors import (
+    FrontendError,
+    OpAttributeInvalid,
+    OpAttributeRequired,
+    OpAttributeUnImplemented,
+    ShapeError,
+)
+
+__all__ = ["OnnxNode"]
+
+
+class OnnxNode:
+    """One node of an ONNX graph while it is converted.
+
+    ``node[i]`` is input ``i`` as a tensor of the graph; ``version`` the opset version of its domain.
+    """
+
+    def __init__(
+        self,
+        importer: Any,
+        proto: Any,
+        inputs: list[Any],
+        attributes: dict[str, Any],
+        versions: dict[str, int],
+    ) -> None:
+        self.importer = importer
+        self.proto = proto
+        self.operator: str = proto.op_type
+        self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
+        self.inputs = inputs
+        self.attributes = attributes
+        self.versions = versions
+        self.version = versions.get(self.domain, 1)
+
+    # Inputs
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def has(self, index: int) -> bool:
+        """Whether an optional input is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> Any:
+        """Input ``index`` as it is: see ``values``. Raises FrontendError where it is missing."""
+        if not self.has(index):
+            raise FrontendError(f"input {index} is missing")
+        return self.inputs[index]
+
+    def __getitem__(self, index: int) -> RelaxExpr:
+        return self.importer.tensor(self.value(index))
+
+    def get(self, index: int) -> RelaxExpr | None:
+        """Input ``index`` as a tensor, or None where it is left out."""
+        return self[index] if self.has(index) else None
+
+    def tensors(self) -> list[RelaxExpr]:
+        """All inputs as tensors."""
+        return [self[index] for index in range(len(self.inputs))]
+
+    def known(self, index: int) -> Any:
+        """The value of an input as a numpy array if it is known at import, else None.
+
+        The array holds numbers, or Python integers and scalar expressions as objects.
+        """
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if isinstance(value, Constant):
+            return as_array(value)
+        if isinstance(value, Weight):
+            return value.array
+        return value.values if isinstance(value, Sizes) else None
+
+    def constant(self, index: int, name: str) -> Any:
+        """The value of an input that has to be known at import, as a numpy array of numbers."""
+        array = self.known(index)
+        if array is None or array.dtype == object:
+            self.value(index)
+            raise OpAttributeUnImplemented(
+                f"its input '{name}' has to be a constant, but is computed at run time",
+                notes=("fold the model's constants first, for example with onnxsim",),
+            )
+        return array
+
+    def number(self, index: int, name: str, default: Any = None) -> Any:
+        """A constant input of one element as a Python number; ``default`` where it is left out."""
+        if not self.has(index):
+            return default
+        array = self.constant(index, name)
+        if array.size != 1:
+            raise ShapeError(f"its input '{name}' has to have one element, got {array.shape}")
+        return array.reshape(()).item()
+
+    def integers(self, index: int, name: str) -> list[Size]:
+        """An input that lists sizes. What is computed at run time becomes symbolic sizes, bound there."""
+        array = self.known(index)
+        if array is not None:
+            return [integer(value) for value in array.ravel()]
+        return self.run_time_sizes(self[index], name)
+
+    def run_time_sizes(self, vector: Any, name: str) -> list[Size]:
+        """The elements of a vector of the graph as symbolic sizes that are bound when it is computed."""
+        sizes = shape_of(vector)
+        if len(sizes) > 1 or not all(isinstance(size, int) for size in sizes):
+            raise OpAttributeUnImplemented(
+                f"its input '{name}' is computed at run time and has no fixed number of elements"
+            )
+        count = int(sizes[0]) if sizes else 1
+        if count == 0:
+            return []
+        if not sizes:
+            vector = op.reshape(vector, [1])
+        if dtype_of(vector) != "int64":
+            vector = op.astype(vector, "int64")
+        shape = self.emit(op.tensor_to_shape(self.emit(vector)))
+        variables = [SymbolicVar(f"{name}_{i}", "int64") for i in range(count)]
+        self.importer.builder.match_cast(shape, ShapeStructInfo(variables))
+        return list(variables)
+
+    # Attributes
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute: a number, text, list, numpy array or subgraph."""
+        return self.attributes.get(name, default)
+
+    def required(self, name: str) -> Any:
+        """The value of an attribute that has to be there."""
+        if name not in self.attributes:
+            raise OpAttributeRequired(f"it needs the attribute '{name}'")
+        return self.attributes[name]
+
+    def choice(self, name: str, default: str, *known: str) -> str:
+        """A text attribute that is one of the ``known`` ones."""
+        value = str(self.attribute(name, default))
+        if value not in known:
+            raise OpAttributeInvalid(
+                f"its attribute '{name}' is '{value}'", notes=("known: " + ", ".join(known),)
+            )
+        return value
+
+    def axis(self, default: int, rank: int, name: str = "axis") -> int:
+        """An attribute that names an axis, counted from the front."""
+        return normal_axis(self.attribute(name, default), rank)
+
+    def axes(self, index: int | None, rank: int, name: str = "axes") -> list[int] | None:
+        """Axes from an attribute or from input ``index`` (None: only the attribute), from the front."""
+        found = self.attribute(name)
+        if found is None and index is not None and self.has(index):
+            found = [int(value) for value in self.constant(index, name).ravel()]
+        return None if found is None else [normal_axis(axis, rank) for axis in found]
+
+    # Output
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs that are asked for (the last one that is used counts)."""
+        used = [i for i, name in enumerate(self.proto.output) if name]
+        return used[-1] + 1 if used else 0
+
+    def wants(self, index: int) -> bool:
+        """Whether an output is used."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def emit(self, expr: Any, name: str = "") -> Any:
+        """Bind an expression to a variable; small constants are computed instead."""
+        return self.importer.emit(expr, name)
+
+    def unsupported(self, what: str, *notes: str) -> OpAttributeUnImplemented:
+        """The error for a use of the operator that is not supported."""
+        return OpAttributeUnImplemented(f"{what} is not supported", notes=notes)
+
+    # Words
+
+    def describe_inputs(self) -> str:
+        """The inputs with dtypes and shapes, for errors."""
+        shown = []
+        for name, value in zip(self.proto.input, self.inputs):
+            shown.append(f"{name or '(none)'}: {describe_value(value)}")
+        return ", ".join(shown) or "none"
+
+
+def normal_axis(axis: Any, rank: int) -> int:
+    """An axis counted from the front; raises ShapeError if there is none."""
+    axis = int(axis)
+    if not -rank <= axis < rank:
+        raise ShapeError(f"there is no axis {axis} in a tensor of rank {rank}")
+    return axis % rank
+
+
+def describe_value(value: Any) -> str:
+    """A value of an ONNX graph in few words."""
+    if value is None:
+        return "absent"
+    if isinstance(value, list):
+        return f"sequence of {len(value)}"
+    if isinstance(value, Sizes):
+        shown = ", ".join([str(item) for item in value.values.ravel()])
+        return f"{value.dtype} values ({shown})"
+    if isinstance(value, Weight):
+        return f"{value.array.dtype} tensor {tuple(value.array.shape)}"
+    return describe(known_struct_info(value))
+
+
+def stack_sizes(sizes: list[Size]) -> Any:
+    """Sizes as the value of a vector: a Constant, or Sizes where one is symbolic."""
+    if any(isinstance(size, PrimExpr) for size in sizes):
+        array = numpy.empty(len(sizes), object)
+        array[:] = sizes
+        return Sizes(array)
+    return Constant(numpy.asarray(sizes, "int64"))
+
+
+def outputs_of(value: Any) -> list[Any]:
+    """What a converter gave as a list with one entry for each output."""
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Tuple):
+        return list(value.fields)
+    return [value]
+
+
+__all__ += ["describe_value", "normal_axis", "outputs_of", "rank_of", "stack_sizes"]

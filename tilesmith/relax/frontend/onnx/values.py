@@ -1,0 +1,153 @@
+"""What a name of an ONNX graph stands for, and what is asked about tensors again and again.
+
+A value is one of
+
+* a graph expression (a variable, or a ``Constant`` where the value is known),
+* ``Sizes``: integers of which some depend on symbolic sizes, known as scalar expressions,
+* ``Weight``: an initializer that stays a parameter of the function,
+* a Python list of values (a sequence), or None (an output that is not there, an empty optional).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IntImm, PrimExpr
+from tilesmith.relax import op
+from tilesmith.relax.expr import Constant, RelaxExpr, ShapeExpr, known_struct_info
+from tilesmith.relax.relations import describe, simplify_size, sizes_of
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError, TypeMismatchError
+
+__all__ = [
+    "Size", "Sizes", "Weight", "as_array", "dtype_of", "integer", "is_static", "product", "rank_of", "scalar",
+    "shape_of", "static_shape", "tensor_info", "vector",
+]  # fmt: skip
+
+Size = int | PrimExpr
+
+
+class Sizes:
+    """Integers of which at least one is a scalar expression; ``values`` is an array of objects."""
+
+    __slots__ = ("dtype", "values")
+
+    def __init__(self, values: Any, dtype: Any = "int64") -> None:
+        self.values = values
+        self.dtype = DataType(dtype)
+
+    def tensor(self) -> RelaxExpr:
+        """The integers as a tensor of the graph."""
+        flat = [as_size(value) for value in self.values.ravel()]
+        found: RelaxExpr = op.shape_to_tensor(ShapeExpr(flat))
+        if self.values.ndim != 1:
+            found = op.reshape(found, list(self.values.shape))
+        return found if self.dtype == "int64" else op.astype(found, self.dtype)
+
+
+class Weight:
+    """An initializer that becomes a parameter of the function once it is used as a tensor."""
+
+    __slots__ = ("array", "name", "variable")
+
+    def __init__(self, name: str, array: Any) -> None:
+        self.name = name
+        self.array = array
+        self.variable: Any = None
+
+
+def as_size(value: Any) -> Any:
+    """A Python integer or scalar expression as a size."""
+    if isinstance(value, PrimExpr):
+        if value.dtype.is_bool:
+            from tilesmith.ir.operators import cast
+
+            return cast("int64", value)
+        return value
+    return int(value)
+
+
+def integer(value: Any) -> Size:
+    """A size as a Python integer where it is one, else as it is."""
+    if isinstance(value, IntImm):
+        return int(value.value)
+    if isinstance(value, PrimExpr):
+        simple = simplify_size(value)
+        return int(simple.value) if isinstance(simple, IntImm) else simple
+    return int(value)
+
+
+def tensor_info(expr: Any) -> TensorStructInfo:
+    """What is known about a tensor; raises TypeMismatchError for anything else."""
+    info = known_struct_info(expr)
+    if not isinstance(info, TensorStructInfo):
+        raise TypeMismatchError(f"expected a tensor, got {describe(info)}")
+    return info
+
+
+def dtype_of(expr: Any) -> DataType:
+    """The dtype of a tensor."""
+    return tensor_info(expr).dtype
+
+
+def rank_of(expr: Any) -> int:
+    """The rank of a tensor; raises ShapeError where it is not known."""
+    ndim = tensor_info(expr).ndim
+    if ndim < 0:
+        raise ShapeError("the rank of the tensor is not known at import")
+    return ndim
+
+
+def shape_of(expr: Any) -> list[Size]:
+    """The sizes of a tensor; raises ShapeError where they are not known."""
+    sizes = sizes_of(tensor_info(expr))
+    if sizes is None:
+        raise ShapeError(
+            f"the shape of the tensor ({describe(tensor_info(expr))}) is not known at import",
+            notes=("give the shapes of the model's inputs with shape_dict",),
+        )
+    return [int(size.value) if isinstance(size, IntImm) else size for size in sizes]
+
+
+def is_static(sizes: Sequence[Size]) -> bool:
+    """Whether all sizes are Python integers."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def static_shape(expr: Any, what: str) -> list[int]:
+    """The sizes of a tensor as integers; raises ShapeError (``what`` needs them) where one is symbolic."""
+    sizes = shape_of(expr)
+    if not is_static(sizes):
+        shown = ", ".join([str(size) for size in sizes])
+        raise ShapeError(
+            f"{what} needs constant sizes, got ({shown})",
+            notes=("give the shapes of the model's inputs with shape_dict",),
+        )
+    return sizes  # type: ignore[return-value]
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The number of elements of a shape."""
+    total: Any = 1
+    for size in sizes:
+        total = size if isinstance(total, int) and total == 1 else total * size
+    return total if isinstance(total, int) else integer(total)
+
+
+def as_array(constant: Constant) -> Any:
+    """The contents of a constant as a numpy array (a view, not to be written)."""
+    return numpy.asarray(constant.data)
+
+
+def scalar(value: Any, dtype: Any) -> Constant:
+    """A constant of rank 0."""
+    return Constant(numpy.asarray(value).astype(DataType(dtype).numpy()))
+
+
+def vector(values: Any, dtype: Any = "int64") -> Constant:
+    """A constant from a list of numbers."""
+    return Constant(numpy.asarray(values).astype(DataType(dtype).numpy()))
