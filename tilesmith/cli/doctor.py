@@ -24,6 +24,11 @@ def has_module(name: str) -> bool:
         return False
 
 
+def has_back_end(kind: str) -> bool:
+    """Whether this version can generate code for a kind of target."""
+    return has_module(f"tilesmith.codegen.{kind}")
+
+
 @dataclass(frozen=True)
 class Package:
     """One package: its name for pip, its module, what it is for, the extra it comes with."""
@@ -32,6 +37,8 @@ class Package:
     module: str
     purpose: str
     extra: str = ""
+    back_end: str = ""
+    """The only back end that needs it: of no use in a version without that one."""
 
     def version(self) -> str | None:
         """The installed version; None where the module is missing."""
@@ -60,8 +67,8 @@ PACKAGES = (
     Package("onnx", "onnx", "reading ONNX models", "onnx"),
     Package("onnxruntime", "onnxruntime", "comparing with it (bench)", "demo"),
     Package("torch", "torch", "sharing tensors with torch", "torch"),
-    Package("cuda-bindings", "cuda.bindings", "code for NVIDIA GPUs", "cuda"),
-    Package("pyopencl", "pyopencl", "code for OpenCL devices", "opencl"),
+    Package("cuda-bindings", "cuda.bindings", "code for NVIDIA GPUs", "cuda", "cuda"),
+    Package("pyopencl", "pyopencl", "code for OpenCL devices", "opencl", "opencl"),
 )
 
 
@@ -101,11 +108,10 @@ def check_llvm() -> TargetState:
 
 def check_target(kind: str) -> TargetState:
     """One kind of target other than llvm: is there a back end, and what it needs?"""
-    if not has_module(f"tilesmith.codegen.{kind}"):
+    if not has_back_end(kind):
         return TargetState(kind, False, "this version has no back end for it")
-    needed = {"cuda": "cuda-bindings", "opencl": "pyopencl"}.get(kind)
     for package in PACKAGES:
-        if package.name == needed and package.version() is None:
+        if package.back_end == kind and package.version() is None:
             return TargetState(kind, False, package.command)
     if kind == "cuda" and ctypes.util.find_library("cuda") is None:
         return TargetState(kind, False, "compiles, but there is no NVIDIA driver to run on")
@@ -126,6 +132,7 @@ def examine() -> dict[str, Any]:
             "install": package.command,
         }
         for package in PACKAGES
+        if not package.back_end or has_back_end(package.back_end)
     ]
     kinds = ("c", "cuda", "opencl", "vulkan", "metal", "rocm", "webgpu", "hexagon")
     states = [check_llvm(), *(check_target(kind) for kind in kinds)]

@@ -43,7 +43,13 @@ STAGES = {
 @input_shape_option
 @json_option
 def inspect_command(
-    model: Path, stage: str, output: Path | None, target: str, input_shapes: tuple, as_json: bool
+    model: Path,
+    stage: str,
+    function: str | None,
+    output: Path | None,
+    target: str,
+    input_shapes: tuple,
+    as_json: bool,
 ) -> None:
     """Print MODEL.onnx as it looks at one stage of compilation."""
     from tilesmith.support.progress import status
@@ -54,10 +60,11 @@ def inspect_command(
         writable_place(output, model)
     chosen = Target(target)
     with status(f"{model.name}: {stage}"):
-        from tilesmith import driver
+        from tilesmith.driver.stages import stages
 
-        options = {"input_shapes": shapes(input_shapes)} if input_shapes else {}
-        text = driver.stages(str(model), chosen, stage, **options)
+        text = stages(
+            str(model), chosen, stage, input_shapes=shapes(input_shapes), function=function
+        )
     if output is not None:
         from tilesmith.support.files import write_atomically
 
