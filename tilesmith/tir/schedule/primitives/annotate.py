@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Range, Var
+from tilesmith.ir import Range, Var, structural_equal
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.primitives.blocks import (
-    check_complete_or_reduction,
-    has_affine_binding,
-    scope_of,
-)
+from tilesmith.tir.schedule.primitives.blocks import has_affine_binding
 from tilesmith.tir.schedule.primitives.common import refuse_at, uses_var, variables_in
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import BlockRealize, For, ForKind
@@ -33,9 +29,8 @@ def _check_independent(
     for block_sref in state.blocks_below(sref):
         realize: BlockRealize = state.stmt(block_sref)
         block = realize.block
-        scope = scope_of(state, block_sref, primitive)
         if block.iter_vars:
-            check_complete_or_reduction(state, block_sref, scope, primitive)
+            _check_own_elements(state, primitive, block_sref)
             if not has_affine_binding(state, block_sref):
                 raise refuse_at(
                     state,
@@ -58,6 +53,32 @@ def _check_independent(
                 sref,
                 "use rfactor to make the partial results of a reduction independent",
             )
+
+
+def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) -> None:
+    """Different values of the data-parallel iterators write different elements, and what the block
+    reads of its own output is the element that it writes."""
+    block = state.stmt(sref).block
+    name = block.name_hint
+    kinds = {iterator.var: iterator.iter_type for iterator in block.iter_vars}
+    for variable, kind in kinds.items():
+        if kind not in (IterVar.DataPar, IterVar.CommReduce):
+            reason = f"iterator '{variable.name}' of block '{name}' must keep its order"
+            raise refuse_at(state, primitive, reason, sref)
+    for region in block.writes:
+        for part in region.region:
+            for variable in variables_in(part.min, part.extent):
+                if kinds.get(variable) == IterVar.CommReduce:
+                    reason = (
+                        f"reduction iterator '{variable.name}' of block '{name}' indexes the output"
+                    )
+                    raise refuse_at(state, primitive, reason, sref)
+        for read in block.reads:
+            if read.buffer is region.buffer and not structural_equal(read, region):
+                reason = (
+                    f"block '{name}' reads other elements of '{read.buffer.name}' than it writes"
+                )
+                raise refuse_at(state, primitive, reason, sref)
 
 
 def _with_kind(state: ScheduleState, sref: StmtSRef, kind: ForKind, binding: Any = None) -> None:

@@ -1,0 +1,408 @@
+"""Normal forms of integer expressions: sums of atoms with constant coefficients.
+
+``i * 16 + j - n + 3`` is the `Sum` ``{i: 16, j: 1, n: -1} + 3``. An *atom* is what a sum cannot look
+through: a variable, a product of atoms, a digit of a number (`Split`: ``index // lower % width``), a
+quotient by something that is no constant, a minimum or maximum, or a `Leaf`, any other expression.
+Atoms are interned in a `FormTable`, so that equality of atoms is identity and equality of sums
+is equality of their numbers; the hundred rules about sums of products that a rewriting simplifier
+would carry are one dictionary addition here.
+
+Sums keep the order in which terms were met, so that what was simplified already keeps its look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Var, const
+from tilesmith.ir.expr import Add, Sub
+from tilesmith.runtime.dtype import DataType
+
+__all__ = [
+    "Atom",
+    "Extreme",
+    "FormTable",
+    "Leaf",
+    "Product",
+    "Quotient",
+    "Remainder",
+    "Split",
+    "Sum",
+]
+
+INT32 = DataType("int32")
+INT64 = DataType("int64")
+
+
+class Atom:
+    """Base of what stands in a sum; ``uid`` numbers the atoms of one table, in order of birth."""
+
+    __slots__ = ("dtype", "expr", "uid")
+
+    uid: int
+    dtype: DataType
+    expr: PrimExpr | None
+
+
+class Leaf(Atom):
+    """A variable or an expression that is opaque to integer arithmetic."""
+
+    __slots__ = ()
+
+
+class Product(Atom):
+    """A product of two or more atoms, none a product itself, ordered by number."""
+
+    __slots__ = ("factors",)
+
+    factors: tuple[Atom, ...]
+
+
+class Split(Atom):
+    """``(index // lower) % (upper // lower)``, without the remainder where ``upper`` is 0.
+
+    A digit of ``index``: both numbers are positive and ``lower`` divides ``upper``.
+    """
+
+    __slots__ = ("index", "lower", "upper")
+
+    index: Sum
+    lower: int
+    upper: int
+
+
+class Quotient(Atom):
+    """``index // divisor`` (rounded down) where the divisor is no constant."""
+
+    __slots__ = ("divisor", "index")
+
+    index: Sum
+    divisor: Sum
+
+
+class Remainder(Atom):
+    """``index % divisor`` (of the division that rounds down) where the divisor is no constant."""
+
+    __slots__ = ("divisor", "index")
+
+    index: Sum
+    divisor: Sum
+
+
+class Extreme(Atom):
+    """The smallest (``kind`` is ``Min``) or largest of two or more sums."""
+
+    __slots__ = ("args", "kind")
+
+    kind: type
+    args: tuple[Sum, ...]
+
+
+class Sum:
+    """``const`` plus the atoms times their coefficients (never zero). Do not change one."""
+
+    __slots__ = ("const", "dtype", "expr", "number", "terms")
+
+    def __init__(self, dtype: DataType, terms: dict[Atom, int], constant: int) -> None:
+        self.dtype = dtype
+        self.terms = terms
+        self.const = constant
+        self.expr: PrimExpr | None = None
+        self.number = -1
+
+    def single(self) -> Atom | None:
+        """The atom, if this sum is one atom and nothing else."""
+        if self.const == 0 and len(self.terms) == 1:
+            for atom, coefficient in self.terms.items():
+                if coefficient == 1:
+                    return atom
+        return None
+
+    def __repr__(self) -> str:
+        terms = " + ".join([f"{c}*a{a.uid}" for a, c in self.terms.items()])
+        return f"Sum({terms} + {self.const})"
+
+
+def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
+    """``a + b * factor`` in the dtype of ``a``."""
+    if not b.terms:
+        if b.const == 0:
+            return a
+        return Sum(a.dtype, a.terms, a.const + b.const * factor)
+    terms = dict(a.terms)
+    for atom, coefficient in b.terms.items():
+        coefficient = terms.get(atom, 0) + coefficient * factor
+        if coefficient:
+            terms[atom] = coefficient
+        else:
+            terms.pop(atom, None)
+    return Sum(a.dtype, terms, a.const + b.const * factor)
+
+
+def times(a: Sum, factor: int) -> Sum:
+    """``a * factor``."""
+    if factor == 1:
+        return a
+    if factor == 0:
+        return Sum(a.dtype, {}, 0)
+    return Sum(a.dtype, {atom: c * factor for atom, c in a.terms.items()}, a.const * factor)
+
+
+def shifted(a: Sum, constant: int) -> Sum:
+    """``a + constant``."""
+    return a if constant == 0 else Sum(a.dtype, a.terms, a.const + constant)
+
+
+def exact_quotient(a: Sum, divisor: int) -> Sum:
+    """``a / divisor`` where the divisor divides every coefficient; the constant is rounded down."""
+    if divisor == 1:
+        return a
+    terms = {atom: c // divisor for atom, c in a.terms.items()}
+    return Sum(a.dtype, terms, a.const // divisor)
+
+
+def coefficient_gcd(a: Sum) -> int:
+    """The greatest common divisor of the coefficients (not of the constant)."""
+    result = 0
+    for coefficient in a.terms.values():
+        result = gcd(result, coefficient)
+    return result
+
+
+class FormTable:
+    """Interns atoms and numbers sums; belongs to one analyzer and knows no facts."""
+
+    def __init__(self) -> None:
+        self._atoms: dict[object, Atom] = {}
+        self._numbers: dict[object, int] = {}
+        self._uid = 0
+
+    def number(self, form: Sum) -> int:
+        """The same number for sums of one dtype that are equal, in whatever order."""
+        number = form.number
+        if number < 0:
+            terms = form.terms
+            if len(terms) == 1:
+                for atom, coefficient in terms.items():
+                    key: object = (form.dtype, form.const, atom.uid, coefficient)
+            else:
+                ids = [(atom.uid, coefficient) for atom, coefficient in terms.items()]
+                ids.sort()
+                key = (form.dtype, form.const, *ids)
+            number = form.number = self._numbers.setdefault(key, len(self._numbers))
+        return number
+
+    def _intern(self, kind: type[Atom], key: object, dtype: DataType) -> tuple[Atom, bool]:
+        found = self._atoms.get(key)
+        if found is not None:
+            return found, False
+        atom = kind()
+        atom.uid = self._uid
+        self._uid += 1
+        atom.dtype = dtype
+        atom.expr = None
+        self._atoms[key] = atom
+        return atom, True
+
+    def leaf(self, expr: PrimExpr, key: object) -> Leaf:
+        """The leaf of an expression; ``key`` tells which expressions are the same."""
+        atom, new = self._intern(Leaf, key, expr.dtype)
+        if new:
+            atom.expr = expr
+        return atom  # type: ignore[return-value]
+
+    def known(self, key: object) -> bool:
+        """Whether a leaf of that key has been made."""
+        return key in self._atoms
+
+    def split(self, index: Sum, lower: int, upper: int) -> Split:
+        """``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""
+        atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
+        if new:
+            atom.index, atom.lower, atom.upper = index, lower, upper
+        return atom  # type: ignore[return-value]
+
+    def quotient(self, index: Sum, divisor: Sum) -> Quotient:
+        """``index // divisor``."""
+        key = (Quotient, self.number(index), self.number(divisor))
+        atom, new = self._intern(Quotient, key, index.dtype)
+        if new:
+            atom.index, atom.divisor = index, divisor
+        return atom  # type: ignore[return-value]
+
+    def remainder(self, index: Sum, divisor: Sum) -> Remainder:
+        """``index % divisor``."""
+        key = (Remainder, self.number(index), self.number(divisor))
+        atom, new = self._intern(Remainder, key, index.dtype)
+        if new:
+            atom.index, atom.divisor = index, divisor
+        return atom  # type: ignore[return-value]
+
+    def extreme(self, kind: type, args: list[Sum]) -> Extreme:
+        """The minimum or maximum of sums."""
+        numbers = [self.number(arg) for arg in args]
+        numbers.sort()
+        atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
+        if new:
+            atom.kind, atom.args = kind, tuple(args)
+        return atom  # type: ignore[return-value]
+
+    def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
+        """The product of atoms; products among them are taken apart."""
+        flat: list[Atom] = []
+        for factor in factors:
+            if factor.__class__ is Product:
+                flat.extend(factor.factors)  # type: ignore[attr-defined]
+            else:
+                flat.append(factor)
+        if len(flat) == 1:
+            return flat[0]
+        ordered = [(factor.uid, factor) for factor in flat]
+        ordered.sort(key=_first)
+        key = (Product, dtype, *[uid for uid, _ in ordered])
+        atom, new = self._intern(Product, key, dtype)
+        if new:
+            atom.factors = tuple(flat)
+        return atom  # type: ignore[return-value]
+
+    def multiply(self, a: Sum, b: Sum) -> Sum:
+        """``a * b`` multiplied out."""
+        if not b.terms:
+            return times(a, b.const)
+        if not a.terms:
+            return times(b, a.const)
+        terms: dict[Atom, int] = {}
+        for atom_a, c_a in a.terms.items():
+            for atom_b, c_b in b.terms.items():
+                atom = self.product((atom_a, atom_b), a.dtype)
+                _accumulate(terms, atom, c_a * c_b)
+            if b.const:
+                _accumulate(terms, atom_a, c_a * b.const)
+        if a.const:
+            for atom_b, c_b in b.terms.items():
+                _accumulate(terms, atom_b, c_b * a.const)
+        return Sum(a.dtype, terms, a.const * b.const)
+
+    # From forms back to expressions
+
+    def to_expr(self, form: Sum) -> PrimExpr:
+        """The expression of a sum; one object per sum object."""
+        found = form.expr
+        if found is None:
+            found = form.expr = self._sum_expr(form)
+        return found
+
+    def _sum_expr(self, form: Sum) -> PrimExpr:
+        dtype, terms, constant = form.dtype, form.terms, form.const
+        if not terms:
+            return const(constant, dtype)
+        if len(terms) == 1:
+            for atom, coefficient in terms.items():
+                if constant and coefficient == 1 and atom.__class__ is Extreme:
+                    constant, pushed = self._push_constant(atom, constant)  # type: ignore[arg-type]
+                    if constant == 0:
+                        return pushed
+        positive = [(a, c) for a, c in terms.items() if c > 0]
+        negative = [(a, c) for a, c in terms.items() if c < 0]
+        if not positive:
+            if constant > 0:
+                result = const(constant, dtype)
+                constant = 0
+            else:
+                atom, coefficient = negative.pop(0)
+                result = self._scaled(atom, coefficient, dtype)
+            rest = negative
+        else:
+            atom, coefficient = positive[0]
+            result = self._scaled(atom, coefficient, dtype)
+            rest = [(a, c) for a, c in terms.items() if a is not atom]
+        for atom, coefficient in rest:
+            if coefficient > 0:
+                result = Add(result, self._scaled(atom, coefficient, dtype))
+            else:
+                result = Sub(result, self._scaled(atom, -coefficient, dtype))
+        if constant > 0:
+            result = Add(result, const(constant, dtype))
+        elif constant < 0:
+            result = Sub(result, const(-constant, dtype))
+        return result
+
+    def _scaled(self, atom: Atom, coefficient: int, dtype: DataType) -> PrimExpr:
+        expr = self.atom_expr(atom)
+        if atom.dtype is not dtype:
+            expr = Cast(dtype, expr)
+        return expr if coefficient == 1 else Mul(expr, const(coefficient, dtype))
+
+    def _push_constant(self, atom: Extreme, constant: int) -> tuple[int, PrimExpr]:
+        """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``: (what is left to add, expression)."""
+        before = sum([1 for arg in atom.args if arg.terms and arg.const])
+        after = sum([1 for arg in atom.args if arg.terms and arg.const + constant])
+        if after >= before + 1:
+            return constant, self.atom_expr(atom)
+        return 0, self._chain(atom.kind, [shifted(arg, constant) for arg in atom.args])
+
+    def _chain(self, kind: type, args: list[Sum]) -> PrimExpr:
+        result = self.to_expr(args[0])
+        for arg in args[1:]:
+            result = kind(result, self.to_expr(arg))
+        return result
+
+    def atom_expr(self, atom: Atom) -> PrimExpr:
+        """The expression of an atom."""
+        found = atom.expr
+        if found is None:
+            found = atom.expr = self._atom_expr(atom)
+        return found
+
+    def _atom_expr(self, atom: Atom) -> PrimExpr:
+        dtype = atom.dtype
+        if isinstance(atom, Split):
+            result = self.to_expr(atom.index)
+            if atom.lower != 1:
+                result = FloorDiv(result, const(atom.lower, dtype))
+            if atom.upper:
+                result = FloorMod(result, const(atom.upper // atom.lower, dtype))
+            return result
+        if isinstance(atom, Product):
+            result = self._scaled(atom.factors[0], 1, dtype)
+            for factor in atom.factors[1:]:
+                result = Mul(result, self._scaled(factor, 1, dtype))
+            return result
+        if isinstance(atom, Quotient):
+            return FloorDiv(self.to_expr(atom.index), self.to_expr(atom.divisor))
+        if isinstance(atom, Remainder):
+            return FloorMod(self.to_expr(atom.index), self.to_expr(atom.divisor))
+        assert isinstance(atom, Extreme)
+        return self._chain(atom.kind, list(atom.args))
+
+
+def _first(pair: tuple[int, Atom]) -> int:
+    return pair[0]
+
+
+def _accumulate(terms: dict[Atom, int], atom: Atom, coefficient: int) -> None:
+    coefficient += terms.get(atom, 0)
+    if coefficient:
+        terms[atom] = coefficient
+    else:
+        terms.pop(atom, None)
+
+
+def same_expression(a: object, b: object) -> bool:
+    """Whether two expressions look the same: variables by identity, constants by value."""
+    if a is b:
+        return True
+    kind = a.__class__
+    if kind is not b.__class__:
+        return False
+    if kind is IntImm:
+        return a.value == b.value and a.dtype is b.dtype  # type: ignore[attr-defined]
+    if kind is Cast:
+        return a.dtype is b.dtype and same_expression(a.value, b.value)  # type: ignore[attr-defined]
+    if kind in _BINARY:
+        return same_expression(a.a, b.a) and same_expression(a.b, b.b)  # type: ignore[attr-defined]
+    return False
+
+
+_BINARY = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))

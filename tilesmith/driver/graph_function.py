@@ -1,0 +1,712 @@
+"""From a graph function of kernel calls to a PrimFunc on planned memory (decision 16).
+
+    lv = R.call_tir(cls.conv2d, (x, c0), out_sinfo=...)      conv2d(x, constants[0], workspace + 0)
+    gv = R.call_tir(cls.relu, (lv,), out_sinfo=...)     →    relu(workspace + 0, output)
+
+The function that is made takes its inputs and outputs as buffers, the address of an array of
+pointers to constants, and the address of the workspace. It allocates nothing. Values that are no
+tensors (tuples, shapes, numbers) exist at compile time only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith import relax
+from tilesmith.arith import Analyzer
+from tilesmith.driver.memory_plan import Storage, plan_workspace
+from tilesmith.ir import (
+    Call,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    PointerType,
+    PrimExpr,
+    SizeVar,
+    StringImm,
+    Var,
+    const,
+)
+from tilesmith.ir.operators import cast, equal
+from tilesmith.ir.types import prim_type
+from tilesmith.relax import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import InternalError, ShapeError, UnsupportedError
+from tilesmith.tir import (
+    AssertStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    decl_buffer,
+    stmt_seq,
+)
+from tilesmith.tir.functor import substitute
+
+__all__ = ["ConstantTable", "GraphFunction", "lower_graph_function"]
+
+_INT64 = DataType("int64")
+
+
+@dataclass(eq=False)
+class TensorValue:
+    """A tensor during a call: its memory, and how it is looked at."""
+
+    storage: Storage
+    shape: tuple[PrimExpr, ...]
+    dtype: DataType
+
+
+@dataclass(eq=False)
+class TupleValue:
+    """Several values."""
+
+    fields: list[Any]
+
+
+@dataclass(eq=False)
+class ShapeValue:
+    """A shape, known as expressions over symbolic sizes."""
+
+    values: tuple[PrimExpr, ...]
+
+
+@dataclass(eq=False)
+class ScalarValue:
+    """A number."""
+
+    value: PrimExpr
+
+
+@dataclass(eq=False)
+class Step:
+    """One statement of the function to come, and the memory that it touches."""
+
+    emit: Any  # () -> Stmt, called when all memory has its place
+    storages: list[Storage]
+
+
+@dataclass
+class GraphFunction:
+    """A lowered graph function: code, what `runtime.signature` wants to know, constants by name."""
+
+    function: PrimFunc
+    shapes_function: PrimFunc | None
+    metadata: dict[str, Any]
+
+
+class ConstantTable:
+    """The constants of all graph functions of a module, each once, by position."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Any] = {}
+        self._positions: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that an id stays the constant's
+
+    def position(self, constant: relax.Constant) -> int:
+        """The position of a constant, taken in at first use."""
+        found = self._positions.get(id(constant))
+        if found is None:
+            found = self._positions[id(constant)] = len(self._kept)
+            self._kept.append(constant)
+            self.arrays[f"constant_{found}"] = constant.data
+        return found
+
+
+def lower_graph_function(
+    module: IRModule, name: GlobalVar, constants: ConstantTable
+) -> GraphFunction:
+    """Lower one function; its constants are added to the table."""
+    return _Lowering(module, name, constants).run()
+
+
+class _Lowering:
+    def __init__(self, module: IRModule, name: GlobalVar, constants: ConstantTable) -> None:
+        self.module = module
+        self.name = name.name_hint
+        self.function: relax.Function = module[name]
+        self.constants = constants
+        self.values: dict[Any, Any] = {}
+        self.steps: list[Step] = []
+        self.params: list[Any] = []  # Buffers and Vars
+        self.input_count = 0
+        self.analyzer = Analyzer()
+        self.depth = 0  # of calls of graph functions that are taking place here
+        self.workspace_var = Var(
+            "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
+        )
+        self.table = decl_buffer(
+            (max(1, 1 << 20),),
+            "int64",
+            "constant_table",
+            data=Var("constant_table", PointerType(prim_type(_INT64), "global")),
+        )
+
+    # --- the function as a whole ------------------------------------------------------------------
+
+    def run(self) -> GraphFunction:
+        """Inputs, bindings, outputs, the plan of the memory, the code."""
+        for param in self.function.params:
+            self.values[param] = self._input(param.name_hint, param.struct_info)
+        inputs = list(self.params)
+        self._bindings(self.function.body)
+        result = self.value(self.function.body.body)
+        outputs = self._outputs(result)
+        storages = self._lifetimes()
+        size = plan_workspace(storages, self.analyzer)
+        metadata = self._metadata(result, size)
+        main = self._prim_func(self.name, inputs, outputs, [step.emit() for step in self.steps])
+        shapes = None
+        if metadata["shapes_function"] is not None:
+            shapes = self._shapes_function(metadata["shapes_function"], inputs, result, size)
+        return GraphFunction(main, shapes, metadata)
+
+    def _prim_func(
+        self, name: str, inputs: list[Any], outputs: list[Buffer], body: list[Stmt]
+    ) -> PrimFunc:
+        table, workspace = Var("constants", "int64"), Var("workspace", "int64")
+        whole: Stmt = stmt_seq(*body)
+        for pointer, number in ((self.workspace_var, workspace), (self.table.data, table)):
+            whole = LetStmt(pointer, Call("handle", "tir.reinterpret", (number,)), whole)
+        return PrimFunc(
+            [*inputs, *outputs, table, workspace],
+            whole,
+            attrs={"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True},
+        )
+
+    # --- inputs and outputs -----------------------------------------------------------------------
+
+    def _input(self, name: str, info: StructInfo) -> Any:
+        if isinstance(info, TupleStructInfo):
+            return TupleValue(
+                [self._input(f"{name}_{k}", one) for k, one in enumerate(info.fields)]
+            )
+        if isinstance(info, TensorStructInfo):
+            shape = self._shape_of(info, f"input '{name}'")
+            buffer = decl_buffer(shape, info.dtype, name, data_alignment=info.dtype.nbytes)
+            self.params.append(buffer)
+            return TensorValue(Storage.outside(lambda: buffer.data), shape, info.dtype)
+        if isinstance(info, ShapeStructInfo) and info.values is not None:
+            values = []
+            for number, extent in enumerate(info.values):
+                if isinstance(extent, Var) and extent not in self.params:
+                    self.params.append(extent)
+                    values.append(extent)
+                else:
+                    self.params.append(Var(f"{name}_{number}", "int64"))
+                    values.append(self.params[-1])
+            return ShapeValue(tuple(values))
+        if isinstance(info, PrimStructInfo):
+            value = getattr(info, "value", None)
+            variable = value if isinstance(value, Var) else Var(name, info.dtype)
+            self.params.append(variable)
+            return ScalarValue(variable)
+        raise UnsupportedError(
+            f"'{self.name}': input '{name}' is {info}, a tensor, shape, number or tuple is needed"
+        )
+
+    def _shape_of(self, info: TensorStructInfo, what: str) -> tuple[PrimExpr, ...]:
+        values = _static_shape(info)
+        if values is None:
+            raise UnsupportedError(
+                f"'{self.name}': the shape of {what} is not known when it is compiled ({info})",
+                notes=("give it symbolic sizes with R.match_cast, or pass input_shapes",),
+            )
+        return values
+
+    def _outputs(self, result: Any) -> list[Buffer]:
+        """Buffers for the leaves of the result; each leaf's memory becomes that buffer, or is copied."""
+        buffers: list[Buffer] = []
+        taken: set[int] = set()
+        for leaf in _leaves(result):
+            if isinstance(leaf, ShapeValue):
+                continue
+            number = len(buffers)
+            if isinstance(leaf, ScalarValue):
+                buffer = decl_buffer((), leaf.value.dtype, f"output_{number}")
+                buffers.append(buffer)
+                self._step(lambda b=buffer, v=leaf.value: BufferStore(b, v, ()), [])
+                continue
+            buffer = decl_buffer(
+                leaf.shape, leaf.dtype, f"output_{number}", data_alignment=leaf.dtype.nbytes
+            )
+            buffers.append(buffer)
+            whole = leaf.storage.is_workspace and self._same_bytes(leaf)
+            if whole and id(leaf.storage) not in taken:
+                taken.add(id(leaf.storage))
+                leaf.storage.become(lambda b=buffer: b.data)
+            else:
+                target = TensorValue(
+                    Storage.outside(lambda b=buffer: b.data), leaf.shape, leaf.dtype
+                )
+                self._copy(leaf, target)
+        return buffers
+
+    def _same_bytes(self, value: TensorValue) -> bool:
+        return self.analyzer.can_prove_equal(_bytes(value.shape, value.dtype), value.storage.size)
+
+    # --- bindings ---------------------------------------------------------------------------------
+
+    def _bindings(self, body: relax.SeqExpr) -> None:
+        for block in body.blocks:
+            for binding in block.bindings:
+                if isinstance(binding, relax.MatchCast):
+                    self.values[binding.var] = self._match_cast(binding)
+                else:
+                    self.values[binding.var] = self._bound(binding.var, binding.value)
+
+    def value(self, expr: Any) -> Any:
+        """What an expression without calls stands for."""
+        found = self.values.get(expr)
+        if found is not None:
+            return found
+        if isinstance(expr, relax.Constant):
+            return self._constant(expr)
+        if isinstance(expr, relax.Tuple):
+            return TupleValue([self.value(item) for item in expr.fields])
+        if isinstance(expr, relax.TupleGetItem):
+            return self.value(expr.tuple_value).fields[expr.index]
+        if isinstance(expr, relax.ShapeExpr):
+            return ShapeValue(tuple(expr.values))
+        if isinstance(expr, relax.PrimValue):
+            return ScalarValue(expr.value)
+        raise UnsupportedError(
+            f"'{self.name}': {type(expr).__name__} cannot be compiled to native code here: {expr}"
+        )
+
+    def _constant(self, constant: relax.Constant) -> TensorValue:
+        position = self.constants.position(constant)
+        info = constant.struct_info
+        shape = self._shape_of(info, "a constant")
+
+        def pointer() -> PrimExpr:
+            address = BufferLoad(self.table, [const(position, "int64")])
+            return Call("handle", "tir.reinterpret", (address,))
+
+        return TensorValue(Storage.outside(pointer), shape, info.dtype)
+
+    def _bound(self, variable: Any, expr: Any) -> Any:
+        if isinstance(expr, relax.Call):
+            return self._call(variable, expr)
+        if isinstance(expr, relax.If):
+            return self._if(variable, expr)
+        if isinstance(expr, relax.SeqExpr):
+            self._bindings(expr)
+            return self.value(expr.body)
+        return self.value(expr)
+
+    def _match_cast(self, binding: relax.MatchCast) -> Any:
+        """A look at a value with other symbolic sizes: new ones are defined, known ones checked."""
+        value = self.value(binding.value)
+        info = binding.struct_info
+        if isinstance(value, TensorValue) and isinstance(info, TensorStructInfo):
+            wanted = self._shape_of(info, f"'{binding.var.name_hint}'")
+            if len(wanted) != len(value.shape):
+                raise ShapeError(
+                    f"'{self.name}': match_cast of {len(value.shape)} dimensions to {len(wanted)}"
+                )
+            if value.dtype is not info.dtype and not info.dtype.is_void:
+                raise ShapeError(f"'{self.name}': match_cast of {value.dtype} to {info.dtype}")
+            self._check_sizes(value.shape, wanted, binding)
+            return TensorValue(value.storage, wanted, value.dtype)
+        if (
+            isinstance(value, ShapeValue)
+            and isinstance(info, ShapeStructInfo)
+            and info.values is not None
+        ):
+            self._check_sizes(value.values, tuple(info.values), binding)
+            return ShapeValue(tuple(info.values))
+        return value
+
+    def _check_sizes(self, have: tuple, want: tuple, binding: relax.MatchCast) -> None:
+        for one, other in zip(have, want):
+            if self.analyzer.can_prove_equal(one, other):
+                continue
+            message = f"{self.name}: match_cast of {binding.var.name_hint} expects {other}"
+            self._step(
+                lambda a=one, b=other, m=message: AssertStmt(
+                    equal(cast("int64", a), cast("int64", b)),
+                    StringImm(m),
+                    Evaluate(const(0, "int32")),
+                ),
+                [],
+            )
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _call(self, variable: Any, call: relax.Call) -> Any:
+        op = call.op
+        name = getattr(op, "name", "")
+        if name in ("relax.call_tir", "relax.call_tir_inplace"):
+            return self._call_tir(call)
+        if name == "relax.call_dps_packed":
+            return self._call_dps(call)
+        if name in (
+            "relax.reshape",
+            "relax.flatten",
+            "relax.expand_dims",
+            "relax.squeeze",
+            "relax.memory.view",
+        ):
+            return self._view(variable, call)
+        if name == "relax.shape_of":
+            return ShapeValue(self.value(call.args[0]).shape)
+        if isinstance(op, GlobalVar):
+            return self._inline(call, self.module[op])
+        raise UnsupportedError(
+            f"'{self.name}': the call of {name or op} is not lowered to a kernel, so it cannot be compiled",
+            notes=(
+                "operators become kernels in relax.transform.LegalizeOps; registered functions are "
+                "called in destination-passing style with relax.call_dps_packed",
+            ),
+        )
+
+    def _new(self, info: StructInfo, what: str) -> Any:
+        if isinstance(info, TupleStructInfo):
+            return TupleValue([self._new(one, what) for one in info.fields])
+        if not isinstance(info, TensorStructInfo):
+            raise UnsupportedError(
+                f"'{self.name}': the result of {what} is {info}, a tensor is needed"
+            )
+        shape = self._shape_of(info, f"the result of {what}")
+        return TensorValue(Storage.workspace(_bytes(shape, info.dtype)), shape, info.dtype)
+
+    def _call_tir(self, call: relax.Call) -> Any:
+        kernel: GlobalVar = call.args[0]
+        function: PrimFunc = self.module[kernel]
+        arguments = _leaves(self.value(call.args[1]))
+        info = call.sinfo_args[0]
+        inplace = list(call.attrs["inplace_indices"]) if call.op.name.endswith("inplace") else []
+        result = self._new(info, kernel.name_hint)
+        results = _leaves(result)
+        for number, index in enumerate(inplace):
+            if index >= 0:
+                results[number].storage = arguments[index].storage
+        kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
+        sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
+        operands = [*arguments, *kept]
+        words = self._kernel_arguments(kernel, function, operands, sizes)
+        touched = [one.storage for one in operands if isinstance(one, TensorValue)]
+        self._step(lambda: Evaluate(Call("void", kernel, [word() for word in words])), touched)
+        return result
+
+    def _kernel_arguments(
+        self, kernel: GlobalVar, function: PrimFunc, operands: list[Any], sizes: list[PrimExpr]
+    ) -> list[Any]:
+        """What a kernel is called with: pointers and numbers, then its symbolic sizes."""
+        from tilesmith.tir.transform.make_packed_api import symbolic_sizes
+
+        known: dict[Var, PrimExpr] = {}
+        words: list[Any] = []
+        queue = list(operands)
+        for param in function.params:
+            buffer = function.buffer_map.get(param)
+            if buffer is None:
+                value = queue.pop(0) if queue and isinstance(queue[0], ScalarValue) else None
+                number = value.value if value is not None else sizes.pop(0)
+                known[param] = number
+                words.append(lambda n=number, d=param.dtype: cast(d, n))
+                continue
+            if not queue:
+                raise InternalError(
+                    f"kernel '{kernel.name_hint}' takes more tensors than it is given"
+                )
+            operand: TensorValue = queue.pop(0)
+            self._unify(kernel, buffer, operand, known)
+            words.append(operand.storage.pointer)
+        for variable in symbolic_sizes(function):
+            if variable not in known:
+                raise InternalError(
+                    f"size '{variable.name}' of kernel '{kernel.name_hint}' is not determined"
+                )
+            words.append(lambda v=variable: cast(v.dtype, known[v]))
+        return words
+
+    def _unify(
+        self, kernel: GlobalVar, buffer: Buffer, operand: TensorValue, known: dict[Var, PrimExpr]
+    ) -> None:
+        if len(buffer.shape) != len(operand.shape):
+            raise ShapeError(
+                f"kernel '{kernel.name_hint}' takes '{buffer.name}' with {len(buffer.shape)} dimensions, "
+                f"it is given {len(operand.shape)}"
+            )
+        if buffer.dtype is not operand.dtype:
+            raise ShapeError(
+                f"kernel '{kernel.name_hint}' takes '{buffer.name}' of {buffer.dtype}, it is given {operand.dtype}"
+            )
+        for size, given in zip(buffer.shape, operand.shape):
+            if isinstance(size, Var):
+                known.setdefault(size, given)
+
+    def _call_dps(self, call: relax.Call) -> Any:
+        """A registered function: it gets tensors of its own (see ``runtime.builtins.call_dps``)."""
+        symbol = call.args[0].global_symbol
+        arguments = _leaves(self.value(call.args[1]))
+        result = self._new(call.sinfo_args[0], symbol)
+        parts: list[str] = []
+        words: list[Any] = []
+        touched: list[Storage] = []
+        for role, values in (("in", arguments), ("out", _leaves(result))):
+            for value in values:
+                if isinstance(value, TensorValue):
+                    parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
+                    words.append(
+                        lambda s=value.storage: Call("int64", "tir.reinterpret", (s.pointer(),))
+                    )
+                    words += [lambda e=extent: cast("int64", e) for extent in value.shape]
+                    touched.append(value.storage)
+                else:
+                    numbers = value.values if isinstance(value, ShapeValue) else [value.value]
+                    parts += ["value"] * len(numbers)
+                    words += [lambda e=number: e for number in numbers]
+        head = (
+            StringImm("tilesmith.runtime.call_dps"),
+            StringImm(symbol),
+            StringImm(",".join(parts)),
+        )
+        self._step(
+            lambda: Evaluate(
+                Call("int32", "tir.tvm_call_packed", (*head, *[word() for word in words]))
+            ),
+            touched,
+        )
+        return result
+
+    def _view(self, variable: Any, call: relax.Call) -> TensorValue:
+        """The same memory in another shape."""
+        source: TensorValue = self.value(call.args[0])
+        info = variable.struct_info if variable is not None else call.struct_info
+        shape = self._shape_of(info, f"'{getattr(variable, 'name_hint', call.op.name)}'")
+        return TensorValue(source.storage, shape, source.dtype)
+
+    def _inline(self, call: relax.Call, function: Any) -> Any:
+        """A call of another graph function: its bindings take place here."""
+        if not isinstance(function, relax.Function):
+            raise UnsupportedError(
+                f"'{self.name}' calls '{call.op.name_hint}', which is no graph function"
+            )
+        if self.depth > 200:
+            raise UnsupportedError(
+                f"'{self.name}': recursion of graph functions cannot be compiled here"
+            )
+        saved = self.values
+        self.values = dict(saved)
+        self.depth += 1
+        sizes: dict[Var, PrimExpr] = {}
+        for param, argument in zip(function.params, call.args):
+            self.values[param] = saved_value = self._in_scope(saved, argument)
+            _match_sizes(param.struct_info, saved_value, sizes)
+        body = function.body
+        if sizes:
+            body = relax.utils.substitute_symbols(body, sizes)  # type: ignore[attr-defined]
+            params = dict(zip(function.params, function.params))
+            for param in params:
+                self.values[param] = self.values[param]
+        self._bindings(body)
+        result = self.value(body.body)
+        self.depth -= 1
+        self.values = saved
+        return result
+
+    def _in_scope(self, values: dict[Any, Any], expr: Any) -> Any:
+        kept, self.values = self.values, values
+        try:
+            return self.value(expr)
+        finally:
+            self.values = kept
+
+    def _if(self, variable: Any, expr: relax.If) -> Any:
+        """Both branches are lowered; each one leaves its result in memory that belongs to both."""
+        condition = self.value(expr.cond)
+        result = self._new(variable.struct_info, f"'{variable.name_hint}'")
+        branches = []
+        for branch in (expr.true_branch, expr.false_branch):
+            outer, self.steps = self.steps, []
+            saved = dict(self.values)
+            self._bindings(branch)
+            for source, target in zip(_leaves(self.value(branch.body)), _leaves(result)):
+                self._copy(source, target)
+            self.values = saved
+            branches.append(self.steps)
+            self.steps = outer
+        touched = [s for steps in branches for step in steps for s in step.storages]
+        if isinstance(condition, TensorValue):
+            touched.append(condition.storage)
+
+        def emit() -> Stmt:
+            test = self._scalar(condition)
+            bodies = [stmt_seq(*[step.emit() for step in steps]) for steps in branches]
+            return IfThenElse(test, bodies[0], bodies[1])
+
+        self._step(emit, touched)
+        return result
+
+    def _scalar(self, value: Any) -> PrimExpr:
+        if isinstance(value, ScalarValue):
+            return value.value
+        data = Var("condition", PointerType(prim_type(value.dtype), "global"))
+        buffer = decl_buffer((1,), value.dtype, "condition", data=data)
+        from tilesmith.ir import Let
+
+        return Let(data, value.storage.pointer(), BufferLoad(buffer, [const(0, "int32")]))
+
+    def _copy(self, source: Any, target: TensorValue) -> None:
+        size = _bytes(target.shape, target.dtype)
+
+        def emit() -> Stmt:
+            words = (
+                StringImm("memcpy"),
+                target.storage.pointer(),
+                source.storage.pointer(),
+                cast("int64", size),
+            )
+            return Evaluate(Call("handle", "tir.call_extern", words))
+
+        self._step(emit, [source.storage, target.storage])
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _step(self, emit: Any, storages: list[Storage]) -> None:
+        self.steps.append(Step(emit, storages))
+
+    def _lifetimes(self) -> list[Storage]:
+        """The storages in the workspace, with the first and last step that touches each."""
+        found: dict[int, Storage] = {}
+        for number, step in enumerate(self.steps):
+            for storage in step.storages:
+                if storage.is_workspace:
+                    storage.touch(number)
+                    storage.base = self.workspace_var
+                    found[id(storage)] = storage
+        return list(found.values())
+
+    def _metadata(self, result: Any, size: PrimExpr) -> dict[str, Any]:
+        params = [
+            _describe_input(param.name_hint, param.struct_info) for param in self.function.params
+        ]
+        dynamic = not isinstance(size, IntImm)
+        leaves = [leaf for leaf in _leaves(result) if not isinstance(leaf, ScalarValue)]
+        shapes = [leaf.shape if isinstance(leaf, TensorValue) else leaf.values for leaf in leaves]
+        symbolic = any(not isinstance(extent, IntImm) for shape in shapes for extent in shape)
+        symbols = {
+            extent.name
+            for param in self.params
+            if isinstance(param, Buffer)
+            for extent in param.shape
+            if isinstance(extent, Var)
+        }
+        return {
+            "params": params,
+            "result": _describe_value(result),
+            "symbols": sorted(symbols),
+            "workspace_bytes": "dynamic" if dynamic else int(size),  # type: ignore[call-overload]
+            "shapes_function": f"{self.name}_shapes" if dynamic or symbolic else None,
+        }
+
+    def _shapes_function(
+        self, name: str, inputs: list[Any], result: Any, size: PrimExpr
+    ) -> PrimFunc:
+        extents: list[PrimExpr] = []
+        for leaf in _leaves(result):
+            if isinstance(leaf, TensorValue):
+                extents += leaf.shape
+            elif isinstance(leaf, ShapeValue):
+                extents += leaf.values
+        extents.append(size)
+        # A function of its own has variables of its own.
+        mapping: dict[Var, PrimExpr] = {}
+        params: list[Any] = []
+        for param in inputs:
+            if isinstance(param, Var):
+                mapping[param] = Var(param.name, param.dtype)
+                params.append(mapping[param])
+                continue
+            for extent in param.shape:
+                if isinstance(extent, Var):
+                    mapping.setdefault(extent, type(extent)(extent.name, extent.dtype))
+            shape = [substitute(extent, mapping) for extent in param.shape]
+            params.append(
+                decl_buffer(shape, param.dtype, param.name, data_alignment=param.dtype.nbytes)
+            )
+        buffer = decl_buffer((len(extents),), "int64", "sizes", data_alignment=8)
+        stores = [
+            BufferStore(buffer, cast("int64", substitute(extent, mapping)), [const(k, "int64")])
+            for k, extent in enumerate(extents)
+        ]
+        attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True}
+        return PrimFunc([*params, buffer], stmt_seq(*stores), attrs=attrs)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, TupleValue):
+        return [leaf for one in value.fields for leaf in _leaves(one)]
+    return [value]
+
+
+def _bytes(shape: tuple[PrimExpr, ...], dtype: DataType) -> PrimExpr:
+    size: PrimExpr = const(dtype.nbytes, "int64")
+    for extent in shape:
+        size = size * cast("int64", extent)
+    return size
+
+
+def _static_shape(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
+    shape = info.shape
+    if shape is None:
+        return None
+    values = getattr(shape, "values", None)
+    if values is None:
+        inner = getattr(shape, "struct_info", None)
+        values = getattr(inner, "values", None)
+    return None if values is None else tuple(values)
+
+
+def _match_sizes(info: StructInfo, value: Any, sizes: dict[Var, PrimExpr]) -> None:
+    if isinstance(info, TensorStructInfo) and isinstance(value, TensorValue):
+        for extent, given in zip(_static_shape(info) or (), value.shape):
+            if isinstance(extent, Var) and extent is not given:
+                sizes.setdefault(extent, given)
+
+
+def _extent_text(extent: PrimExpr) -> int | str:
+    if isinstance(extent, IntImm):
+        return extent.value
+    return extent.name if isinstance(extent, (Var, SizeVar)) else str(extent)
+
+
+def _describe_input(name: str, info: StructInfo) -> dict[str, Any]:
+    if isinstance(info, TupleStructInfo):
+        fields = [_describe_input(f"{name}_{k}", one) for k, one in enumerate(info.fields)]
+        return {"name": name, "kind": "tuple", "fields": fields}
+    if isinstance(info, TensorStructInfo):
+        shape = [_extent_text(extent) for extent in _static_shape(info) or ()]
+        return {"name": name, "kind": "tensor", "shape": shape, "dtype": str(info.dtype)}
+    if isinstance(info, ShapeStructInfo):
+        return {
+            "name": name,
+            "kind": "shape",
+            "shape": [_extent_text(e) for e in info.values or ()],
+        }
+    return {"name": name, "kind": "prim", "dtype": str(info.dtype)}
+
+
+def _describe_value(value: Any) -> dict[str, Any]:
+    if isinstance(value, TupleValue):
+        return {"kind": "tuple", "fields": [_describe_value(one) for one in value.fields]}
+    if isinstance(value, ShapeValue):
+        return {"kind": "shape", "shape": [_extent_text(extent) for extent in value.values]}
+    if isinstance(value, ScalarValue):
+        return {"kind": "prim", "dtype": str(value.value.dtype)}
+    shape = [_extent_text(extent) for extent in value.shape]
+    return {"kind": "tensor", "shape": shape, "dtype": str(value.dtype)}

@@ -1,0 +1,167 @@
+"""Compiling kernels: PrimFunc → object code, through the cache on disk and the workers.
+
+The unit of work is one function (with those that it calls): its JSON, the target, the options. The
+key of the cache is made from the function *before* it is scheduled, with names left out, so that
+equal kernels of one model or of several meet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tilesmith.codegen.llvm import compile_text, emit_text
+from tilesmith.driver.schedule import schedule_function
+from tilesmith.ir import GlobalVar, IRModule, post_order_visit
+from tilesmith.ir.serialization import load_json, save_json
+from tilesmith.ir.structural import structural_digest
+from tilesmith.lowering import lower_kernels
+from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.knobs import knobs
+from tilesmith.support.workers import WorkerPool
+from tilesmith.target import Target
+from tilesmith.tir import Call, PrimFunc
+
+__all__ = ["KernelJob", "compile_job", "compile_kernels", "kernel_jobs", "start_workers"]
+
+KERNEL_CACHE = DiskCache("kernels")
+_FEWEST_FOR_WORKERS = 3  # below that, starting a worker costs more than it saves
+
+
+class KernelJob:
+    """One function to compile, with the functions that it calls, under symbols of their own."""
+
+    def __init__(
+        self, functions: dict[str, PrimFunc], target: Target, schedule: bool = True
+    ) -> None:
+        self.functions = functions
+        self.target = target
+        self.schedule = schedule
+        parts = [
+            structural_digest(function.without_attr("global_symbol"))
+            for function in functions.values()
+        ]
+        self.key = digest(*parts, str(target), str(schedule), version_digest())
+        self.symbol = "kernel_" + self.key[:24]
+
+    def renamed(self) -> IRModule:
+        """The functions as a module, the first one under the job's symbol."""
+        names = {
+            name: self.symbol if k == 0 else f"{self.symbol}_{k}"
+            for k, name in enumerate(self.functions)
+        }
+        module = IRModule()
+        for name, function in self.functions.items():
+            module[names[name]] = function.with_attr("global_symbol", names[name])
+        if len(self.functions) > 1:
+            module = _with_renamed_calls(module, names)
+        return module
+
+
+def _with_renamed_calls(module: IRModule, names: dict[str, str]) -> IRModule:
+    from tilesmith.ir import Rewriter
+
+    class Rename(Rewriter):
+        def visit_GlobalVar(self, node: GlobalVar) -> GlobalVar:
+            return module.get_global_var(names[node.name_hint])
+
+    for variable, function in list(module.items()):
+        module[variable] = function.with_body(Rename().visit(function.body))
+    return module
+
+
+def kernel_jobs(module: IRModule, names: Iterable[str], target: Target) -> dict[str, KernelJob]:
+    """A job for each named function; functions that are equal share one."""
+    jobs: dict[str, KernelJob] = {}
+    known: dict[str, KernelJob] = {}
+    for name in names:
+        job = KernelJob(_with_callees(module, name), target)
+        jobs[name] = known.setdefault(job.key, job)
+    return jobs
+
+
+def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
+    found: dict[str, PrimFunc] = {}
+
+    def visit(variable: str) -> None:
+        function = module[variable]
+        found[variable] = function
+
+        def look(node: Any) -> None:
+            if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+                if node.op.name_hint not in found:
+                    visit(node.op.name_hint)
+
+        post_order_visit(function.body, look)
+
+    visit(name)
+    return found
+
+
+def compile_job(module: IRModule, target: Target, schedule: bool = True) -> bytes:
+    """Schedule, lower and compile the functions of a job; gives an object file."""
+    if schedule:
+        module = module.shallow_copy()
+        for variable, function in list(module.items()):
+            module[variable] = schedule_function(function, target)
+    return compile_text(emit_text(lower_kernels(module, target), target), target)
+
+
+def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
+    """What a worker does with a message."""
+    module = load_json(blobs[0].decode())
+    code = compile_job(module, Target(request["target"]), request["schedule"])
+    return {}, [code]
+
+
+_pool: WorkerPool | None = None
+
+
+def start_workers() -> WorkerPool | None:
+    """The pool of workers, started at first use; None on a machine with one core."""
+    global _pool
+    count = knobs.compile_workers or len(os.sched_getaffinity(0))
+    if count < 2:
+        return None
+    if _pool is None:
+        _pool = WorkerPool("tilesmith.driver.worker", count)
+    return _pool
+
+
+def compile_kernels(
+    jobs: Iterable[KernelJob],
+    report: Callable[..., None] = lambda *_: None,
+    use_cache: bool = True,
+) -> dict[str, bytes]:
+    """The object code of each job, by key: from the cache, from the workers, or compiled here."""
+    unique = {job.key: job for job in jobs}
+    done: dict[str, bytes] = {}
+    for key in list(unique):
+        found = KERNEL_CACHE.get(key) if use_cache else None
+        if found is not None:
+            done[key] = found
+    missing = {key: job for key, job in unique.items() if key not in done}
+    pool = start_workers() if len(missing) >= _FEWEST_FOR_WORKERS else None
+    for number, (key, code) in enumerate(_compile_all(missing, pool)):
+        done[key] = code
+        if use_cache:
+            KERNEL_CACHE.put(key, code)
+        report(number + 1, len(missing), missing[key].symbol)
+    return done
+
+
+def _compile_all(
+    missing: dict[str, KernelJob], pool: WorkerPool | None
+) -> Iterable[tuple[str, bytes]]:
+    if pool is None:
+        for key, job in missing.items():
+            yield key, compile_job(job.renamed(), job.target, job.schedule)
+        return
+    futures = []
+    for key, job in missing.items():
+        request = {"target": str(job.target), "schedule": job.schedule}
+        futures.append((key, pool.submit(request, [save_json(job.renamed()).encode()])))
+    for key, future in futures:
+        _, (code,) = future.result()
+        yield key, bytes(code)

@@ -1,0 +1,82 @@
+"""``tilesmith.compile``: a model or module → an executable, through the cache of models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilesmith import relax
+from tilesmith.driver.kernels import start_workers
+from tilesmith.driver.relax_build import build
+from tilesmith.ir import IRModule
+from tilesmith.runtime.executable import Executable
+from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.errors import FrontendError, UnsupportedError
+from tilesmith.target import Target
+from tilesmith.tir import PrimFunc
+
+__all__ = ["compile", "import_model"]
+
+MODEL_CACHE = DiskCache("models")
+
+
+def compile(
+    model_or_module: Any,
+    target: Any = "llvm",
+    *,
+    input_shapes: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    cache: bool = True,
+) -> Executable:
+    """Compile a model for a target.
+
+    ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
+    function. ``input_shapes`` fixes sizes of inputs by name. ``cache=False`` compiles anew even if
+    this model was compiled before.
+    """
+    chosen = Target(target)
+    path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
+    key = None
+    if cache and path is not None and not params:
+        key = _model_key(path, chosen, input_shapes)
+        found = MODEL_CACHE.get_file(key)
+        if found is not None:
+            return Executable.load(found)
+    start_workers()  # they import what they need while the model is read
+    executable = build(import_model(model_or_module, input_shapes), chosen, params)
+    if key is not None:
+        MODEL_CACHE.put_file(key, executable.save)
+    return executable
+
+
+def _model_key(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> str:
+    """The digest of a model file, of the data files beside it, and of what it is compiled for."""
+    from tilesmith.relax.frontend.onnx import model_files
+
+    contents = [Path(file).read_bytes() for file in model_files(path)]
+    described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
+    return digest(*contents, str(target), described, version_digest())
+
+
+def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> IRModule:
+    """A module from a model in any form that is known."""
+    if isinstance(model, IRModule):
+        return model
+    if isinstance(model, relax.Function):
+        return IRModule.from_expr(model)
+    if isinstance(model, PrimFunc):
+        raise UnsupportedError(
+            "tilesmith.compile takes whole models; a PrimFunc is built with tilesmith.build",
+        )
+    if isinstance(model, (str, os.PathLike)) or type(model).__name__ == "ModelProto":
+        from tilesmith.relax.frontend.onnx import from_onnx
+
+        return from_onnx(model, shape_dict=dict(input_shapes) if input_shapes else None)
+    raise FrontendError(
+        f"{type(model).__module__}.{type(model).__name__} is no model that can be compiled",
+        notes=(
+            "pass the path of an ONNX file, an onnx.ModelProto, an IRModule, or a relax function",
+        ),
+    )

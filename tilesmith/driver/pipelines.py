@@ -1,0 +1,67 @@
+"""The graph passes of whole-model compilation, in order; users may name or replace the list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import transform
+from tilesmith.relax import transform as graph
+from tilesmith.support.registry import Registry
+from tilesmith.target import Target
+
+__all__ = ["PIPELINES", "default_passes", "get_pipeline", "register_pipeline", "zero_passes"]
+
+PIPELINES: Registry = Registry("pipeline")
+
+
+def default_passes(target: Target) -> list[Any]:
+    """From operators to calls of fused kernels."""
+    return [
+        graph.CanonicalizeBindings(),
+        graph.DecomposeOpsForInference(),
+        graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
+        graph.EliminateCommonSubexpr(),
+        graph.DeadCodeElimination(),
+        graph.LegalizeOps(),
+        graph.AnnotateTIROpPattern(),
+        graph.FuseOps(),
+        graph.FuseTIR(),
+        graph.DeadCodeElimination(),
+    ]
+
+
+def zero_passes(target: Target) -> list[Any]:
+    """Just enough to run: no fusion, no folding."""
+    return [graph.DecomposeOpsForInference(), graph.LegalizeOps()]
+
+
+def register_pipeline(name: str) -> Callable[..., Any]:
+    """Register a function that gives a pipeline (a pass) under a name."""
+    return PIPELINES.register(name)
+
+
+@PIPELINES.register("default")
+def _default(target: Any = None) -> transform.Pass:
+    return transform.Sequential(default_passes(_target(target)), name="default")
+
+
+@PIPELINES.register("default_build")
+def _default_build(target: Any = None) -> transform.Pass:
+    return transform.Sequential(default_passes(_target(target)), name="default_build")
+
+
+@PIPELINES.register("zero")
+def _zero(target: Any = None) -> transform.Pass:
+    return transform.Sequential(zero_passes(_target(target)), name="zero")
+
+
+def _target(target: Any) -> Target:
+    if target is not None:
+        return Target(target)
+    return Target.current(allow_none=True) or Target("llvm")
+
+
+def get_pipeline(name: str = "default", **kwargs: Any) -> transform.Pass:
+    """The pipeline registered under a name."""
+    return PIPELINES.get(name)(**kwargs)
