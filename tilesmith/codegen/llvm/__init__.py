@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from tilesmith.codegen.llvm.compile import assembly, compile_formats, compile_text
-from tilesmith.codegen.llvm.module import PACKED_PREFIX, ModuleEmitter, emit_text
+from tilesmith.codegen.llvm.module import PACKED_PREFIX, ModuleEmitter, emit_text, kernel_symbol
 from tilesmith.codegen.registry import BACK_ENDS
 from tilesmith.ir import IRModule
 from tilesmith.runtime.module import Module
@@ -15,7 +15,8 @@ from tilesmith.target import Target
 from tilesmith.target.features import is_host, llvm_machine
 from tilesmith.target.host import host_cpu
 
-__all__ = ["assembly", "build", "compile_formats", "compile_text", "emit_text", "is_runnable"]
+__all__ = ["assembly", "build", "compile_formats", "compile_text", "emit_text", "is_runnable",
+           "kernel_symbol"]
 
 
 def is_runnable(target: Target) -> bool:

@@ -103,6 +103,7 @@ class ExpressionEmitter(Dispatcher[str]):
     def forget(self) -> None:
         """Nothing computed so far holds any more (a new statement, a call with effects)."""
         self._epoch += 1
+        self.facts.forget()
         if self._memo:
             self._memo = {}
             self._kept = []

@@ -7,6 +7,7 @@ They decide between forms of the same meaning (a shift instead of a division, `z
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
 from typing import Any
 
@@ -34,6 +35,7 @@ from tilesmith.ir import (
     Visitor,
 )
 from tilesmith.ir import expr as ir
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
 
@@ -44,6 +46,12 @@ class Facts:
     def __init__(self) -> None:
         self.non_negative: set[Var] = set()
         self.multiple: dict[Var, int] = {}
+        self._signs: dict[int, tuple[PrimExpr, bool]] = {}  # the expression keeps its id taken
+
+    def forget(self) -> None:
+        """Forget what was found about expressions (variables have become known since)."""
+        if self._signs:
+            self._signs = {}
 
     def copy(self) -> Facts:
         """The same facts, free to grow."""
@@ -54,8 +62,15 @@ class Facts:
 
     def is_non_negative(self, expr: PrimExpr) -> bool:
         """Whether an integer expression is known to be at least zero (in every lane)."""
+        if expr.dtype.is_uint:
+            return True
         rule = _NON_NEGATIVE.get(expr.__class__)
-        return expr.dtype.is_uint or (rule is not None and rule(self, expr))
+        if rule is None:
+            return False
+        known = self._signs.get(id(expr))
+        if known is None:
+            known = self._signs[id(expr)] = (expr, rule(self, expr))
+        return known[1]
 
     def multiple_of(self, expr: PrimExpr) -> int:
         """The largest known number that divides a scalar expression; 0 for the constant zero."""
@@ -148,46 +163,64 @@ def effect_of(call: Call) -> CallEffectKind:
 def may_fault(expr: PrimExpr) -> bool:
     """Whether evaluating `expr` where it is not wanted could do harm: a load that may lie outside
     of its buffer, a call with effects, an integer division by something unknown."""
-    if isinstance(expr, BufferLoad):
-        return True
-    if isinstance(expr, Call):
-        if effect_of(expr) not in _HARMLESS:
-            return True
-        name = expr.op.name
-        if name in ("tir.call_pure_extern", "tir.if_then_else", "tir.address_of"):
-            return name == "tir.call_pure_extern" or any([may_fault(arg) for arg in expr.args])
-    if isinstance(expr, _INTEGER_DIVISIONS) and not expr.dtype.is_float:
-        divisor = expr.b.value if isinstance(expr.b, Broadcast) else expr.b
-        if not isinstance(divisor, IntImm) or divisor.value in (0, -1):
-            return True
-    found: list[bool] = []
-
-    def look(node: Any) -> None:
-        if not found and isinstance(node, PrimExpr) and may_fault(node):
-            found.append(True)
-
-    expr.for_each_child(look)
-    return bool(found)
+    return _some_node(expr, _is_risky)
 
 
 def has_load(expr: PrimExpr) -> bool:
     """Whether an expression reads a buffer: its value is data, not an index."""
-    if isinstance(expr, BufferLoad):
+    return _some_node(expr, lambda node: isinstance(node, BufferLoad))
+
+
+def _some_node(expr: PrimExpr, holds: Callable[[Any], bool]) -> bool:
+    """Whether something holds of a node at or below `expr`; shared nodes are looked at once."""
+    waiting: list[Any] = [expr]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, PrimExpr):
+            continue
+        if holds(node):
+            return True
+        seen.add(id(node))
+        if isinstance(node, Call) and getattr(node.op, "name", "") == "tir.address_of":
+            waiting += node.args[0].indices  # type: ignore[attr-defined] - computed, not read
+        else:
+            node.for_each_child(waiting.append)
+    return False
+
+
+def _is_risky(node: Any) -> bool:
+    if isinstance(node, BufferLoad):
         return True
-    found: list[bool] = []
+    if isinstance(node, Call):
+        if effect_of(node) not in _HARMLESS:
+            return True
+        return node.op.name == "tir.call_pure_extern"
+    if isinstance(node, _INTEGER_DIVISIONS) and not node.dtype.is_float:
+        divisor = node.b.value if isinstance(node.b, Broadcast) else node.b
+        return not isinstance(divisor, IntImm) or divisor.value in (0, -1)
+    return False
 
-    def look(node: Any) -> None:
-        if not found and isinstance(node, PrimExpr) and has_load(node):
-            found.append(True)
 
-    expr.for_each_child(look)
-    return bool(found)
+class _OnceVisitor(Visitor):
+    """Visits shared expressions once."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def visit(self, node: Any) -> None:
+        if isinstance(node, PrimExpr) and not isinstance(node, Var):
+            if id(node) in self._seen:
+                return
+            self._seen.add(id(node))
+        super().visit(node)
 
 
-class _FreeVariables(Visitor):
+class _FreeVariables(_OnceVisitor):
     """Variables in order of their first use, without those that are bound inside."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: dict[Var, None] = {}
         self.bound: set[Var] = set()
 
@@ -232,9 +265,9 @@ def free_variables(node: Any) -> list[Var]:
     return list(visitor.found)
 
 
-class FailureFinder(Visitor):
-    """Whether a statement can fail (assertions, packed calls, memory from the system), and which
-    functions it calls."""
+class FailureFinder(_OnceVisitor):
+    """Whether a statement can fail (assertions, packed calls, memory from the system), which
+    functions it calls, and the dtype of what `tir.ret` gives back."""
 
     PACKED = frozenset(
         "tir." + name
@@ -245,10 +278,11 @@ class FailureFinder(Visitor):
     )  # fmt: skip
 
     def __init__(self, is_on_stack: Any) -> None:
+        super().__init__()
         self.is_on_stack = is_on_stack
         self.can_fail = False
         self.callees: set[str] = set()
-        self.has_parallel = False
+        self.returned: DataType | None = None
 
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> None:
         self.can_fail = True
@@ -259,14 +293,11 @@ class FailureFinder(Visitor):
             self.can_fail = True
         self.visit_children(stmt)
 
-    def visit_For(self, loop: tir.For) -> None:
-        if loop.kind is tir.ForKind.PARALLEL:
-            self.has_parallel = True
-        self.visit_children(loop)
-
     def visit_Call(self, call: Call) -> None:
         if isinstance(call.op, GlobalVar):
             self.callees.add(call.op.name_hint)
         elif call.op.name in self.PACKED:
             self.can_fail = True
+        elif call.op.name == "tir.ret" and call.args:
+            self.returned = call.args[0].dtype
         self.visit_children(call)

@@ -14,7 +14,7 @@ from typing import Any
 from tilesmith.codegen.llvm.facts import FailureFinder
 from tilesmith.codegen.llvm.statements import StatementEmitter, is_on_stack
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
-from tilesmith.ir import Call, PointerType, PrimType, Var, Visitor
+from tilesmith.ir import Call, PointerType, PrimType, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.function import PrimFunc
@@ -22,27 +22,15 @@ from tilesmith.tir.function import PrimFunc
 _SMALL_INTEGERS = {True: "signext ", False: "zeroext "}
 
 
-class _ReturnFinder(Visitor):
-    """The dtype of the values that `tir.ret` gives."""
-
-    def __init__(self) -> None:
-        self.dtype: DataType | None = None
-
-    def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.ret" and call.args:
-            self.dtype = call.args[0].dtype
-        self.visit_children(call)
-
-
-def returned_dtype(function: PrimFunc) -> DataType | None:
-    """The dtype that a function returns; None for a function that returns nothing."""
+def returned_dtype(function: PrimFunc, finder: FailureFinder) -> DataType | None:
+    """The dtype that a function returns; None for a function that returns nothing. `finder` has
+    seen the body: a function may leave out its return type."""
     if isinstance(function.ret_type, PrimType) and not function.ret_type.dtype.is_void:
         return function.ret_type.dtype
     if isinstance(function.ret_type, PointerType):
         return DataType("handle")
-    finder = _ReturnFinder()
-    finder.visit(function.body)
-    return None if finder.dtype is None or finder.dtype.is_void else finder.dtype
+    found = finder.returned
+    return None if found is None or found.is_void else found
 
 
 class FunctionEmitter(StatementEmitter):

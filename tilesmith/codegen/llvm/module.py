@@ -72,7 +72,9 @@ class ModuleEmitter:
         self.functions = self._functions(module)
         self.imported: list[str] = []
         self.needs_threads = False
-        self._failing = self._find_failing()
+        self._returned: dict[str, DataType | None] = {}
+        with deep_recursion():
+            self._failing = self._find_failing()
         self._types: list[str] = []
         self._globals: list[str] = []
         self._bodies: list[str] = []
@@ -120,6 +122,7 @@ class ModuleEmitter:
             finder = FailureFinder(is_on_stack)
             finder.visit(function.body)
             callees[name] = finder.callees
+            self._returned[name] = returned_dtype(function, finder)
             unknown = any([callee not in self.functions for callee in finder.callees])
             if finder.can_fail or unknown:
                 failing.add(name)
@@ -160,7 +163,7 @@ class ModuleEmitter:
         return "\n".join(parts)
 
     def _function_text(self, name: str, function: PrimFunc) -> str:
-        dtype = returned_dtype(function)
+        dtype = self._returned[name]
         returns = "status" if dtype is None else register_type(dtype)
         emitter = FunctionEmitter(self, name, returns)
         emitter.symbol = self.symbol_of(name)
@@ -184,10 +187,9 @@ class ModuleEmitter:
 
     def returned_type(self, name: str, call_dtype: DataType) -> str:
         """What a function gives back: `"status"` or an LLVM type."""
-        function = self.functions.get(name)
-        if function is None:
+        if name not in self.functions:
             return "status" if call_dtype.is_void else register_type(call_dtype)
-        dtype = returned_dtype(function)
+        dtype = self._returned[name]
         return "status" if dtype is None else register_type(dtype)
 
     def function_symbol(self, name: str, returned: str, kinds: Sequence[str]) -> str:
