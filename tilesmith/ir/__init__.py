@@ -5,6 +5,7 @@ from tilesmith.ir.module import *  # noqa: F403
 from tilesmith.ir.node import *  # noqa: F403
 from tilesmith.ir.op import *  # noqa: F403
 from tilesmith.ir.operators import const, is_const
+from tilesmith.ir.serialization import *  # noqa: F403
 from tilesmith.ir.span import *  # noqa: F403
 from tilesmith.ir.structural import *  # noqa: F403
 from tilesmith.ir.types import *  # noqa: F403

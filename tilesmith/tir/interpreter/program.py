@@ -54,9 +54,7 @@ class Context:
         if program is None:
             found = self.external(name)
             if found is None:
-                raise UnknownNameError(
-                    f"the program calls '{name}', which the module does not have"
-                )
+                raise UnknownNameError(f"the program calls '{name}', which it does not have")
             return found(*arguments)
         return program.run(self, arguments)
 

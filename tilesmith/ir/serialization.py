@@ -1,0 +1,273 @@
+"""Nodes as JSON and back.
+
+The text holds a flat table of numbered nodes, each after the nodes that it refers to, so that
+sharing, identity and depth survive::
+
+    {"format": "tilesmith-ir", "version": 1, "root": {"n": 2},
+     "nodes": [["ir.PrimType", ["int32"]], ["tir.Var", ["x", {"n": 0}, null]], ...],
+     "arrays": [["float32", [2, 2], "<base64 of the raw bytes>"]]}
+
+A node is its key and the values of its fields in order of declaration. A value is null, a boolean,
+a number, a text, a list (a tuple), or an object with one letter: ``n`` a node, ``m`` the pairs of a
+mapping, ``d`` a dtype, ``f`` a float that JSON has no number for, ``a`` an array, ``t`` a tensor of
+the runtime, ``b`` bytes, ``x`` a value of a class that registered itself. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from tilesmith.ir.expr import Range
+from tilesmith.ir.module import IRModule
+from tilesmith.ir.node import Node, Role, node_class
+from tilesmith.ir.op import Op
+from tilesmith.ir.types import prim_type
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ArtifactError, TilesmithError, TypeMismatchError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["load_json", "register_json_value", "save_json"]
+
+FORMAT = "tilesmith-ir"
+VERSION = 1
+
+_PROVIDERS = {
+    "tir": "tilesmith.tir",
+    "te": "tilesmith.te",
+    "relax": "tilesmith.relax",
+    "relay": "tilesmith.relay",
+    "target": "tilesmith.target",
+}
+"""First part of a key → the package whose import registers it."""
+
+
+class _Codec(NamedTuple):
+    kind: type
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+_CODECS: dict[str, _Codec] = {}
+
+
+def register_json_value(
+    tag: str, kind: type, encode: Callable[[Any], Any], decode: Callable[[Any], Any]
+) -> None:
+    """Let values of a class that is no node be saved: ``encode`` gives something that can be saved,
+    ``decode`` makes the value of it. ``tag`` begins with the package (``"target.Target"``)."""
+    _CODECS[tag] = _Codec(kind, encode, decode)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.arrays: list[Any] = []
+        self.number: dict[int, int] = {}
+        self.alive: list[Any] = []  # ids stay unique as long as the objects live
+
+    def node(self, node: Node) -> dict[str, int]:
+        found = self.number.get(id(node))
+        if found is None:
+            values = []
+            for field in node._fields:
+                value = getattr(node, field.name)
+                if value is None or value.__class__ is str:
+                    values.append(value)
+                elif field.role is Role.NOTE and callable(value) and not isinstance(value, Node):
+                    values.append(None)  # a Python function that helps while the program is built
+                else:
+                    values.append(self.value(value))
+            self.nodes.append([type(node)._key, values])
+            self.alive.append(node)
+            found = self.number[id(node)] = len(self.nodes) - 1
+        return {"n": found}
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return self.node(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return {"d": str(value)} if isinstance(value, DataType) else str(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"f": value.hex()}
+        if isinstance(value, (tuple, list)):
+            return [self.value(item) for item in value]
+        if isinstance(value, Mapping):
+            pairs = [[self.value(key), self.value(item)] for key, item in value.items()]
+            return {"m": pairs}
+        return self.other(value)
+
+    def other(self, value: Any) -> Any:
+        if isinstance(value, (bytes, bytearray)):
+            return {"b": base64.b64encode(value).decode("ascii")}
+        for tag, codec in _CODECS.items():
+            if isinstance(value, codec.kind):
+                return {"x": [tag, self.value(codec.encode(value))]}
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            is_tensor = type(value).__module__ != "numpy"
+            return {"t" if is_tensor else "a": self.array(value)}
+        if isinstance(value, IntEnum):
+            return int(value)
+        raise TypeMismatchError(
+            f"a value of type {type(value).__name__} cannot be saved: {value!r}",
+            notes=("register_json_value tells how",),
+        )
+
+    def array(self, value: Any) -> int:
+        found = self.number.get(id(value))
+        if found is None:
+            import numpy
+
+            contents = numpy.ascontiguousarray(numpy.asarray(value))
+            raw = base64.b64encode(contents.tobytes()).decode("ascii")
+            shape = list(numpy.asarray(value).shape)
+            self.arrays.append([str(DataType(contents.dtype)), shape, raw])
+            self.alive.append(value)
+            found = self.number[id(value)] = len(self.arrays) - 1
+        return found
+
+
+def save_json(node: Any) -> str:
+    """A node (or a tuple or mapping of nodes and plain values) as JSON text.
+
+    Raises TypeMismatchError for an attribute that cannot be saved.
+    """
+    writer = _Writer()
+    with deep_recursion():
+        root = writer.value(node)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "root": root,
+        "nodes": writer.nodes,
+        "arrays": writer.arrays,
+    }
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _range(values: list[Any]) -> Range:
+    return Range.from_min_extent(*values)
+
+
+def _module(values: list[Any]) -> IRModule:
+    functions, attrs, global_infos, span = values
+    return IRModule(functions, None, attrs, global_infos, span)
+
+
+_MAKERS: dict[str, Callable[[list[Any]], Node]] = {
+    "ir.Range": _range,
+    "ir.IRModule": _module,
+    "ir.Op": lambda values: Op.get(values[0]),
+    "ir.PrimType": lambda values: prim_type(DataType(values[0])),
+}
+"""Classes that are not made by calling them with their fields."""
+
+
+class _Reader:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.nodes: list[Node] = []
+        self.made: dict[tuple[str, int], Any] = {}
+
+    def read(self) -> Any:
+        for key, values in self.document["nodes"]:
+            fields = [self.value(value) for value in values]
+            maker = _MAKERS.get(key)
+            self.nodes.append(maker(fields) if maker is not None else _class_of(key)(*fields))
+        return self.value(self.document["root"])
+
+    def value(self, value: Any) -> Any:
+        if value.__class__ is list:
+            return tuple([self.value(item) for item in value])
+        if value.__class__ is not dict:
+            return value
+        ((letter, content),) = value.items()
+        if letter == "n":
+            if content < 0:
+                raise IndexError(f"node {content}")
+            return self.nodes[content]
+        if letter == "m":
+            return {self.value(key): self.value(item) for key, item in content}
+        if letter == "d":
+            return DataType(content)
+        if letter == "f":
+            return float.fromhex(content)
+        if letter == "b":
+            return base64.b64decode(content, validate=True)
+        if letter in ("a", "t"):
+            return self.array(letter, content)
+        if letter == "x":
+            tag, encoded = content
+            return _codec_of(tag).decode(self.value(encoded))
+        raise KeyError(f"unknown kind of value '{letter}'")
+
+    def array(self, letter: str, number: int) -> Any:
+        found = self.made.get((letter, number))
+        if found is None:
+            import numpy
+
+            dtype, shape, raw = self.document["arrays"][number]
+            contents = base64.b64decode(raw, validate=True)
+            kind = DataType(dtype).numpy()
+            found = numpy.frombuffer(contents, kind).reshape([int(size) for size in shape])
+            if letter == "t":
+                from tilesmith.runtime.ndarray import array
+
+                found = array(found)
+            self.made[(letter, number)] = found
+        return found
+
+
+def _class_of(key: str) -> type[Node]:
+    try:
+        return node_class(key)
+    except KeyError:
+        _provide(key)
+        return node_class(key)
+
+
+def _codec_of(tag: str) -> _Codec:
+    if tag not in _CODECS:
+        _provide(tag)
+    return _CODECS[tag]
+
+
+def _provide(key: str) -> None:
+    module = _PROVIDERS.get(key.partition(".")[0])
+    if module is None:
+        raise KeyError(f"unknown class '{key}'")
+    importlib.import_module(module)
+
+
+def load_json(json_str: str) -> Any:
+    """The node (or value) that ``save_json`` wrote.
+
+    Raises ArtifactError for a text that is not such a document, or is of another version.
+    """
+    try:
+        document = json.loads(json_str)
+    except ValueError as error:
+        raise ArtifactError(f"this is no JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ArtifactError("this JSON holds no saved program", notes=("save_json writes one",))
+    if document.get("version") != VERSION:
+        raise ArtifactError(
+            f"the program was saved in version {document.get('version')} of the format, "
+            f"this is version {VERSION}"
+        )
+    try:
+        with deep_recursion():
+            return _Reader(document).read()
+    except TilesmithError as error:
+        raise ArtifactError(f"the saved program is damaged: {error.message}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactError(f"the saved program is damaged: {error}") from error

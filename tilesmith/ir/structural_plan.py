@@ -1,0 +1,176 @@
+"""How each class of nodes is compared and hashed, worked out from the roles of its fields."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from tilesmith.ir.module import IRModule
+from tilesmith.ir.node import Node, Role
+
+__all__ = ["ObjectPath", "definition_steps", "plan_of"]
+
+
+class ObjectPath(tuple):
+    """The way from a node to something inside it: ``<root>.body.seq[0]``."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def root(name: Any = None) -> ObjectPath:
+        """The way that stays where it is."""
+        return ObjectPath()
+
+    def attr(self, name: str) -> ObjectPath:
+        """Further into a field."""
+        return ObjectPath((*self, ("attr", name)))
+
+    def array_index(self, index: int) -> ObjectPath:
+        """Further to an item of a sequence."""
+        return ObjectPath((*self, ("index", index)))
+
+    def map_value(self, key: Any) -> ObjectPath:
+        """Further to a value of a mapping."""
+        return ObjectPath((*self, ("key", key)))
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The way without its last step."""
+        return ObjectPath(self[:-1])
+
+    def resolve(self, root: Any) -> Any:
+        """What lies at the end of the way; None where it is missing there."""
+        current = root
+        for kind, step in self:
+            try:
+                if kind == "attr":
+                    current = getattr(current, step)
+                elif kind == "key":
+                    current = _at_key(current, step)
+                else:
+                    current = current[step]
+            except (AttributeError, KeyError, IndexError, TypeError):
+                return None
+        return current
+
+    def __str__(self) -> str:
+        text = "<root>"
+        for kind, step in self:
+            if kind == "attr":
+                text += f".{step}"
+            elif kind == "index":
+                text += f"[{step}]"
+            else:
+                text += f"[{_key_text(step)}]"
+        return text
+
+    __repr__ = __str__
+
+
+def _at_key(mapping: Any, key: Any) -> Any:
+    """The value of a key; variables among the keys are found by their names too."""
+    if isinstance(key, str):
+        for known, value in mapping.items():
+            if getattr(known, "name_hint", known) == key:
+                return value
+    return mapping[key]
+
+
+def _key_text(key: Any) -> str:
+    name = getattr(key, "name_hint", None) or getattr(key, "name", None)
+    return f'"{name if isinstance(name, str) else key}"'
+
+
+class Step(NamedTuple):
+    """How one field is looked at: ``action`` is "define", "child", "data" or "undo"."""
+
+    action: str
+    name: str
+    shape: str
+    binds: bool
+
+
+class Plan(NamedTuple):
+    """How a class is compared and hashed."""
+
+    kind: str  # "variable", "leaf", "key", "module", "fields" or "data"
+    steps: tuple[Step, ...]
+    tag: int
+
+
+PLANS: dict[type, Plan] = {}
+
+
+def plan_of(cls: type) -> Plan:
+    """The plan of a class, made once."""
+    found = PLANS.get(cls)
+    if found is None:
+        found = PLANS[cls] = _make_plan(cls)
+    return found
+
+
+def _make_plan(cls: Any) -> Plan:
+    if not issubclass(cls, Node):
+        return Plan("data", (), 0)
+    if cls.is_variable:
+        kind = "variable"
+    elif cls.is_leaf:
+        kind = "leaf"
+    elif hasattr(cls, "structural_key"):
+        kind = "key"
+    elif issubclass(cls, IRModule):
+        kind = "module"
+    else:
+        kind = "fields"
+    fields = [field for field in cls._fields if field.role is not Role.NOTE]
+    order = getattr(cls, "structural_order", None)
+    if order is not None:
+        by_name = {field.name: field for field in fields}
+        missing = set(by_name) ^ set(order)
+        if missing:
+            raise TypeError(f"{cls.__name__}.structural_order and the fields differ: {missing}")
+        fields = [by_name[name] for name in order]
+    else:
+        fields = _definitions_first(fields)
+    binds = getattr(cls, "structural_binds", ())
+    steps = []
+    for field in fields:
+        action = {Role.CHILD: "child", Role.DATA: "data", Role.DEFINES: "define"}[field.role]
+        steps.append(Step(action, field.name, field.shape, field.name in binds))
+    if any(field.role is Role.DEFINES and field.scope is not None for field in fields):
+        steps.append(Step("undo", "", "", False))
+    return Plan(kind, tuple(steps), text_hash(cls._key))
+
+
+def definition_steps(cls: type) -> tuple[Step, ...]:
+    """The fields of a node class (notes left out) in the order in which definitions come before
+    their uses; ``action`` "undo" ends the scopes."""
+    return plan_of(cls).steps
+
+
+def _definitions_first(fields: list) -> list:
+    """Definitions without scope, then what lies outside the scopes, then the scoped definitions
+    followed by what lies in their scopes."""
+    scopes = {field.scope for field in fields if field.role is Role.DEFINES and field.scope}
+    everywhere = [f for f in fields if f.role is Role.DEFINES and not f.scope]
+    outside = [f for f in fields if f.role is not Role.DEFINES and f.name not in scopes]
+    scoped = [f for f in fields if f.role is Role.DEFINES and f.scope]
+    inside = [f for f in fields if f.name in scopes]
+    return everywhere + outside + scoped + inside
+
+
+def text_hash(text: str | bytes) -> int:
+    """64 bits of a text."""
+    raw = text.encode() if isinstance(text, str) else text
+    return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
+
+
+def as_array(value: Any) -> Any:
+    """The numpy array behind an array or a tensor of the runtime; None for anything else."""
+    if value.__class__.__module__ == "numpy":
+        return value if hasattr(value, "tobytes") else None
+    if callable(getattr(value, "numpy", None)) and hasattr(value, "shape"):
+        import numpy
+
+        return numpy.asarray(value)
+    return None
