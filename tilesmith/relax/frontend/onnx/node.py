@@ -55,6 +55,7 @@ class OnnxNode:
         self.attributes = attributes
         self.versions = versions
         self.version = versions.get(self.domain, 1)
+        self.scope: dict[str, Any] = {}  # what subgraphs of the node may use
 
     # Inputs
 

@@ -1,0 +1,86 @@
+"""Operators that ONNX itself defines by others: what has no converter is replaced by its definition."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tilesmith.relax.expr import known_struct_info
+from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.values import Sizes, Weight
+from tilesmith.relax.relations import sizes_of
+from tilesmith.relax.struct_info import TensorStructInfo
+
+__all__ = ["definition_of", "has_definition"]
+
+
+@functools.cache
+def _schema(domain: str, operator: str, version: int) -> Any:
+    onnx = require_onnx()
+    try:
+        return onnx.defs.get_schema(operator, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def has_definition(domain: str, operator: str, version: int) -> bool:
+    """Whether ONNX defines an operator by other operators."""
+    schema = _schema(domain, operator, version)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def definition_of(node: Any) -> Any:
+    """The FunctionProto that defines the operator of a node, or None."""
+    onnx = require_onnx()
+    schema = _schema(node.domain, node.operator, node.version)
+    if schema is None:
+        return None
+    if schema.has_function:
+        return _newest(schema, node.version)
+    if not schema.has_context_dependent_function:
+        return None
+    types = [_type_of(value).SerializeToString() for value in node.inputs]
+    versions = schema.context_dependent_function_opset_versions
+    usable = [version for version in versions if version <= node.version] or [min(versions)]
+    data = schema.get_context_dependent_function_with_opset_version(
+        max(usable), node.proto.SerializeToString(), types
+    )
+    if not data:
+        return None
+    function = onnx.FunctionProto()
+    function.ParseFromString(data)
+    return function
+
+
+def _newest(schema: Any, version: int) -> Any:
+    onnx = require_onnx()
+    usable = [item for item in schema.function_opset_versions if item <= version]
+    if not usable:
+        return schema.function_body
+    function = onnx.FunctionProto()
+    function.ParseFromString(schema.get_function_with_opset_version(max(usable)))
+    return function
+
+
+def _type_of(value: Any) -> Any:
+    """What is known about a value as a TypeProto."""
+    onnx = require_onnx()
+    if isinstance(value, Weight):
+        element = onnx.helper.np_dtype_to_tensor_dtype(value.array.dtype)
+        return onnx.helper.make_tensor_type_proto(element, value.array.shape)
+    if isinstance(value, Sizes):
+        element = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy())
+        return onnx.helper.make_tensor_type_proto(element, value.values.shape)
+    if value is None or isinstance(value, list):
+        return onnx.TypeProto()
+    info = known_struct_info(value)
+    if not isinstance(info, TensorStructInfo) or info.dtype.is_void:
+        return onnx.TypeProto()
+    sizes = sizes_of(info)
+    shape = None
+    if sizes is not None:
+        shape = [size.value if hasattr(size, "value") else None for size in sizes]
+    elif info.ndim >= 0:
+        shape = [None] * info.ndim
+    element = onnx.helper.np_dtype_to_tensor_dtype(info.dtype.numpy())
+    return onnx.helper.make_tensor_type_proto(element, shape)

@@ -1,0 +1,149 @@
+"""The inputs of a model as parameters of the function: names, dtypes, shapes with symbolic sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.ir import IntImm, PrimExpr
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax.block_builder import NameSupply
+from tilesmith.relax.expr import ShapeExpr, Var
+from tilesmith.relax.frontend.onnx.tensors import dtype_name
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.support.errors import FrontendError, UnsupportedError
+
+__all__ = ["InputReader"]
+
+
+class InputReader:
+    """Reads the inputs of a graph; ``variables`` are the parameters, in order."""
+
+    def __init__(
+        self, shapes: Mapping[str, Any], dtypes: str | Mapping[str, str], sanitize: bool
+    ) -> None:
+        self.shapes = shapes
+        self.dtypes = dtypes
+        self.sanitize = sanitize
+        self.variables: list[Var] = []
+        self.named_sizes: dict[str, Any] = {}
+
+    def read(self, graph: Any) -> list[str]:
+        """The names of the inputs; initializers are not inputs."""
+        stored = {tensor.name for tensor in graph.initializer}
+        stored |= {sparse.values.name for sparse in graph.sparse_initializer}
+        inputs = [item for item in graph.input if item.name not in stored]
+        self._check_names([item.name for item in inputs])
+        for item in inputs:
+            self._bind_named_sizes(item)
+        supply = NameSupply()
+        for item in inputs:
+            name = _identifier(item.name) if self.sanitize else item.name
+            name = supply.fresh(name) if self.sanitize else name
+            shape, dtype = self._shape(item), self._dtype(item)
+            if shape is None:
+                info = TensorStructInfo(None, dtype)
+            else:
+                info = TensorStructInfo(ShapeExpr(shape), dtype)
+            self.variables.append(Var(name, info))
+        return [item.name for item in inputs]
+
+    def _check_names(self, names: list[str]) -> None:
+        for kind, given in (("shape_dict", self.shapes), ("dtype_dict", self.dtypes)):
+            unknown = (
+                [] if isinstance(given, str) else [name for name in given if name not in names]
+            )
+            if unknown:
+                raise FrontendError(
+                    f"{kind} names '{unknown[0]}', which is not an input of the model",
+                    notes=("inputs: " + ", ".join(names),),
+                )
+
+    def _given_shape(self, name: str) -> list[Any] | None:
+        shape = self.shapes.get(name)
+        if shape is None:
+            return None
+        if not isinstance(shape, (Sequence, ShapeExpr)) or isinstance(shape, str):
+            raise FrontendError(
+                f"shape_dict: the shape of '{name}' is a list of sizes, got {shape!r}"
+            )
+        return list(shape)
+
+    def _declared_sizes(self, item: Any) -> list[Any] | None:
+        tensor = _tensor_type(item)
+        return list(tensor.shape.dim) if tensor.HasField("shape") else None
+
+    def _bind_named_sizes(self, item: Any) -> None:
+        """A name of a size in the model stands for what ``shape_dict`` gives in its place."""
+        given, declared = self._given_shape(item.name), self._declared_sizes(item)
+        if given is None or declared is None:
+            return
+        if len(given) != len(declared):
+            raise FrontendError(
+                f"shape_dict gives {len(given)} sizes for '{item.name}', the model has {len(declared)}"
+            )
+        for size, dim in zip(given, declared):
+            if not dim.dim_param or not isinstance(size, int):
+                continue
+            known = self.named_sizes.setdefault(dim.dim_param, size)
+            if known != size:
+                raise FrontendError(
+                    f"shape_dict gives both {known} and {size} for the size '{dim.dim_param}' "
+                    f"(in '{item.name}')"
+                )
+
+    def _shape(self, item: Any) -> list[Any] | None:
+        given, declared = self._given_shape(item.name), self._declared_sizes(item)
+        if given is not None:
+            return [self._given_size(size, item.name) for size in given]
+        if declared is None:
+            return None
+        return [self._declared_size(dim, item.name, i) for i, dim in enumerate(declared)]
+
+    def _given_size(self, size: Any, name: str) -> Any:
+        if isinstance(size, str):
+            return self._named(size)
+        if isinstance(size, IntImm):
+            size = int(size.value)
+        if isinstance(size, PrimExpr):
+            return size
+        if size is None or int(size) < 0:
+            return SymbolicVar(f"{_identifier(name)}_size", "int64")
+        return int(size)
+
+    def _declared_size(self, dim: Any, name: str, axis: int) -> Any:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            return int(dim.dim_value)
+        if dim.dim_param:
+            return self._named(dim.dim_param)
+        return SymbolicVar(f"{_identifier(name)}_{axis}", "int64")
+
+    def _named(self, name: str) -> Any:
+        if name not in self.named_sizes:
+            self.named_sizes[name] = SymbolicVar(_identifier(name), "int64")
+        return self.named_sizes[name]
+
+    def _dtype(self, item: Any) -> str:
+        if not isinstance(self.dtypes, str) and item.name in self.dtypes:
+            return self.dtypes[item.name]
+        element = _tensor_type(item).elem_type
+        if element == 0:
+            return self.dtypes if isinstance(self.dtypes, str) else "float32"
+        return dtype_name(element, f"the input '{item.name}'")
+
+
+def _tensor_type(item: Any) -> Any:
+    kind = item.type.WhichOneof("value")
+    if kind not in ("tensor_type", None):
+        raise UnsupportedError(
+            f"the input '{item.name}' is a {kind.removesuffix('_type').replace('_', ' ')}; only "
+            "tensors can be inputs",
+            notes=("build the sequence inside of the model",),
+        )
+    return item.type.tensor_type
+
+
+def _identifier(name: str) -> str:
+    found = re.sub(r"\W", "_", name)
+    return found if found and (found[0].isalpha() or found[0] == "_") else f"input_{found}"

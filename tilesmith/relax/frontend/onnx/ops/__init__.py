@@ -1,0 +1,1 @@
+"""Converters by family; each module fills the table of ``registry``."""

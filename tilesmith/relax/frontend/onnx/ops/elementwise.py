@@ -1,0 +1,287 @@
+"""Arithmetic, comparison, logic and bits, element by element; conversion of dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.relax import op
+from tilesmith.relax.frontend.onnx.node import OnnxNode
+from tilesmith.relax.frontend.onnx.registry import add_converter, converter
+from tilesmith.relax.frontend.onnx.tensors import dtype_name
+from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar
+from tilesmith.runtime.dtype import DataType
+
+# One operator of the graph each
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "Abs": op.abs,
+    "Acos": op.acos,
+    "Acosh": op.acosh,
+    "Asin": op.asin,
+    "Asinh": op.asinh,
+    "Atan": op.atan,
+    "Atanh": op.atanh,
+    "BitwiseNot": op.bitwise_not,
+    "Ceil": op.ceil,
+    "Cos": op.cos,
+    "Cosh": op.cosh,
+    "Erf": op.erf,
+    "Exp": op.exp,
+    "Floor": op.floor,
+    "IsNaN": op.isnan,
+    "Log": op.log,
+    "Neg": op.negative,
+    "Not": op.logical_not,
+    "Round": op.round,
+    "Sign": op.sign,
+    "Sin": op.sin,
+    "Sinh": op.sinh,
+    "Sqrt": op.sqrt,
+    "Tan": op.tan,
+    "Tanh": op.tanh,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": op.add,
+    "And": op.logical_and,
+    "BitwiseAnd": op.bitwise_and,
+    "BitwiseOr": op.bitwise_or,
+    "BitwiseXor": op.bitwise_xor,
+    "Div": op.divide,
+    "Equal": op.equal,
+    "Greater": op.greater,
+    "GreaterOrEqual": op.greater_equal,
+    "Less": op.less,
+    "LessOrEqual": op.less_equal,
+    "Mul": op.multiply,
+    "Or": op.logical_or,
+    "Sub": op.subtract,
+    "Xor": op.logical_xor,
+}
+_LEGACY_BROADCAST = (
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Pow",
+    "And",
+    "Or",
+    "Xor",
+    "Less",
+    "Greater",
+    "Equal",
+)
+
+
+def _unary(function: Callable[[Any], Any]) -> Callable[[OnnxNode], Any]:
+    return lambda node: function(node[0])
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
+    return lambda node: function(node[0], node[1])
+
+
+for _name, _function in _UNARY.items():
+    add_converter(_name, _unary(_function))
+for _name, _function in _BINARY.items():
+    add_converter(_name, _binary(_function), since=7 if _name in _LEGACY_BROADCAST else 1)
+
+
+def _broadcast_from_axis(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
+    """Before opset 7 the second operand was broadcast from an axis on, if asked for."""
+
+    def convert(node: OnnxNode) -> Any:
+        a, b = node[0], node[1]
+        axis = node.attribute("axis")
+        if node.attribute("broadcast", 0) and axis is not None:
+            missing = rank_of(a) - rank_of(b) - int(axis) % max(rank_of(a), 1)
+            for _ in range(missing):
+                b = op.expand_dims(b, -1)
+        return function(a, b)
+
+    return convert
+
+
+for _name in _LEGACY_BROADCAST:
+    if _name in _BINARY:
+        add_converter(_name, _broadcast_from_axis(_BINARY[_name]), since=1)
+
+
+@converter("Reciprocal")
+def _reciprocal(node: OnnxNode) -> Any:
+    return op.divide(scalar(1, dtype_of(node[0])), node[0])
+
+
+@converter("IsInf")
+def _is_inf(node: OnnxNode) -> Any:
+    x = node[0]
+    zero = scalar(0, dtype_of(x))
+    found = op.isinf(x)
+    if not node.attribute("detect_negative", 1):
+        found = op.logical_and(found, op.greater(x, zero))
+    if not node.attribute("detect_positive", 1):
+        found = op.logical_and(found, op.less(x, zero))
+    return found
+
+
+@converter("Mod")
+def _mod(node: OnnxNode) -> Any:
+    return (op.mod if node.attribute("fmod", 0) else op.floor_mod)(node[0], node[1])
+
+
+@converter("BitShift")
+def _bit_shift(node: OnnxNode) -> Any:
+    direction = node.choice("direction", "", "LEFT", "RIGHT")
+    return (op.left_shift if direction == "LEFT" else op.right_shift)(node[0], node[1])
+
+
+def power(node: OnnxNode, base: Any, exponent: Any, known: Any) -> Any:
+    """``base`` to the power ``exponent``; small constant exponents become products and roots."""
+    dtype = dtype_of(base)
+    if known is not None and known.size == 1 and known.ndim <= rank_of(base):
+        value = float(known.reshape(()))
+        if value == 1:
+            return base
+        if value in (2, 3):
+            base = node.emit(base)
+            square = op.multiply(base, base)
+            return square if value == 2 else op.multiply(square, base)
+        if value == 0.5 and dtype.is_float:
+            return op.sqrt(base)
+    other = dtype_of(exponent)
+    if dtype == other:
+        return op.power(base, exponent)
+    if dtype.is_float:
+        return op.power(base, op.astype(exponent, dtype))
+    wide = other if other.is_float else DataType("float64")
+    return op.astype(op.power(op.astype(base, wide), op.astype(exponent, wide)), dtype)
+
+
+@converter("Pow", since=7)
+def _pow(node: OnnxNode) -> Any:
+    return power(node, node[0], node[1], node.known(1))
+
+
+@converter("Pow", since=1)
+def _pow_from_axis(node: OnnxNode) -> Any:
+    return _broadcast_from_axis(op.power)(node)
+
+
+def _variadic(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
+    def convert(node: OnnxNode) -> Any:
+        first, *rest = node.tensors()
+        for tensor in rest:
+            first = function(first, tensor)
+        return first
+
+    return convert
+
+
+def _mean(node: OnnxNode) -> Any:
+    total = _variadic(op.add)(node)
+    return op.divide(total, scalar(len(node), dtype_of(total)))
+
+
+add_converter("Max", _variadic(op.maximum))
+add_converter("Min", _variadic(op.minimum))
+add_converter("Sum", _variadic(op.add))
+add_converter("Mean", _mean)
+
+
+# Limits
+
+
+def _limit(x: Any, low: Any, high: Any) -> Any:
+    """``x`` between tensors of rank 0 that may be missing."""
+    if low is not None:
+        x = op.maximum(x, low)
+    return x if high is None else op.minimum(x, high)
+
+
+@converter("Clip", since=11)
+def _clip(node: OnnxNode) -> Any:
+    x = node[0]
+    low, high = node.known(1), node.known(2)
+    dtype = dtype_of(x)
+    if dtype.is_float and low is not None and high is not None:
+        bounds = [low.reshape(()).item(), high.reshape(()).item()]
+        if bounds[0] <= bounds[1]:
+            return op.clip(x, *bounds)
+    return _limit(x, node.get(1), node.get(2))
+
+
+@converter("Clip", since=1)
+def _clip_by_attributes(node: OnnxNode) -> Any:
+    low, high = node.attribute("min"), node.attribute("max")
+    if low is not None and high is not None:
+        return op.clip(node[0], float(low), float(high))
+    dtype = dtype_of(node[0])
+    return _limit(
+        node[0],
+        None if low is None else scalar(low, dtype),
+        None if high is None else scalar(high, dtype),
+    )
+
+
+# Dtypes
+
+
+def cast(x: Any, dtype: Any, saturate: bool = True) -> Any:
+    """``x`` converted as ONNX does: to truth by comparison with 0, to small floats within their range."""
+    source, dtype = dtype_of(x), DataType(dtype)
+    if source == dtype:
+        return x
+    if dtype.is_bool:
+        return op.not_equal(x, scalar(0, source))
+    if dtype.code.startswith("float8") and saturate and source.is_float and source.bits > 8:
+        import ml_dtypes
+
+        limit = float(ml_dtypes.finfo(dtype.numpy()).max)
+        if limit < float(ml_dtypes.finfo(source.numpy()).max):
+            x = op.clip(x, -limit, limit)
+    return op.astype(x, dtype)
+
+
+@converter("Cast")
+def _cast(node: OnnxNode) -> Any:
+    to = node.required("to")
+    dtype = str(to).lower() if isinstance(to, str) else dtype_name(int(to), "the result")
+    names = {"float": "float32", "double": "float64"}
+    return cast(node[0], names.get(dtype, dtype), bool(node.attribute("saturate", 1)))
+
+
+@converter("CastLike")
+def _cast_like(node: OnnxNode) -> Any:
+    return cast(node[0], dtype_of(node[1]), bool(node.attribute("saturate", 1)))
+
+
+@converter("Where")
+def _where(node: OnnxNode) -> Any:
+    return op.where(node[0], node[1], node[2])
+
+
+def _copy(node: OnnxNode) -> Any:
+    return node.value(0)
+
+
+add_converter("Identity", _copy)
+
+
+@converter("Dropout", since=7)
+def _dropout(node: OnnxNode) -> Any:
+    if node.has(2):
+        training = node.constant(2, "training_mode")
+        ratio = node.number(1, "ratio", 0.5)
+        if bool(training) and ratio != 0:
+            raise node.unsupported("dropping at random (training_mode)")
+    if not node.wants(1):
+        return node[0]
+    mask = op.ones_like(node[0], "bool" if node.version >= 10 else None)
+    return node[0], mask
+
+
+@converter("Dropout", since=1)
+def _dropout_of_old(node: OnnxNode) -> Any:
+    if not node.attribute("is_test", 1):
+        raise node.unsupported("dropping at random (is_test=0)")
+    return (node[0], op.ones_like(node[0])) if node.wants(1) else node[0]

@@ -1,0 +1,192 @@
+"""Dropping what nobody needs, merging what is computed twice, calling functions directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.structural import structural_equal, structural_hash
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import (
+    all_global_vars,
+    detect_recursion,
+    is_impure_call,
+    remove_all_unused,
+)
+from tilesmith.relax.binding import inline_functions
+from tilesmith.relax.expr import (
+    Call,
+    DataflowVar,
+    Function,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
+from tilesmith.relax.transform.function_pass import each_function, whole_module
+from tilesmith.support.errors import UnknownNameError
+
+
+def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
+    found: set[GlobalVar] = set()
+    pending = list(entries)
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found.add(name)
+        function = mod.functions[name]
+        pending += [callee for callee in called_functions(function) if callee in mod.functions]
+    return found
+
+
+def called_functions(function: Any) -> list[GlobalVar]:
+    """The functions that a function of the graph or a PrimFunc names."""
+    if isinstance(function, Function):
+        return all_global_vars(function)
+    names: list[GlobalVar] = []
+    body = getattr(function, "body", None)
+    if body is not None:
+        from tilesmith.ir import post_order_visit
+
+        post_order_visit(
+            body, lambda node: names.append(node) if isinstance(node, GlobalVar) else None
+        )
+    return names
+
+
+def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:  # noqa: N802
+    """Drop bindings that nothing needs, and functions that nothing calls.
+
+    Functions that have a ``global_symbol`` stay (and those named in ``entry_functions``).
+    """
+    entries = list(entry_functions or ())
+
+    def eliminate(mod: IRModule) -> IRModule:
+        for name in entries:
+            if name not in mod:
+                raise UnknownNameError(f"DeadCodeElimination: the module has no function '{name}'")
+        roots = [
+            name
+            for name, function in mod.functions.items()
+            if name.name_hint in entries or (not entries and "global_symbol" in function.attrs)
+        ]
+        if not roots:
+            roots = [name for name in mod.functions if name.name_hint == "main"]
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                cleaned = remove_all_unused(function)
+                if cleaned is not function:
+                    mod[name] = cleaned
+        if roots:
+            used = _reachable(mod, roots)
+            for name in [name for name in mod.functions if name not in used]:
+                del mod[name]
+        return mod
+
+    return whole_module("DeadCodeElimination", eliminate, opt_level=1)
+
+
+# The same computed twice
+
+
+class _CommonSubexpressions(PyExprMutator):
+    def __init__(self, mod: IRModule, call_only: bool) -> None:
+        super().__init__(mod)
+        self.call_only = call_only
+        self.scopes: list[dict[int, list[tuple[Any, Var]]]] = [{}]
+
+    def visit_with_new_scope(self, expr: Any, params: Any = ()) -> SeqExpr:
+        self.scopes.append({})
+        result = super().visit_with_new_scope(expr, params)
+        self.scopes.pop()
+        return result
+
+    def _find(self, value: Any) -> Var | None:
+        digest = structural_hash(value)
+        for scope in self.scopes:
+            for known, var in scope.get(digest, ()):
+                if structural_equal(known, value):
+                    return var
+        return None
+
+    def _candidate(self, value: Any) -> bool:
+        if isinstance(value, Call):
+            allocates = isinstance(value.op, Op) and "alloc" in value.op.name
+            return not is_impure_call(value) and not allocates
+        return not self.call_only and isinstance(value, (Tuple, TupleGetItem, ShapeExpr))
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        # What a block computes inside is not seen outside: it has a table of its own.
+        self.scopes.append({})
+        result = super().visit_dataflow_block_(block)
+        inner = self.scopes.pop()
+        for digest, entries in inner.items():
+            seen = [entry for entry in entries if not isinstance(entry[1], DataflowVar)]
+            if seen:
+                self.scopes[-1].setdefault(digest, []).extend(seen)
+        return result
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.builder_.normalize(self.visit_expr(binding.value))
+        if not isinstance(value, (If, Function)) and self._candidate(value):
+            known = self._find(value)
+            if known is not None and same_struct_info(
+                known_struct_info(known), known_struct_info(binding.var)
+            ):
+                self.set_var_remap(binding.var, known)
+                if not isinstance(binding.var, DataflowVar):
+                    self.builder_.emit_normalized(VarBinding(binding.var, known, binding.span))
+                return
+            entry = (value, binding.var)
+            self.scopes[-1].setdefault(structural_hash(value), []).append(entry)
+        if value is binding.value:
+            self.builder_.emit_normalized(binding)
+        else:
+            self.reemit_binding(binding, value)
+
+
+def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
+    """A value that is computed twice is computed once. ``call_only``: calls alone, no tuples."""
+    return each_function(
+        "EliminateCommonSubexpr",
+        lambda func, mod: _CommonSubexpressions(mod, call_only).visit_expr(func),
+        opt_level=1,
+    )
+
+
+def InlinePrivateFunctions() -> Pass:  # noqa: N802
+    """Calls of functions that nobody outside can name are replaced by their bodies."""
+
+    def inline(mod: IRModule) -> IRModule:
+        recursive = {name for group in detect_recursion(mod) for name in group}
+        private = {
+            name: function
+            for name, function in mod.functions.items()
+            if isinstance(function, Function)
+            and function.body is not None
+            and "global_symbol" not in function.attrs
+            and not function.attrs.get("Primitive")
+            and "Codegen" not in function.attrs
+            and "Composite" not in function.attrs
+            and name not in recursive
+        }
+        if not private:
+            return mod
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                mod[name] = inline_functions(function, private)
+        callers = [f for n, f in mod.functions.items() if n not in private]
+        called = {name for function in callers for name in called_functions(function)}
+        for name in private:
+            if name not in called:
+                del mod[name]
+        return mod
+
+    return whole_module("InlinePrivateFunctions", inline)

@@ -1,0 +1,139 @@
+"""FoldConstant: what depends on constants alone is computed now.
+
+Operators are run by their numpy evaluation; calls of PrimFuncs are compiled and run. A result that
+is much larger than its inputs stays a computation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import is_impure_call, remove_all_unused, tensor_bytes
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op.evaluate import (
+    NotConstantError,
+    constant_value,
+    evaluate_call,
+    to_constant,
+)
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import each_function
+from tilesmith.tir import PrimFunc
+
+GROWTH = 16
+SMALL_BYTES = 4096
+
+_KNOWN = (Constant, ShapeExpr, PrimValue)
+
+
+class _Folder(PyExprMutator):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self.mod = mod
+
+    def known(self, expr: Any) -> Any:
+        """An argument with variables that are bound to known values replaced."""
+        if isinstance(expr, Var):
+            value = self.lookup_binding(expr)
+            if isinstance(value, Tuple):
+                return self.known(value)
+            return value if isinstance(value, _KNOWN) else expr
+        if isinstance(expr, Tuple):
+            return expr.map_children(self.known)
+        return expr
+
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or is_impure_call(call):
+            return call
+        if not call.args or not self._is_worth_it(call):
+            return call
+        arguments = [self.known(arg) for arg in call.args]
+        try:
+            if call.op is _CALL_TIR:
+                return self._fold_call_tir(call, arguments)
+            values = [constant_value(arg) for arg in arguments]
+            return to_constant(evaluate_call(call, values), call.struct_info)
+        except NotConstantError:
+            return call
+
+    def _is_worth_it(self, call: Call) -> bool:
+        size = tensor_bytes(call.struct_info)
+        if size is None or size <= SMALL_BYTES:
+            return True
+        inputs = [tensor_bytes(known_struct_info(arg)) or 0 for arg in call.args]
+        return size <= GROWTH * sum(inputs)
+
+    def _fold_call_tir(self, call: Call, arguments: list[Any]) -> Any:
+        callee = call.op is _CALL_TIR and arguments[0]
+        if not isinstance(callee, GlobalVar) or len(call.args) > 2:
+            return call
+        function = self.mod.functions.get(callee)
+        inputs = constant_value(arguments[1])
+        info = call.struct_info
+        fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        if not isinstance(function, PrimFunc) or any(f.concrete_shape is None for f in fields):
+            return call
+        results = run_prim_func(function, list(inputs), list(fields))
+        return to_constant(results if isinstance(info, TupleStructInfo) else results[0], info)
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+        item = self.visit_expr_post_order(op)
+        source = self.known(item.tuple_value) if isinstance(item, TupleGetItem) else None
+        if isinstance(source, Tuple) and isinstance(source.fields[item.index], _KNOWN):
+            return source.fields[item.index]
+        return item
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        if isinstance(value, _KNOWN) and isinstance(binding.var, DataflowVar):
+            self.set_var_remap(binding.var, value)
+        elif value is binding.value:
+            self.builder_.emit_normalized(binding)
+        else:
+            self.reemit_binding(binding, self.builder_.normalize(value))
+
+
+_CALL_TIR = Op.get("relax.call_tir")
+
+
+def run_prim_func(
+    function: PrimFunc, inputs: list[Any], outputs: list[TensorStructInfo]
+) -> list[Any]:
+    """Compile a PrimFunc in destination-passing style for this machine and run it on arrays."""
+    from tilesmith import lowering
+    from tilesmith.runtime.ndarray import array, empty
+
+    compiled = lowering.build(function.with_attr("global_symbol", "folded"), target="llvm")
+    tensors = [array(numpy.ascontiguousarray(value)) for value in inputs]
+    results = [empty(info.concrete_shape, info.dtype) for info in outputs]
+    compiled["folded"](*tensors, *results)
+    return [result.numpy() for result in results]
+
+
+def fold_constants(func: Function, mod: IRModule) -> Function:
+    """A function with what depends on constants alone computed."""
+    folded = _Folder(mod).visit_expr(func)
+    return folded if folded is func else remove_all_unused(folded)
+
+
+def FoldConstant() -> Pass:  # noqa: N802
+    """What depends on constants alone is computed now."""
+    return each_function("FoldConstant", fold_constants)

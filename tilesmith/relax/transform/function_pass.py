@@ -1,0 +1,73 @@
+"""Passes over the functions, and over the dataflow blocks, of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir.transform import (
+    FunctionLevelPass,
+    ModulePass,
+    Pass,
+    PassInfo,
+    pass_decorator,
+)
+from tilesmith.relax.expr import DataflowBlock, Function
+from tilesmith.relax.expr_functor import PyExprMutator
+
+__all__ = ["DataflowBlockPass", "FunctionPass", "dataflowblock_pass", "each_function", "function_pass", "whole_module"]  # fmt: skip
+
+
+class FunctionPass(FunctionLevelPass):
+    """A pass that works on each function of the graph by itself."""
+
+    function_class = Function
+
+    def wanted(self, function: Any) -> bool:
+        """Functions that have a body and are not left to somebody else."""
+        return (
+            isinstance(function, Function)
+            and function.body is not None
+            and "Codegen" not in function.attrs
+        )
+
+
+class _BlockMutator(PyExprMutator):
+    def __init__(self, mod: Any, apply: Callable[[DataflowBlock], DataflowBlock]) -> None:
+        super().__init__(mod)
+        self.apply = apply
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        return super().visit_dataflow_block_(self.apply(block))
+
+
+class DataflowBlockPass(FunctionPass):
+    """A pass that works on each dataflow block by itself."""
+
+    def transform(self, mod: Any, ctx: Any) -> Any:
+        """Hand each dataflow block to the pass's own function."""
+        for variable, old in list(mod.functions.items()):
+            if self.wanted(old):
+                mutator = _BlockMutator(mod, lambda block: self.function(block, mod, ctx))
+                new = mutator.visit_expr(old)
+                if new is not old:
+                    mod[variable] = new
+        return mod
+
+
+function_pass = pass_decorator(FunctionPass, "transform_function", "function_pass")
+dataflowblock_pass = pass_decorator(
+    DataflowBlockPass, "transform_dataflowblock", "dataflowblock_pass"
+)
+
+
+def each_function(
+    name: str, transform: Callable[[Function, Any], Function], opt_level: int = 0
+) -> Pass:
+    """The pass ``name`` that applies ``transform(function, module)`` to each function of the graph."""
+    return FunctionPass(lambda func, mod, ctx: transform(func, mod), PassInfo(opt_level, name))
+
+
+def whole_module(name: str, transform: Callable[[Any], Any], opt_level: int = 0) -> Pass:
+    """The pass ``name`` that applies ``transform(module)``."""
+    return ModulePass(lambda mod, ctx: transform(mod), PassInfo(opt_level, name))

@@ -1,0 +1,189 @@
+"""LegalizeOps: calls of operators become calls of PrimFuncs.
+
+    lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
+
+The tensor expression is the one of the operator's record (`OpSpec.compute`). A call whose shapes or
+dtypes are not known stays as it is, and so does one that the executor carries out itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilesmith.ir import IRModule, Op, const
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import bindings_of
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    Function,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.relations import describe
+from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.support.errors import OpNotImplemented, TilesmithError
+
+Legalizer = Callable[[Any, Call], Any]
+
+EXECUTED = {
+    "relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad", "relax.call_dps_packed",
+    "relax.call_pure_packed", "relax.call_inplace_packed", "relax.call_builtin_with_ctx", "relax.print",
+    "relax.assert_op", "relax.shape_of", "relax.tensor_to_shape", "relax.shape_to_tensor", "relax.null_value",
+    "relax.make_closure", "relax.invoke_closure", "relax.invoke_pure_closure", "relax.builtin.alloc_tensor",
+    "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.memory.kill_storage",
+    "relax.memory.kill_tensor", "relax.memory.view", "relax.memory.ensure_zero_offset", "relax.to_vdevice",
+    "relax.hint_on_device",
+}  # fmt: skip
+"""Operators that the executor carries out: they are never legalised."""
+
+_IDENTITIES = {"relax.builtin.stop_lift_params"}
+
+
+def is_known(info: Any) -> bool:
+    """Whether a tensor expression can be written for a value: its sizes (maybe symbolic) and dtype."""
+    if isinstance(info, TensorStructInfo):
+        return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
+    if isinstance(info, TupleStructInfo):
+        return all(is_known(field) for field in info.fields)
+    if isinstance(info, ShapeStructInfo):
+        return info.values is not None
+    return True
+
+
+def scalar_operand(arg: Any) -> Any:
+    """A constant of rank 0 as a scalar expression, so that it stands in the loop body."""
+    if isinstance(arg, Constant) and not arg.data.shape:
+        dtype = arg.data.dtype
+        if dtype.is_float and dtype.bits in (16, 32, 64) or dtype.is_integer or dtype.is_bool:
+            value = arg.data._view().item()
+            return const(value, dtype)
+    return arg
+
+
+def legalize_call(builder: Any, call: Call) -> Any:
+    """The call of the PrimFunc that an operator's call becomes; None where there is no compute."""
+    spec = call.op.spec
+    if spec.legalize is not None:
+        return spec.legalize(builder, call)
+    compute = spec.compute_function()
+    if compute is None:
+        return None
+    args: list[Any] = list(call.args)
+    tensors = [arg for arg in args if isinstance(known_struct_info(arg), TensorStructInfo)]
+    if len(tensors) > 1 and not all(isinstance(arg, Constant) for arg in tensors):
+        if spec.arguments in _SCALARS_INLINE:
+            args = [scalar_operand(arg) for arg in args]
+    attrs = call.attrs
+
+    def expression(*inputs: Any) -> Any:
+        return compute(attrs, *inputs)
+
+    return builder.call_te(expression, *args, primfunc_name_hint=spec.short_name)
+
+
+_SCALARS_INLINE = {("x1", "x2"), ("condition", "x1", "x2")}
+"""Operators (by their arguments) whose scalar constants go into the loop body."""
+
+
+class _Legalizer(PyExprMutator):
+    def __init__(self, mod: IRModule, custom: Mapping[str, Legalizer], warn: bool) -> None:
+        super().__init__(mod)
+        self.custom = custom
+        self.warn = warn
+
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if not (isinstance(call, Call) and isinstance(call.op, Op)):
+            return call
+        custom = self.custom.get(call.op.name) or call.op.get_attr("FLegalize")
+        if call.op.name in _IDENTITIES:
+            return call.args[0]
+        if custom is None and (call.op.spec is None or call.op.name in EXECUTED):
+            return call
+        if custom is not None:
+            return custom(self.builder_, call)
+        infos = [known_struct_info(arg) for arg in call.args if not isinstance(arg, StringImm)]
+        if not all(is_known(info) for info in [*infos, call.struct_info]):
+            self._leave(call, "its shapes or dtypes are not known")
+            return call
+        try:
+            result = legalize_call(self.builder_, call)
+        except TilesmithError as error:
+            error.notes = (*error.notes, f"while {call.op.name} was turned into a tensor program")
+            raise
+        if result is None:
+            self._leave(call, "it has no tensor expression")
+            return call
+        return self._keep_tuple(call, result)
+
+    def _keep_tuple(self, call: Call, result: Any) -> Any:
+        """A compute of a tuple's only field gives a tensor: put the tuple around it again."""
+        info = call.struct_info
+        if isinstance(info, TupleStructInfo) and len(info.fields) == 1:
+            if isinstance(known_struct_info(result), TensorStructInfo):
+                return Tuple([self.builder_.emit(result)])
+        return result
+
+    def _leave(self, call: Call, reason: str) -> None:
+        if self.warn:
+            warnings.warn(f"{call.op.name} stays as it is: {reason}", stacklevel=2)
+
+
+def LegalizeOps(  # noqa: N802
+    customize_legalize_map: Mapping[str, Legalizer] | None = None, enable_warning: bool = False
+) -> Pass:
+    """Operators become calls of PrimFuncs. ``customize_legalize_map``: operator's name → function
+    ``(builder, call)`` that gives the expression in its place."""
+
+    def legalize(mod: IRModule) -> IRModule:
+        mutator = _Legalizer(mod, customize_legalize_map or {}, enable_warning)
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                if "Codegen" in function.attrs or "Composite" in function.attrs:
+                    continue
+                updated = mutator.visit_expr(function)
+                if updated is not function:
+                    mutator.builder_.update_func(name, updated)
+        return mutator.builder_.get()
+
+    return whole_module("LegalizeOps", legalize)
+
+
+def operators_left(mod: IRModule) -> dict[str, str]:
+    """Operators that nothing can carry out as they are: name → the arguments of one call."""
+    found: dict[str, str] = {}
+    for function in mod.functions.values():
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        if "Codegen" in function.attrs:
+            continue
+        for binding in bindings_of(function):
+            value = binding.value
+            if isinstance(value, Call) and isinstance(value.op, Op):
+                if value.op.name not in EXECUTED:
+                    shown = [describe(known_struct_info(arg)) for arg in value.args]
+                    found.setdefault(value.op.name, ", ".join(shown))
+    return found
+
+
+def CheckLegalized() -> Pass:  # noqa: N802
+    """Raise OpNotImplemented, naming all of them, if operators are left that nothing can carry out."""
+
+    def check(mod: IRModule) -> IRModule:
+        left = operators_left(mod)
+        if left:
+            raise OpNotImplemented(
+                f"no tensor program for {len(left)} operator{'s' if len(left) > 1 else ''}: "
+                + ", ".join(left),
+                notes=tuple([f"{name}({arguments})" for name, arguments in left.items()]),
+            )
+        return mod
+
+    return whole_module("CheckLegalized", check)

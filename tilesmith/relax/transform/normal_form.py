@@ -1,0 +1,344 @@
+"""Passes that keep the meaning and change the form: normalisation, dataflow blocks, names, purity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import contains_impure_call, remove_all_unused, used_vars
+from tilesmith.relax.analysis.unused import with_body
+from tilesmith.relax.expr import (
+    Binding,
+    BindingBlock,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
+from tilesmith.relax.relations import is_base_of, symbolic_vars
+from tilesmith.relax.transform.function_pass import each_function, whole_module
+
+
+class _Normalizer(PyExprMutator):
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.builder_.normalize(self.visit_expr(binding.value))
+        if value is binding.value:
+            self.builder_.emit_normalized(binding)
+        else:
+            self.reemit_binding(binding, value)
+
+
+def Normalize() -> Pass:  # noqa: N802
+    """Bring hand-made functions into A-normal form."""
+    return each_function("Normalize", lambda func, mod: _Normalizer(mod).visit_expr(func))
+
+
+# Dataflow blocks
+
+
+class _ToNonDataflow(PyExprMutator):
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> Var:
+        new = Var(var.name_hint, var.struct_info, var.span)
+        self.set_var_remap(var, new)
+        return new
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        return self._visit_block(block, dataflow=False)
+
+
+def ToNonDataflow() -> Pass:  # noqa: N802
+    """Dataflow blocks become plain blocks."""
+    return each_function("ToNonDataflow", lambda func, mod: _ToNonDataflow(mod).visit_expr(func))
+
+
+def _can_flow(binding: Binding) -> bool:
+    value = binding.value
+    return not isinstance(value, (If, Function)) and not contains_impure_call(value)
+
+
+class _ToDataflow(PyExprMutator):
+    """Runs of pure bindings in plain blocks become dataflow blocks."""
+
+    def __init__(self, mod: Any, func: Function, min_size: int) -> None:
+        super().__init__(mod)
+        self.min_size = min_size
+        self.func = func
+
+    def visit_seq_expr_(self, op: SeqExpr) -> SeqExpr:
+        op = super().visit_seq_expr_(op)
+        blocks: list[BindingBlock] = []
+        for block in op.blocks:
+            blocks += [block] if isinstance(block, DataflowBlock) else self.divide(block)
+        if len(blocks) == len(op.blocks) and all(a is b for a, b in zip(blocks, op.blocks)):
+            return op
+        return SeqExpr(blocks, op.body, op.span)
+
+    def divide(self, block: BindingBlock) -> list[BindingBlock]:
+        runs: list[tuple[bool, list[Binding]]] = []
+        for binding in block.bindings:
+            flows = _can_flow(binding)
+            if not runs or runs[-1][0] != flows:
+                runs.append((flows, []))
+            runs[-1][1].append(binding)
+        pieces: list[BindingBlock] = []
+        changed = False
+        for flows, bindings in runs:
+            if flows and len(bindings) >= self.min_size:
+                pieces.append(DataflowBlock(tuple(bindings)))
+                changed = True
+            elif pieces and type(pieces[-1]) is BindingBlock:
+                pieces[-1] = BindingBlock((*pieces[-1].bindings, *bindings))
+            else:
+                pieces.append(BindingBlock(tuple(bindings)))
+        return pieces if changed else [block]
+
+
+def _local_outputs(func: Function) -> Function:
+    """Variables of dataflow blocks that nobody outside uses become dataflow variables."""
+    blocks = [block for block in func.body.blocks if isinstance(block, DataflowBlock)]
+    candidates: dict[Var, Var] = {}
+    for block in blocks:
+        bound = {b.var for b in block.bindings if not isinstance(b.var, DataflowVar)}
+        outside = set(used_vars(func.body.body))
+        for other in func.body.blocks:
+            if other is not block:
+                for binding in other.bindings:
+                    outside.update(used_vars(binding.value))
+        for var in bound - outside:
+            candidates[var] = DataflowVar(var.name_hint, var.struct_info, var.span)
+    return _Rebind(candidates).visit_expr(func) if candidates else func
+
+
+class _Rebind(PyExprMutator):
+    """Replaces variables where they are bound and used."""
+
+    def __init__(self, variables: dict[Var, Var]) -> None:
+        super().__init__()
+        self.variables = variables
+
+    def visit_var_def(self, var: Var) -> Var:
+        new = self.variables.get(var, var)
+        if new is not var:
+            self.set_var_remap(var, new)
+        return new
+
+
+def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
+    """Runs of at least ``min_size`` pure bindings become dataflow blocks."""
+
+    def convert(func: Function, mod: IRModule) -> Function:
+        return _local_outputs(_ToDataflow(mod, func, min_size).visit_expr(func))
+
+    return each_function("ConvertToDataflow", convert)
+
+
+# Trivial bindings
+
+
+class _Canonicalizer(PyExprMutator):
+    """Uses of what is only another name become uses of the thing itself."""
+
+    def __init__(self, mod: Any, func: Function) -> None:
+        super().__init__(mod)
+        self.outputs: dict[Var, Var] = {}
+        for block in func.body.blocks:
+            if isinstance(block, DataflowBlock):
+                self._find_outputs(block)
+
+    def _find_outputs(self, block: DataflowBlock) -> None:
+        """``gv = lv`` at the end of a block: the value of ``lv`` may be bound to ``gv`` at once."""
+        bound = {b.var: b for b in block.bindings if isinstance(b.var, DataflowVar)}
+        for binding in block.bindings:
+            value = binding.value
+            is_name = isinstance(binding, VarBinding) and isinstance(value, DataflowVar)
+            if not is_name or isinstance(binding.var, DataflowVar):
+                continue
+            if value in bound and value not in self.outputs:
+                if same_struct_info(value.struct_info, binding.var.struct_info):
+                    self.outputs[value] = binding.var
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        var = binding.var
+        target = self.outputs.get(var)
+        if target is not None:
+            self.set_var_remap(var, target)
+            self.builder_.emit_normalized(VarBinding(target, value, binding.span))
+            return
+        if value is var:  # the output itself was bound where its value was made
+            return
+        if self._is_name(value, var):
+            self.set_var_remap(var, value)
+            if isinstance(var, DataflowVar) or not isinstance(value, DataflowVar):
+                return
+        if value is binding.value:
+            self.builder_.emit_normalized(binding)
+        else:
+            self.reemit_binding(binding, self.builder_.normalize(value))
+
+    def _is_name(self, value: Any, var: Var) -> bool:
+        if not isinstance(value, (Var, Constant, ShapeExpr)):
+            return False
+        if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
+            return False
+        return same_struct_info(known_struct_info(value), known_struct_info(var))
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+        item = self.visit_expr_post_order(op)
+        if isinstance(item, TupleGetItem):
+            source = item.tuple_value
+            if isinstance(source, Var):
+                source = self.lookup_binding(source)
+            if isinstance(source, Tuple):
+                return source.fields[item.index]
+        return item
+
+    def visit_tuple_(self, op: Tuple) -> Any:
+        made = self.visit_expr_post_order(op)
+        fields = made.fields if isinstance(made, Tuple) else ()
+        items = [self.lookup_binding(field) for field in fields]
+        # (t[0], t[1], ...) of all fields of t is t.
+        if items and all(isinstance(item, TupleGetItem) for item in items):
+            source = items[0].tuple_value
+            whole = all(
+                item.tuple_value is source and item.index == i for i, item in enumerate(items)
+            )
+            if whole and isinstance(source, Var):
+                info = known_struct_info(source)
+                if len(getattr(info, "fields", ())) == len(items):
+                    return source
+        return made
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        value = self.visit_expr(binding.value)
+        info = known_struct_info(value)
+        sizes = symbolic_vars(binding.struct_info)
+        if not sizes and is_base_of(binding.struct_info, info):
+            if isinstance(binding.var, DataflowVar) and isinstance(value, Var):
+                self.set_var_remap(binding.var, value)
+                return
+        super().visit_match_cast_(binding)
+
+
+def canonicalize(func: Function, mod: Any = None) -> Function:
+    """Drop bindings that only give another name, and fields of tuples that are known."""
+    return remove_all_unused(_Canonicalizer(mod, func).visit_expr(func))
+
+
+def CanonicalizeBindings() -> Pass:  # noqa: N802
+    """Bindings that only give another name are dropped; fields of known tuples are resolved."""
+    return each_function("CanonicalizeBindings", canonicalize)
+
+
+# Purity, names
+
+
+def RemovePurityChecking() -> Pass:  # noqa: N802
+    """Functions are no longer checked to be pure."""
+
+    def force(func: Function, mod: IRModule) -> Function:
+        if not func.is_pure or func.attrs.get("relax.force_pure"):
+            return func
+        return func.with_attr("relax.force_pure", True)
+
+    return each_function("RemovePurityChecking", force)
+
+
+def AttachGlobalSymbol() -> Pass:  # noqa: N802
+    """Each function gets its name as the symbol that it is linked under."""
+
+    def attach(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if hasattr(function, "attrs") and function.attrs.get("global_symbol") != name.name_hint:
+                mod[name] = function.with_attr("global_symbol", name.name_hint)
+        return mod
+
+    return whole_module("AttachGlobalSymbol", attach)
+
+
+class _RenameCalls(PyExprMutator):
+    def __init__(self, names: dict[GlobalVar, GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_global_var_(self, op: GlobalVar) -> GlobalVar:
+        return self.names.get(op, op)
+
+
+def NormalizeGlobalVar() -> Pass:  # noqa: N802
+    """Functions stand in the module under the symbol that they are linked under."""
+
+    def normalize(mod: IRModule) -> IRModule:
+        names: dict[GlobalVar, GlobalVar] = {}
+        for name, function in mod.functions.items():
+            symbol = function.attrs.get("global_symbol", name.name_hint)
+            if symbol != name.name_hint:
+                names[name] = GlobalVar(symbol)
+                names[name].struct_info = name.struct_info
+        if not names:
+            return mod
+        result = IRModule({}, None, mod.attrs, mod.global_infos)
+        for name, function in mod.functions.items():
+            if isinstance(function, Function):
+                function = _RenameCalls(names).visit_expr(function)
+            result[names.get(name, name)] = function
+        return result
+
+    return whole_module("NormalizeGlobalVar", normalize)
+
+
+def TopologicalSort(  # noqa: N802
+    order: str = "depth-first", direction: str = "from-inputs"
+) -> Pass:
+    """Bindings of dataflow blocks in an order in which each value stands close to its uses
+    (``depth-first``) or as early as possible (``breadth-first``)."""
+
+    def sort(func: Function, mod: IRModule) -> Function:
+        blocks = [
+            _sorted_block(block, order, direction) if isinstance(block, DataflowBlock) else block
+            for block in func.body.blocks
+        ]
+        if all(a is b for a, b in zip(blocks, func.body.blocks)):
+            return func
+        return with_body(func, SeqExpr(blocks, func.body.body, func.body.span))
+
+    return each_function("TopologicalSort", sort)
+
+
+def _sorted_block(block: DataflowBlock, order: str, direction: str) -> DataflowBlock:
+    bindings = {binding.var: binding for binding in block.bindings}
+    inputs = {
+        var: [use for use in used_vars(b.value) if use in bindings] for var, b in bindings.items()
+    }
+    done: dict[Var, None] = {}
+    if direction == "from-outputs" or order == "depth-first":
+
+        def place(var: Var) -> None:
+            if var not in done:
+                for source in inputs[var]:
+                    place(source)
+                done[var] = None
+
+        outputs = [var for var in bindings if not isinstance(var, DataflowVar)]
+        for var in [*outputs, *bindings]:
+            place(var)
+    else:
+        rest = list(bindings)
+        while rest:
+            ready = [var for var in rest if all(source in done for source in inputs[var])]
+            done.update(dict.fromkeys(ready))
+            rest = [var for var in rest if var not in done]
+    if list(done) == list(bindings):
+        return block
+    return DataflowBlock(tuple([bindings[var] for var in done]), block.span)
