@@ -102,6 +102,10 @@ class _IndexDtype(Rewriter):
     def visit_ProducerLoad(self, load: Any) -> PrimExpr:
         return load
 
+    def visit_Cast(self, node: Any) -> PrimExpr:
+        value = self.visit(node.value)
+        return node if value is node.value else cast(node.dtype, value)
+
 
 class _Body(Rewriter):
     """Rewrites a body: reads of tensors become loads of buffers, iterators become block iterators."""
@@ -127,6 +131,10 @@ class _Body(Rewriter):
             wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
             a, b = cast(wide, a), cast(wide, b)
         return type(node)(a, b)
+
+    def visit_Cast(self, node: Any) -> PrimExpr:
+        value = self.visit(node.value)  # an iterator of the new dtype needs no cast to it
+        return node if value is node.value else cast(node.dtype, value)
 
     def visit_Call(self, call: Any) -> PrimExpr:
         new = self.children(call)
