@@ -9,7 +9,7 @@ from typing import Any
 
 from tilesmith.ir import operators
 from tilesmith.ir.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, convert
-from tilesmith.ir.intrinsics import _call
+from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.runtime.dtype import DataType
 
 __all__ = [
@@ -41,12 +41,12 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Pri
 
 def call_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A call of a C function by its symbol."""
-    return _call(dtype, "call_extern", StringImm(func_name), *args)
+    return intrinsic_call(dtype, "call_extern", StringImm(func_name), *args)
 
 
 def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A call of a C function that has no effects."""
-    return _call(dtype, "call_pure_extern", StringImm(func_name), *args)
+    return intrinsic_call(dtype, "call_pure_extern", StringImm(func_name), *args)
 
 
 def _llvm_arguments(name: Any, args: tuple) -> tuple:
@@ -59,12 +59,12 @@ def _llvm_arguments(name: Any, args: tuple) -> tuple:
 
 def call_llvm_intrin(dtype: Any, name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A call of an LLVM intrinsic by its name (``"llvm.prefetch"``)."""
-    return _call(dtype, "call_llvm_intrin", *_llvm_arguments(name, args))
+    return intrinsic_call(dtype, "call_llvm_intrin", *_llvm_arguments(name, args))
 
 
 def call_llvm_pure_intrin(dtype: Any, name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A call of an LLVM intrinsic that has no effects."""
-    return _call(dtype, "call_llvm_pure_intrin", *_llvm_arguments(name, args))
+    return intrinsic_call(dtype, "call_llvm_pure_intrin", *_llvm_arguments(name, args))
 
 
 def call_tir(global_var: GlobalVar, *args: Any) -> PrimExpr:
@@ -74,7 +74,7 @@ def call_tir(global_var: GlobalVar, *args: Any) -> PrimExpr:
 
 def tvm_check_return(expected: int, return_unexpected: int, nested_call: PrimExpr) -> PrimExpr:
     """``nested_call``; leaves with ``return_unexpected`` unless it gives ``expected``."""
-    return _call("int32", "tvm_check_return", expected, return_unexpected, nested_call)
+    return intrinsic_call("int32", "tvm_check_return", expected, return_unexpected, nested_call)
 
 
 def tvm_throw_last_error() -> PrimExpr:
@@ -84,41 +84,45 @@ def tvm_throw_last_error() -> PrimExpr:
 
 def tvm_tuple(*value: Any) -> PrimExpr:
     """Several values as one argument of an attribute."""
-    return _call("handle", "tvm_tuple", *value)
+    return intrinsic_call("handle", "tvm_tuple", *value)
 
 
 def start_profile_intrinsic(id: int) -> PrimExpr:
     """Mark the beginning of a profiled stretch."""
-    return _call("handle", "start_profile_intrinsic", id)
+    return intrinsic_call("handle", "start_profile_intrinsic", id)
 
 
 def end_profile_intrinsic(id: int) -> PrimExpr:
     """Mark the end of a profiled stretch."""
-    return _call("handle", "end_profile_intrinsic", id)
+    return intrinsic_call("handle", "end_profile_intrinsic", id)
 
 
 def anylist_getitem(list_handle: Any, index: Any) -> PrimExpr:
     """An item of a list of values of the virtual machine."""
-    return _call("handle", "anylist_getitem", list_handle, index)
+    return intrinsic_call("handle", "anylist_getitem", list_handle, index)
 
 
 def anylist_resetitem(list_handle: Any, index: Any) -> PrimExpr:
     """Drop an item of a list of values."""
-    return _call("int32", "anylist_resetitem", list_handle, index)
+    return intrinsic_call("int32", "anylist_resetitem", list_handle, index)
 
 
 def anylist_setitem_call_packed(
     list_handle: Any, index: Any, func_name: Any, *args: Any
 ) -> PrimExpr:
     """Set an item of a list of values to what a registered function returns."""
-    return _call("int32", "anylist_setitem_call_packed", list_handle, index, func_name, *args)
+    return intrinsic_call(
+        "int32", "anylist_setitem_call_packed", list_handle, index, func_name, *args
+    )
 
 
 def anylist_setitem_call_cpacked(
     list_handle: Any, index: Any, func_name: Any, *args: Any
 ) -> PrimExpr:
     """Set an item of a list of values to what a function with packed arguments returns."""
-    return _call("int32", "anylist_setitem_call_cpacked", list_handle, index, func_name, *args)
+    return intrinsic_call(
+        "int32", "anylist_setitem_call_cpacked", list_handle, index, func_name, *args
+    )
 
 
 # Memory and runtime structures.
@@ -133,37 +137,37 @@ def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any
     """A pointer to ``extent`` elements from ``offset``, and what it is for (1 read, 2 write)."""
     if isinstance(ptype, str):
         ptype = type_annotation(ptype)
-    return _call("handle", "tvm_access_ptr", ptype, data, offset, extent, rw_mask)
+    return intrinsic_call("handle", "tvm_access_ptr", ptype, data, offset, extent, rw_mask)
 
 
 def handle_add_byte_offset(handle: Any, offset: Any) -> PrimExpr:
     """A pointer moved by a number of bytes."""
-    return _call("handle", "handle_add_byte_offset", handle, offset)
+    return intrinsic_call("handle", "handle_add_byte_offset", handle, offset)
 
 
 def tvm_struct_get(arr: Any, index: Any, field: Any, dtype: Any) -> PrimExpr:
     """A field (see ``tir.struct_fields``) of element ``index`` of an array of structures."""
-    return _call(dtype, "tvm_struct_get", arr, index, field)
+    return intrinsic_call(dtype, "tvm_struct_get", arr, index, field)
 
 
 def tvm_struct_set(arr: Any, index: Any, field: Any, value: Any) -> PrimExpr:
     """Set a field of element ``index`` of an array of runtime structures."""
-    return _call("int32", "tvm_struct_set", arr, index, field, value)
+    return intrinsic_call("int32", "tvm_struct_set", arr, index, field, value)
 
 
 def lookup_param(param_name: str, span: Any = None) -> PrimExpr:
     """The address of a parameter that is linked into the library."""
-    return _call("handle", "lookup_param", param_name)
+    return intrinsic_call("handle", "lookup_param", param_name)
 
 
 def tvm_stack_alloca(dtype_str: str, num: Any) -> PrimExpr:
     """Space on the stack for ``num`` structures: "shape", "arg_value", "arg_tcode" or "array"."""
-    return _call("handle", "tvm_stack_alloca", dtype_str, num)
+    return intrinsic_call("handle", "tvm_stack_alloca", dtype_str, num)
 
 
 def tvm_stack_make_shape(*args: Any) -> PrimExpr:
     """A shape (int64 numbers) on the stack."""
-    return _call("handle", "tvm_stack_make_shape", *args)
+    return intrinsic_call("handle", "tvm_stack_make_shape", *args)
 
 
 def tvm_stack_make_array(
@@ -171,7 +175,7 @@ def tvm_stack_make_array(
 ) -> PrimExpr:
     """A DLTensor on the stack; ``arr_dtype`` is a zero of the element type."""
     arguments = (data, shape, strides, ndim, arr_dtype, elem_offset)
-    return _call("handle", "tvm_stack_make_array", *arguments)
+    return intrinsic_call("handle", "tvm_stack_make_array", *arguments)
 
 
 def TVMBackendAllocWorkspace(  # noqa: N802 - the name users know
@@ -179,12 +183,12 @@ def TVMBackendAllocWorkspace(  # noqa: N802 - the name users know
 ) -> PrimExpr:
     """Memory from the runtime's pool of temporary space."""
     arguments = (device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint)
-    return _call("handle", "TVMBackendAllocWorkspace", *arguments)
+    return intrinsic_call("handle", "TVMBackendAllocWorkspace", *arguments)
 
 
 def TVMBackendFreeWorkspace(device_type: Any, device_id: Any, ptr: Any) -> PrimExpr:  # noqa: N802
     """Give temporary space back to the runtime's pool."""
-    return _call("int32", "TVMBackendFreeWorkspace", device_type, device_id, ptr)
+    return intrinsic_call("int32", "TVMBackendFreeWorkspace", device_type, device_id, ptr)
 
 
 # Vectors of a length that is not known at compile time.
@@ -197,7 +201,7 @@ def vscale() -> PrimExpr:
 
 def get_active_lane_mask(dtype: Any, base: Any, limit: Any) -> PrimExpr:
     """Lane ``i`` is on where ``base + i < limit``."""
-    return _call(dtype, "get_active_lane_mask", base, limit)
+    return intrinsic_call(dtype, "get_active_lane_mask", base, limit)
 
 
 def get_vscale_expr(dtype: Any, min_size: int = 128) -> PrimExpr:
@@ -210,7 +214,7 @@ def get_vscale_expr(dtype: Any, min_size: int = 128) -> PrimExpr:
 
 def tvm_thread_allreduce(*freduce_args: Any) -> PrimExpr:
     """A reduction over the threads of a block."""
-    return _call("handle", "tvm_thread_allreduce", *freduce_args)
+    return intrinsic_call("handle", "tvm_thread_allreduce", *freduce_args)
 
 
 def tvm_thread_invariant(cond: Any) -> PrimExpr:
@@ -221,19 +225,19 @@ def tvm_thread_invariant(cond: Any) -> PrimExpr:
 
 def tvm_storage_sync(storage_scope: str) -> PrimExpr:
     """Wait until all threads see what was written in a storage scope."""
-    return _call("int32", "tvm_storage_sync", storage_scope)
+    return intrinsic_call("int32", "tvm_storage_sync", storage_scope)
 
 
 def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: Any, warp_size: Any) -> PrimExpr:
     """The value that another thread of the warp holds."""
     value = convert(value)
-    return _call(value.dtype, "tvm_warp_shuffle", mask, value, warp_id, width, warp_size)
+    return intrinsic_call(value.dtype, "tvm_warp_shuffle", mask, value, warp_id, width, warp_size)
 
 
 def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: Any, warp_size: Any) -> PrimExpr:
     """The value of the thread that lies ``offset`` lower."""
     value = convert(value)
-    return _call(value.dtype, "tvm_warp_shuffle_up", mask, value, offset, width, warp_size)
+    return intrinsic_call(value.dtype, "tvm_warp_shuffle_up", mask, value, offset, width, warp_size)
 
 
 def tvm_warp_shuffle_down(
@@ -241,7 +245,9 @@ def tvm_warp_shuffle_down(
 ) -> PrimExpr:
     """The value of the thread that lies ``offset`` higher."""
     value = convert(value)
-    return _call(value.dtype, "tvm_warp_shuffle_down", mask, value, offset, width, warp_size)
+    return intrinsic_call(
+        value.dtype, "tvm_warp_shuffle_down", mask, value, offset, width, warp_size
+    )
 
 
 def tvm_warp_activemask() -> PrimExpr:

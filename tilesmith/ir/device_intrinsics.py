@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir.expr import PrimExpr, convert
-from tilesmith.ir.intrinsics import _call
+from tilesmith.ir.intrinsic_table import intrinsic_call
 
 __all__ = [
     "create_barriers", "dp4a", "make_filled_simdgroup_matrix", "mma_fill", "mma_store",
@@ -26,7 +26,7 @@ def tvm_load_matrix_sync(
 ) -> PrimExpr:
     """Load a fragment of a matrix."""
     arguments = (fragment, m, n, k, index, buffer_ptr, stride, layout)
-    return _call("handle", "tvm_load_matrix_sync", *arguments)
+    return intrinsic_call("handle", "tvm_load_matrix_sync", *arguments)
 
 
 def tvm_mma_sync(
@@ -37,7 +37,7 @@ def tvm_mma_sync(
     arguments = (
         fragment_d, index_d, fragment_a, index_a, fragment_b, index_b, fragment_c, index_c,
     )  # fmt: skip
-    return _call("handle", "tvm_mma_sync", *arguments)
+    return intrinsic_call("handle", "tvm_mma_sync", *arguments)
 
 
 def tvm_bmma_sync(
@@ -48,12 +48,12 @@ def tvm_bmma_sync(
     arguments = (
         fragment_d, index_d, fragment_a, index_a, fragment_b, index_b, fragment_c, index_c,
     )  # fmt: skip
-    return _call("handle", "tvm_bmma_sync", *arguments)
+    return intrinsic_call("handle", "tvm_bmma_sync", *arguments)
 
 
 def tvm_fill_fragment(fragment: Any, m: Any, n: Any, k: Any, index: Any, value: Any) -> PrimExpr:
     """Fill a fragment with a value."""
-    return _call("handle", "tvm_fill_fragment", fragment, m, n, k, index, value)
+    return intrinsic_call("handle", "tvm_fill_fragment", fragment, m, n, k, index, value)
 
 
 def tvm_store_matrix_sync(
@@ -61,7 +61,7 @@ def tvm_store_matrix_sync(
 ) -> PrimExpr:
     """Store a fragment of a matrix."""
     arguments = (fragment, m, n, k, index, buffer_ptr, stride, layout)
-    return _call("handle", "tvm_store_matrix_sync", *arguments)
+    return intrinsic_call("handle", "tvm_store_matrix_sync", *arguments)
 
 
 def ptx_mma(
@@ -76,7 +76,7 @@ def ptx_mma(
     )  # fmt: skip
     if operator is not None:
         arguments = (*arguments, operator)
-    return _call(dtype, "ptx_mma", *arguments)
+    return intrinsic_call(dtype, "ptx_mma", *arguments)
 
 
 def ptx_mma_sp(
@@ -91,19 +91,19 @@ def ptx_mma_sp(
         multiplicand_b, b_index, accumulator, c_index, metadata, meta_index, sparse_selector,
         saturate,
     )  # fmt: skip
-    return _call(dtype, "ptx_mma_sp", *arguments)
+    return intrinsic_call(dtype, "ptx_mma_sp", *arguments)
 
 
 def mma_store(
     dtype: Any, m: Any, n: Any, dst_ptr: Any, src_ptr: Any, src_offset: Any, dst_stride: Any
 ) -> PrimExpr:
     """Store an accumulator of ``mma``."""
-    return _call(dtype, "mma_store", m, n, dst_ptr, src_ptr, src_offset, dst_stride)
+    return intrinsic_call(dtype, "mma_store", m, n, dst_ptr, src_ptr, src_offset, dst_stride)
 
 
 def mma_fill(dtype: Any, local_size: Any, local_ptr: Any, offset: Any) -> PrimExpr:
     """Fill an accumulator of ``mma`` with zeros."""
-    return _call(dtype, "mma_fill", local_size, local_ptr, offset)
+    return intrinsic_call(dtype, "mma_fill", local_size, local_ptr, offset)
 
 
 def ptx_ldmatrix(
@@ -112,7 +112,7 @@ def ptx_ldmatrix(
 ) -> PrimExpr:  # fmt: skip
     """Load matrices from shared memory with ``ldmatrix``."""
     arguments = (trans, num, type, local_ptr, local_offset, smem_ptr, smem_offset)
-    return _call(dtype, "ptx_ldmatrix", *arguments)
+    return intrinsic_call(dtype, "ptx_ldmatrix", *arguments)
 
 
 def ptx_cp_async(
@@ -120,7 +120,7 @@ def ptx_cp_async(
 ) -> PrimExpr:
     """Copy from global to shared memory in the background."""
     arguments = (shared_ptr, shared_offset, global_ptr, global_offset, bytes)
-    return _call(dtype, "ptx_cp_async", *arguments)
+    return intrinsic_call(dtype, "ptx_cp_async", *arguments)
 
 
 def ptx_cp_async_bulk(
@@ -129,54 +129,54 @@ def ptx_cp_async_bulk(
 ) -> PrimExpr:  # fmt: skip
     """Copy a block of bytes from global to shared memory in the background."""
     arguments = (shared_ptr, shared_offset, global_ptr, global_offset, bytes, barrier_id)
-    return _call(dtype, "ptx_cp_async_bulk", *arguments)
+    return intrinsic_call(dtype, "ptx_cp_async_bulk", *arguments)
 
 
 def ptx_commit_group() -> PrimExpr:
     """Close the group of copies begun so far."""
-    return _call("", "ptx_commit_group")
+    return intrinsic_call("", "ptx_commit_group")
 
 
 def ptx_wait_group(num: Any) -> PrimExpr:
     """Wait until at most ``num`` groups of copies are pending."""
-    return _call("", "ptx_wait_group", num)
+    return intrinsic_call("", "ptx_wait_group", num)
 
 
 def ptx_cp_async_barrier(barrier_id: Any) -> PrimExpr:
     """Make a barrier wait for the copies begun so far."""
-    return _call("", "ptx_cp_async_barrier", barrier_id)
+    return intrinsic_call("", "ptx_cp_async_barrier", barrier_id)
 
 
 def ptx_init_barrier_thread_count(barrier_id: Any, thread_count: Any) -> PrimExpr:
     """Set for how many threads a barrier waits."""
-    return _call("", "ptx_init_barrier_thread_count", barrier_id, thread_count)
+    return intrinsic_call("", "ptx_init_barrier_thread_count", barrier_id, thread_count)
 
 
 def ptx_arrive_barrier(barrier_id: Any) -> PrimExpr:
     """Arrive at a barrier."""
-    return _call("", "ptx_arrive_barrier", barrier_id)
+    return intrinsic_call("", "ptx_arrive_barrier", barrier_id)
 
 
 def ptx_arrive_barrier_expect_tx(barrier_id: Any, byte_count: Any) -> PrimExpr:
     """Arrive at a barrier and expect a number of bytes."""
-    return _call("", "ptx_arrive_barrier_expect_tx", barrier_id, byte_count)
+    return intrinsic_call("", "ptx_arrive_barrier_expect_tx", barrier_id, byte_count)
 
 
 def ptx_wait_barrier(barrier_id: Any) -> PrimExpr:
     """Wait at a barrier."""
-    return _call("", "ptx_wait_barrier", barrier_id)
+    return intrinsic_call("", "ptx_wait_barrier", barrier_id)
 
 
 def create_barriers(barrier_count: Any) -> PrimExpr:
     """Make barriers in shared memory."""
-    return _call("", "create_barriers", barrier_count)
+    return intrinsic_call("", "create_barriers", barrier_count)
 
 
 def make_filled_simdgroup_matrix(
     d: Any, index: Any, value: Any, col: int = 8, row: int = 8
 ) -> PrimExpr:
     """Fill a matrix of a SIMD group."""
-    return _call("handle", "make_filled_simdgroup_matrix", d, index, value, col, row)
+    return intrinsic_call("handle", "make_filled_simdgroup_matrix", d, index, value, col, row)
 
 
 def simdgroup_load(
@@ -184,7 +184,9 @@ def simdgroup_load(
     transpose_matrix: bool = False,
 ) -> PrimExpr:  # fmt: skip
     """Load a matrix of a SIMD group."""
-    return _call("handle", "simdgroup_load", d, index, ptr, stride, col, row, transpose_matrix)
+    return intrinsic_call(
+        "handle", "simdgroup_load", d, index, ptr, stride, col, row, transpose_matrix
+    )
 
 
 def simdgroup_store(
@@ -192,7 +194,9 @@ def simdgroup_store(
     transpose_matrix: bool = False,
 ) -> PrimExpr:  # fmt: skip
     """Store a matrix of a SIMD group."""
-    return _call("handle", "simdgroup_store", d, index, ptr, stride, col, row, transpose_matrix)
+    return intrinsic_call(
+        "handle", "simdgroup_store", d, index, ptr, stride, col, row, transpose_matrix
+    )
 
 
 def simdgroup_multiply_accumulate(
@@ -200,26 +204,26 @@ def simdgroup_multiply_accumulate(
 ) -> PrimExpr:
     """``d = a * b + c`` of matrices of a SIMD group."""
     arguments = (d, index_d, a, index_a, b, index_b, c, index_c)
-    return _call("handle", "simdgroup_multiply_accumulate", *arguments)
+    return intrinsic_call("handle", "simdgroup_multiply_accumulate", *arguments)
 
 
 def vectorlow(dtype: Any, vec: Any) -> PrimExpr:
     """The lower half of a vector."""
-    return _call(dtype, "vectorlow", vec)
+    return intrinsic_call(dtype, "vectorlow", vec)
 
 
 def vectorhigh(dtype: Any, vec: Any) -> PrimExpr:
     """The upper half of a vector."""
-    return _call(dtype, "vectorhigh", vec)
+    return intrinsic_call(dtype, "vectorhigh", vec)
 
 
 def vectorcombine(dtype: Any, vec1: Any, vec2: Any) -> PrimExpr:
     """Two vectors one after the other."""
-    return _call(dtype, "vectorcombine", vec1, vec2)
+    return intrinsic_call(dtype, "vectorcombine", vec1, vec2)
 
 
 def dp4a(vec1: Any, vec2: Any, acc: Any = 0) -> PrimExpr:
     """The dot product of four pairs of bytes, added to ``acc``; unsigned if all operands are."""
     vec1, vec2 = convert(vec1), convert(vec2)
     unsigned = vec1.dtype.is_uint and vec2.dtype.is_uint
-    return _call("uint32" if unsigned else "int32", "dp4a", vec1, vec2, acc)
+    return intrinsic_call("uint32" if unsigned else "int32", "dp4a", vec1, vec2, acc)

@@ -19,6 +19,7 @@ from typing import Any
 
 from tilesmith.ir.module import IRModule
 from tilesmith.support.errors import TilesmithError, VerifyError
+from tilesmith.support.registry import Registry
 
 __all__ = [
     "DumpIR", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll",
@@ -198,7 +199,9 @@ class DumpIR(PassInstrument):
         self.counter += 1
 
 
-_CHECKS: dict[str, Callable[[IRModule], Any]] = {}
+_CHECKS: Registry[Callable[[IRModule], Any]] = Registry(
+    "module check", providers={"tir.": "tilesmith.tir.analysis"}
+)
 
 
 def register_module_check(name: str, check: Callable[[IRModule], Any] | None = None) -> Any:
@@ -207,11 +210,7 @@ def register_module_check(name: str, check: Callable[[IRModule], Any] | None = N
     The packages of the levels register their own (``tir.analysis``: well-formed functions).
     """
 
-    def add(function: Callable[[IRModule], Any]) -> Callable[[IRModule], Any]:
-        _CHECKS[name] = function
-        return function
-
-    return add if check is None else add(check)
+    return _CHECKS.register(name, check, override=True)
 
 
 class Verify(PassInstrument):
@@ -221,7 +220,7 @@ class Verify(PassInstrument):
         self.checks = checks
 
     def run_after_pass(self, mod: IRModule, info: Any) -> None:
-        for check in self.checks or tuple(_CHECKS.values()):
+        for check in self.checks or [_CHECKS[name] for name in _CHECKS.names(load=True)]:
             try:
                 check(mod)
             except TilesmithError as error:

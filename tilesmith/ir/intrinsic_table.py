@@ -7,11 +7,12 @@ or last argument. Importing this file registers them all.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tilesmith.ir.expr import Call, PrimExpr, convert
 from tilesmith.ir.op import CallEffectKind, Op
 
-__all__ = ["INTRINSICS", "Intrinsic"]
+__all__ = ["INTRINSICS", "Intrinsic", "intrinsic_call"]
 
 PURE = CallEffectKind.Pure
 READ = CallEffectKind.ReadState
@@ -199,3 +200,8 @@ def _register() -> None:
 
 
 _register()
+
+
+def intrinsic_call(dtype: Any, name: str, *args: Any) -> PrimExpr:
+    """A call of the operator ``tir.NAME``; Python scalars become constants."""
+    return Call(dtype, "tir." + name, tuple([convert(arg) for arg in args]))

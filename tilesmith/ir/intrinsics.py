@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import (
-    intrinsic_table,  # noqa: F401 - registers the operators
-    operators,
-)
+from tilesmith.ir import operators
+from tilesmith.ir.call_intrinsics import *  # noqa: F403
+from tilesmith.ir.call_intrinsics import __all__ as _call_names
 from tilesmith.ir.expr import Call, FloatImm, GlobalVar, IntImm, Or, PrimExpr, Select, convert
+from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import (
     bitwise_and,
@@ -33,7 +33,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = [
-    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2", "atanh",
+    *_call_names, "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2",
+    "atanh",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "clz",
     "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "fabs", "floor", "floordiv",
     "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite",
@@ -72,10 +73,6 @@ def _binary(name: str, x1: Any, x2: Any) -> PrimExpr:
     x1, x2 = match_types(convert(x1), x2)
     x1, x2 = _floating(x1), _floating(x2)
     return Call(x1.dtype, "tir." + name, (x1, x2))
-
-
-def _call(dtype: Any, name: str, *args: Any) -> PrimExpr:
-    return Call(dtype, "tir." + name, tuple([convert(arg) for arg in args]))
 
 
 def _bool_like(value: PrimExpr) -> DataType:
@@ -358,12 +355,12 @@ def q_multiply_shift_per_axis(
     """Like ``q_multiply_shift``, with shifts to the left and to the right of their own."""
     x = convert(x)
     arguments = (y, ls, rs, q, is_lshift_required, is_rshift_required)
-    return _call(x.dtype, "q_multiply_shift_per_axis", x, *arguments)
+    return intrinsic_call(x.dtype, "q_multiply_shift_per_axis", x, *arguments)
 
 
 def reinterpret(dtype: Any, value: Any, span: Any = None) -> PrimExpr:
     """The bits of ``value`` read as ``dtype``, which has as many."""
-    return _call(dtype, "reinterpret", value)
+    return intrinsic_call(dtype, "reinterpret", value)
 
 
 def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
@@ -453,7 +450,7 @@ def logical_implies(premise: Any, conclusion: Any) -> PrimExpr:
 
 def assume(cond: Any = None) -> PrimExpr:
     """A promise that the condition holds here."""
-    return _call("bool", "assume", True if cond is None else cond)
+    return intrinsic_call("bool", "assume", True if cond is None else cond)
 
 
 def undef() -> PrimExpr:
@@ -463,9 +460,9 @@ def undef() -> PrimExpr:
 
 def isnullptr(x: Any, span: Any = None) -> PrimExpr:
     """Whether a pointer is null."""
-    return _call("bool", "isnullptr", x)
+    return intrinsic_call("bool", "isnullptr", x)
 
 
 def prefetch(address: Any, rw: Any = 0, locality: Any = 3, cache: Any = 1) -> PrimExpr:
     """A hint that memory is wanted soon; arguments as those of ``llvm.prefetch``."""
-    return _call("void", "prefetch", address, rw, locality, cache)
+    return intrinsic_call("void", "prefetch", address, rw, locality, cache)

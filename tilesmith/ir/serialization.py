@@ -113,7 +113,7 @@ class _Writer:
             if isinstance(value, codec.kind):
                 return {"x": [tag, self.value(codec.encode(value))]}
         if hasattr(value, "dtype") and hasattr(value, "shape"):
-            is_tensor = type(value).__module__ != "numpy"
+            is_tensor = callable(getattr(value, "numpy", None))
             return {"t" if is_tensor else "a": self.array(value)}
         if isinstance(value, IntEnum):
             return int(value)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import Call, Node, PrimExpr, StringImm, Var, const, convert, operators
-from tilesmith.ir.call_intrinsics import *  # noqa: F403
-from tilesmith.ir.call_intrinsics import __all__ as _call_names
 from tilesmith.ir.call_intrinsics import tvm_stack_make_array, tvm_stack_make_shape
 from tilesmith.ir.device_intrinsics import *  # noqa: F403
 from tilesmith.ir.device_intrinsics import __all__ as _device_names
@@ -27,7 +25,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, CommReducer, IterVar, IterVarType, Reduce
 
 __all__ = [
-    *_intrinsic_names, *_call_names, *_device_names, "add", "address_of", "call_cpacked",
+    *_intrinsic_names, *_device_names, "add", "address_of", "call_cpacked",
     "call_cpacked_lowered", "call_packed", "call_packed_lowered", "comm_reducer", "divide",
     "max", "min", "multiply", "subtract", "sum", "trace",
 ]  # fmt: skip
