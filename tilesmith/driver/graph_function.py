@@ -30,6 +30,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import cast, equal
 from tilesmith.ir.types import prim_type
+from tilesmith.lowering import symbolic_sizes
 from tilesmith.relax import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -405,8 +406,6 @@ class _Lowering:
         self, kernel: GlobalVar, function: PrimFunc, operands: list[Any], sizes: list[PrimExpr]
     ) -> list[Any]:
         """What a kernel is called with: pointers and numbers, then its symbolic sizes."""
-        from tilesmith.tir.transform.make_packed_api import symbolic_sizes
-
         known: dict[Var, PrimExpr] = {}
         words: list[Any] = []
         queue = list(operands)

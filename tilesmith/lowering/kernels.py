@@ -1,0 +1,40 @@
+"""Lowering of kernels that other generated code calls: plain pointers and scalars, no wrappers."""
+
+from __future__ import annotations
+
+from tilesmith.ir import IRModule, PrimExpr, Var, post_order_visit
+from tilesmith.ir.transform import Sequential
+from tilesmith.lowering.functions import lower
+from tilesmith.target import Target
+from tilesmith.tir import PrimFunc
+from tilesmith.tir import transform as passes
+
+__all__ = ["lower_kernels", "symbolic_sizes"]
+
+
+def symbolic_sizes(function: PrimFunc) -> list[Var]:
+    """The sizes, strides and offsets that only the parameters' buffers declare, in order."""
+    known = dict.fromkeys(function.params)
+    found: dict[Var, None] = {}
+
+    def note(node: PrimExpr) -> None:
+        if isinstance(node, Var) and node not in known:
+            found[node] = None
+
+    for buffer in function.buffers:
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            post_order_visit(part, note)
+    return list(found)
+
+
+def lower_kernels(module: IRModule, target: Target) -> IRModule:
+    """Functions as their callers in generated code see them: a pointer for each buffer, the scalars,
+    then the symbolic sizes of ``symbolic_sizes``, whether the code needs them or not."""
+    explicit = module.shallow_copy()
+    for variable, function in list(explicit.items()):
+        sizes = symbolic_sizes(function)
+        if sizes:
+            explicit[variable] = function.with_fields(params=(*function.params, *sizes))
+    lowered = lower(explicit)
+    host = [passes.BindTarget(target), passes.LowerIntrin(), passes.MakeUnpackedAPI()]
+    return Sequential(host, name="tir.kernels")(lowered)
