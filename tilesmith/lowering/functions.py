@@ -1,0 +1,138 @@
+"""``lower`` and ``build``: from tensor programs to lowered modules and to code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.codegen import build as generate
+from tilesmith.ir import BaseFunc, IRModule
+from tilesmith.ir.transform import Pass, PassContext, Sequential
+from tilesmith.lowering.pipelines import host_passes, lower_passes
+from tilesmith.runtime.module import Module
+from tilesmith.support.errors import TypeMismatchError, UnsupportedError
+from tilesmith.target import Target
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.transform import Apply
+
+__all__ = ["build", "lower"]
+
+
+def lower(
+    inp: Any,
+    args: Sequence[Any] | None = None,
+    name: str = "main",
+    binds: Mapping[Any, Any] | None = None,
+    simple_mode: bool = False,
+) -> IRModule:
+    """The module of flat loops for a PrimFunc or a module of PrimFuncs.
+
+    ``name`` is the public name of a PrimFunc that has none. ``args`` and ``binds`` belong to classic
+    schedules. ``simple_mode`` stops before loops are vectorized and unrolled.
+    Raises UnsupportedError for inputs that cannot be lowered.
+    """
+    module = _as_module(inp, args, name)
+    context = PassContext.current()
+    passes = lower_passes(_added_passes(context))
+    if simple_mode:
+        unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
+        passes = [step for step in passes if step.info.name not in unwanted]
+    return Sequential(passes, name="tir.lower")(module)
+
+
+def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
+    if isinstance(inp, IRModule):
+        others = [v.name_hint for v, f in inp.functions.items() if not isinstance(f, PrimFunc)]
+        if others:
+            raise UnsupportedError(
+                f"only PrimFuncs can be lowered here, the module also has {', '.join(others)}",
+                notes=("compile graph functions with relax.build",),
+            )
+        return inp
+    if isinstance(inp, PrimFunc):
+        if "global_symbol" not in inp.attrs:
+            inp = inp.with_attr({"global_symbol": name, "tir.noalias": _no_alias()})
+        return IRModule({str(inp.attrs["global_symbol"]): inp})
+    if isinstance(inp, (list, tuple)) and all([isinstance(part, PrimFunc) for part in inp]):
+        module = IRModule()
+        for part in inp:
+            module.update(_as_module(part, None, name))
+        return module
+    if isinstance(inp, BaseFunc):
+        raise UnsupportedError(
+            f"a {type(inp).__name__} cannot be lowered here",
+            notes=("compile graph functions with relax.build",),
+        )
+    if type(inp).__name__ == "Schedule" and hasattr(inp, "mod"):
+        return _as_module(inp.mod, args, name)
+    if type(inp).__name__ == "Schedule":
+        raise UnsupportedError(
+            "classic schedules (te.create_schedule) cannot be lowered yet",
+            notes=("use te.create_prim_func and tir.Schedule",),
+        )
+    raise TypeMismatchError(
+        f"lower takes a PrimFunc, an IRModule or a schedule, got {type(inp).__name__}"
+    )
+
+
+def _no_alias() -> bool:
+    return bool(PassContext.current().get_config("tir.noalias", True))
+
+
+def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
+    """The passes that the user wants after a phase; functions over PrimFuncs count as passes."""
+    found = []
+    for phase, step in context.get_config("tir.add_lower_pass") or ():
+        found.append((int(phase), step if isinstance(step, Pass) else Apply(step)))
+    return found
+
+
+def build(
+    inputs: Any,
+    args: Sequence[Any] | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    name: str = "default_function",
+    binds: Mapping[Any, Any] | None = None,
+) -> Module:
+    """Compile tensor programs to a ``runtime.Module`` whose functions can be called.
+
+    ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or a
+    mapping from targets to such. ``target`` is a Target or its text; without one the current target
+    counts, else "llvm". The loops are compiled as they are given: no schedule is chosen here.
+    Raises UnsupportedError when there is no back end for the target, and what lowering raises.
+    """
+    if isinstance(inputs, Mapping):
+        return _build_for_several(inputs, args, target_host, name)
+    chosen = _target(target, target_host)
+    module = lower(inputs, args, name, binds)
+    if target is None:
+        for func in module.functions.values():
+            if "target" in func.attrs:
+                chosen = Target(func.attrs["target"])
+    context = PassContext.current()
+    disable_assert = bool(context.get_config("tir.disable_assert", False))
+    module = Sequential(host_passes(chosen, disable_assert), name="tir.host")(module)
+    return generate(module, chosen, context.opt_level if context.opt_level < 2 else None)
+
+
+def _target(target: Any, target_host: Any) -> Target:
+    if target is None:
+        target = Target.current(allow_none=True) or "llvm"
+    found, _ = Target.canon_target_and_host(target, target_host)
+    assert found is not None
+    return found
+
+
+def _build_for_several(
+    inputs: Mapping[Any, Any], args: Sequence[Any] | None, target_host: Any, name: str
+) -> Module:
+    """One module that imports those of the further targets."""
+    modules = [
+        build(part, args, target, target_host, name) for target, part in inputs.items()
+    ]  # fmt: skip
+    if not modules:
+        raise TypeMismatchError("build needs at least one function")
+    for other in modules[1:]:
+        modules[0].import_module(other)
+    return modules[0]

@@ -1,0 +1,355 @@
+"""CompactBufferAllocation: a buffer is only as large as what is live in it.
+
+    for i in range(16):                         for i in range(16):
+        with T.block():                             with T.block():
+            B = T.alloc_buffer((16, 16))                B = T.alloc_buffer((1, 16))
+            for j in range(16):                         for j in range(16):
+                B[i, j] = A[i, j]                           B[0, j] = A[i, j]
+
+For each dimension the indices of all accesses are bounded over the loops inside the allocating
+scope. Where the bounds span a constant number of elements below the declared size, the dimension
+shrinks to it and the indices are moved; any other dimension stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import (
+    Add,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Range,
+    Rewriter,
+    Select,
+    Sub,
+    Var,
+    Visitor,
+    const,
+)
+from tilesmith.ir import operators as ops
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Block,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    MatchBufferRegion,
+    Stmt,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]
+
+Bounds = tuple[PrimExpr, PrimExpr]
+
+
+class _Scope:
+    """The loops around an allocation; those further inside are the ones to bound over."""
+
+    __slots__ = ("depth", "regions")
+
+    def __init__(self, depth: int, rank: int) -> None:
+        self.depth = depth
+        self.regions: list[list[Bounds] | None] = [[] for _ in range(rank)]
+
+
+class _RegionFinder(Visitor):
+    """Collects, for each allocated buffer and dimension, the bounds of its accesses."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.loops: list[tuple[Var, PrimExpr, PrimExpr]] = []  # variable, first, last
+        self.depth_of: dict[Var, int] = {}
+        self.scopes: dict[Buffer, _Scope] = {}
+        self.pointers: dict[Var, Buffer] = {}
+
+    # -- bounds of an index over the loops from `depth` inwards
+
+    def bounds(self, expr: PrimExpr, depth: int) -> Bounds | None:
+        if isinstance(expr, IntImm):
+            return expr, expr
+        if isinstance(expr, Var):
+            number = self.depth_of.get(expr, -1)
+            if number < depth:
+                return expr, expr
+            _, first, last = self.loops[number]
+            low, high = self.bounds(first, depth), self.bounds(last, depth)
+            return None if low is None or high is None else (low[0], high[1])
+        if isinstance(expr, (Add, Sub, Min, Max)):
+            a, b = self.bounds(expr.a, depth), self.bounds(expr.b, depth)
+            if a is None or b is None:
+                return None
+            if a[0] is a[1] and b[0] is b[1]:
+                return self.same(expr, a[0], b[0])
+            if isinstance(expr, Sub):
+                return a[0] - b[1], a[1] - b[0]
+            combine = _COMBINE[type(expr)]
+            return combine(a[0], b[0]), combine(a[1], b[1])
+        if isinstance(expr, (Mul, FloorDiv, FloorMod)):
+            return self.scaled(expr, depth)
+        if isinstance(expr, Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
+            inner = self.bounds(expr.value, depth)
+            if inner is None:
+                return None
+            low = ops.cast(expr.dtype, inner[0])
+            return low, low if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
+        if isinstance(expr, Select):
+            return self.either(expr.true_value, expr.false_value, depth)
+        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.if_then_else":
+            return self.either(expr.args[1], expr.args[2], depth)
+        return None
+
+    def same(self, expr: Any, a: PrimExpr, b: PrimExpr) -> Bounds:
+        """Nothing inside varies: one value."""
+        value = expr if a is expr.a and b is expr.b else type(expr)(a, b)
+        return value, value
+
+    def either(self, a: PrimExpr, b: PrimExpr, depth: int) -> Bounds | None:
+        first, second = self.bounds(a, depth), self.bounds(b, depth)
+        if first is None or second is None:
+            return None
+        return ops.minimum(first[0], second[0]), ops.maximum(first[1], second[1])
+
+    def scaled(self, expr: Any, depth: int) -> Bounds | None:
+        a, b = self.bounds(expr.a, depth), self.bounds(expr.b, depth)
+        if a is None or b is None or b[0] is not b[1]:
+            if isinstance(expr, Mul) and a is not None and b is not None and a[0] is a[1]:
+                a, b = b, a
+            else:
+                return None
+        if a[0] is a[1]:
+            return self.same(expr, a[0], b[0]) if not isinstance(expr, Mul) else _single(a[0] * b[0])
+        factor = b[0]
+        if not isinstance(factor, IntImm) or factor.value == 0:
+            return None
+        if isinstance(expr, Mul):
+            ends = a[0] * factor, a[1] * factor
+            return ends if factor.value > 0 else ends[::-1]
+        if factor.value < 0:
+            return None
+        if isinstance(expr, FloorDiv):
+            return a[0] // factor, a[1] // factor
+        first, last = self.analyzer.simplify(a[0] // factor), self.analyzer.simplify(a[1] // factor)
+        if ops.is_const(self.analyzer.simplify(last - first), 0):
+            return a[0] - first * factor, a[1] - first * factor
+        return const(0, factor.dtype), const(factor.value - 1, factor.dtype)
+
+    # -- accesses
+
+    def access(self, buffer: Buffer, ranges: list[Bounds | None]) -> None:
+        scope = self.scopes.get(buffer)
+        if scope is None:
+            return
+        for axis, bounds in enumerate(ranges):
+            known = scope.regions[axis]
+            if bounds is None:
+                scope.regions[axis] = None
+            elif known is not None:
+                known.append(bounds)
+
+    def index_bounds(self, buffer: Buffer, index: PrimExpr, axis: int) -> Bounds | None:
+        scope = self.scopes[buffer]
+        if scope.regions[axis] is None or index.dtype.lanes > 1:
+            return None
+        return self.bounds(index, scope.depth)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.visit_children(load)
+        self.point(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.visit_children(store)
+        self.point(store)
+
+    def point(self, access: BufferLoad | BufferStore) -> None:
+        buffer = access.buffer
+        if buffer in self.scopes:
+            self.access(buffer, [
+                self.index_bounds(buffer, index, axis) for axis, index in enumerate(access.indices)
+            ])  # fmt: skip
+        elif buffer.data in self.pointers:  # another view of the same memory
+            self.escape(buffer.data)
+
+    def visit_MatchBufferRegion(self, match: MatchBufferRegion) -> None:
+        buffer = match.source.buffer
+        if buffer not in self.scopes:
+            return
+        ranges: list[Bounds | None] = []
+        for axis, dim in enumerate(match.source.region):
+            low = self.index_bounds(buffer, dim.min, axis)
+            high = self.index_bounds(buffer, dim.min + dim.extent - 1, axis)
+            ranges.append(None if low is None or high is None else (low[0], high[1]))
+        self.access(buffer, ranges)
+
+    def visit_Var(self, var: Var) -> None:
+        if var in self.pointers:
+            self.escape(var)
+
+    def escape(self, pointer: Var) -> None:
+        """The memory is used as a whole: nothing can shrink."""
+        scope = self.scopes[self.pointers[pointer]]
+        scope.regions = [None] * len(scope.regions)
+
+    # -- scopes
+
+    def visit_Block(self, block: Block) -> None:
+        for buffer in block.alloc_buffers:
+            if buffer.strides or buffer.axis_separators or not ops.is_const(buffer.elem_offset, 0):
+                continue
+            self.scopes[buffer] = _Scope(len(self.loops), len(buffer.shape))
+            self.pointers[buffer.data] = buffer
+        for match in block.match_buffers:
+            self.visit(match)
+        if block.init is not None:
+            self.visit(block.init)
+        self.visit(block.body)
+
+    def visit_For(self, loop: For) -> None:
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        var = loop.loop_var
+        self.depth_of[var] = len(self.loops)
+        self.loops.append((var, loop.min, loop.min + loop.extent - 1))
+        self.analyzer.bind(var, Range.from_min_extent(loop.min, loop.extent))
+        self.visit(loop.body)
+        self.loops.pop()
+        del self.depth_of[var]
+
+    def visit_LetStmt(self, let: LetStmt) -> None:
+        # A value that is bound inside cannot be bounded here; it hides its loops.
+        self.depth_of[let.var] = len(self.loops)
+        self.loops.append((let.var, _UNKNOWN, _UNKNOWN))
+        self.visit_children(let)
+        self.loops.pop()
+        del self.depth_of[let.var]
+
+    # -- results
+
+    def region(self, buffer: Buffer) -> list[Range] | None:
+        """The live part of a buffer; None when it is all of it."""
+        scope = self.scopes[buffer]
+        ranges = [
+            self.dimension(size, found) for size, found in zip(buffer.shape, scope.regions)
+        ]  # fmt: skip
+        if all([dim.extent is size for dim, size in zip(ranges, buffer.shape)]):
+            return None
+        return ranges
+
+    def dimension(self, size: PrimExpr, found: list[Bounds] | None) -> Range:
+        """First element and extent of one dimension."""
+        whole = Range.from_min_extent(const(0, size.dtype), size)
+        if not found:
+            return whole
+        simplify = self.analyzer.simplify
+        first, last = simplify(found[0][0]), simplify(found[0][1])
+        for low, high in found[1:]:
+            below, above = simplify(first - low), simplify(high - last)
+            if not isinstance(below, IntImm) or not isinstance(above, IntImm):
+                return whole
+            if below.value > 0:
+                first = simplify(low)
+            if above.value > 0:
+                last = simplify(high)
+        extent = simplify(last - first + 1)
+        if not isinstance(extent, IntImm):
+            bound = self.analyzer.const_int_bound(extent).max_value
+            if not isinstance(size, IntImm) or bound >= size.value:
+                return whole
+            extent = const(int(bound), size.dtype)
+        if extent.value < 1:
+            return whole
+        if isinstance(size, IntImm) and extent.value >= size.value:
+            return whole
+        return Range.from_min_extent(ops.cast(size.dtype, first), const(extent.value, size.dtype))
+
+
+_COMBINE = {Add: ops.add, Min: ops.minimum, Max: ops.maximum}
+_UNKNOWN = Call("int32", "tir.undef", ())
+
+
+def _single(value: PrimExpr) -> Bounds:
+    return value, value
+
+
+class _Compactor(Rewriter):
+    def __init__(self, finder: _RegionFinder) -> None:
+        self.finder = finder
+        self.regions: dict[Buffer, list[Range]] = {}
+        self.compact: dict[Buffer, Buffer] = {}
+        for buffer in finder.scopes:
+            region = finder.region(buffer)
+            if region is not None:
+                self.regions[buffer] = region
+                shape = tuple([dim.extent for dim in region])
+                self.compact[buffer] = buffer.with_fields(shape=shape)
+
+    def moved(self, region: list[Range], indices: Any) -> list[PrimExpr]:
+        simplify = self.finder.analyzer.simplify
+        return [
+            index if ops.is_const(dim.min, 0) else simplify(index - dim.min)
+            for index, dim in zip(indices, region)
+        ]
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        load = self.children(load)
+        region = self.regions.get(load.buffer)
+        if region is None:
+            return load
+        indices = self.moved(region, load.indices)
+        return BufferLoad(self.compact[load.buffer], indices, load.predicate, load.span)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        store = self.children(store)
+        region = self.regions.get(store.buffer)
+        if region is None:
+            return store
+        indices = self.moved(region, store.indices)
+        buffer = self.compact[store.buffer]
+        return BufferStore(buffer, store.value, indices, store.predicate, store.span)
+
+    def visit_BufferRegion(self, old: BufferRegion) -> BufferRegion:
+        region = self.regions.get(old.buffer)
+        if region is None:
+            return old
+        starts = self.moved(region, [dim.min for dim in old.region])
+        dims = [dim.with_fields(min=start) for dim, start in zip(old.region, starts)]
+        return BufferRegion(self.compact[old.buffer], tuple(dims))
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        return self.children(declaration)
+
+    def visit_Block(self, block: Block) -> Block:
+        new = self.children(block)
+        allocated = tuple([self.compact.get(buffer, buffer) for buffer in block.alloc_buffers])
+        if all([a is b for a, b in zip(allocated, block.alloc_buffers)]):
+            return new
+        return new.with_fields(alloc_buffers=allocated)
+
+
+def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
+    """``func`` with buffers of its blocks shrunk to what is live in them."""
+    finder = _RegionFinder()
+    finder.visit(func.body)
+    if not finder.scopes:
+        return func
+    compactor = _Compactor(finder)
+    return func.with_body(compactor.visit(func.body)) if compactor.regions else func
+
+
+@register_pass("tir.CompactBufferAllocation")
+def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
+    """The pass that shrinks buffers to what is live in them."""
+    return function_pass(compact_buffer_allocation, "tir.CompactBufferAllocation")

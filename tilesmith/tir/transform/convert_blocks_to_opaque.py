@@ -1,0 +1,54 @@
+"""ConvertBlocksToOpaque: iterators of blocks are replaced by the values they are bound to.
+
+    with T.block("C"):                          with T.block("C"):
+        vi = T.axis.spatial(128, i * 8 + j)
+        C[vi] = A[vi]                               C[i * 8 + j] = A[i * 8 + j]
+"""
+
+from __future__ import annotations
+
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.stmt import Block, BlockRealize
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["ConvertBlocksToOpaque", "convert_blocks_to_opaque"]
+
+
+class _IteratorInliner(BufferRemapper):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[Var, PrimExpr] = {}
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.values.get(var, var)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
+        block = realize.block
+        if block.init is not None:
+            raise UnsupportedError(
+                f"block '{block.name_hint}' still has an init statement",
+                span=block.span,
+                notes=("run LowerInitBlock before ConvertBlocksToOpaque",),
+            )
+        if not block.iter_vars:
+            return self.children(realize)
+        predicate = self.visit(realize.predicate)
+        for iterator, value in zip(block.iter_vars, realize.iter_values):
+            self.values[iterator.var] = self.visit(value)
+        opaque: Block = self.visit(block.with_fields(iter_vars=()))
+        return BlockRealize((), predicate, opaque, realize.span)
+
+
+def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
+    """``func`` with blocks that have no iterators."""
+    return func.with_body(_IteratorInliner().visit(func.body))
+
+
+@register_pass("tir.ConvertBlocksToOpaque")
+def ConvertBlocksToOpaque() -> Pass:  # noqa: N802
+    """The pass that replaces iterators of blocks by their values."""
+    return function_pass(convert_blocks_to_opaque, "tir.ConvertBlocksToOpaque")

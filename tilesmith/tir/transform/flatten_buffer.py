@@ -1,0 +1,159 @@
+"""FlattenBuffer: multi-dimensional buffers become one-dimensional.
+
+    for i, j in T.grid(16, 8):                  A_1 = T.Buffer((128,), data=A.data)
+        A[i, j] = 0.0                           for i, j in T.grid(16, 8):
+                                                    A_1[i * 8 + j] = 0.0
+
+The buffers of the parameters stay as they were declared; the body uses flat views of their memory.
+An offset of a buffer becomes part of the index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var, const
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Allocate, AllocateConst, BufferStore, DeclBuffer, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.scoped import ScopedAnalyzer
+
+__all__ = ["FlattenBuffer", "flatten_buffer"]
+
+
+def _flat_size(buffer: Buffer) -> list[PrimExpr]:
+    if not buffer.shape:
+        return [const(1, "int32")]
+    return list(buffer.get_flattened_buffer().shape)
+
+
+def _is_flat(buffer: Buffer) -> bool:
+    return len(buffer.shape) == 1 and is_const(buffer.elem_offset, 0) and (
+        not buffer.strides or is_const(buffer.strides[0], 1)
+    )  # fmt: skip
+
+
+def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+    """The indices of an access in the flat buffer: one, or one per group of axis separators."""
+    if not indices:
+        return [buffer.elem_offset]
+    last = indices[-1]
+    if isinstance(last, (Ramp, Broadcast)) and last.dtype.lanes > 1:
+        scalar = last.base if isinstance(last, Ramp) else last.value
+        if all([index.dtype.lanes == 1 for index in indices[:-1]]):
+            # A row of a buffer stays a row: the offset is computed once, for the first lane.
+            *outer, base = _flat_indices(buffer, (*indices[:-1], scalar))
+            if isinstance(last, Broadcast):
+                return [*outer, Broadcast(base, last.lanes)]
+            stride = last.stride
+            if buffer.strides:
+                stride = stride * buffer.strides[-1]
+            if stride.dtype is not base.dtype:
+                stride = stride.astype(base.dtype)
+            return [*outer, Ramp(base, stride, last.lanes)]
+    if not buffer.axis_separators:
+        return buffer.offset_of(indices)
+    bounds = [0, *buffer.axis_separators, len(indices)]
+    flat = []
+    for start, stop in zip(bounds, bounds[1:]):
+        offset: PrimExpr = const(0, buffer.shape[0].dtype)
+        for index, size in zip(indices[start:stop], buffer.shape[start:stop]):
+            offset = offset * size + index
+        flat.append(offset)
+    return flat
+
+
+class _Flattener(ScopedAnalyzer, Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat: dict[Buffer, Buffer] = {}
+
+    def flat_buffer(self, buffer: Buffer) -> Buffer:
+        """The flat view of a buffer, the same one for all its uses."""
+        found = self.flat.get(buffer)
+        if found is None:
+            if _is_flat(buffer):
+                found = buffer
+            else:
+                sizes = tuple([self.analyzer.simplify(size) for size in _flat_size(buffer)])
+                found = buffer.with_fields(
+                    shape=sizes,
+                    strides=(),
+                    elem_offset=const(0, buffer.elem_offset.dtype),
+                    axis_separators=tuple(range(1, len(sizes))),
+                )
+            self.flat[buffer] = found
+        return found
+
+    def flat_indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        if _is_flat(buffer):
+            return indices
+        flat = _flat_indices(buffer, indices)
+        return tuple([self.analyzer.simplify(index) for index in flat])
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        load = self.children(load)
+        buffer = self.flat_buffer(load.buffer)
+        if buffer is load.buffer:
+            return load
+        indices = self.flat_indices(load.buffer, load.indices)
+        return BufferLoad(buffer, indices, load.predicate, load.span)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        store = self.children(store)
+        buffer = self.flat_buffer(store.buffer)
+        if buffer is store.buffer:
+            return store
+        indices = self.flat_indices(store.buffer, store.indices)
+        return BufferStore(buffer, store.value, indices, store.predicate, store.span)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        buffer = self.flat_buffer(declaration.buffer)
+        body = self.visit(declaration.body)
+        if buffer is declaration.buffer and body is declaration.body:
+            return declaration
+        return DeclBuffer(buffer, body, declaration.span)
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        allocation = self.children(allocation)
+        if len(allocation.extents) == 1:
+            return allocation
+        return allocation.with_fields(extents=(self.product(allocation.extents),))
+
+    def visit_AllocateConst(self, allocation: AllocateConst) -> Stmt:
+        allocation = self.children(allocation)
+        if len(allocation.extents) == 1:
+            return allocation
+        return allocation.with_fields(extents=(self.product(allocation.extents),))
+
+    def product(self, extents: tuple[PrimExpr, ...]) -> PrimExpr:
+        total: PrimExpr = const(1, extents[0].dtype if extents else "int32")
+        for extent in extents:
+            total = total * extent
+        return self.analyzer.simplify(total)
+
+    def visit_Var(self, var: Var) -> Any:
+        return var
+
+
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
+    """``func`` with flat buffers in its body; declarations of the views stand at its beginning."""
+    flattener = _Flattener()
+    body = flattener.visit(func.body)
+    for param in reversed(func.params):
+        buffer = func.buffer_map.get(param)
+        flat = flattener.flat.get(buffer) if buffer is not None else None
+        if flat is not None and flat is not buffer:
+            body = DeclBuffer(flat, body)
+    return func.with_body(body)
+
+
+@register_pass("tir.FlattenBuffer")
+def FlattenBuffer() -> Pass:  # noqa: N802
+    """The pass that replaces multi-dimensional accesses by one-dimensional ones."""
+    return function_pass(flatten_buffer, "tir.FlattenBuffer")

@@ -1,0 +1,58 @@
+"""InjectPrefetch: prefetches of regions become prefetches of addresses, one per line of memory.
+
+    T.prefetch(A, [T.Range(i, 1), T.Range(0, 64)])    for k in range(4):
+                                                          T.prefetch(T.address_of(A[i, k * 16]))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, Rewriter, Var, const
+from tilesmith.ir import operators as ops
+from tilesmith.ir.intrinsics import prefetch
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Evaluate, For, ForKind, Prefetch, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["InjectPrefetch", "inject_prefetch"]
+
+LINE_BYTES = 64
+
+
+class _PrefetchInjector(Rewriter):
+    def visit_default(self, node: Any) -> Any:
+        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_Prefetch(self, stmt: Prefetch) -> Stmt:
+        buffer, bounds = stmt.buffer, stmt.bounds
+        step = max(1, LINE_BYTES // buffer.dtype.nbytes)
+        loops, indices = [], []
+        for axis, bound in enumerate(bounds):
+            stride = step if axis == len(bounds) - 1 else 1
+            extent = bound.extent
+            count = ops.floordiv(extent + const(stride - 1, extent.dtype), stride)
+            if ops.is_const(count, 1):
+                indices.append(bound.min)
+                continue
+            var = Var(f"line{axis}", extent.dtype)
+            loops.append((var, count))
+            indices.append(bound.min + var * stride)
+        address = Call("handle", "tir.address_of", (BufferLoad(buffer, indices),))
+        body: Stmt = Evaluate(prefetch(address, 0, 3, 1))
+        for var, count in reversed(loops):
+            body = For(var, 0, count, ForKind.SERIAL, body)
+        return body
+
+
+def inject_prefetch(func: PrimFunc) -> PrimFunc:
+    """``func`` with prefetches of addresses only."""
+    return func.with_body(_PrefetchInjector().visit(func.body))
+
+
+@register_pass("tir.InjectPrefetch")
+def InjectPrefetch() -> Pass:  # noqa: N802
+    """The pass that turns prefetches of regions into prefetches of addresses."""
+    return function_pass(inject_prefetch, "tir.InjectPrefetch")

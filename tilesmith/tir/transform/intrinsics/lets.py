@@ -1,0 +1,63 @@
+"""Names for the parts of a formula, so that each part is computed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, Let, PrimExpr, Var, const
+from tilesmith.runtime.dtype import DataType
+
+__all__ = ["Formula"]
+
+
+class Formula:
+    """A formula over vectors (or scalars) of one float32 dtype, written step by step.
+
+        f = Formula(x.dtype)
+        y = f.name(x * x, "y")          # from here on y is a variable
+        return f.result(y * f(2.0) + y)
+    """
+
+    def __init__(self, dtype: DataType) -> None:
+        self.dtype = dtype
+        self.integer = DataType("int32").with_lanes(dtype.lanes)
+        self.parts: list[tuple[Var, PrimExpr]] = []
+
+    def __call__(self, value: float) -> PrimExpr:
+        """A constant of the formula's dtype."""
+        return const(value, self.dtype)
+
+    def whole(self, value: int) -> PrimExpr:
+        """An int32 constant in all lanes."""
+        return const(value, self.integer)
+
+    def name(self, value: PrimExpr, hint: str) -> PrimExpr:
+        """A variable that holds a part from here on."""
+        if isinstance(value, (Var, IntImm, FloatImm)) or (
+            isinstance(value, Broadcast) and isinstance(value.value, (IntImm, FloatImm))
+        ):
+            return value
+        var = Var(hint, value.dtype)
+        self.parts.append((var, value))
+        return var
+
+    def bits(self, value: PrimExpr) -> PrimExpr:
+        """The bits of a float as int32."""
+        return Call(self.integer, "tir.reinterpret", (value,))
+
+    def from_bits(self, value: PrimExpr) -> PrimExpr:
+        """The float with the given bits."""
+        return Call(self.dtype, "tir.reinterpret", (value,))
+
+    def polynomial(self, x: PrimExpr, coefficients: tuple[float, ...]) -> PrimExpr:
+        """The polynomial with coefficients from degree 0 upward, by Horner's rule."""
+        value: Any = self(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            value = value * x + self(coefficient)
+        return value
+
+    def result(self, value: PrimExpr) -> PrimExpr:
+        """The whole formula as one expression."""
+        for var, part in reversed(self.parts):
+            value = Let(var, part, value)
+        return value

@@ -1,0 +1,45 @@
+"""LowerInitBlock: the ``init`` of a reduction becomes a condition on its first iteration.
+
+    with T.block("C"):                          with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])         vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():                              if vk == 0:
+            C[vi] = 0.0                                 C[vi] = 0.0
+        C[vi] = C[vi] + A[vi, vk]                   C[vi] = C[vi] + A[vi, vk]
+"""
+
+from __future__ import annotations
+
+from tilesmith.ir import Rewriter
+from tilesmith.ir.operators import all_of, equal
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, IfThenElse, stmt_seq
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["LowerInitBlock", "lower_init_block"]
+
+
+class _InitLowerer(Rewriter):
+    def visit_Block(self, block: Block) -> Block:
+        block = self.children(block)
+        if block.init is None:
+            return block
+        first = [
+            equal(iterator.var, iterator.dom.min)
+            for iterator in block.iter_vars
+            if iterator.iter_type == IterVar.CommReduce
+        ]
+        init = IfThenElse(all_of(*first), block.init) if first else block.init
+        return block.with_fields(init=None, body=stmt_seq(init, block.body))
+
+
+def lower_init_block(func: PrimFunc) -> PrimFunc:
+    """``func`` with each ``init`` moved into its block's body."""
+    return func.with_body(_InitLowerer().visit(func.body))
+
+
+@register_pass("tir.LowerInitBlock")
+def LowerInitBlock() -> Pass:  # noqa: N802
+    """The pass that moves the ``init`` of reductions into the bodies of their blocks."""
+    return function_pass(lower_init_block, "tir.LowerInitBlock")

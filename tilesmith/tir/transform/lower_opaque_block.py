@@ -1,0 +1,126 @@
+"""LowerOpaqueBlock: blocks without iterators become plain statements.
+
+    for i in range(1):                          B_ptr = T.allocate([16], "float32")
+        with T.block():                         B = T.decl_buffer([16], data=B_ptr)
+            T.where(n > 0)                      if n > 0:
+            B = T.alloc_buffer((16,))               B[0] = A[0]
+            B[i] = A[i]
+
+Loops of one iteration go, unless their annotations matter. Loops that are bound to threads become
+``thread_extent`` attributes. Annotations ``pragma_*`` of loops stay on them; those of blocks and of
+loops that go become attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Var, const, convert
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["LowerOpaqueBlock", "lower_opaque_block"]
+
+
+def _allocation_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """The extents of the memory behind a buffer; one number where strides leave gaps."""
+    if not buffer.shape:
+        return (const(1, "int32"),)
+    if buffer.strides:
+        return (buffer.strides[0] * buffer.shape[0],)
+    return buffer.shape
+
+
+def _pragmas(annotations: Mapping[str, Any], body: Stmt) -> Stmt:
+    """``body`` inside attributes for the annotations that steer later passes."""
+    for key, value in reversed(list(annotations.items())):
+        if key.startswith("pragma_"):
+            body = AttrStmt(const(0, "int32"), key, convert(value), body)
+    return body
+
+
+class _BlockLowerer(BufferRemapper):
+    def __init__(self, keep_unit_loops: bool) -> None:
+        super().__init__()
+        self.keep_unit_loops = keep_unit_loops
+        self.values: dict[Var, PrimExpr] = {}
+        self.threads: dict[str, IterVar] = {}
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.values.get(var, var)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        block: Block = realize.block
+        if block.iter_vars or block.init is not None or block.match_buffers:
+            raise UnsupportedError(
+                f"block '{block.name_hint}' is not opaque",
+                span=block.span,
+                notes=("run LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer before",),
+            )
+        body = _pragmas(block.annotations, self.visit(block.body))
+        for buffer in reversed([self.visit(buffer) for buffer in block.alloc_buffers]):
+            body = DeclBuffer(buffer, body)
+            extents = _allocation_shape(buffer)
+            body = Allocate(buffer.data, buffer.dtype, extents, True, body, span=block.span)
+        predicate = self.visit(realize.predicate)
+        return body if is_const(predicate, 1) else IfThenElse(predicate, body)
+
+    def visit_For(self, loop: For) -> Stmt:
+        low, extent = self.visit(loop.min), self.visit(loop.extent)
+        if loop.kind is ForKind.THREAD_BINDING:
+            return self.bind_thread(loop, low, extent)
+        if is_const(extent, 1) and not self.keep_unit_loops:
+            self.values[loop.loop_var] = low
+            return _pragmas(loop.annotations, self.visit(loop.body))
+        body = self.visit(loop.body)
+        if body is loop.body and low is loop.min and extent is loop.extent:
+            return loop
+        return For(
+            loop.loop_var, low, extent, loop.kind, body, None, loop.annotations, loop.span
+        )  # fmt: skip
+
+    def bind_thread(self, loop: For, low: PrimExpr, extent: PrimExpr) -> Stmt:
+        """A loop over threads as an attribute; one variable stands for each kind of thread."""
+        binding = loop.thread_binding
+        assert binding is not None
+        tag = binding.thread_tag
+        outer = self.threads.get(tag)
+        if outer is None:
+            var = Var(tag.replace(".", "_"), loop.loop_var.dtype)
+            outer = self.threads[tag] = IterVar(None, var, IterVar.ThreadIndex, tag)
+            self.values[loop.loop_var] = var if is_const(low, 0) else low + var
+            body = _pragmas(loop.annotations, self.visit(loop.body))
+            del self.threads[tag]
+            return AttrStmt(outer, "thread_extent", extent, body, loop.span)
+        self.values[loop.loop_var] = low + outer.var
+        return _pragmas(loop.annotations, self.visit(loop.body))
+
+
+def lower_opaque_block(func: PrimFunc) -> PrimFunc:
+    """``func`` without blocks."""
+    keep = PassContext.current().get_config("tir.debug_keep_trivial_loop", False)
+    return func.with_body(_BlockLowerer(bool(keep)).visit(func.body))
+
+
+@register_pass("tir.LowerOpaqueBlock")
+def LowerOpaqueBlock() -> Pass:  # noqa: N802
+    """The pass that turns blocks without iterators into plain statements."""
+    return function_pass(lower_opaque_block, "tir.LowerOpaqueBlock")

@@ -1,0 +1,465 @@
+"""MakePackedAPI: public functions get a wrapper with the calling convention of tvm-ffi.
+
+    @T.prim_func                                @T.prim_func                      (kernel)
+    def add(a: T.handle, b: T.handle):          def add(A: T.handle("float32"), B: ...):
+        A = T.match_buffer(a, (n,))                 ...
+        ...
+                                                @T.prim_func                      (wrapper)
+                                                def __tvm_ffi_add(self, args, num_args, result):
+                                                    assert num_args == 2, "..."
+                                                    ... checks, symbolic sizes, pointers ...
+                                                    add(A, B, n)
+                                                    return 0
+
+The wrapper checks once per call what the kernel relies on: number and types of the arguments, and of
+tensors the dtype, rank, sizes (a symbolic size is bound by the first tensor that has it), strides,
+alignment where one was declared, and device. Each message names the function and the parameter and
+says what was expected and what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import (
+    Call,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    PointerType,
+    PrimExpr,
+    PrimType,
+    Select,
+    StringImm,
+    Var,
+    const,
+)
+from tilesmith.ir import operators as ops
+from tilesmith.ir.intrinsics import ret, tvm_struct_get, tvm_struct_set
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    AssertStmt,
+    DeclBuffer,
+    Evaluate,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    stmt_seq,
+)
+from tilesmith.tir.struct_fields import StructField
+from tilesmith.tir.transform.kernel import (
+    declared_alignment,
+    kernel_function,
+    kernel_parameters,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["PACKED_PREFIX", "MakePackedAPI", "MakeUnpackedAPI", "make_packed_api", "packed_wrapper"]
+
+PACKED_PREFIX = "__tvm_ffi_"
+C_PACKED_FUNC = 1  # of the calling conventions, as an attribute
+
+# Type indices of tvm-ffi's values.
+NONE, INT, BOOL, FLOAT, OPAQUE, DLTENSOR, TENSOR = 0, 1, 2, 3, 4, 7, 70
+OBJECT_HEADER_BYTES = 24  # what stands before the DLTensor in a tensor object
+
+_KINDS = {"int": "an integer", "uint": "an integer", "bool": "a boolean", "float": "a number",
+          "bfloat": "a number", "handle": "a pointer"}  # fmt: skip
+
+
+class _Wrapper:
+    """Builds the body of one wrapper from outside to inside."""
+
+    def __init__(self, func: PrimFunc, name: str, device_type: int) -> None:
+        self.func = func
+        self.name = name
+        self.device_type = device_type
+        self.frames: list[Callable[[Stmt], Stmt]] = []
+        self.bound: set[Var] = set()
+        self.renamed: dict[Var, PrimExpr] = {}
+        self.later: list[tuple[PrimExpr, PrimExpr, Callable[[], PrimExpr]]] = []
+        self.args = Var("args", PointerType(PrimType("handle")))
+
+    # -- pieces
+
+    def let(self, var: Var, value: PrimExpr) -> Var:
+        """Bind a variable in all that follows."""
+        self.frames.append(lambda body: LetStmt(var, value, body))
+        self.bound.add(var)
+        return var
+
+    def check(self, condition: PrimExpr, message: PrimExpr) -> None:
+        """Assert a condition before all that follows."""
+        if not (isinstance(condition, IntImm) and condition.value):
+            self.frames.append(lambda body: AssertStmt(condition, message, body))
+
+    def check_if(self, when: PrimExpr, conditions: list[tuple[PrimExpr, PrimExpr]]) -> None:
+        """Assert conditions, evaluated only where ``when`` holds."""
+        inner: Stmt = Evaluate(const(0, "int32"))
+        for condition, message in reversed(conditions):
+            inner = AssertStmt(condition, message, inner)
+        if conditions:
+            self.frames.append(lambda body: stmt_seq(IfThenElse(when, inner), body))
+
+    def message(self, kind: str, *parts: Any) -> PrimExpr:
+        """The text of an error; integers are written out when it happens."""
+        pieces = [f"{kind}: {self.name}: ", *parts]
+        joined: list[PrimExpr] = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, PrimExpr) and not isinstance(piece, IntImm):
+                joined += [StringImm(text), piece] if text else [piece]
+                text = ""
+            else:
+                text += str(piece.value if isinstance(piece, IntImm) else piece)
+        if not joined:
+            return StringImm(text)
+        return Call("handle", "tir.tvm_tuple", (*joined, *([StringImm(text)] if text else [])))
+
+    def field(self, handle: PrimExpr, index: int, field: StructField, dtype: str) -> PrimExpr:
+        return tvm_struct_get(handle, index, int(field), dtype)
+
+    def array(self, hint: str, pointer: PrimExpr, length: int) -> Buffer:
+        """An array of int64 behind a pointer."""
+        var = self.let(Var(hint, PointerType(PrimType("int64"))), pointer)
+        buffer = decl_buffer((length,), "int64", hint, data=var)
+        self.frames.append(lambda body: DeclBuffer(buffer, body))
+        return buffer
+
+    # -- arguments
+
+    def arguments(self, count: PrimExpr) -> list[PrimExpr]:
+        """Check and unpack all arguments; what the kernel is called with."""
+        params = self.func.params
+        expected = f"expected {len(params)} argument{'' if len(params) == 1 else 's'}, got "
+        self.check(
+            ops.equal(count, len(params)),
+            self.message("TypeError", expected, ops.cast("int64", count)),
+        )
+        tensors: list[tuple[int, Var, Buffer, Var]] = []
+        for number, param in enumerate(params):
+            buffer = self.func.buffer_map.get(param)
+            kind = self.let(
+                Var(f"{param.name}_type", "int32"),
+                self.field(self.args, number, StructField.ANY_TYPE_INDEX, "int32"),
+            )
+            if buffer is None:
+                self.scalar(number, param, kind)
+            else:
+                tensors.append((number, param, buffer, self.tensor(number, buffer, kind)))
+        for number, _, buffer, tensor in tensors:
+            self.tensor_fields(number, buffer, tensor)
+        for declared, given, message in self.later:
+            self.compare(declared, given, message)
+        for number, _, buffer, tensor in tensors:
+            self.data_pointer(number, buffer, tensor)
+        return self.kernel_arguments()
+
+    def kernel_arguments(self) -> list[PrimExpr]:
+        found = []
+        for var in kernel_parameters(self.func):
+            if var not in self.bound and var not in self.renamed:
+                raise UnsupportedError(
+                    f"function '{self.name}' uses '{var.name}', which no argument tells",
+                    span=self.func.span,
+                    notes=("make it a parameter, or the whole size of a dimension of a buffer",),
+                )
+            found.append(self.renamed.get(var, var))
+        return found
+
+    def where(self, number: int, name: str) -> str:
+        return f"argument {number + 1} ('{name}')"
+
+    def scalar(self, number: int, param: Var, kind: Var) -> None:
+        """A parameter that is a number or a pointer."""
+        dtype = param.dtype
+        value = lambda as_dtype: self.field(  # noqa: E731 - three short uses
+            self.args, number, StructField.ANY_UNION_VALUE, as_dtype
+        )
+        allowed: tuple[int, ...]
+        if dtype.is_handle:
+            allowed = (NONE, INT, OPAQUE, DLTENSOR, TENSOR)
+            pointer = value("handle")
+            moved = Call("handle", "tir.handle_add_byte_offset", (pointer, OBJECT_HEADER_BYTES))
+            unpacked: PrimExpr = Select(ops.equal(kind, TENSOR), moved, pointer)
+        elif dtype.is_float:
+            allowed = (INT, BOOL, FLOAT)
+            number_value = Select(
+                ops.equal(kind, FLOAT), value("float64"), ops.cast("float64", value("int64"))
+            )
+            unpacked = ops.cast(dtype, number_value)
+        else:
+            allowed = (INT, BOOL)
+            unpacked = ops.cast(dtype, value("int64"))
+        message = self.message(
+            "TypeError", f"{self.where(number, param.name)} must be {_KINDS[dtype.code]} "
+            f"({dtype}), got a value with type index ", ops.cast("int64", kind),
+        )  # fmt: skip
+        self.check(ops.any_of(*[ops.equal(kind, index) for index in allowed]), message)
+        self.let(param, unpacked)
+
+    def tensor(self, number: int, buffer: Buffer, kind: Var) -> Var:
+        """The DLTensor of an argument."""
+        message = self.message(
+            "TypeError", f"{self.where(number, buffer.name)} must be a tensor, got a value with "
+            "type index ", ops.cast("int64", kind),
+        )  # fmt: skip
+        self.check(ops.logical_or(ops.equal(kind, TENSOR), ops.equal(kind, DLTENSOR)), message)
+        value = self.field(self.args, number, StructField.ANY_UNION_VALUE, "handle")
+        inside = Call("handle", "tir.handle_add_byte_offset", (value, OBJECT_HEADER_BYTES))
+        handle = Var(f"{buffer.name}_tensor", "handle")
+        return self.let(handle, Select(ops.equal(kind, TENSOR), inside, value))
+
+    def tensor_fields(self, number: int, buffer: Buffer, tensor: Var) -> None:
+        """Rank, dtype, sizes, strides and device of a tensor."""
+        where, rank = self.where(number, buffer.name), len(buffer.shape)
+        get = lambda field, dtype: self.field(tensor, 0, field, dtype)  # noqa: E731
+        ndim = get(StructField.ARRAY_NDIM, "int32")
+        self.check(
+            ops.equal(ndim, rank),
+            self.message("ValueError", f"{where} must have {rank} dimension{'' if rank == 1 else 's'}"
+                         f", got {''}", ops.cast("int64", ndim)),
+        )  # fmt: skip
+        self.dtype(where, buffer, get)
+        if rank:
+            shape = self.array(f"{buffer.name}_shape", get(StructField.ARRAY_SHAPE, "handle"), rank)
+            for axis, size in enumerate(buffer.shape):
+                given = BufferLoad(shape, (axis,))
+                self.unify(
+                    size, given, lambda axis=axis, size=size, given=given: self.message(
+                        "ValueError", f"{where} must have size ", self.shown(size),
+                        f" along axis {axis}, got ", given,
+                    ),
+                )  # fmt: skip
+            self.strides(where, buffer, shape, get(StructField.ARRAY_STRIDES, "handle"))
+        device = get(StructField.ARRAY_DEVICE_TYPE, "int32")
+        self.check(
+            ops.equal(device, self.device_type),
+            self.message("ValueError", f"{where} must be on a device of type {self.device_type}"
+                         ", got type ", ops.cast("int64", device)),
+        )  # fmt: skip
+
+    def dtype(self, where: str, buffer: Buffer, get: Callable[..., PrimExpr]) -> None:
+        dtype = buffer.dtype
+        code = get(StructField.ARRAY_TYPE_CODE, "uint8")
+        bits = get(StructField.ARRAY_TYPE_BITS, "uint8")
+        lanes = get(StructField.ARRAY_TYPE_LANES, "uint16")
+        matches = _dtype_matches(dtype, code, bits, lanes)
+        message = self.message(
+            "TypeError", f"{where} must be of dtype {dtype}, got one with type code ",
+            ops.cast("int64", code), ", ", ops.cast("int64", bits), " bits and ",
+            ops.cast("int64", lanes), " lanes",
+        )  # fmt: skip
+        self.check(matches, message)
+
+    def shown(self, size: PrimExpr) -> PrimExpr | str:
+        """A size for a message: its number, known once symbols are bound."""
+        return size if isinstance(size, IntImm) else ops.cast("int64", size)
+
+    def unify(
+        self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]
+    ) -> None:
+        """A variable that is not bound yet takes the given value; anything else must agree."""
+        if isinstance(declared, Var) and declared not in self.bound:
+            self.let(declared, ops.cast(declared.dtype, given))
+        elif isinstance(declared, (IntImm, Var)):
+            self.compare(declared, given, message)
+        else:
+            self.later.append((declared, given, message))
+
+    def compare(
+        self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]
+    ) -> None:
+        unknown = {var for var in _variables(declared) if var not in self.bound}
+        if unknown:
+            return  # nothing tells this symbol: the kernel cannot use it either
+        self.check(ops.equal(ops.cast("int64", declared), given), message())
+
+    def strides(self, where: str, buffer: Buffer, shape: Buffer, pointer: PrimExpr) -> None:
+        """Strides: as declared, else compact. A missing array of strides means compact, and the
+        stride of a dimension of one element does not matter."""
+        rank = len(buffer.shape)
+        strides = self.array(f"{buffer.name}_strides", pointer, rank)
+        missing = Call("bool", "tir.isnullptr", (strides.data,))
+        compact: list[PrimExpr] = [const(1, "int64")]
+        for axis in range(rank - 1, 0, -1):
+            compact.append(compact[-1] * BufferLoad(shape, (axis,)))
+        compact.reverse()
+        if not buffer.strides:
+            conditions = []
+            for axis in range(rank):
+                given = BufferLoad(strides, (axis,))
+                fits = ops.logical_or(
+                    ops.equal(given, self.static(buffer, axis, compact[axis])),
+                    ops.less_equal(BufferLoad(shape, (axis,)), 1),
+                )
+                message = self.message(
+                    "ValueError", f"{where} must be compact (row-major), got stride ", given,
+                    f" along axis {axis}",
+                )  # fmt: skip
+                conditions.append((fits, message))
+            self.check_if(ops.logical_not(missing), conditions)
+            return
+        for axis, declared in enumerate(buffer.strides):
+            arguments = (missing, compact[axis], BufferLoad(strides, (axis,)))
+            given = Call("int64", "tir.if_then_else", arguments)
+            self.unify(
+                declared, given, lambda axis=axis, declared=declared, given=given: self.message(
+                    "ValueError", f"{where} must have stride ", self.shown(declared),
+                    f" along axis {axis}, got ", given,
+                ),
+            )  # fmt: skip
+
+    def static(self, buffer: Buffer, axis: int, computed: PrimExpr) -> PrimExpr:
+        """The compact stride of an axis: a number where the sizes are."""
+        stride = 1
+        for size in buffer.shape[axis + 1 :]:
+            if not isinstance(size, IntImm):
+                return computed
+            stride *= size.value
+        return const(stride, "int64")
+
+    def data_pointer(self, number: int, buffer: Buffer, tensor: Var) -> None:
+        """The pointer to the first element, and the offset where the buffer declares one."""
+        where = self.where(number, buffer.name)
+        data = self.field(tensor, 0, StructField.ARRAY_DATA, "handle")
+        offset = self.field(tensor, 0, StructField.ARRAY_BYTE_OFFSET, "int64")
+        declared = buffer.elem_offset
+        if isinstance(declared, IntImm) and declared.value == 0:
+            data = Call("handle", "tir.handle_add_byte_offset", (data, offset))
+        else:
+            size = max(1, buffer.dtype.nbytes)
+            elements = ops.floordiv(offset, const(size, "int64"))
+            message = self.message("ValueError", f"{where} has an offset that does not fit: ", offset)
+            if isinstance(declared, Var) and declared not in self.bound:
+                self.let(declared, ops.cast(declared.dtype, elements))
+            else:
+                self.check(ops.equal(ops.cast("int64", declared), elements), message)
+            if buffer.offset_factor > 1:
+                rest = ops.floormod(elements, const(buffer.offset_factor, "int64"))
+                self.check(ops.equal(rest, 0), message)
+        if buffer.data in self.bound:  # two parameters share one buffer
+            return
+        self.let(buffer.data, data)
+        alignment = declared_alignment(buffer)
+        if alignment:
+            address = Call("uint64", "tir.reinterpret", (buffer.data,))
+            rest = ops.truncmod(address, const(alignment, "uint64"))
+            self.check(
+                ops.equal(rest, const(0, "uint64")),
+                self.message("ValueError", f"{where} must be aligned to {alignment} bytes, got an "
+                             "address with remainder ", ops.cast("int64", rest)),
+            )  # fmt: skip
+
+    def build(self, innermost: Stmt) -> Stmt:
+        body = innermost
+        for frame in reversed(self.frames):
+            body = frame(body)
+        return body
+
+
+def _variables(expr: PrimExpr) -> list[Var]:
+    if isinstance(expr, Var):
+        return [expr]
+    return [var for child in expr.children() if isinstance(child, PrimExpr)
+            for var in _variables(child)]  # fmt: skip
+
+
+def _dtype_matches(
+    dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr
+) -> PrimExpr:
+    """Whether the three fields of a DLPack dtype say ``dtype``; a boolean may come as a byte."""
+    if dtype.is_bool:
+        wanted = {(6, 8), (1, 1), (1, 8), (0, 8), (6, 1)}
+    elif dtype.is_handle:
+        wanted = {(3, 64), (1, 64), (0, 64)}
+    else:
+        wanted = {(dtype.type_code, dtype.bits)}
+    same = ops.any_of(*[
+        ops.logical_and(ops.equal(code, const(c, "uint8")), ops.equal(bits, const(b, "uint8")))
+        for c, b in sorted(wanted)
+    ])  # fmt: skip
+    return ops.logical_and(same, ops.equal(lanes, const(dtype.lanes, "uint16")))
+
+
+def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) -> PrimFunc:
+    """The function ``__tvm_ffi_NAME`` that checks packed arguments and calls the kernel.
+
+    ``variable`` names the kernel in the module.
+    """
+    name = str(func.attrs["global_symbol"])
+    wrapper = _Wrapper(func, name, device_type)
+    self_handle, count = Var("self_handle", "handle"), Var("num_args", "int32")
+    result = Var("result", PointerType(PrimType("handle")))
+    arguments = wrapper.arguments(count)
+    returned = func.ret_type.dtype if isinstance(func.ret_type, PrimType) else DataType("void")
+    call = Call(returned, variable, tuple(arguments))
+    innermost = stmt_seq(_returning(call, result), ret(const(0, "int32")))
+    attrs: dict[str, Any] = {
+        "global_symbol": PACKED_PREFIX + name,
+        "calling_conv": C_PACKED_FUNC,
+        "tir.noalias": False,
+    }
+    for key in ("target", "tir.is_entry_func"):
+        if key in func.attrs:
+            attrs[key] = func.attrs[key]
+    params = (self_handle, wrapper.args, count, result)
+    return PrimFunc(params, wrapper.build(innermost), PrimType("int32"), None, attrs, func.span)
+
+
+def _returning(call: Call, result: Var) -> Stmt:
+    """A call whose value, if it has one, is put where the caller expects the result."""
+    dtype = call.dtype
+    if dtype.is_void:
+        return Evaluate(call)
+    index, wide = INT, "int64"
+    if dtype.is_float:
+        index, wide = FLOAT, "float64"
+    elif dtype.is_bool:
+        index = BOOL
+    elif dtype.is_handle:
+        index, wide = OPAQUE, "handle"
+    value = Var("returned", dtype)
+    stored = value if wide == "handle" else ops.cast(wide, value)
+    return LetStmt(value, call, stmt_seq(
+        tvm_struct_set(result, 0, int(StructField.ANY_TYPE_INDEX), const(index, "int32")),
+        tvm_struct_set(result, 0, int(StructField.ANY_ZERO_PADDING), const(0, "int32")),
+        tvm_struct_set(result, 0, int(StructField.ANY_UNION_VALUE), stored),
+    ))  # fmt: skip
+
+
+def make_packed_api(mod: IRModule) -> IRModule:
+    """``mod`` with a wrapper beside each public PrimFunc, and kernels without buffer maps.
+
+    Public is what has the attribute ``global_symbol``; functions that have the packed calling
+    convention already (attribute ``calling_conv``) are left alone.
+    """
+    for variable, func in list(mod.functions.items()):
+        if not isinstance(func, PrimFunc) or func.attrs.get("calling_conv") == C_PACKED_FUNC:
+            continue
+        symbol = func.attrs.get("global_symbol")
+        if symbol is not None and not str(symbol).startswith(PACKED_PREFIX):
+            target = func.attrs.get("target")
+            device_type = target.get_target_device_type() if target is not None else 1
+            mod[PACKED_PREFIX + str(symbol)] = packed_wrapper(func, variable, device_type)
+        mod[variable] = kernel_function(func)
+    return mod
+
+
+@register_pass("tir.MakePackedAPI")
+def MakePackedAPI(num_unpacked_params: int = -1) -> Pass:  # noqa: N802
+    """The pass that gives public functions their wrappers (``num_unpacked_params`` is accepted for
+    old programs and has no meaning any more)."""
+    return ModulePass(lambda mod, ctx: make_packed_api(mod), PassInfo(0, "tir.MakePackedAPI"))
+
+
+@register_pass("tir.MakeUnpackedAPI")
+def MakeUnpackedAPI() -> Pass:  # noqa: N802
+    """The pass that makes kernels of all functions and wraps none: for callers in C."""
+    return function_pass(kernel_function, "tir.MakeUnpackedAPI")

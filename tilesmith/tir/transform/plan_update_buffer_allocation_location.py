@@ -1,0 +1,205 @@
+"""PlanAndUpdateBufferAllocationLocation: a buffer is allocated in the innermost scope that holds all
+its accesses.
+
+    with T.block("root"):                       with T.block("root"):
+        B = T.alloc_buffer((16, 16))                for i in range(16):
+        for i in range(16):                             with T.block(""):
+            ...B[i, ...]                                    B = T.alloc_buffer((16, 16))
+                                                            ...B[i, ...]
+
+What a reduction accumulates must outlive the loop of the reduction: a buffer that is written in a
+block whose reduction (or opaque) iterators depend on a loop stays outside of that loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Var, Visitor
+from tilesmith.ir.transform import Pass
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = [
+    "PlanAndUpdateBufferAllocationLocation",
+    "plan_and_update_buffer_allocation_location",
+]
+
+
+class _Scope:
+    """A loop or block on the way from the root, where buffers can be allocated."""
+
+    __slots__ = ("depth", "limit", "node", "parent")
+
+    def __init__(self, node: Any, parent: _Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.depth = 0 if parent is None else parent.depth + 1
+        # The innermost scope in which what is written here may live.
+        self.limit: _Scope | None = parent.limit if parent is not None else None
+
+
+def _common(a: _Scope, b: _Scope) -> _Scope:
+    while a.depth > b.depth:
+        a = a.parent  # type: ignore[assignment]
+    while b.depth > a.depth:
+        b = b.parent  # type: ignore[assignment]
+    while a is not b:
+        a, b = a.parent, b.parent  # type: ignore[assignment]
+    return a
+
+
+class _AccessFinder(Visitor):
+    """For each allocated buffer (by its pointer) the innermost scope around its accesses."""
+
+    def __init__(self) -> None:
+        self.root = _Scope(None, None)
+        self.scope = self.root
+        self.loops: dict[Var, _Scope] = {}  # variable → outermost loop it depends on
+        self.homes: dict[Var, _Scope] = {}  # pointer → scope of the present allocation
+        self.found: dict[Var, _Scope] = {}
+
+    def access(self, pointer: Var, is_write: bool) -> None:
+        home = self.homes.get(pointer)
+        if home is None:
+            return
+        scope = self.scope
+        if is_write and scope.limit is not None and scope.limit.depth < scope.depth:
+            scope = scope.limit
+        if scope.depth < home.depth:
+            scope = home
+        found = self.found.get(pointer)
+        self.found[pointer] = scope if found is None else _common(found, scope)
+
+    def visit_Var(self, var: Var) -> None:
+        if var in self.homes:
+            self.access(var, True)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.access(load.buffer.data, False)
+        self.visit_children(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.access(store.buffer.data, True)
+        self.visit_children(store)
+
+    def visit_For(self, loop: For) -> None:
+        outer = self.scope
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        self.scope = self.loops[loop.loop_var] = _Scope(loop, outer)
+        self.visit(loop.body)
+        self.scope = outer
+
+    def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
+        """The outermost loop that the value of an expression depends on."""
+        if isinstance(expr, Var):
+            return self.loops.get(expr)
+        best: _Scope | None = None
+        for child in expr.children():
+            if isinstance(child, PrimExpr):
+                found = self.outermost_loop(child)
+                if found is not None and (best is None or found.depth < best.depth):
+                    best = found
+        return best
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        self.visit(realize.predicate)
+        outer, block = self.scope, realize.block
+        scope = _Scope(block, outer)
+        for iterator, value in zip(block.iter_vars, realize.iter_values):
+            self.visit(value)
+            loop = self.outermost_loop(value)
+            if loop is None:
+                continue
+            self.loops[iterator.var] = loop
+            if iterator.iter_type != IterVar.DataPar:
+                if scope.limit is None or loop.parent.depth < scope.limit.depth:  # type: ignore[union-attr]
+                    scope.limit = loop.parent
+        self.scope = scope
+        for buffer in block.alloc_buffers:
+            self.homes[buffer.data] = scope
+        for match in block.match_buffers:
+            self.access(match.source.buffer.data, True)
+            self.visit(match.source)
+        if block.init is not None:
+            self.visit(block.init)
+        self.visit(block.body)
+        self.scope = outer
+
+
+class _Mover(Rewriter):
+    """Takes allocations out of their blocks and puts them where ``places`` says."""
+
+    def __init__(self, places: dict[int, list[Buffer]], moved: set[Buffer]) -> None:
+        self.places = places
+        self.moved = moved
+
+    def visit_default(self, node: Any) -> Any:
+        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_For(self, loop: For) -> For:
+        new = self.children(loop)
+        buffers = self.places.get(id(loop))
+        if not buffers:
+            return new
+        block = Block((), (), (), "", new.body, None, buffers)
+        return new.with_fields(body=BlockRealize((), True, block))
+
+    def visit_Block(self, block: Block) -> Block:
+        body = self.visit(block.body)
+        init = None if block.init is None else self.visit(block.init)
+        kept = [buffer for buffer in block.alloc_buffers if buffer not in self.moved]
+        added = self.places.get(id(block), [])
+        if body is block.body and init is block.init and not added:
+            if len(kept) == len(block.alloc_buffers):
+                return block
+        return block.with_fields(body=body, init=init, alloc_buffers=(*kept, *added))
+
+
+class _Allocations(Visitor):
+    def __init__(self) -> None:
+        self.buffers: list[tuple[Buffer, Block]] = []
+
+    def visit_default(self, node: Any) -> None:
+        if isinstance(node, Stmt):
+            node.for_each_child(self.visit)
+
+    def visit_Block(self, block: Block) -> None:
+        self.buffers += [(buffer, block) for buffer in block.alloc_buffers]
+        self.visit(block.body)
+
+
+def plan_and_update_buffer_allocation_location(func: PrimFunc) -> PrimFunc:
+    """``func`` with its buffers allocated as far inside as their accesses allow.
+
+    Buffers that nobody accesses are dropped.
+    """
+    allocations = _Allocations()
+    allocations.visit(func.body)
+    if not allocations.buffers:
+        return func
+    finder = _AccessFinder()
+    finder.visit(func.body)
+    places: dict[int, list[Buffer]] = {}
+    moved: set[Buffer] = set()
+    for buffer, home in allocations.buffers:
+        scope = finder.found.get(buffer.data)
+        if scope is not None and scope.node is home:
+            continue
+        moved.add(buffer)
+        if scope is not None:
+            places.setdefault(id(scope.node), []).append(buffer)
+    return func.with_body(_Mover(places, moved).visit(func.body)) if moved else func
+
+
+@register_pass("tir.PlanAndUpdateBufferAllocationLocation")
+def PlanAndUpdateBufferAllocationLocation() -> Pass:  # noqa: N802
+    """The pass that allocates each buffer in the innermost scope around its accesses."""
+    return function_pass(
+        plan_and_update_buffer_allocation_location, "tir.PlanAndUpdateBufferAllocationLocation"
+    )

@@ -1,0 +1,35 @@
+"""RemoveAssume: promises (``T.assume``) are dropped once nobody asks for them any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, Rewriter, const
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Evaluate, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["RemoveAssume", "remove_assume"]
+
+
+class _AssumeRemover(Rewriter):
+    def visit_default(self, node: Any) -> Any:
+        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        value = evaluation.value
+        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.assume":
+            return Evaluate(const(0, "int32"))
+        return evaluation
+
+
+def remove_assume(func: PrimFunc) -> PrimFunc:
+    """``func`` without its promises."""
+    return func.with_body(_AssumeRemover().visit(func.body))
+
+
+@register_pass("tir.RemoveAssume")
+def RemoveAssume() -> Pass:  # noqa: N802
+    """The pass that drops promises."""
+    return function_pass(remove_assume, "tir.RemoveAssume")

@@ -1,0 +1,153 @@
+"""RemoveNoOp: statements that do nothing are removed.
+
+    for i in range(16):                         B[0] = A[0]
+        T.evaluate(0)
+    B[0] = A[0]
+    A[3] = A[3]
+
+Loops without body or without iterations, branches without cases, lets and allocations that nobody
+uses, evaluations without effect, and stores of what lies there already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IntImm, Rewriter, Var, const
+from tilesmith.ir.operators import is_const, logical_not
+from tilesmith.ir.structural import structural_equal
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    is_no_op,
+    stmt_seq,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import has_side_effect
+
+__all__ = ["RemoveNoOp", "remove_no_op"]
+
+
+def _nothing() -> Stmt:
+    return Evaluate(const(0, "int32"))
+
+
+class _Remover(Rewriter):
+    """Bottom-up; ``used`` holds the variables and pointers met so far, so that a definition whose
+    body has been visited knows whether anybody needs it."""
+
+    def __init__(self) -> None:
+        self.used: set[Var] = set()
+
+    def visit_Var(self, var: Var) -> Var:
+        self.used.add(var)
+        return var
+
+    def visit_Buffer(self, buffer: Any) -> Any:
+        self.used.add(buffer.data)
+        return buffer
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        body = self.visit(declaration.body)
+        if is_no_op(body):
+            return body
+        for part in (*declaration.buffer.shape, *declaration.buffer.strides):
+            self.visit(part)
+        if declaration.buffer.data not in self.used:
+            return body
+        return declaration if body is declaration.body else declaration.with_fields(body=body)
+
+    def visit_For(self, loop: For) -> Stmt:
+        if is_const(loop.extent, 0):
+            return _nothing()
+        loop = self.children(loop)
+        return _nothing() if is_no_op(loop.body) else loop
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        branch = self.children(branch)
+        condition, then_case, else_case = branch.condition, branch.then_case, branch.else_case
+        if isinstance(condition, IntImm):
+            return then_case if condition.value else else_case or _nothing()
+        if else_case is not None and is_no_op(else_case):
+            else_case = None
+        if is_no_op(then_case):
+            if else_case is not None:
+                return IfThenElse(logical_not(condition), else_case, None, branch.span)
+            return Evaluate(condition) if has_side_effect(condition) else _nothing()
+        if else_case is branch.else_case:
+            return branch
+        return IfThenElse(condition, then_case, else_case, branch.span)
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        body = self.visit(let.body)
+        if let.var not in self.used:
+            if not has_side_effect(let.value):
+                return body
+        elif is_no_op(body) and not has_side_effect(let.value):
+            return body
+        value = self.visit(let.value)
+        return let if body is let.body and value is let.value else let.with_fields(
+            value=value, body=body
+        )  # fmt: skip
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        body = self.visit(allocation.body)
+        if is_no_op(body) or allocation.buffer_var not in self.used:
+            return body
+        for extent in allocation.extents:
+            self.visit(extent)
+        return allocation if body is allocation.body else allocation.with_fields(body=body)
+
+    def visit_AllocateConst(self, allocation: AllocateConst) -> Stmt:
+        body = self.visit(allocation.body)
+        if is_no_op(body) or allocation.buffer_var not in self.used:
+            return body
+        return allocation if body is allocation.body else allocation.with_fields(body=body)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        attribute = self.children(attribute)
+        return attribute.body if is_no_op(attribute.body) else attribute
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        kept = [self.visit(stmt) for stmt in sequence.seq]
+        kept_same = all([a is b and not is_no_op(a) for a, b in zip(kept, sequence.seq)])
+        return sequence if kept_same else stmt_seq(*kept, span=sequence.span)
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        if not has_side_effect(evaluation.value):
+            return evaluation if is_no_op(evaluation) else _nothing()
+        return self.children(evaluation)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        value = store.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.buffer is store.buffer
+            and store.predicate is None
+            and all([structural_equal(a, b) for a, b in zip(value.indices, store.indices)])
+        ):
+            return _nothing()
+        return self.children(store)
+
+
+def remove_no_op(func: PrimFunc) -> PrimFunc:
+    """``func`` without statements that do nothing."""
+    return func.with_body(_Remover().visit(func.body))
+
+
+@register_pass("tir.RemoveNoOp")
+def RemoveNoOp() -> Pass:  # noqa: N802
+    """The pass that removes statements that do nothing."""
+    return function_pass(remove_no_op, "tir.RemoveNoOp")

@@ -1,0 +1,38 @@
+"""RemoveStoreUndef: stores of ``T.undef()``, which only mark memory as initialised, are dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, Cast, PrimExpr, Rewriter, const
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import BufferStore, Evaluate, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["RemoveStoreUndef", "remove_store_undef"]
+
+
+def _is_undef(value: PrimExpr) -> bool:
+    while isinstance(value, Cast):
+        value = value.value
+    return isinstance(value, Call) and getattr(value.op, "name", "") == "tir.undef"
+
+
+class _UndefRemover(Rewriter):
+    def visit_default(self, node: Any) -> Any:
+        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        return Evaluate(const(0, "int32")) if _is_undef(store.value) else store
+
+
+def remove_store_undef(func: PrimFunc) -> PrimFunc:
+    """``func`` without stores of undefined values."""
+    return func.with_body(_UndefRemover().visit(func.body))
+
+
+@register_pass("tir.RemoveStoreUndef")
+def RemoveStoreUndef() -> Pass:  # noqa: N802
+    """The pass that drops stores of undefined values."""
+    return function_pass(remove_store_undef, "tir.RemoveStoreUndef")

@@ -1,0 +1,155 @@
+"""Simplify: indices, conditions and bounds in their simplest form, with what the loops around and the
+conditions above tell about the variables.
+
+    for i in range(16):                         for i in range(16):
+        if i < 16:                                  B[i] = A[i]
+            B[i] = A[i * 4 // 4]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import (
+    Call,
+    FloatImm,
+    IntImm,
+    Let,
+    PrimExpr,
+    Rewriter,
+    Select,
+    StringImm,
+    Var,
+    const,
+)
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import AssertStmt, Evaluate, For, IfThenElse, LetStmt, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.scoped import ScopedAnalyzer
+
+__all__ = ["Simplify", "simplify"]
+
+_LEAVES = (Var, IntImm, FloatImm, StringImm)
+
+
+class _Simplifier(ScopedAnalyzer, Rewriter):
+    """Integer expressions go to the analyzer as a whole; of floating-point ones only the integer
+    parts (indices of loads, conditions) do: their arithmetic is not rearranged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[Var, PrimExpr] = {}  # of lets that are put in place
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.values.get(var, var)
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
+        new = expr.map_children(self.visit) if self.values else expr
+        dtype = new.dtype
+        if dtype.is_int or dtype.is_uint or dtype.is_bool:
+            return self.analyzer.simplify(new)
+        return new if self.values else new.map_children(self.visit)
+
+    def visit_IntImm(self, expr: IntImm) -> PrimExpr:
+        return expr
+
+    visit_FloatImm = visit_IntImm
+    visit_StringImm = visit_IntImm
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        return load.map_children(self.visit)
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        if getattr(call.op, "name", "") == "tir.if_then_else":
+            return self.visit_choice(call)
+        return self.visit_PrimExpr(call) if _is_whole(call) else call.map_children(self.visit)
+
+    def visit_choice(self, call: Call) -> PrimExpr:
+        """A choice of which one branch is evaluated: the condition is known there."""
+        condition = self.visit(call.args[0])
+        if isinstance(condition, IntImm):
+            return self.visit(call.args[1] if condition.value else call.args[2])
+        true = self.visit_under(condition, call.args[1])
+        false = self.visit(call.args[2])
+        if condition is call.args[0] and true is call.args[1] and false is call.args[2]:
+            return call
+        return Call(call.dtype, call.op, (condition, true, false))
+
+    def visit_Select(self, expr: Select) -> PrimExpr:
+        if not expr.dtype.is_float:
+            return self.visit_PrimExpr(expr)
+        new = expr.map_children(self.visit)
+        if is_const(new.condition):
+            return new.true_value if is_const(new.condition, 1) else new.false_value
+        return new
+
+    def visit_Let(self, let: Let) -> PrimExpr:
+        value = self.visit(let.value)
+        if isinstance(value, _LEAVES):
+            self.values[let.var] = value
+            return self.visit(let.body)
+        body = self.visit(let.body)
+        return let if value is let.value and body is let.body else Let(let.var, value, body)
+
+    # -- statements
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = self.visit(let.value)
+        if isinstance(value, _LEAVES) and not isinstance(value, StringImm):
+            self.values[let.var] = value
+            return self.visit(let.body)
+        return super().visit_LetStmt(let)
+
+    def visit_For(self, loop: For) -> Stmt:
+        loop = super().visit_For(loop)
+        if is_const(loop.extent) and loop.extent.value <= 0:  # type: ignore[attr-defined]
+            return Evaluate(const(0, "int32"))
+        return loop
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        condition = self.visit(branch.condition)
+        inner = condition
+        if isinstance(inner, Call) and getattr(inner.op, "name", "") == "tir.likely":
+            inner = inner.args[0]
+        if is_const(inner):
+            if is_const(inner, 1):
+                return self.visit(branch.then_case)
+            if branch.else_case is None:
+                return Evaluate(const(0, "int32"))
+            return self.visit(branch.else_case)
+        return super().visit_IfThenElse(branch)
+
+    def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
+        check = check.map_children(self.visit)
+        return check.body if is_const(check.condition, 1) else check
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether a call is arithmetic that the analyzer understands."""
+    return getattr(call.op, "name", "") in _ARITHMETIC and call.dtype.is_integer
+
+
+_ARITHMETIC = {
+    "tir.shift_left", "tir.shift_right", "tir.bitwise_and", "tir.bitwise_or", "tir.bitwise_xor",
+    "tir.bitwise_not",
+}  # fmt: skip
+
+
+def simplify(func: PrimFunc) -> PrimFunc:
+    """``func`` with simplified indices, conditions and bounds."""
+    return func.with_body(_Simplifier().visit(func.body))
+
+
+@register_pass("tir.Simplify")
+def Simplify() -> Pass:  # noqa: N802
+    """The pass that simplifies indices, conditions and bounds."""
+    return function_pass(simplify, "tir.Simplify")
+
+
+@register_pass("tir.StmtSimplify")
+def StmtSimplify() -> Pass:  # noqa: N802
+    """``Simplify`` under the name that newer programs know."""
+    return function_pass(simplify, "tir.StmtSimplify")

@@ -1,0 +1,221 @@
+"""StorageRewrite: allocations that are not live at the same time share memory.
+
+    a = T.allocate([64], "float32")             a = T.allocate([64], "float32")
+    ... a ...                                   ... a ...
+    b = T.allocate([32], "float32")             ... a (instead of b) ...
+    ... b (a is dead) ...
+
+Allocations of constant size move to the beginning of the function, or of the body of the parallel
+loop that they stand in, so that nothing is allocated again and again. Memory in scope "local" (which
+is meant for registers) and in the scopes of devices stays where it is.
+"""
+
+from __future__ import annotations
+
+
+from tilesmith.ir import IntImm, Var, Visitor, const
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.stmt import Allocate, BufferStore, DeclBuffer, Evaluate, For, ForKind, Stmt, While
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["StorageRewrite", "storage_rewrite"]
+
+
+class _Life:
+    """An allocation with the stretch of the program in which its contents matter."""
+
+    __slots__ = ("allocation", "depth", "first", "last", "region", "size")
+
+    def __init__(self, allocation: Allocate, size: int, depth: int, region: int) -> None:
+        self.allocation = allocation
+        self.size = size
+        self.depth = depth
+        self.region = region  # id of the parallel loop around, 0 for the function
+        self.first = -1
+        self.last = -1
+
+
+def _constant_size(allocation: Allocate) -> int | None:
+    size = 1
+    for extent in allocation.extents:
+        if not isinstance(extent, IntImm):
+            return None
+        size *= extent.value
+    return size
+
+
+def _can_move(allocation: Allocate) -> bool:
+    return (
+        allocation.buffer_var.storage_scope in ("", "global")
+        and not allocation.annotations
+        and is_const(allocation.condition, 1)
+        and _constant_size(allocation) is not None
+    )
+
+
+class _LifeFinder(Visitor):
+    """Numbers the statements and notes where each allocation is used first and last.
+
+    What was allocated outside of a loop and is used in it lives as long as the loop runs.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.loops: list[tuple[int, set[Var]]] = []  # first position, pointers from outside used
+        self.regions = [0]
+        self.lives: dict[Var, _Life] = {}
+
+    def use(self, pointer: Var) -> None:
+        life = self.lives.get(pointer)
+        if life is None:
+            return
+        life.last = self.position
+        if life.first < 0:
+            life.first = self.position
+        for _, used in self.loops[life.depth :]:
+            used.add(pointer)
+
+    def visit_Var(self, var: Var) -> None:
+        self.use(var)
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        self.use(buffer.data)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> None:
+        self.visit(declaration.body)
+
+    def visit_Allocate(self, allocation: Allocate) -> None:
+        if _can_move(allocation):
+            size = _constant_size(allocation)
+            assert size is not None
+            life = _Life(allocation, size, len(self.loops), self.regions[-1])
+            self.lives[allocation.buffer_var] = life
+        self.visit(allocation.body)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.position += 1
+        self.visit_children(store)
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> None:
+        self.position += 1
+        self.visit_children(evaluation)
+
+    def visit_For(self, loop: For) -> None:
+        if loop.kind is ForKind.PARALLEL:
+            self.regions.append(id(loop))
+        self.visit_loop(loop)
+        if loop.kind is ForKind.PARALLEL:
+            self.regions.pop()
+
+    def visit_loop(self, loop: For | While) -> None:
+        self.position += 1
+        used: set[Var] = set()
+        start = self.position
+        self.loops.append((start, used))
+        self.visit_children(loop)
+        self.loops.pop()
+        self.position += 1
+        for pointer in used:
+            life = self.lives[pointer]
+            life.first = min(life.first, start)
+            life.last = self.position
+
+    visit_While = visit_loop
+
+
+class _Slot:
+    """Memory that several allocations use one after the other."""
+
+    __slots__ = ("end", "life", "size")
+
+    def __init__(self, life: _Life) -> None:
+        self.life = life
+        self.size = life.size
+        self.end = life.last
+
+
+def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
+    """By region: the slots, each with the allocations that it serves."""
+    regions: dict[int, list[tuple[_Slot, list[_Life]]]] = {}
+    for life in sorted(lives, key=_start):
+        slots = regions.setdefault(life.region, [])
+        dtype = life.allocation.dtype
+        free = [
+            entry
+            for entry in slots
+            if entry[0].end < life.first and entry[0].life.allocation.dtype is dtype
+        ]
+        if free:
+            # The one that fits with the least waste; a smaller one grows.
+            slot, members = min(free, key=lambda entry: abs(entry[0].size - life.size))
+            slot.size = max(slot.size, life.size)
+            slot.end = life.last
+            members.append(life)
+        else:
+            slots.append((_Slot(life), [life]))
+    return regions
+
+
+def _start(life: _Life) -> int:
+    return life.first
+
+
+class _Rewriter(BufferRemapper):
+    def __init__(self, regions: dict[int, list[tuple[_Slot, list[_Life]]]]) -> None:
+        super().__init__()
+        self.regions = regions
+        self.pointers: dict[Var, Var] = {}
+        for slots in regions.values():
+            for slot, members in slots:
+                for life in members:
+                    self.pointers[life.allocation.buffer_var] = slot.life.allocation.buffer_var
+
+    def visit_Var(self, var: Var) -> Var:
+        return self.pointers.get(var, var)
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        if allocation.buffer_var in self.pointers:
+            return self.visit(allocation.body)
+        return self.children(allocation)
+
+    def visit_For(self, loop: For) -> Stmt:
+        body = self.with_slots(id(loop), self.visit(loop.body))
+        low, extent = self.visit(loop.min), self.visit(loop.extent)
+        if body is loop.body and low is loop.min and extent is loop.extent:
+            return loop
+        return loop.with_fields(min=low, extent=extent, body=body)
+
+    def with_slots(self, region: int, body: Stmt) -> Stmt:
+        """``body`` with the allocations of a region in front of it."""
+        for slot, _ in reversed(self.regions.get(region, [])):
+            first = slot.life.allocation
+            extents = (const(slot.size, first.extents[0].dtype),)
+            body = Allocate(first.buffer_var, first.dtype, extents, True, body, None, first.span)
+        return body
+
+
+def storage_rewrite(func: PrimFunc) -> PrimFunc:
+    """``func`` with allocations of constant size moved outward and shared where they can be."""
+    finder = _LifeFinder()
+    finder.visit(func.body)
+    lives = [life for life in finder.lives.values() if life.first >= 0]
+    if not lives:
+        return func
+    rewriter = _Rewriter(_assign(lives))
+    return func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
+
+
+@register_pass("tir.StorageRewrite")
+def StorageRewrite() -> Pass:  # noqa: N802
+    """The pass that lets allocations share memory."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        if PassContext.current().get_config("tir.disable_storage_rewrite", False):
+            return func
+        return storage_rewrite(func)
+
+    return function_pass(transform, "tir.StorageRewrite")

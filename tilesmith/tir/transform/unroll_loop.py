@@ -1,0 +1,187 @@
+"""UnrollLoop: loops marked as unrolled are written out.
+
+    for i in T.unroll(2):                       B[0] = A[0]
+        B[i] = A[i]                             B[1] = A[1]
+
+``pragma_auto_unroll_max_step`` on a loop asks for the same for constant serial loops in it, as long
+as they give no more statements than it says. With ``pragma_unroll_explicit`` 0 loops are not
+written out but stay loops that the back end is asked to unroll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import IntImm, Rewriter, const
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    stmt_seq,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["UnrollLoop", "UnrollLoopConfig", "unroll_loop"]
+
+MAX_STEP = "pragma_auto_unroll_max_step"
+EXPLICIT = "pragma_unroll_explicit"
+
+
+class UnrollLoopConfig:
+    """Limits of unrolling, the values of the option ``tir.UnrollLoop``."""
+
+    def __init__(
+        self,
+        auto_max_step: int = 0,
+        auto_max_depth: int = 8,
+        auto_max_extent: int = 0,
+        explicit_unroll: bool = True,
+        unroll_local_access: bool = False,
+    ) -> None:
+        self.auto_max_step = int(auto_max_step)
+        self.auto_max_depth = int(auto_max_depth)
+        self.auto_max_extent = int(auto_max_extent)
+        self.explicit_unroll = bool(explicit_unroll)
+        self.unroll_local_access = bool(unroll_local_access)
+
+
+def _defines(stmt: Any) -> bool:
+    """Whether a statement binds variables, which must not be bound twice."""
+    if isinstance(stmt, (For, LetStmt, Allocate)):
+        return True
+    for child in stmt.children():
+        if isinstance(child, Stmt) and _defines(child):
+            return True
+    return False
+
+
+class _Unroller(Rewriter):
+    """``steps``, ``loops`` and ``unrolled`` describe the statement that was visited last: how many
+    statements it runs, how deep loops are nested in it that stay, and such that are unrolled."""
+
+    def __init__(self, config: UnrollLoopConfig) -> None:
+        self.config = config
+        self.max_step = config.auto_max_step
+        self.explicit = config.explicit_unroll
+        self.steps = self.loops = self.unrolled = 0
+
+    def visit_default(self, node: Any) -> Any:
+        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        self.steps += 1
+        return store
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        self.steps += 1
+        return evaluation
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        loops, unrolled = self.loops, self.unrolled
+        deepest, deepest_unrolled = loops, unrolled
+        new = []
+        for stmt in sequence.seq:
+            self.loops, self.unrolled = loops, unrolled
+            new.append(self.visit(stmt))
+            deepest = max(deepest, self.loops)
+            deepest_unrolled = max(deepest_unrolled, self.unrolled)
+        self.loops, self.unrolled = deepest, deepest_unrolled
+        if all([a is b for a, b in zip(new, sequence.seq)]):
+            return sequence
+        return stmt_seq(*new, span=sequence.span)
+
+    def read_pragmas(self, annotations: Mapping[str, Any]) -> tuple[int, bool]:
+        """Take over what a loop says; the former settings."""
+        saved = self.max_step, self.explicit
+        if MAX_STEP in annotations:
+            self.max_step = int(annotations[MAX_STEP])
+        if EXPLICIT in annotations:
+            self.explicit = bool(annotations[EXPLICIT])
+        return saved
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key not in (MAX_STEP, EXPLICIT):
+            return self.children(attribute)
+        saved = self.read_pragmas({attribute.attr_key: attribute.value.value})
+        body = self.visit(attribute.body)
+        self.max_step, self.explicit = saved
+        return body
+
+    def visit_For(self, loop: For) -> Stmt:
+        saved = self.read_pragmas(loop.annotations)
+        outer_steps = self.steps
+        self.steps = 0
+        body = self.visit(loop.body)
+        result = self.finish(loop, body)
+        self.steps += outer_steps
+        self.max_step, self.explicit = saved
+        return result
+
+    def finish(self, loop: For, body: Stmt) -> Stmt:
+        """What a loop becomes whose body has been visited."""
+        extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
+        marked = loop.kind is ForKind.UNROLLED and extent is not None
+        automatic = (
+            extent is not None
+            and loop.kind is ForKind.SERIAL
+            and self.loops == 0
+            and self.unrolled <= self.config.auto_max_depth
+            and (
+                self.steps * extent <= self.max_step
+                or 0 < extent <= self.config.auto_max_extent
+            )
+        )  # fmt: skip
+        if not marked and not automatic:
+            self.loops += 1
+            kind = ForKind.SERIAL if loop.kind is ForKind.UNROLLED else loop.kind
+            dropped = {k: v for k, v in loop.annotations.items() if k not in (MAX_STEP, EXPLICIT)}
+            return _rebuilt(loop, body, kind, dropped)
+        assert extent is not None
+        self.steps *= extent
+        self.unrolled += 1
+        if self.explicit:
+            return self.written_out(loop, body, extent)
+        return _rebuilt(loop, body, ForKind.UNROLLED, {**loop.annotations, EXPLICIT: False})
+
+    def written_out(self, loop: For, body: Stmt, extent: int) -> Stmt:
+        binds = extent > 1 and _defines(body)
+        copies = []
+        for number in range(extent):
+            value = loop.min + const(number, loop.loop_var.dtype)
+            copy = renew_defs(body) if binds and number else body  # type: ignore[arg-type]
+            copies.append(substitute(copy, {loop.loop_var: value}))
+        return stmt_seq(*copies)
+
+
+def _rebuilt(loop: For, body: Stmt, kind: ForKind, annotations: Mapping[str, Any]) -> For:
+    if body is loop.body and kind is loop.kind and len(annotations) == len(loop.annotations):
+        return loop
+    return loop.with_fields(body=body, kind=kind, annotations=annotations)
+
+
+def unroll_loop(func: PrimFunc, config: UnrollLoopConfig | None = None) -> PrimFunc:
+    """``func`` with unrolled loops written out, within the limits of ``config``."""
+    return func.with_body(_Unroller(config or UnrollLoopConfig()).visit(func.body))
+
+
+@register_pass("tir.UnrollLoop")
+def UnrollLoop() -> Pass:  # noqa: N802
+    """The pass that writes unrolled loops out."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        context = PassContext.current()
+        if context.get_config("tir.disable_unroll", False):
+            return func
+        return unroll_loop(func, UnrollLoopConfig(**(context.get_config("tir.UnrollLoop") or {})))
+
+    return function_pass(transform, "tir.UnrollLoop")
