@@ -65,7 +65,8 @@ def register_json_value(
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, notes: bool = True) -> None:
+        self.notes = notes
         self.nodes: list[Any] = []
         self.arrays: list[Any] = []
         self.number: dict[int, int] = {}
@@ -77,7 +78,9 @@ class _Writer:
             values = []
             for field in node._fields:
                 value = getattr(node, field.name)
-                if value is None or value.__class__ is str:
+                if field.role is Role.NOTE and not self.notes:
+                    values.append(None)
+                elif value is None or value.__class__ is str:
                     values.append(value)
                 elif field.role is Role.NOTE and callable(value) and not isinstance(value, Node):
                     values.append(None)  # a Python function that helps while the program is built
@@ -136,12 +139,13 @@ class _Writer:
         return found
 
 
-def save_json(node: Any) -> str:
+def save_json(node: Any, notes: bool = True) -> str:
     """A node (or a tuple or mapping of nodes and plain values) as JSON text.
 
-    Raises TypeMismatchError for an attribute that cannot be saved.
+    Without ``notes`` (name hints, spans) the text is a key of what the node means: it is no longer
+    to be loaded. Raises TypeMismatchError for an attribute that cannot be saved.
     """
-    writer = _Writer()
+    writer = _Writer(notes)
     with deep_recursion():
         root = writer.value(node)
     document = {
