@@ -243,6 +243,37 @@ def _throw_last_error(emit: Any, call: Call) -> str:
 
 
 HELPERS: dict[str, str] = {
+    "__tilesmith_decimal": """
+define internal ptr @__tilesmith_decimal(i64 %value, ptr %space) noinline cold {
+  %end = getelementptr i8, ptr %space, i64 23
+  store i8 0, ptr %end, align 1
+  %is_negative = icmp slt i64 %value, 0
+  %opposite = sub i64 0, %value
+  %magnitude = select i1 %is_negative, i64 %opposite, i64 %value
+  br label %next
+next:
+  %rest = phi i64 [ %magnitude, %0 ], [ %quotient, %next ]
+  %place = phi ptr [ %end, %0 ], [ %here, %next ]
+  %here = getelementptr i8, ptr %place, i64 -1
+  %quotient = udiv i64 %rest, 10
+  %product = mul i64 %quotient, 10
+  %digit = sub i64 %rest, %product
+  %small = trunc i64 %digit to i8
+  %character = add i8 %small, 48
+  store i8 %character, ptr %here, align 1
+  %has_more = icmp ne i64 %quotient, 0
+  br i1 %has_more, label %next, label %finish
+finish:
+  %before = getelementptr i8, ptr %here, i64 -1
+  br i1 %is_negative, label %sign, label %done
+sign:
+  store i8 45, ptr %before, align 1
+  br label %done
+done:
+  %start = phi ptr [ %here, %finish ], [ %before, %sign ]
+  ret ptr %start
+}
+""",
     "__tilesmith_call_packed": """
 declare i32 @TVMFFIFunctionGetGlobal(ptr, ptr)
 declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)

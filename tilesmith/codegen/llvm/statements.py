@@ -240,19 +240,42 @@ class StatementEmitter(MemoryEmitter):
         self.needs_status("contains an assertion")
         condition = self.value(stmt.condition)
         if condition != "true":
-            message = stmt.message.value if isinstance(stmt.message, StringImm) else "assertion failed"  # fmt: skip
-            kind, text = "RuntimeError", message
-            named = _KIND.match(message)
+            parts = _message_parts(stmt.message)
+            kind = "RuntimeError"
+            named = _KIND.match(parts[0]) if isinstance(parts[0], str) else None
             if named is not None:
-                kind, text = named.groups()
+                kind, parts[0] = named.groups()
 
             def raise_error() -> str:
-                self.module.set_error(self, kind, text)
+                if len(parts) == 1 and isinstance(parts[0], str):
+                    self.module.set_error(self, kind, parts[0])
+                    return "-1"
+                known = dict(self._memo)  # what is computed in here is not known afterwards
+                self._set_long_error(kind, parts)
+                self._memo = known
                 return "-1"
 
             self.leave_unless(condition, raise_error)
         self.statement(stmt.body)
         return ""
+
+    def _set_long_error(self, kind: str, parts: list[Any]) -> None:
+        """Set an error whose message has integers in it, written out at run time."""
+        space = self.stack_space(8 * len(parts), 8)
+        for number, part in enumerate(parts):
+            if isinstance(part, str):
+                text = self.module.text_constant(part)
+            else:
+                digits = self.stack_space(24, 8)
+                value = self.extended(self.value(part), part, "i64")
+                helper = self.module.helper("__tilesmith_decimal")
+                text = self.define(f"call ptr {helper}(i64 {value}, ptr {digits})")
+            place = self.define(f"getelementptr ptr, ptr {space}, i64 {number}")
+            self.write(f"store ptr {text}, ptr {place}, align 8")
+        name = "TVMFFIErrorSetRaisedFromCStrParts"
+        function = self.module.declare(name, "void", ["ptr", "ptr", "i32"])
+        words = f"ptr {self.module.text_constant(kind)}, ptr {space}, i32 {len(parts)}"
+        self.write(f"call void {function}({words})")
 
     def visit_IfThenElse(self, stmt: tir.IfThenElse) -> str:
         condition = stmt.condition
@@ -454,3 +477,14 @@ class StatementEmitter(MemoryEmitter):
 
 
 INT64 = DataType("int64")
+
+
+def _message_parts(message: PrimExpr) -> list[Any]:
+    """The texts and integer expressions that make up the message of an assertion."""
+    if isinstance(message, StringImm):
+        return [message.value]
+    if isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple":
+        parts = [part.value if isinstance(part, StringImm) else part for part in message.args]
+        if parts and all([isinstance(part, str) or part.dtype.is_integer for part in parts]):
+            return parts
+    return ["assertion failed"]

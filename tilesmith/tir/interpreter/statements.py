@@ -104,7 +104,10 @@ class StatementCompiler(CallCompiler):
 
         def run(env: Environment) -> None:
             if not condition(env):
-                raise ExecutionError(str(message(env)), span=span)
+                text = message(env)
+                if isinstance(text, tuple):  # texts and numbers, to be joined
+                    text = "".join([str(part) for part in text])
+                raise ExecutionError(str(text), span=span)
             body(env)
 
         return run
