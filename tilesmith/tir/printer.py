@@ -1,4 +1,4 @@
-"""Text of TensorIR: statements here, buffers and blocks in ``printer_buffers``, ``printer_blocks``."""
+"""Text of TensorIR: statements; buffers and blocks in ``printer_buffers``, ``printer_blocks``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,17 @@
+"""TVMScript: programs written as Python, parsed from the syntax tree.
+
+    from tilesmith.script import ir as I, tir as T, relax as R
+
+``from_source`` parses a text; ``ir_module`` decorates a class. How a dialect is added stands at the
+head of ``parser.py``.
+"""
+
+from tilesmith.script import ir, tir
+from tilesmith.script.builder import IRBuilder
+from tilesmith.script.entry import from_source, parse
+from tilesmith.script.ir import ir_module
+from tilesmith.support.lazy import lazy_attributes
+
+__all__ = ["IRBuilder", "from_source", "ir", "ir_module", "parse", "tir"]
+
+__getattr__, __dir__ = lazy_attributes(__name__)

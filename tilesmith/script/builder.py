@@ -1,0 +1,144 @@
+"""Frames: what a script's words do while a program is being built.
+
+A frame is opened by ``with`` (by the user in plain Python, or by the parser) and makes its node when
+it is closed; statements go to the innermost open frame. The frames of each dialect stand in files of
+their own; here is what they share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tilesmith.ir import Node, Var
+from tilesmith.support.errors import ScriptError
+
+__all__ = ["Frame", "IRBuilder", "current_builder", "name_fresh"]
+
+
+class _Builders(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[IRBuilder] = []
+
+
+_builders = _Builders()
+
+
+class IRBuilder:
+    """The scope in which frames are opened::
+
+    with IRBuilder() as builder:
+        with T.prim_func():
+            T.func_name("main")
+            A = T.arg("A", T.Buffer((16,), "float32"))
+            with T.serial(16) as i:
+                T.buffer_store(A, A[i] + 1.0, [i])
+    function = builder.get()
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.result: Any = None
+        self.span: Any = None  # of the statement that is being built
+
+    def __enter__(self) -> IRBuilder:
+        _builders.stack.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _builders.stack.remove(self)
+
+    @staticmethod
+    def current() -> IRBuilder:
+        """The innermost builder of this thread; an error outside of one."""
+        if not _builders.stack:
+            raise ScriptError(
+                "this word of the script is used outside of a program",
+                notes=("decorate the function with @T.prim_func, or open an IRBuilder",),
+            )
+        return _builders.stack[-1]
+
+    @staticmethod
+    def is_in_scope() -> bool:
+        """Whether a builder is open in this thread."""
+        return bool(_builders.stack)
+
+    def get(self) -> Any:
+        """What was built: a function, a module, or a statement."""
+        if self.result is None:
+            raise ScriptError("nothing has been built yet: all frames must be closed")
+        return self.result
+
+    @staticmethod
+    def name(s: str, v: Any) -> Any:
+        """Give a name to what has none yet."""
+        return name_fresh(v, s)
+
+    @staticmethod
+    def name_many(s: Iterable[str], vs: Iterable[Any]) -> list[Any]:
+        """Give a name to each of several things."""
+        return [name_fresh(value, name) for name, value in zip(s, vs)]
+
+    def find_frame(self, *kinds: type) -> Any:
+        """The innermost open frame of one of these classes, or None."""
+        for frame in reversed(self.frames):
+            if isinstance(frame, kinds):
+                return frame
+        return None
+
+
+def current_builder() -> IRBuilder:
+    """The innermost builder of this thread."""
+    return IRBuilder.current()
+
+
+class Frame:
+    """Something opened by ``with``. Subclasses say what is entered and what is made at the end."""
+
+    def __init__(self) -> None:
+        self.builder = IRBuilder.current()
+        self.span = self.builder.span
+        self.callbacks: list[Callable[[], Any]] = []
+
+    def enter(self) -> Any:
+        """What ``with … as`` gives."""
+        return self
+
+    def finish(self) -> None:
+        """Make the node and hand it on."""
+
+    def add_callback(self, callback: Callable[[], Any]) -> None:
+        """Call this when the frame is closed."""
+        self.callbacks.append(callback)
+
+    def __enter__(self) -> Any:
+        self.builder.frames.append(self)
+        return self.enter()
+
+    def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
+        # A frame that fails leaves its inner ones open: they go with it.
+        frames = self.builder.frames
+        while frames and frames.pop() is not self:
+            pass
+        if kind is None:
+            for callback in self.callbacks:
+                callback()
+            self.finish()
+
+
+def name_fresh(value: Any, name: str) -> Any:
+    """Name a variable, buffer or iterator that was made without a name; gives it back.
+
+    Nodes are immutable for those who use them; here the maker finishes what nobody has seen yet.
+    """
+    if isinstance(value, Var):
+        if not value.name:
+            object.__setattr__(value, "name", name)
+    elif isinstance(value, Node) and hasattr(value, "name") and hasattr(value, "data"):
+        if not value.name:
+            object.__setattr__(value, "name", name)
+            name_fresh(value.data, name)
+    elif hasattr(value, "var") and hasattr(value, "iter_type"):
+        name_fresh(value.var, name)
+    return value

@@ -1,0 +1,123 @@
+"""Source text, places in it, and the errors that show them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from typing import Any
+
+from tilesmith.ir.span import Span
+from tilesmith.support.errors import DiagnosticError, ScriptError, TilesmithError
+
+__all__ = ["Source", "nearest"]
+
+
+def nearest(name: str, known: Any) -> tuple[str, ...]:
+    """The advice "did you mean …" when a known name is close, else nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(name, [text for text in known if isinstance(text, str)], n=1)
+    return (f"did you mean '{near[0]}'?",) if near else ()
+
+
+class Source:
+    """A syntax tree with the place that it was read from.
+
+    ``shift`` is added to the tree's line numbers to get those of the file.
+    """
+
+    def __init__(self, tree: ast.AST, filename: str, shift: int = 0) -> None:
+        self.tree = tree
+        self.filename = filename
+        self.shift = shift
+
+    @staticmethod
+    def from_text(text: str) -> Source:
+        """The source of a program given as text; error messages show lines of it."""
+        from hashlib import blake2b
+
+        name = f"<script {blake2b(text.encode(), digest_size=4).hexdigest()}>"
+        lines = [line + "\n" for line in text.split("\n")]
+        linecache.cache[name] = (len(text), None, lines, name)
+        try:
+            return Source(ast.parse(text, name), name)
+        except SyntaxError as error:
+            raise _syntax_error(error, name, 0) from None
+
+    @staticmethod
+    def from_block(filename: str, line: int, module_globals: dict | None = None) -> Source:
+        """The definition (function or class) that begins at a line of a file, cell or prompt."""
+        linecache.checkcache(filename)
+        lines = linecache.getlines(filename, module_globals)
+        if not 0 < line <= len(lines):
+            raise ScriptError(
+                f"the source text of '{filename}' is not available",
+                notes=("put the program into a file or notebook, or give its text to from_source",),
+            )
+        block = inspect.getblock(lines[line - 1 :])
+        indented = block[0][:1].isspace()
+        # An indented definition is read as the body of an `if`: columns stay those of the file.
+        text = ("if True:\n" if indented else "") + "".join(block)
+        shift = line - (2 if indented else 1)
+        try:
+            tree = ast.parse(text, filename).body[0]
+        except SyntaxError as error:
+            raise _syntax_error(error, filename, shift) from None
+        return Source(tree.body[0] if indented else tree, filename, shift)  # type: ignore[attr-defined]
+
+    def span(self, node: ast.AST) -> Span | None:
+        """Where a piece of syntax stands."""
+        line = getattr(node, "lineno", None)
+        if line is None:
+            return None
+        line, end_line = line + self.shift, node.end_lineno + self.shift  # type: ignore[attr-defined]
+        column, end_column = node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+        return Span(
+            self.filename,
+            line,
+            end_line,
+            self._characters(line, column) + 1,
+            self._characters(end_line, end_column) + 1,
+        )
+
+    def _characters(self, line: int, column: int) -> int:
+        """A column in characters: the tree counts bytes."""
+        text = linecache.getline(self.filename, line)
+        if text.isascii():
+            return column
+        return len(text.encode()[:column].decode(errors="replace"))
+
+    def error(self, node: ast.AST, problem: Any, notes: tuple[str, ...] = ()) -> ScriptError:
+        """The error to raise for a problem (a text or an exception) at a piece of syntax."""
+        if isinstance(problem, ScriptError) and problem.span is not None:
+            return problem
+        if isinstance(problem, TilesmithError):
+            notes = (*problem.notes, *_advice(problem), *notes)
+            return ScriptError(problem.message, span=self.span(node), notes=notes)
+        if isinstance(problem, BaseException):
+            text = str(problem) or type(problem).__name__
+            if not isinstance(problem, (TypeError, ValueError, DiagnosticError)):
+                text = f"{type(problem).__name__}: {text}"
+            problem = text
+        return ScriptError(problem, span=self.span(node), notes=notes)
+
+
+_DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "float32", "float64", "bfloat16", "handle", "void",
+)  # fmt: skip
+
+
+def _advice(problem: TilesmithError) -> tuple[str, ...]:
+    if problem.message.startswith("unknown data type '"):
+        return nearest(problem.message.split("'")[1], _DTYPES)
+    return ()
+
+
+def _syntax_error(error: SyntaxError, filename: str, shift: int) -> ScriptError:
+    line, column = (error.lineno or 1) + shift, error.offset or 1
+    end = error.end_offset if error.end_offset and error.end_lineno == error.lineno else column + 1
+    end = max(end or 0, column + 1)
+    span = Span(filename, line, line, column, end)
+    return ScriptError(f"no valid Python: {error.msg}", span=span)

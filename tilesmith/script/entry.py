@@ -1,0 +1,283 @@
+"""From text, functions and classes to programs."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import inspect
+import linecache
+from collections.abc import Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+from tilesmith.script import ir as script_ir
+from tilesmith.script.diagnostics import Source
+from tilesmith.script.parser import DIALECTS, Parser
+from tilesmith.support.errors import ScriptError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = [
+    "definition_of", "from_source", "is_part_of_module", "parse", "parse_definition",
+    "variables_around",
+]  # fmt: skip
+
+
+# Where a definition stands.
+
+
+def _code_of(program: Any) -> CodeType | None:
+    """A piece of compiled code that tells file and line."""
+    code = getattr(program, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def definition_of(program: Any) -> Source:
+    """The source of a function or class."""
+    code = _code_of(program)
+    if code is not None:
+        return Source.from_block(
+            code.co_filename, code.co_firstlineno, getattr(program, "__globals__", None)
+        )
+    raise ScriptError(f"no function or class to parse: {program!r}")
+
+
+def _class_definition(program: type, frame: FrameType) -> Source:
+    """The source of a class, found from the line that is being executed: its decorator or header."""
+    filename = frame.f_code.co_filename
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename, frame.f_globals)
+    line = frame.f_lineno
+    if not lines:
+        raise ScriptError(
+            f"the source text of class '{program.__name__}' is not available",
+            notes=("put the program into a file or notebook, or give its text to from_source",),
+        )
+    start = line
+    while start <= len(lines):
+        text = lines[start - 1].lstrip()
+        if text.startswith("class ") and text[6:].lstrip().startswith(program.__name__):
+            break
+        start += 1
+    else:
+        return _class_from_inspect(program)
+    # Back to the first of the decorators, which may span several lines.
+    while start > 1 and start > line - 50:
+        before = lines[start - 2]
+        if not before.strip() or before.lstrip().startswith(("#", "class ", "def ")):
+            break
+        if before.lstrip().startswith("@"):
+            start -= 1
+            continue
+        break
+    return Source.from_block(filename, start, frame.f_globals)
+
+
+def _class_from_inspect(program: type) -> Source:
+    """The source of a class that is decorated later than it is defined."""
+    try:
+        _, line = inspect.getsourcelines(program)
+        filename = inspect.getsourcefile(program) or inspect.getfile(program)
+    except (OSError, TypeError):
+        raise ScriptError(
+            f"the source text of class '{program.__name__}' is not available",
+            notes=("put the program into a file or notebook, or give its text to from_source",),
+        ) from None
+    return Source.from_block(filename, line)
+
+
+def is_part_of_module(frame: FrameType) -> bool:
+    """Whether a decorator was met in the body of a class that is parsed as a module itself."""
+    if "__qualname__" not in frame.f_locals or "__module__" not in frame.f_locals:
+        return False
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    for text in lines[frame.f_code.co_firstlineno - 1 :]:
+        text = text.strip()
+        if text.startswith("@") and "ir_module" in text:
+            return True
+        if text.startswith("class "):
+            return False
+    return False
+
+
+def variables_around(program: Any, frame: FrameType) -> dict[str, Any]:
+    """The variables that a definition sees: globals, those of the functions around it, its own
+    closure and, for a class, those of its methods."""
+    known = dict(frame.f_globals)
+    known.update(getattr(program, "__globals__", {}))
+    outer, chain = frame, []
+    while outer is not None and outer.f_locals is not outer.f_globals:
+        chain.append(outer.f_locals)
+        # Only bodies of classes are skipped on the way out: their functions stand around them.
+        if "__qualname__" not in outer.f_locals or outer.f_back is None:
+            break
+        outer = outer.f_back
+    for names in reversed(chain):
+        known.update(names)
+    functions = list(vars(program).values()) if isinstance(program, type) else [program]
+    for function in functions:
+        code = _code_of(function)
+        if code is None:
+            continue
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            try:
+                known[name] = cell.cell_contents
+            except ValueError:
+                continue  # not assigned yet
+    return known
+
+
+def parse_definition(program: Any, frame: FrameType) -> Any:
+    """Parse a decorated function or class where it stands."""
+    if isinstance(program, type):
+        source = _class_definition(program, frame)
+    else:
+        source = definition_of(program)
+    return _parse_tree(source, variables_around(program, frame))
+
+
+def _parse_tree(source: Source, known: Mapping[str, Any]) -> Any:
+    parser = Parser(source, known)
+    with deep_recursion():
+        return _parse_node(parser, source.tree)
+
+
+def _parse_node(parser: Parser, node: Any) -> Any:
+    if isinstance(node, ast.FunctionDef):
+        return parser.parse_function(node)
+    if isinstance(node, ast.ClassDef):
+        return parser.parse_module(node)
+    raise parser.error(node, "a function or a class is needed here")
+
+
+# Programs given as text.
+
+
+def default_variables() -> dict[str, Any]:
+    """The names that a text may use without importing them."""
+    from tilesmith.script import tir
+
+    return {"T": tir, "I": script_ir, "tir": tir}
+
+
+class _Names(dict):
+    """Variables around a text: a dialect is found by its letter when it is met."""
+
+    def __contains__(self, name: object) -> bool:
+        if super().__contains__(name):
+            return True
+        if isinstance(name, str) and len(name) == 1 and name.isupper() and name in DIALECTS:
+            self[name] = DIALECTS.get(name).namespace
+            return True
+        return False
+
+
+def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None) -> Any:
+    """The module or function that a text defines, or that a Python function or class stands for.
+
+    ``extra_vars``: names that the text may use besides ``T``, ``I`` and ``R``. A text may hold
+    several definitions (the last one is given back), assignments, and imports of the dialects.
+    """
+    if not isinstance(program, str):
+        import sys
+
+        frame = sys._getframe(1)
+        known = {**variables_around(program, frame), **(extra_vars or {})}
+        source = (
+            _class_from_inspect(program) if isinstance(program, type) else definition_of(program)
+        )
+        return _parse_tree(source, known)
+    text, blobs = _take_out_arrays(inspect.cleandoc(program) if program[:1].isspace() else program)
+    known = _Names({**default_variables(), **(extra_vars or {})})
+    if blobs:
+        known["I"] = _WithArrays(blobs)
+    source = Source.from_text(text)
+    parser = Parser(source, known)
+    with deep_recursion():
+        return _parse_program(parser, source.tree)
+
+
+def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
+    """``from_source`` under another name."""
+    return from_source(program, extra_vars)
+
+
+def _parse_program(parser: Parser, tree: Any) -> Any:
+    result = None
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            result = _parse_node(parser, node)
+            parser.define(node.name, result)
+        elif isinstance(node, ast.Assign):
+            value = parser.evaluate(node.value)
+            for target in node.targets:
+                parser.bind_target(target, value)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            _import(parser, node)
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            raise parser.error(node, "a program holds definitions, values and imports")
+    if result is None:
+        raise ScriptError(
+            "the text defines neither a function nor a module",
+            notes=("begin with @T.prim_func, @R.function or @I.ir_module",),
+        )
+    return result
+
+
+_DIALECT_NAMES = {"tir": "T", "relax": "R", "ir": "I"}
+
+
+def _import(parser: Parser, node: Any) -> None:
+    """``from tilesmith.script import tir as T``; other packages come through ``extra_vars``."""
+    module = getattr(node, "module", None) or ""
+    if isinstance(node, ast.ImportFrom) and module.endswith("script"):
+        for alias in node.names:
+            letter = _DIALECT_NAMES.get(alias.name)
+            if letter is None:
+                raise parser.error(node, f"'{module}' has no dialect '{alias.name}'")
+            namespace = script_ir if letter == "I" else DIALECTS.get(letter).namespace
+            parser.define(alias.asname or alias.name, namespace)
+        return
+    if module != "__future__":
+        raise parser.error(
+            node, "a text imports only dialects", ("give other names in extra_vars",)
+        )
+
+
+class _WithArrays:
+    """``I`` for a text whose arrays were taken out before it was parsed: they stand there by number."""
+
+    def __init__(self, blobs: list[bytes]) -> None:
+        self._blobs = blobs
+
+    def array(self, dtype: str, shape: tuple[int, ...], data: Any) -> Any:
+        """The array with that number."""
+        return script_ir.array(dtype, shape, self._blobs[data] if isinstance(data, int) else data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(script_ir, name)
+
+
+def _take_out_arrays(text: str) -> tuple[str, list[bytes]]:
+    """Decode the base64 of large constants without sending it through Python's parser.
+
+    Only whole lines of the form in which they are printed are touched.
+    """
+    start = text.find("metadata = I.metadata({")
+    if start < 0:
+        return text, []
+    end = text.find("\n})", start)
+    blobs: list[bytes] = []
+    pieces, position = [text[:start]], start
+    while True:
+        found = text.find("        I.array(", position, end)
+        if found < 0:
+            break
+        opening = text.find('), "', found, end)
+        closing = text.find('"),\n', opening + 4, end + 1)
+        if opening < 0 or closing < 0:
+            break
+        pieces.append(f"{text[position : opening + 3]}{len(blobs)}),\n")
+        blobs.append(base64.b64decode(text[opening + 4 : closing]))
+        position = closing + 4
+    pieces.append(text[position:])
+    return "".join(pieces), blobs

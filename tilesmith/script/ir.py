@@ -1,0 +1,133 @@
+"""``I``: modules, and what all dialects share.
+
+``from tilesmith.script import ir as I``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Range  # noqa: F401, I001
+from tilesmith.ir import Op as _Op
+from tilesmith.script.builder import Frame, IRBuilder
+from tilesmith.script.parser import ModuleScope, modules
+from tilesmith.support.errors import ScriptError
+
+__all__ = [
+    "GlobalVar", "Op", "Range", "array", "current_ir_module", "decl_function", "def_function",
+    "ir_module", "metadata", "module_attrs", "module_get_attr", "module_get_attrs",
+    "module_global_infos", "module_set_attr",
+]  # fmt: skip
+
+
+def Op(name: str) -> _Op:  # noqa: N802
+    """The operator of that name."""
+    return _Op.get(name)
+
+
+class ModuleFrame(Frame):
+    """A module that is being built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scope = ModuleScope()
+
+    def finish(self) -> None:
+        """Make the module of what was defined."""
+        made = IRModule({}, None, self.scope.attrs, self.scope.global_infos)
+        for name, function in self.scope.functions.items():
+            made[self.scope.variables.get(name, name)] = function
+        self.builder.result = made
+
+
+def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
+    """``@I.ir_module`` parses a class; without one it is a frame for plain Python."""
+    import sys
+
+    from tilesmith.script.entry import parse_definition
+
+    if mod is None and IRBuilder.is_in_scope():
+        return ModuleFrame()
+    if mod is None:
+        return lambda cls: parse_definition(cls, sys._getframe(1))
+    return parse_definition(mod, sys._getframe(1))
+
+
+# Words inside of a module. While a class is parsed they go to the parser's module.
+
+
+def _module(word: str) -> ModuleScope:
+    if modules.stack:
+        return modules.stack[-1]
+    if IRBuilder.is_in_scope():
+        frame = IRBuilder.current().find_frame(ModuleFrame)
+        if frame is not None:
+            return frame.scope
+    raise ScriptError(f"I.{word} stands in a module")
+
+
+def module_attrs(attrs: Mapping[str, Any], allow_overwrite: bool = False) -> None:
+    """Attributes of the module."""
+    module = _module("module_attrs")
+    for key in attrs:
+        if key in module.attrs and not allow_overwrite:
+            raise ScriptError(f"the module has the attribute '{key}' already")
+    module.attrs.update(attrs)
+
+
+def module_get_attrs() -> dict[str, Any]:
+    """The attributes so far."""
+    return dict(_module("module_get_attrs").attrs)
+
+
+def module_get_attr(attr_key: str) -> Any:
+    """One attribute, or None."""
+    return _module("module_get_attr").attrs.get(attr_key)
+
+
+def module_set_attr(attr_key: str, attr_value: Any, allow_overwrite: bool = False) -> None:
+    """Set one attribute."""
+    module_attrs({attr_key: attr_value}, allow_overwrite)
+
+
+def module_global_infos(global_infos: Mapping[str, Any]) -> None:
+    """Lists of global infos by name."""
+    module = _module("module_global_infos")
+    module.global_infos.update({name: tuple(infos) for name, infos in global_infos.items()})
+
+
+def current_ir_module() -> ModuleScope:
+    """The module that is being written."""
+    return _module("current_ir_module")
+
+
+def decl_function(func_name: str, func_signature: Any = None) -> GlobalVar:
+    """The variable of a function that is defined later."""
+    module = _module("decl_function")
+    return module.variables.setdefault(func_name, GlobalVar(func_name))
+
+
+def def_function(func_name: str, func: Any) -> None:
+    """Define a function."""
+    decl_function(func_name)
+    _module("def_function").functions[func_name] = func
+
+
+# Large constants.
+
+
+def array(dtype: str, shape: tuple[int, ...], data: Any) -> Any:
+    """An array from the base64 of its bytes."""
+    import numpy
+
+    from tilesmith.runtime.dtype import DataType
+
+    raw = base64.b64decode(data) if isinstance(data, str) else data
+    return numpy.frombuffer(raw, DataType(dtype).numpy()).reshape(shape)
+
+
+def metadata(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of large constants: lists by kind."""
+    return dict(values)

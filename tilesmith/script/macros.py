@@ -1,0 +1,135 @@
+"""Macros: pieces of script that are put in where they are called.
+
+@T.macro
+def copy(dst, src, i):
+    dst[i] = src[i]
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilesmith.script.diagnostics import Source
+
+if TYPE_CHECKING:
+    from tilesmith.script.parser import Parser
+
+__all__ = ["ScriptMacro", "expand_macro", "inline", "local_macro", "macro"]
+
+
+class ScriptMacro:
+    """A function whose body is parsed where it is called.
+
+    Hygienic: the names that it uses are those in sight where it was defined; else those in sight
+    where it is called.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        node: ast.FunctionDef,
+        known: Mapping[str, Any],
+        hygienic: bool,
+        scopes: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self.source = source
+        self.node = node
+        self.known = known
+        self.hygienic = hygienic
+        self.scopes = scopes
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A macro only means something inside of a script."""
+        from tilesmith.support.errors import ScriptError
+
+        raise ScriptError(
+            f"the macro '{self.node.name}' is called outside of a script",
+            notes=("call it in a function under @T.prim_func",),
+        )
+
+
+def macro(*args: Any, hygienic: bool = True) -> Any:
+    """Decorate a function as a macro: ``@T.macro`` or ``@T.macro(hygienic=False)``."""
+    import sys
+
+    from tilesmith.script.entry import definition_of, variables_around
+
+    def decorate(function: Any, depth: int = 1) -> ScriptMacro:
+        frame = sys._getframe(depth + 1)
+        source = definition_of(function)
+        known = variables_around(function, frame)
+        return ScriptMacro(source, source.tree, known, hygienic)  # type: ignore[arg-type]
+
+    if args and callable(args[0]):
+        return decorate(args[0])
+    return decorate
+
+
+inline = macro
+
+
+def local_macro(parser: Parser, node: ast.FunctionDef) -> ScriptMacro:
+    """A macro that is defined inside of a script."""
+    hygienic, decorated = True, False
+    for written in node.decorator_list:
+        function = written.func if isinstance(written, ast.Call) else written
+        if parser.evaluate(function) is macro:
+            decorated = True
+            if isinstance(written, ast.Call):
+                for keyword in written.keywords:
+                    hygienic = bool(parser.evaluate(keyword.value))
+    if not decorated:
+        raise parser.error(
+            node, f"function '{node.name}' inside of a script", ("write @T.macro above it",)
+        )
+    return ScriptMacro(parser.source, node, parser.known, hygienic, parser.snapshot())
+
+
+def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: dict) -> Any:
+    """Parse the body of a macro with its parameters bound; a final ``return`` gives its value."""
+    values = _bind_arguments(parser, called, arguments, named)
+    saved_source, saved_known = parser.source, parser.known
+    scopes = called.scopes or [{}]
+    try:
+        parser.source = called.source
+        if not called.hygienic:
+            scopes = parser.snapshot()
+        else:
+            parser.known = called.known
+        with parser.in_scopes(scopes), parser.scope(values):
+            result = None
+            for statement in called.node.body:
+                if isinstance(statement, ast.Return):
+                    return None if statement.value is None else parser.evaluate(statement.value)
+                result = parser.visit(statement)
+            return None if result is None else result
+    finally:
+        parser.source, parser.known = saved_source, saved_known
+
+
+def _bind_arguments(
+    parser: Parser, called: ScriptMacro, arguments: list, named: dict
+) -> dict[str, Any]:
+    written = called.node.args
+    kind = inspect.Parameter
+    names = [*written.posonlyargs, *written.args]
+    defaults = [kind.empty] * (len(names) - len(written.defaults)) + [
+        parser.evaluate(value) for value in written.defaults
+    ]
+    parameters = [
+        kind(name.arg, kind.POSITIONAL_OR_KEYWORD, default=default)
+        for name, default in zip(names, defaults)
+    ]
+    if written.vararg is not None:
+        parameters.append(kind(written.vararg.arg, kind.VAR_POSITIONAL))
+    for name, value in zip(written.kwonlyargs, written.kw_defaults):
+        default = kind.empty if value is None else parser.evaluate(value)
+        parameters.append(kind(name.arg, kind.KEYWORD_ONLY, default=default))
+    if written.kwarg is not None:
+        parameters.append(kind(written.kwarg.arg, kind.VAR_KEYWORD))
+    bound = inspect.Signature(parameters).bind(*arguments, **named)
+    bound.apply_defaults()
+    return dict(bound.arguments)

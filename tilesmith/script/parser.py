@@ -1,0 +1,363 @@
+"""From Python's syntax tree to a program.
+
+The parser knows modules (classes), functions (by their decorator), names, scopes, and how to find
+who is responsible for a piece of syntax: a **dialect**.
+
+How a dialect is added
+----------------------
+
+A dialect is one object, registered under the letter that scripts use for it; ``DIALECTS`` imports
+``tilesmith.relax.script`` when the letter ``R`` is met for the first time::
+
+    R_DIALECT = Dialect("R", namespace=sys.modules[__name__])   # the words: R.add, R.function, …
+    DIALECTS.register("R", R_DIALECT)
+
+    @R_DIALECT.statement(ast.Assign)                 # any class of ast.stmt
+    def parse_assign(parser, node): ...
+
+    @R_DIALECT.function                              # FunctionDef; gives the finished function
+    def parse_function(parser, node, options): ...
+
+    @R_DIALECT.declare                               # optional; before any function of the module
+    def declare_function(parser, node, variable, options): ...       # is parsed: set variable.struct_info
+
+    R_DIALECT.prepare = lambda parser: …             # optional; adapt ``parser.evaluator`` (its
+                                                     # ``operands``, ``subscripts``, ``calls`` by class)
+
+The decorator ``R.function`` is a ``FunctionDecorator("R", ...)``: it works as ``@R.function`` and as
+``@R.function(private=True)``, alone and inside a module; the keyword arguments arrive as ``options``.
+
+What a handler uses: ``parser.evaluate(expr)``; ``parser.body(statements)`` (a block: frames that it
+opens with ``parser.open(frame)`` are closed at its end); ``parser.scope({name: value})``;
+``parser.define(name, value)``; ``parser.lookup(name)``; ``parser.error(node, message, notes)`` (to be
+raised: has file, line, column, the source line and a marker); ``parser.span(node)``;
+``parser.module`` (``ModuleScope`` or None: ``variables`` name → GlobalVar); ``parser.metadata`` is
+found under the name ``metadata`` like any variable.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tilesmith.ir import BaseFunc, GlobalVar, IRModule
+from tilesmith.script.builder import Frame, IRBuilder
+from tilesmith.script.diagnostics import Source
+from tilesmith.script.evaluator import Evaluator
+from tilesmith.support.errors import ScriptError
+from tilesmith.support.registry import Registry
+
+__all__ = ["DIALECTS", "Dialect", "ModuleScope", "Parser"]
+
+
+class Dialect:
+    """Who parses the functions with a certain decorator; see the text of this module."""
+
+    def __init__(self, letter: str, namespace: Any) -> None:
+        self.letter = letter
+        self.namespace = namespace
+        self.statements: dict[type, Callable[[Parser, Any], Any]] = {}
+        self.parse_function: Callable[[Parser, Any, dict], BaseFunc] | None = None
+        self.declare_function: Callable[[Parser, Any, GlobalVar, dict], None] | None = None
+        self.prepare: Callable[[Parser], None] | None = None
+
+    def statement(self, *classes: type) -> Callable[[Callable], Callable]:
+        """Register the handler of a class of statements: ``handler(parser, node)``."""
+
+        def register(handler: Callable) -> Callable:
+            for cls in classes:
+                self.statements[cls] = handler
+            return handler
+
+        return register
+
+    def function(self, handler: Callable) -> Callable:
+        """Register the handler of functions: ``handler(parser, node, options) -> BaseFunc``."""
+        self.parse_function = handler
+        return handler
+
+    def declare(self, handler: Callable) -> Callable:
+        """Register what is done for each function of a module before any of them is parsed."""
+        self.declare_function = handler
+        return handler
+
+
+DIALECTS: Registry[Dialect] = Registry(
+    "script dialect",
+    providers={"R": "tilesmith.relax.script", "T": "tilesmith.script.tir_parser"},
+)
+
+
+class ModuleScope:
+    """The module that is being parsed; inside it, ``cls.name`` is a function's GlobalVar."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, GlobalVar] = {}
+        self.attrs: dict[str, Any] = {}
+        self.global_infos: dict[str, Any] = {}
+        self.functions: dict[str, BaseFunc] = {}
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        variables = self.__dict__.get("variables", {})
+        if name not in variables:
+            raise AttributeError(name)
+        return variables[name]
+
+    def __dir__(self) -> list[str]:
+        return list(self.variables)
+
+
+class _Modules(threading.local):
+    """The modules that this thread is parsing: words such as ``I.module_attrs`` go to the last."""
+
+    def __init__(self) -> None:
+        self.stack: list[ModuleScope] = []
+
+
+modules = _Modules()
+
+
+class Parser:
+    """Parses one source. ``known`` holds the variables around the program."""
+
+    def __init__(self, source: Source, known: Mapping[str, Any]) -> None:
+        self.source = source
+        self.known = known
+        self.scopes: list[dict[str, Any]] = [{}]
+        self.evaluator = Evaluator(self)
+        self.builder = IRBuilder()
+        self.module: ModuleScope | None = None
+        self.dialect: Dialect | None = None
+        self._open: list[ExitStack] = []
+
+    # Errors.
+
+    def span(self, node: ast.AST) -> Any:
+        """Where a piece of syntax stands."""
+        return self.source.span(node)
+
+    def error(self, node: ast.AST, problem: Any, notes: tuple[str, ...] = ()) -> ScriptError:
+        """The error to raise for a problem (text or exception) at a piece of syntax."""
+        return self.source.error(node, problem, notes)
+
+    # Names.
+
+    def lookup(self, name: str, default: Any = None) -> Any:
+        """The value of a name: scopes from the inside out, then what is around the program."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        if name in self.known:
+            return self.known[name]
+        return default
+
+    def known_names(self) -> set[str]:
+        """All names in sight."""
+        names = {name for name in self.known if not name.startswith("_")}
+        for scope in self.scopes:
+            names |= set(scope)
+        return names
+
+    def is_defined_here(self, value: Any) -> bool:
+        """Whether some name of the program stands for this very object."""
+        return any(value is known for scope in self.scopes for known in scope.values())
+
+    def define(self, name: str, value: Any) -> None:
+        """Bind a name in the innermost scope."""
+        self.scopes[-1][name] = value
+
+    def bind_target(self, target: ast.expr, value: Any) -> None:
+        """Bind plain values to a name or a tuple of names (of a comprehension)."""
+        if isinstance(target, ast.Name):
+            self.define(target.id, value)
+            return
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            raise self.error(target, "a name is needed here")
+        values = list(value)
+        if len(values) != len(target.elts):
+            raise self.error(target, f"{len(target.elts)} names for {len(values)} values")
+        for inner, item in zip(target.elts, values):
+            self.bind_target(inner, item)
+
+    @contextmanager
+    def scope(self, names: dict[str, Any] | None = None) -> Iterator[None]:
+        """A scope of names."""
+        depth = len(self.scopes)
+        self.scopes.append(dict(names or {}))
+        try:
+            yield
+        finally:
+            del self.scopes[depth:]
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """The scopes as they are now, for a function that is called later."""
+        return list(self.scopes)
+
+    @contextmanager
+    def in_scopes(self, scopes: list[dict[str, Any]]) -> Iterator[None]:
+        """See names as another place sees them."""
+        saved, self.scopes = self.scopes, list(scopes)
+        try:
+            yield
+        finally:
+            self.scopes = saved
+
+    # Expressions, statements.
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        return self.evaluator.evaluate(node)
+
+    def visit(self, node: ast.stmt) -> Any:
+        """Hand a statement to the dialect of the function that it stands in."""
+        assert self.dialect is not None
+        handler = self.dialect.statements.get(node.__class__)
+        if handler is None:
+            kind = type(node).__name__.lower()
+            raise self.error(node, f"a statement of this kind ({kind}) has no place in a script")
+        outer = self.builder.span
+        self.builder.span = self.span(node)
+        try:
+            return handler(self, node)
+        except ScriptError as error:
+            if error.span is None:
+                raise self.error(node, error) from None
+            raise
+        except RecursionError:
+            raise
+        except Exception as error:
+            raise self.error(node, error) from error
+        finally:
+            self.builder.span = outer
+
+    def body(self, statements: list[ast.stmt], names: dict[str, Any] | None = None) -> Any:
+        """A block of statements in a scope of its own; frames that it opens are closed at its end."""
+        with self.scope(names), ExitStack() as stack:
+            self._open.append(stack)
+            try:
+                result = None
+                for statement in statements:
+                    result = self.visit(statement)
+                return result
+            finally:
+                self._open.pop()
+
+    def open(self, frame: Any) -> Any:
+        """Enter a frame that lasts until the end of the present block."""
+        return self._open[-1].enter_context(frame)
+
+    # Functions and modules.
+
+    @contextmanager
+    def in_dialect(self, dialect: Dialect) -> Iterator[None]:
+        """Let a dialect handle statements and adapt expressions."""
+        saved = self.dialect, self.evaluator
+        self.dialect, self.evaluator = dialect, Evaluator(self)
+        if dialect.prepare is not None:
+            dialect.prepare(self)
+        try:
+            yield
+        finally:
+            self.dialect, self.evaluator = saved
+
+    def decorator_of(self, node: ast.FunctionDef) -> Any:
+        """The decorator that says which dialect a function is written in."""
+        for written in node.decorator_list:
+            value = self.evaluate(written)
+            if hasattr(value, "dialect_letter"):
+                return value
+        place = node.decorator_list[0] if node.decorator_list else node
+        raise self.error(
+            place,
+            f"function '{node.name}' has no decorator of a dialect",
+            ("write @T.prim_func or @R.function above it",),
+        )
+
+    def parse_function(self, node: ast.FunctionDef) -> BaseFunc:
+        """A decorated function."""
+        decorator = self.decorator_of(node)
+        dialect = DIALECTS.get(decorator.dialect_letter)
+        with self.in_dialect(dialect), self.scope({}):
+            assert dialect.parse_function is not None
+            return dialect.parse_function(self, node, decorator.options)
+
+    def parse_module(self, node: ast.ClassDef) -> IRModule:
+        """A class whose functions are those of a module."""
+        self.module = module = ModuleScope()
+        functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+        for function in functions:
+            if function.name in module.variables:
+                raise self.error(function, f"the module has two functions '{function.name}'")
+            module.variables[function.name] = GlobalVar(function.name)
+        names: dict[str, Any] = {node.name: module, "cls": module, **module.variables}
+        modules.stack.append(module)
+        try:
+            with self.scope(names):
+                for function in functions:
+                    self._declare(function, module)
+                for item in node.body:
+                    self._module_item(item, module)
+        finally:
+            modules.stack.pop()
+            self.module = None
+        made = IRModule({}, None, module.attrs, module.global_infos)
+        for name, function in module.functions.items():
+            variable = module.variables.get(name)
+            made[variable if variable is not None else name] = function
+        made.span = self.span(node)
+        return made
+
+    def _declare(self, node: ast.FunctionDef, module: ModuleScope) -> None:
+        decorator = self.decorator_of(node)
+        dialect = DIALECTS.get(decorator.dialect_letter)
+        if dialect.declare_function is not None:
+            variable = module.variables[node.name]
+            with self.in_dialect(dialect), self.scope({}):
+                dialect.declare_function(self, node, variable, decorator.options)
+
+    def _module_item(self, item: ast.stmt, module: ModuleScope) -> None:
+        if isinstance(item, ast.FunctionDef):
+            module.functions[item.name] = self.parse_function(item)
+        elif isinstance(item, ast.Assign):
+            value = self.evaluate(item.value)
+            for target in item.targets:
+                self.bind_target(target, value)
+                if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+                    module.functions[target.id] = value
+        elif isinstance(item, ast.Expr):
+            self.evaluate(item.value)
+        elif not isinstance(item, ast.Pass):
+            raise self.error(item, "a module holds functions, and values that they use")
+
+
+class FunctionDecorator:
+    """``@T.prim_func`` and ``@T.prim_func(private=True)``.
+
+    ``parse(function, frame, options)`` makes the function when the decorator is met outside of a
+    module; inside one, the module's own decorator parses everything together.
+    """
+
+    def __init__(
+        self, letter: str, parse: Callable[[Any, Any, dict], Any], options: dict | None = None
+    ) -> None:
+        self.dialect_letter = letter
+        self.options: dict[str, Any] = dict(options or {})
+        self._parse = parse
+
+    def __call__(self, func: Any = None, **options: Any) -> Any:
+        """Decorate a function, or take options first."""
+        import sys
+
+        if func is None or isinstance(func, bool):
+            if isinstance(func, bool):
+                options = {"private": func, **options}
+            return FunctionDecorator(self.dialect_letter, self._parse, {**self.options, **options})
+        return self._parse(func, sys._getframe(1), {**self.options, **options})
+
+
+def open_frame(parser: Parser, value: Any) -> Any:
+    """Enter ``value`` for the rest of the block if it is a frame; else give it back."""
+    return parser.open(value) if isinstance(value, Frame) else value

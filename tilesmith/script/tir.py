@@ -1,0 +1,639 @@
+"""``T``: the words of the tensor dialect.
+
+``from tilesmith.script import tir as T``. Inside a decorated function the parser calls them; in
+plain Python they work in ``with`` form inside an ``IRBuilder``. Scalar functions (``T.exp``, …) are
+those of ``tilesmith.tir``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilesmith.ir import (
+    Broadcast,
+    PointerType,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    const,
+    convert,
+    operators,
+)  # fmt: skip
+from tilesmith.ir import Let as _LetNode
+from tilesmith.ir.expr import *  # noqa: F403
+from tilesmith.ir.op import CallEffectKind  # noqa: F401
+from tilesmith.ir.types import prim_type
+from tilesmith.runtime.dtype import DataType
+from tilesmith.script.builder import IRBuilder
+from tilesmith.script.tir_frames import (
+    AllocateConstFrame,
+    AllocateFrame,
+    AssertFrame,
+    AttrFrame,
+    BlockFrame,
+    DeclBufferFrame,
+    ElseFrame,
+    ForFrame,
+    IfFrame,
+    InitFrame,
+    LaunchThreadFrame,
+    LetFrame,
+    PrimFuncFrame,
+    RealizeFrame,
+    ThenFrame,
+    WhileFrame,
+    emit,
+)  # fmt: skip
+from tilesmith.script.tir_types import (
+    BufferWord,
+    DTypeWord,
+    HandleWord,
+    as_type,
+    parameter_of,
+    region_of,
+)  # fmt: skip
+from tilesmith.support.errors import ScriptError, TypeMismatchError
+from tilesmith.target import Target
+from tilesmith.tir import op as _op
+from tilesmith.tir.buffer import Buffer  # noqa: I001
+from tilesmith.tir.expr import *  # noqa: F403
+from tilesmith.tir.expr import (
+    BufferRegion,
+    CommReducer,
+    IterVar,
+    IterVarType,
+)  # fmt: skip
+from tilesmith.tir.op import *  # noqa: F403
+from tilesmith.tir.printer_buffers import extent_between
+from tilesmith.tir.stmt import BufferStore, Evaluate, ForKind, MatchBufferRegion, Prefetch
+
+Buffer = BufferWord()  # noqa: F811 - the script's word makes buffers, it is not the class
+buffer = buffer_decl = Buffer
+handle = HandleWord()
+void = DTypeWord("void")
+boolean = DTypeWord("bool")
+ramp, broadcast = Ramp, Broadcast
+pow = _op.power
+
+
+def __getattr__(name: str) -> Any:
+    """Words for data types that are not spelt out below (``T.int24``, ``T.float32x3``)."""
+    try:
+        word = DTypeWord(name)
+    except (TypeMismatchError, KeyError):
+        raise AttributeError(f"T has no word '{name}'") from None
+    globals()[name] = word
+    return word
+
+
+_LANES = ("", "x2", "x4", "x8", "x16", "x32", "x64")
+_BASES = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+    "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "e4m3_float8", "e5m2_float8",
+)  # fmt: skip
+for _name in [base + lanes for base in _BASES for lanes in _LANES]:
+    globals()[_name] = DTypeWord(_name)
+bool = DTypeWord("bool")  # noqa: A001 - as users know it
+
+
+# Functions.
+
+
+def arg(name: str, obj: Any) -> Any:
+    """A parameter of the function: a buffer, or a variable. Gives what the body uses."""
+    frame = _function("arg")
+    param, used = parameter_of(obj, name)
+    frame.params.append(param)
+    if used is not param:
+        frame.buffer_map[param] = used
+        frame.buffers[used.data] = used
+    return used
+
+
+def func_name(name: str) -> None:
+    """The name of the function."""
+    _function("func_name").name = name
+
+
+def func_attr(attrs: Mapping[str, Any]) -> None:
+    """Attributes of the function."""
+    _function("func_attr").attrs.update(attrs)
+
+
+def func_ret(ret_type: Any) -> None:
+    """The type of what the function returns."""
+    _function("func_ret").ret_type = as_type(ret_type)
+
+
+def _function(word: str) -> PrimFuncFrame:
+    frame = IRBuilder.current().find_frame(PrimFuncFrame)
+    if frame is None:
+        raise ScriptError(f"T.{word} stands in a function")
+    return frame
+
+
+def match_buffer(
+    param: Any,
+    shape: Any = None,
+    dtype: str = "float32",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Any:
+    """The buffer behind a handle parameter, or another name for a region inside a block."""
+    source = None if isinstance(param, Var) else region_of(param)
+    if shape is None:
+        if source is None:
+            raise ScriptError("T.match_buffer of a parameter needs a shape")
+        shape = [item.extent for item in source.region]
+        dtype = source.buffer.dtype
+    made = Buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
+        axis_separators,
+    )  # fmt: skip
+    builder = IRBuilder.current()
+    function = builder.find_frame(PrimFuncFrame)
+    if source is None:
+        if function is None or not [known for known in function.params if known is param]:
+            raise ScriptError("T.match_buffer: the variable is no parameter of the function")
+        if param in function.buffer_map:
+            raise ScriptError(f"the parameter '{param.name}' has a buffer already")
+        function.buffer_map[param] = made
+    else:
+        block = builder.find_frame(BlockFrame)
+        if block is None:
+            raise ScriptError("T.match_buffer of a region stands in a block")
+        block.match_buffers.append(MatchBufferRegion(made, source))
+    _remember(made, function)
+    return made
+
+
+def _remember(made: Any, function: PrimFuncFrame | None = None) -> None:
+    """Note a buffer by its pointer, for regions that are accessed through the pointer."""
+    function = function or IRBuilder.current().find_frame(PrimFuncFrame)
+    if function is not None:
+        function.buffers.setdefault(made.data, made)
+
+
+def alloc_buffer(
+    shape: Any,
+    dtype: str = "float32",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Any:
+    """A buffer that lives in the block around (in the root block, where there is none)."""
+    made = Buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
+        axis_separators,
+    )  # fmt: skip
+    frame = IRBuilder.current().find_frame(BlockFrame, PrimFuncFrame)
+    if frame is None:
+        raise ScriptError("T.alloc_buffer stands in a block or function")
+    frame.alloc_buffers.append(made)
+    _remember(made)
+    return made
+
+
+# Blocks.
+
+
+def block(name: str = "", no_realize: Any = False) -> BlockFrame:
+    """A block: ``with T.block("C"):``."""
+    if not isinstance(name, str):
+        raise TypeMismatchError("T.block takes the name of the block, a text")
+    return BlockFrame(name, no_realize)
+
+
+def _block(word: str) -> BlockFrame:
+    builder = IRBuilder.current()
+    frame = builder.find_frame(BlockFrame, PrimFuncFrame)
+    if not isinstance(frame, BlockFrame):
+        raise ScriptError(f"T.{word} stands in a block", notes=('open one: with T.block("name"):',))
+    return frame
+
+
+def init() -> InitFrame:
+    """What the block does at the first value of its reduction axes: ``with T.init():``."""
+    _block("init")
+    return InitFrame()
+
+
+def where(predicate: Any) -> None:
+    """The condition under which the block runs."""
+    frame = _block("where")
+    if frame.predicate is not None:
+        raise ScriptError("the block has a T.where already")
+    frame.predicate = convert(predicate)
+
+
+def _regions(word: str, buffer_slices: tuple) -> list[BufferRegion]:
+    flat: list[Any] = []
+    for item in buffer_slices:
+        flat += item if isinstance(item, (list, tuple)) else [item]
+    return [region_of(item) for item in flat]
+
+
+def reads(*buffer_slices: Any) -> None:
+    """The regions that the block reads."""
+    frame = _block("reads")
+    if frame.reads is not None:
+        raise ScriptError("the block has a T.reads already")
+    frame.reads = _regions("reads", buffer_slices)
+
+
+def writes(*buffer_slices: Any) -> None:
+    """The regions that the block writes."""
+    frame = _block("writes")
+    if frame.writes is not None:
+        raise ScriptError("the block has a T.writes already")
+    frame.writes = _regions("writes", buffer_slices)
+
+
+def block_attr(attrs: Mapping[str, Any]) -> None:
+    """Annotations of the block."""
+    frame = _block("block_attr")
+    frame.annotations = {**(frame.annotations or {}), **attrs}
+
+
+class axis:  # noqa: N801 - as users know it
+    """The iterators of a block, bound to values: ``vi = T.axis.spatial(16, i)``."""
+
+    @staticmethod
+    def _bind(dom: Any, binding: Any, kind: int, dtype: str | None) -> Var:
+        frame = _block("axis")
+        domain = _domain(dom)
+        var = Var("", dtype or domain.extent.dtype)
+        frame.iter_vars.append(IterVar(domain, var, kind))
+        if binding is not None:
+            frame.iter_values.append(convert(binding))
+        elif not frame.no_realize:
+            raise ScriptError("the axis needs a value: T.axis.spatial(extent, value)")
+        return var
+
+    @staticmethod
+    def spatial(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
+        """An axis whose values are independent of each other."""
+        return axis._bind(dom, binding, IterVar.DataPar, dtype)
+
+    @staticmethod
+    def reduce(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
+        """An axis that is reduced over."""
+        return axis._bind(dom, binding, IterVar.CommReduce, dtype)
+
+    @staticmethod
+    def scan(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
+        """An axis whose values come in order."""
+        return axis._bind(dom, binding, IterVar.Ordered, dtype)
+
+    @staticmethod
+    def opaque(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
+        """An axis of which nothing is known."""
+        return axis._bind(dom, binding, IterVar.Opaque, dtype)
+
+    @staticmethod
+    def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
+        """Axes that run over just what loops run over: ``T.axis.remap("SSR", [i, j, k])``."""
+        if len(kinds) != len(bindings):
+            raise ScriptError(
+                f"T.axis.remap: {len(kinds)} kinds ('{kinds}') for {len(bindings)} loops"
+            )
+        made = []
+        for kind, binding in zip(kinds, bindings):
+            number = {"S": IterVar.DataPar, "R": IterVar.CommReduce}.get(kind)
+            if number is None:
+                raise ScriptError(
+                    f"T.axis.remap: unknown kind '{kind}'",
+                    notes=("S: spatial, R: reduce; others: T.axis.scan, T.axis.opaque",),
+                )
+            low, extent = _loop_domain(binding)
+            made.append(axis._bind(Range.from_min_extent(low, extent), binding, number, dtype))
+        return made[0] if len(made) == 1 else made
+
+    S, R = spatial, reduce
+
+
+def _domain(dom: Any) -> Range:
+    """An extent, a pair of bounds, or a range as a range."""
+    if isinstance(dom, Range):
+        return dom
+    if isinstance(dom, slice):
+        dom = (dom.start or 0, dom.stop)
+    if isinstance(dom, (tuple, list)):
+        low, stop = operators.match_types(*dom)
+        return Range.from_min_extent(low, extent_between(low, stop))
+    return Range(convert(dom))
+
+
+def _loop_domain(var: Any) -> tuple[PrimExpr, PrimExpr]:
+    """What the loop around runs over whose variable this is."""
+    for frame in reversed(IRBuilder.current().frames):
+        if isinstance(frame, ForFrame):
+            for known, domain in zip(frame.vars, frame.domains):
+                if known is var:
+                    return domain
+    name = f"'{var.name}'" if isinstance(var, Var) else "an expression"
+    raise ScriptError(
+        f"T.axis.remap needs variables of loops around the block, got {name}",
+        notes=("use T.axis.spatial(extent, value) or T.axis.reduce(extent, value)",),
+    )
+
+
+# Loops.
+
+
+def _loop(
+    kind: ForKind, start: Any, stop: Any, annotations: Any, thread: str | None = None
+) -> ForFrame:
+    if stop is None:
+        start, stop = const(0, convert(start).dtype), convert(start)
+    low, stop = operators.match_types(start, stop)
+    if not low.dtype.is_integer:
+        raise TypeMismatchError(f"a loop counts integers, got {low.dtype}")
+    return ForFrame([(low, extent_between(low, stop))], kind, thread, annotations)
+
+
+def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
+    """A loop one iteration after the other; ``range`` in a ``for`` means the same."""
+    return _loop(ForKind.SERIAL, start, stop, annotations)
+
+
+def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
+    """A loop whose iterations run in any order on several threads."""
+    return _loop(ForKind.PARALLEL, start, stop, annotations)
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
+    """A loop that becomes vector instructions."""
+    return _loop(ForKind.VECTORIZED, start, stop, annotations)
+
+
+def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
+    """A loop that is written out."""
+    return _loop(ForKind.UNROLLED, start, stop, annotations)
+
+
+def thread_binding(
+    start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None
+) -> ForFrame:
+    """A loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
+    if thread is None and isinstance(stop, str):
+        stop, thread = None, stop
+    if thread is None:
+        raise ScriptError('T.thread_binding needs thread="threadIdx.x" or the like')
+    return _loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
+
+
+def grid(*extents: Any) -> ForFrame:
+    """A nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
+    domains = []
+    for extent in extents:
+        domain = _domain(extent)
+        domains.append((domain.min, domain.extent))
+    if not domains:
+        raise ScriptError("T.grid needs at least one extent")
+    return ForFrame(domains, many=True)
+
+
+# Statements.
+
+
+def Assert(condition: Any, message: Any) -> AssertFrame:  # noqa: N802
+    """A condition that must hold, for the rest of the block."""
+    return AssertFrame(convert(condition), convert(message))
+
+
+def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:  # noqa: N802
+    """A variable with a value, for the rest of the block."""
+    type_ = None if type_annotation is None else as_type(type_annotation)
+    if type_ is not None and not isinstance(value, PrimExpr):
+        dtype = getattr(type_, "dtype", None)
+        value = const(value, dtype) if dtype is not None else convert(value)
+    value = convert(value)
+    if var is None:
+        if type_ is None and isinstance(value, Var):
+            type_ = value.type_annotation
+        var = Var("", type_ if type_ is not None else value.dtype)
+    return LetFrame(value, var)
+
+
+def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: N802
+    """An expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
+    result = convert(expr)
+    for var, value in reversed(where.items()):
+        result = _LetNode(var, value, result)
+    return result
+
+
+def let(v: Var, value: Any, body: Any = None) -> Any:
+    """``LetStmt`` without ``body``; with one, the expression ``Let``."""
+    if body is None:
+        return LetStmt(value, var=v)
+    return _LetNode(v, value, body)
+
+
+def realize(buffer_slice: Any, storage_scope: str, condition: Any = True) -> RealizeFrame:
+    """The part of a buffer that is live in the rest of the block."""
+    return RealizeFrame(region_of(buffer_slice), storage_scope, convert(condition))
+
+
+def allocate(
+    extents: Any,
+    dtype: str,
+    scope: str = "global",
+    condition: Any = None,
+    annotations: Mapping[str, Any] | None = None,
+    pointer: Any = None,
+) -> AllocateFrame:
+    """Memory for the rest of the block; gives the pointer. ``pointer``: its type, if unusual."""
+    extents = extents if isinstance(extents, (list, tuple)) else [extents]
+    type_ = None if pointer is None else as_type(pointer)
+    return AllocateFrame(extents, DataType(dtype), scope, condition, annotations, type_)
+
+
+def allocate_const(
+    data: Any, dtype: str, extents: Any, annotations: Mapping[str, Any] | None = None
+) -> AllocateConstFrame:
+    """Constant memory for the rest of the block; gives the pointer."""
+    import numpy
+
+    if isinstance(data, (list, tuple)):
+        data = numpy.array(data, DataType(dtype).numpy())
+    return AllocateConstFrame(data, DataType(dtype), list(extents), annotations)
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: str = "float32",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+) -> DeclBufferFrame:
+    """A buffer over memory for the rest of the block; without ``data`` the memory is new."""
+    made = Buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
+        axis_separators,
+    )  # fmt: skip
+    _remember(made)
+    return DeclBufferFrame(made, data is None)
+
+
+def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
+    """An attribute of the rest of the block."""
+    return AttrFrame(node, attr_key, value)
+
+
+def env_thread(thread_tag: str, dtype: str = "int32") -> IterVar:
+    """An iterator over threads of a GPU, for ``launch_thread``."""
+    return IterVar(None, Var("", dtype), IterVar.ThreadIndex, thread_tag)
+
+
+def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
+    """Run the rest of the block on so many threads; gives the variable that counts them."""
+    extent = convert(extent)
+    if isinstance(thread, str):
+        thread = env_thread(thread, extent.dtype)
+    if thread.dom is None:
+        # The iterator gets its domain where it is launched for the first time.
+        object.__setattr__(thread, "dom", Range(extent))
+    return LaunchThreadFrame(thread, extent)
+
+
+def While(condition: Any) -> WhileFrame:  # noqa: N802
+    """Again and again while the condition holds."""
+    return WhileFrame(convert(condition))
+
+
+def If(condition: Any) -> IfFrame:  # noqa: N802
+    """A choice: with ``Then`` and ``Else`` inside."""
+    return IfFrame(convert(condition))
+
+
+def Then() -> ThenFrame:  # noqa: N802
+    """What is done where the condition holds."""
+    return ThenFrame()
+
+
+def Else() -> ElseFrame:  # noqa: N802
+    """What is done where it does not."""
+    return ElseFrame()
+
+
+def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
+    """``buffer[indices] = value``."""
+    from tilesmith.script.tir_types import index_vectors
+
+    span = IRBuilder.current().span
+    indices = indices if isinstance(indices, (list, tuple)) else [indices]
+    emit(BufferStore(buffer, value, index_vectors(buffer, indices), predicate, span))
+
+
+def prefetch(buffer: Any, bounds: Any) -> Any:
+    """A hint that a region is wanted soon. With an address it is the instruction of that name."""
+    if isinstance(bounds, (list, tuple)):
+        emit(Prefetch(buffer, tuple(bounds), IRBuilder.current().span))
+        return None
+    return _op.prefetch(buffer, bounds)
+
+
+def evaluate(value: Any) -> None:
+    """Evaluate an expression for its effect."""
+    emit(Evaluate(value, IRBuilder.current().span))
+
+
+# Values.
+
+
+def var(dtype: str, name: str = "") -> Var:
+    """A new variable."""
+    return Var(name, dtype)
+
+
+def ptr(dtype: str, storage_scope: str = "global", is_size_var: Any = False) -> Var:
+    """A new pointer."""
+    return Var("", PointerType(prim_type(DataType(dtype)), storage_scope))
+
+
+def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
+    """A new pointer."""
+    return ptr(dtype, storage_scope)
+
+
+def min(a: Any, b: Any) -> PrimExpr:  # noqa: A001
+    """The smaller of two values."""
+    return operators.minimum(convert(a), b)
+
+
+def max(a: Any, b: Any) -> PrimExpr:  # noqa: A001
+    """The larger of two values."""
+    return operators.maximum(convert(a), b)
+
+
+def cast(value: Any, dtype: str) -> PrimExpr:
+    """A value converted to a dtype."""
+    return operators.cast(dtype, convert(value))
+
+
+def iter_var(v: Any, dom: Any, iter_type: Any, thread_tag: str) -> IterVar:
+    """An iterator."""
+    domain = None if dom is None else _domain(dom)
+    kind = IterVarType[iter_type] if isinstance(iter_type, str) else iter_type
+    return IterVar(domain, v, kind, thread_tag)
+
+
+def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
+    """A combination: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
+    import inspect
+
+    identity = tuple([convert(value) for value in identity])
+    names = list(inspect.signature(combiner).parameters)
+    count = len(identity)
+    if len(names) != 2 * count:
+        raise ScriptError(f"the combiner takes {2 * count} arguments, not {len(names)}")
+    dtypes = [value.dtype for value in identity]
+    lhs = [Var(name, dtype) for name, dtype in zip(names[:count], dtypes)]
+    rhs = [Var(name, dtype) for name, dtype in zip(names[count:], dtypes)]
+    result = combiner(*lhs, *rhs)
+    result = result if isinstance(result, (tuple, list)) else (result,)
+    return CommReducer(lhs, rhs, tuple([convert(value) for value in result]), identity)
+
+
+def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None) -> Any:
+    """A mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+    from tilesmith.tir.index_map import IndexMap
+
+    return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype="int32")
+
+
+def target(target_config: Any, host: Any = None) -> Target:
+    """A target, from a dictionary or a text."""
+    return Target(target_config, host)
+
+
+class meta_var:  # noqa: N801 - as users know it
+    """``x = T.meta_var(value)`` keeps ``x`` a name of the parser: no variable is made."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+# The decorators close the circle: they need the parser, which needs these words.
+from tilesmith.script.macros import inline, macro  # noqa: E402, F401
+from tilesmith.script.tir_entry import prim_func  # noqa: E402, F401

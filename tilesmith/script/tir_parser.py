@@ -1,0 +1,371 @@
+"""Statements of the tensor dialect: syntax → words of ``T`` → nodes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Any
+
+from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Var, operators
+from tilesmith.script import tir as T
+from tilesmith.script.builder import Frame, name_fresh
+from tilesmith.script.macros import expand_macro, local_macro
+from tilesmith.script.parser import DIALECTS, Dialect, Parser
+from tilesmith.script.tir_frames import ForFrame, PrimFuncFrame, emit
+from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
+from tilesmith.support.errors import ScriptError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.stmt import Stmt
+
+__all__ = ["T_DIALECT"]
+
+T_DIALECT = Dialect("T", T)
+DIALECTS.register("T", T_DIALECT)
+
+
+def _call_function(variable: GlobalVar, arguments: list, named: dict) -> PrimExpr:
+    """A call of another function of the module gives nothing."""
+    if named:
+        raise ScriptError("a function of the module takes no named arguments here")
+    values = [value.data if isinstance(value, Buffer) else value for value in arguments]
+    return T.Call("void", variable, values)
+
+
+def _prepare(parser: Parser) -> None:
+    """Buffers have their own subscripts; a region beside an operator is a vector."""
+    from tilesmith.script.macros import ScriptMacro
+
+    parser.evaluator.subscripts[Buffer] = subscript_buffer
+    parser.evaluator.operands[BufferRegion] = load_of
+    parser.evaluator.calls[GlobalVar] = _call_function
+    parser.evaluator.calls[ScriptMacro] = lambda macro, arguments, named: expand_macro(
+        parser, macro, arguments, named
+    )
+
+
+T_DIALECT.prepare = _prepare
+
+
+# Functions.
+
+
+@T_DIALECT.function
+def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any:
+    """A function under ``@T.prim_func``."""
+    parser.builder.span = parser.span(node)
+    with parser.builder:
+        frame = PrimFuncFrame(private=bool(options.get("private", False)))
+        with frame:
+            frame.name = node.name
+            for parameter in _parameters(parser, node):
+                _parse_parameter(parser, parameter)
+            if node.returns is not None:
+                written = parser.evaluate(node.returns)
+                frame.ret_type = as_type(written)
+            parser.body(node.body)
+        return frame.function
+
+
+def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
+    arguments = node.args
+    unusual = [*arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    for parameter in unusual:
+        if parameter is not None:
+            raise parser.error(parameter, "a tensor function takes plain parameters only")
+    if arguments.defaults:
+        raise parser.error(arguments.defaults[0], "a tensor function has no default values")
+    return [*arguments.posonlyargs, *arguments.args]
+
+
+def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
+    if parameter.annotation is None:
+        raise parser.error(
+            parameter,
+            f"parameter '{parameter.arg}' has no type",
+            (f'write {parameter.arg}: T.Buffer((16,), "float32"), or T.handle, or T.int32',),
+        )
+    written = parser.evaluate(parameter.annotation)
+    if isinstance(written, str):  # quoted, as with postponed annotations
+        written = parser.evaluate(ast.parse(written, mode="eval").body)
+    try:
+        used = T.arg(parameter.arg, written)
+    except Exception as error:
+        raise parser.error(parameter.annotation, error) from error
+    parser.define(parameter.arg, used)
+
+
+# Assignments.
+
+
+def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
+    """Bind a name to a value as scripts have it: expressions become variables."""
+    parser.define(name, _bound(parser, node, name, value))
+
+
+def _bound(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
+    if isinstance(value, T.meta_var):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        items = [_bound(parser, node, f"{name}_{k}", item) for k, item in enumerate(value)]
+        return items
+    if isinstance(value, Frame):
+        entered = parser.open(value)
+        return name_fresh(entered, name)
+    if isinstance(value, BufferRegion):
+        return value
+    if isinstance(value, (Buffer, IterVar)):
+        return name_fresh(value, name)
+    if isinstance(value, Var) and not parser.is_defined_here(value):
+        return name_fresh(value, name)
+    if isinstance(value, (PrimExpr, int, float)):
+        return name_fresh(parser.open(T.LetStmt(value)), name)
+    return value
+
+
+def _assign(parser: Parser, target: ast.expr, value: Any) -> None:
+    if isinstance(target, ast.Name):
+        _bind(parser, target, target.id, value)
+    elif isinstance(target, ast.Subscript):
+        _store(parser, target, value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(value, Frame):
+            value = parser.open(value)
+        if not isinstance(value, (list, tuple)):
+            raise parser.error(target, f"{len(target.elts)} names for one value")
+        if len(value) != len(target.elts):
+            raise parser.error(target, f"{len(target.elts)} names for {len(value)} values")
+        for inner, item in zip(target.elts, value):
+            _assign(parser, inner, item)
+    else:
+        raise parser.error(target, "nothing can be assigned to this in a script")
+
+
+def _store(parser: Parser, target: ast.Subscript, value: Any) -> None:
+    buffer = parser.evaluate(target.value)
+    if not isinstance(buffer, Buffer):
+        raise parser.error(
+            target.value, f"only elements of buffers can be stored to, not {type(buffer).__name__}"
+        )
+    indices = parser.evaluate(target.slice)
+    indices = indices if isinstance(indices, tuple) else (indices,)
+    if isinstance(value, BufferRegion):
+        value = load_of(value)
+    try:
+        T.buffer_store(buffer, value, indices)
+    except Exception as error:
+        raise parser.error(target, error) from error
+
+
+@T_DIALECT.statement(ast.Assign)
+def parse_assign(parser: Parser, node: ast.Assign) -> None:
+    """``A[i] = value``, ``x = value``, ``vi, vj = T.axis.remap(…)``."""
+    value = parser.evaluate(node.value)
+    for target in node.targets:
+        _assign(parser, target, value)
+
+
+@T_DIALECT.statement(ast.AnnAssign)
+def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
+    """``x: T.int32 = value``: a variable with a value."""
+    if not isinstance(node.target, ast.Name):
+        raise parser.error(node.target, "only a name takes a type")
+    type_ = as_type(parser.evaluate(node.annotation))
+    if node.value is None:
+        _bind(parser, node, node.target.id, Var("", type_))
+        return
+    value = parser.evaluate(node.value)
+    if isinstance(value, Frame):
+        _bind(parser, node, node.target.id, value)
+        return
+    var = parser.open(T.LetStmt(value, type_))
+    parser.define(node.target.id, name_fresh(var, node.target.id))
+
+
+_AUGMENTED = {
+    ast.Add: operators.add,
+    ast.Sub: operators.subtract,
+    ast.Mult: operators.multiply,
+    ast.Div: operators.divide,
+    ast.FloorDiv: operators.floordiv,
+    ast.Mod: operators.floormod,
+}
+
+
+@T_DIALECT.statement(ast.AugAssign)
+def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
+    """``A[i] += value``."""
+    reading = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
+    _assign(parser, node.target, parser.evaluate(reading))
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """The target of an assignment as something that is read."""
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    if isinstance(target, ast.Subscript):
+        return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+    return target
+
+
+# Blocks, loops, branches.
+
+
+@T_DIALECT.statement(ast.With)
+def parse_with(parser: Parser, node: ast.With) -> None:
+    """``with T.block("C"):`` and other frames, several in one statement."""
+    _with_items(parser, node, 0)
+
+
+def _with_items(parser: Parser, node: ast.With, position: int) -> None:
+    if position == len(node.items):
+        parser.body(node.body)
+        return
+    item = node.items[position]
+    value = parser.evaluate(item.context_expr)
+    if not hasattr(value, "__enter__"):
+        raise parser.error(
+            item.context_expr,
+            "`with` needs a frame such as T.block(...) or T.allocate(...)",
+        )
+    with value as entered, parser.scope():
+        if item.optional_vars is not None:
+            _name_entered(parser, item.optional_vars, entered)
+        _with_items(parser, node, position + 1)
+
+
+def _name_entered(parser: Parser, target: ast.expr, value: Any) -> None:
+    """Name what a frame gives: a variable, or several."""
+    if isinstance(target, ast.Name):
+        if isinstance(value, (list, tuple)):
+            for number, item in enumerate(value):
+                name_fresh(item, target.id if len(value) == 1 else f"{target.id}_{number}")
+        parser.define(target.id, name_fresh(value, target.id))
+        return
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        raise parser.error(target, "a name is needed here")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if len(values) != len(target.elts):
+        raise parser.error(
+            target, f"{len(target.elts)} variables for {len(values)} loops or values"
+        )
+    for inner, item in zip(target.elts, values):
+        _name_entered(parser, inner, item)
+
+
+@T_DIALECT.statement(ast.For)
+def parse_for(parser: Parser, node: ast.For) -> None:
+    """A loop; over a Python list or tuple, the body once for each item."""
+    if node.orelse:
+        raise parser.error(node.orelse[0], "a loop has no `else`")
+    value = _iterable(parser, node.iter)
+    if isinstance(value, ForFrame):
+        with value as variables, parser.scope():
+            if isinstance(variables, list) and len(variables) == 1:
+                variables = variables if isinstance(node.target, ast.Tuple) else variables[0]
+            _name_entered(parser, node.target, variables)
+            parser.body(node.body)
+        return
+    if isinstance(value, (ExprOp, Buffer, str)) or not hasattr(value, "__iter__"):
+        raise parser.error(
+            node.iter,
+            "a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll or "
+            "T.thread_binding",
+        )
+    for item in value:
+        with parser.scope():
+            parser.bind_target(node.target, item)
+            parser.body(node.body)
+
+
+def _iterable(parser: Parser, node: ast.expr) -> Any:
+    """What a loop runs over; ``range`` is the serial loop."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        if parser.lookup("range", builtins.range) is builtins.range:
+            arguments = [parser.evaluate(argument) for argument in node.args]
+            if len(arguments) == 3 or node.keywords or not arguments:
+                raise parser.error(
+                    node, "range takes an extent, or a begin and an end", ("steps: i * step",)
+                )
+            try:
+                return T.serial(*arguments)
+            except Exception as error:
+                raise parser.error(node, error) from error
+    return parser.evaluate(node)
+
+
+@T_DIALECT.statement(ast.While)
+def parse_while(parser: Parser, node: ast.While) -> None:
+    """``while condition:``."""
+    with T.While(_condition(parser, node.test)):
+        parser.body(node.body)
+
+
+def _condition(parser: Parser, node: ast.expr) -> Any:
+    value = parser.evaluate(node)
+    if isinstance(value, PrimExpr) and not value.dtype.is_bool:
+        raise parser.error(node, f"a condition is a bool, got {value.dtype}")
+    return value
+
+
+@T_DIALECT.statement(ast.If)
+def parse_if(parser: Parser, node: ast.If) -> None:
+    """A branch; where the condition is a Python value, only the branch that it chooses."""
+    condition = _condition(parser, node.test)
+    if not isinstance(condition, ExprOp):
+        parser.body(node.body if condition else node.orelse)
+        return
+    with T.If(condition):
+        with T.Then():
+            parser.body(node.body)
+        if node.orelse:
+            with T.Else():
+                parser.body(node.orelse)
+
+
+@T_DIALECT.statement(ast.Assert)
+def parse_assert(parser: Parser, node: ast.Assert) -> None:
+    """``assert condition, "message"``, for the rest of the block."""
+    message = parser.evaluate(node.msg) if node.msg is not None else "assertion failed"
+    parser.open(T.Assert(_condition(parser, node.test), message))
+
+
+# Everything else.
+
+
+@T_DIALECT.statement(ast.Expr)
+def parse_expression(parser: Parser, node: ast.Expr) -> None:
+    """A word called for what it does, or an expression evaluated for its effect."""
+    if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return  # a docstring
+    value = parser.evaluate(node.value)
+    if isinstance(value, Frame):
+        parser.open(value)
+    elif isinstance(value, Stmt):
+        emit(value)
+    elif isinstance(value, (PrimExpr, int, float)):
+        T.evaluate(value)
+    elif value is not None and not isinstance(value, (str, Buffer, IterVar, list, tuple)):
+        raise parser.error(node, f"a value ({type(value).__name__}) that is not used")
+
+
+@T_DIALECT.statement(ast.Return)
+def parse_return(parser: Parser, node: ast.Return) -> Any:
+    """``return value`` is ``T.ret(value)``."""
+    if node.value is None:
+        return None
+    value = parser.evaluate(node.value)
+    if value is not None:
+        T.evaluate(T.ret(value))
+    return value
+
+
+@T_DIALECT.statement(ast.Pass)
+def parse_pass(parser: Parser, node: ast.Pass) -> None:
+    """Nothing."""
+
+
+@T_DIALECT.statement(ast.FunctionDef)
+def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
+    """A macro inside of a function."""
+    parser.define(node.name, local_macro(parser, node))

@@ -1,0 +1,231 @@
+"""Words that stand for types, and the conversion of what scripts write into nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilesmith.ir import (
+    PointerType,
+    PrimExpr,
+    Ramp,
+    Range,
+    SizeVar,
+    TupleType,
+    Type,
+    Var,
+    VoidType,
+    const,
+    convert,
+    is_const,
+    operators,
+)
+from tilesmith.ir.types import prim_type
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ScriptError, ShapeError, TypeMismatchError
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
+from tilesmith.tir.printer_buffers import extent_between
+
+__all__ = [
+    "BufferWord", "DTypeWord", "HandleWord", "as_type", "index_vectors", "load_of", "parameter_of",
+    "region_of", "subscript_buffer",
+]  # fmt: skip
+
+
+class DTypeWord:
+    """``T.int32``: a type in annotations; called, a constant, a conversion, or a new variable."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = DataType(dtype)
+
+    def __call__(self, expr: Any = None, *, is_size_var: bool = False) -> PrimExpr:
+        """``T.int32()`` is a new variable, ``T.int32(5)`` a constant, ``T.int32(x)`` a conversion."""
+        if expr is None:
+            return (SizeVar if is_size_var else Var)("", self.dtype)
+        if isinstance(expr, str):
+            if expr not in ("inf", "-inf", "nan") or not self.dtype.is_float:
+                raise TypeMismatchError(f"'{expr}' is no value of {self.dtype}")
+            return const(float(expr), self.dtype)
+        if isinstance(expr, (bool, int, float)):
+            if self.dtype.is_integer and int(expr) != operators.wrap(int(expr), self.dtype.element):
+                raise TypeMismatchError(f"{expr} does not fit into {self.dtype}")
+            return const(expr, self.dtype)
+        return operators.cast(self.dtype, convert(expr))
+
+    def __repr__(self) -> str:
+        return f"T.{self.dtype}"
+
+
+class HandleWord(DTypeWord):
+    """``T.handle``: a pointer to anything; ``T.handle("float32", "global")`` to elements."""
+
+    def __init__(self) -> None:
+        super().__init__("handle")
+
+    def __call__(  # type: ignore[override]
+        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+    ) -> PrimExpr:
+        """A new pointer."""
+        if dtype is None:
+            return Var("", "handle")
+        if isinstance(dtype, (int, float, PrimExpr)) and not isinstance(dtype, Var):
+            return super().__call__(dtype)
+        element = as_type(dtype) if not isinstance(dtype, str) else prim_type(DataType(dtype))
+        return Var("", PointerType(element, storage_scope))
+
+
+class BufferWord:
+    """``T.Buffer``: makes a buffer, as a call or with the brackets of older programs."""
+
+    def __call__(
+        self,
+        shape: Any,
+        dtype: Any = "float32",
+        data: Var | None = None,
+        strides: Any = None,
+        elem_offset: Any = None,
+        scope: str = "global",
+        align: int = 0,
+        offset_factor: int = 0,
+        buffer_type: str = "",
+        axis_separators: Any = None,
+    ) -> Buffer:
+        """A buffer of a shape and dtype, over the memory behind ``data`` if given."""
+        dtype = dtype.dtype if isinstance(dtype, DTypeWord) else dtype
+        if not isinstance(dtype, str):
+            raise TypeMismatchError(f"the dtype of a buffer is a text, got {dtype!r}")
+        if data is not None and not isinstance(data, Var):
+            raise TypeMismatchError("the data of a buffer is a pointer variable")
+        kinds = {"default": ""}
+        return decl_buffer(
+            shape, dtype, "", data, strides, elem_offset, scope, align, offset_factor,
+            kinds.get(buffer_type, buffer_type), axis_separators,
+        )  # fmt: skip
+
+    def __getitem__(self, keys: Any) -> Buffer:
+        if not isinstance(keys, tuple):
+            return self(keys)
+        if len(keys) >= 2 and not isinstance(keys[1], str):
+            return self(keys)  # only the shape, as a tuple
+        return self(*keys)
+
+    def __repr__(self) -> str:
+        return "T.Buffer"
+
+
+def as_type(value: Any) -> Type:
+    """A type from how scripts write it: a word, a text, a variable of that type, None."""
+    if value is None:
+        return VoidType()
+    if isinstance(value, Type):
+        return value
+    if isinstance(value, DTypeWord):
+        return VoidType() if value.dtype.is_void else prim_type(value.dtype)
+    if isinstance(value, str):
+        return prim_type(DataType(value))
+    if isinstance(value, Var):
+        return value.type_annotation
+    if isinstance(value, (tuple, list)):
+        return TupleType(tuple([as_type(item) for item in value]))
+    raise TypeMismatchError(f"a type is needed here, got {value!r}")
+
+
+def parameter_of(annotation: Any, name: str) -> tuple[Var, Any]:
+    """The parameter that an annotation stands for, and what the body knows under its name."""
+    from tilesmith.script.builder import name_fresh
+
+    if isinstance(annotation, BufferWord):
+        raise ScriptError(
+            f"T.Buffer without a shape for parameter '{name}'",
+            notes=('write T.Buffer((16, 16), "float32")',),
+        )
+    if isinstance(annotation, Buffer):
+        name_fresh(annotation, name)
+        return Var(name + "_handle", "handle"), annotation
+    if isinstance(annotation, Var):
+        param = annotation
+        if param.name and param.name != name:
+            param = type(param)(name, param.type_annotation)
+        name_fresh(param, name)
+        return param, param
+    param = Var(name, as_type(annotation))
+    return param, param
+
+
+def region_of(value: Any) -> BufferRegion:
+    """A region from ``A[0:4, i]``, ``A[i, j]`` or ``A``."""
+    if isinstance(value, BufferRegion):
+        return value
+    if isinstance(value, BufferLoad):
+        return BufferRegion(
+            value.buffer, tuple([_range_of_index(index) for index in value.indices])
+        )
+    if isinstance(value, Buffer):
+        return BufferRegion.full_region(value)
+    raise TypeMismatchError(f"a region of a buffer is needed here, got {value!r}")
+
+
+def _range_of_index(index: PrimExpr) -> Range:
+    if isinstance(index, Ramp) and is_const(index.stride, 1):
+        return Range.from_min_extent(index.base, const(index.lanes, index.base.dtype))
+    return Range.from_min_extent(index, const(1, index.dtype))
+
+
+def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
+    """``A[i, j]`` loads; ``A[0:4, i]`` is a region; a slice with a step reads a vector."""
+    indices = indices if isinstance(indices, tuple) else (indices,)
+    check_rank(buffer, indices)
+    slices = [index for index in indices if isinstance(index, slice)]
+    if not slices:
+        return BufferLoad(buffer, indices)
+    if any(index.step is not None for index in slices):
+        return BufferLoad(buffer, index_vectors(buffer, indices))
+    region = []
+    for index, size in zip(indices, buffer.shape):
+        if isinstance(index, slice):
+            low, stop = _bounds(index, size)
+            region.append(Range.from_min_extent(low, extent_between(low, stop)))
+        else:
+            region.append(_range_of_index(convert(index)))
+    return BufferRegion(buffer, tuple(region))
+
+
+def _bounds(index: slice, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Where a slice starts and stops; what is left out is the end of the dimension."""
+    low: Any = const(0, size.dtype) if index.start is None else index.start
+    stop: Any = size if index.stop is None else index.stop
+    if not isinstance(low, PrimExpr) and not isinstance(stop, PrimExpr):
+        return convert(low), convert(stop)
+    return operators.match_types(low, stop)
+
+
+def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
+    """Indices of an access: slices become vectors."""
+    if len(indices) != len(buffer.shape):
+        raise ShapeError(
+            f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(indices)} indices"
+        )
+    result = []
+    for index, size in zip(indices, buffer.shape):
+        if isinstance(index, slice):
+            low, stop = _bounds(index, size)
+            step = 1 if index.step is None else index.step
+            extent = extent_between(low, stop)
+            if not is_const(extent) or not is_const(convert(step)):
+                raise ScriptError("the length and the step of a vector access must be constant")
+            lanes = -(-int(extent.value) // int(convert(step)))  # type: ignore[attr-defined]
+            index = Ramp(low, step, lanes) if lanes > 1 else low
+        result.append(convert(index))
+    return result
+
+
+def load_of(region: BufferRegion) -> BufferLoad:
+    """What a region stands for beside an operator: the vector of its elements."""
+    indices = [
+        slice(item.min, operators.add(item.min, item.extent))
+        if not is_const(item.extent, 1)
+        else item.min
+        for item in region.region
+    ]
+    return BufferLoad(region.buffer, index_vectors(region.buffer, indices))
