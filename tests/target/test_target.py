@@ -244,3 +244,21 @@ def test_text_round_trip(texts, features, cores):
         config["mattr"] = features
     target = Target(config)
     assert Target(str(target)) == target
+
+
+def test_script_of_a_function_with_a_target_parses_back():
+    from tilesmith.ir.structural import structural_equal
+    from tilesmith.script import from_source
+    from tilesmith.script import tir as T
+
+    @T.prim_func
+    def function(a: T.Buffer((4,), "float32")):
+        T.func_attr({"target": T.target("llvm -mcpu=haswell -mattr=+fma", host="llvm")})
+        for i in range(4):
+            a[i] = T.float32(1)
+
+    text = function.script()
+    assert 'T.target({"kind": "llvm"' in text
+    again = from_source(text)
+    assert structural_equal(again, function)
+    assert again.attrs["target"] == Target("llvm -mcpu=haswell -mattr=+fma", host="llvm")
