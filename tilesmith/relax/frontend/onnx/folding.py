@@ -18,6 +18,7 @@ from tilesmith.relax.expr import (
     ShapeExpr,
     Tuple,
     TupleGetItem,
+    Var,
     known_struct_info,
 )
 from tilesmith.relax.frontend.onnx.values import as_array
@@ -34,13 +35,30 @@ class _Unknown(Exception):
 
 
 def fold(expr: Any) -> Any:
-    """``expr``, computed if it is a call (or a field of one) of small constants."""
-    if not isinstance(expr, (Call, TupleGetItem)):
+    """``expr`` with the calls of small constants in it (or itself) computed."""
+    if isinstance(expr, (Constant, Var)):
         return expr
+    if isinstance(expr, Tuple):
+        return _with_parts(expr, "fields", expr.fields)
+    if isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Call):
+        whole = fold(expr.tuple_value)
+        if isinstance(whole, Tuple):
+            return whole.fields[expr.index]
+        return expr if whole is expr.tuple_value else TupleGetItem(whole, expr.index)
+    if not isinstance(expr, Call):
+        return expr
+    expr = _with_parts(expr, "args", expr.args)
     try:
-        return _as_expr(_value(expr), known_struct_info(expr))
+        return _as_expr(_call_value(expr), known_struct_info(expr))
     except _Unknown:
         return expr
+
+
+def _with_parts(expr: Any, field: str, parts: tuple[Any, ...]) -> Any:
+    folded = [fold(part) for part in parts]
+    if all(new is old for new, old in zip(folded, parts)):
+        return expr
+    return expr.with_fields(**{field: tuple(folded)})
 
 
 def _value(expr: Any) -> Any:
@@ -49,12 +67,8 @@ def _value(expr: Any) -> Any:
         if expr.data.size > LIMIT:
             raise _Unknown
         return as_array(expr)
-    if isinstance(expr, Call):
-        return _call_value(expr)
     if isinstance(expr, Tuple):
         return tuple([_value(field) for field in expr.fields])
-    if isinstance(expr, TupleGetItem):
-        return _value(expr.tuple_value)[expr.index]
     if isinstance(expr, ShapeExpr) and expr.concrete is not None:
         return expr.concrete
     if isinstance(expr, PrimValue) and isinstance(expr.value, IntImm):

@@ -9,7 +9,7 @@ from typing import Any
 from tilesmith.ir import IRModule
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.block_builder import BlockBuilder
-from tilesmith.relax.expr import Constant, RelaxExpr, Tuple, Var, known_struct_info
+from tilesmith.relax.expr import Constant, DataflowVar, RelaxExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.frontend.onnx import functions, symbolic
 from tilesmith.relax.frontend.onnx.folding import fold
 from tilesmith.relax.frontend.onnx.inputs import InputReader
@@ -85,6 +85,7 @@ class ONNXGraphImporter:
         self.versions: dict[str, int] = {}
         self.functions: dict[tuple[str, str], Any] = {}
         self.weights: list[Weight] = []
+        self.output_names: set[str] = set()
         self._tensors_of: dict[int, tuple[Any, Any]] = {}
 
     def from_onnx(self, graph: Any, opset: int) -> IRModule:
@@ -100,6 +101,7 @@ class ONNXGraphImporter:
         check_operators(model, self.versions, self._is_known)
         known = [node for node in model.graph.node if self._is_standard(node)]
         check_nodes(known, model.ir_version, self.versions)
+        self.output_names = {item.name for item in model.graph.output}
         reader = InputReader(self.shapes, self.dtypes, self.sanitize)
         inputs = reader.read(model.graph)
         values: dict[str, Any] = dict(zip(inputs, reader.variables))
@@ -170,14 +172,20 @@ class ONNXGraphImporter:
             raise FrontendError("a sequence is used where a tensor is expected")
         raise FrontendError("an absent value is used where a tensor is expected")
 
-    def emit(self, expr: Any, name: str = "") -> Any:
-        """Bind an expression to a variable; a small constant one is computed instead."""
+    def emit(self, expr: Any, name: str = "", is_output: bool = False) -> Any:
+        """Bind an expression to a variable; a small constant one is computed instead.
+
+        With ``is_output`` the variable is seen outside of the dataflow block.
+        """
         expr = fold(expr)
         if isinstance(expr, (Constant, Var)):
             return expr
         if isinstance(expr, Tuple):
             return Tuple([self.emit(field, name) for field in expr.fields])
-        variable = self.builder.emit(expr, name)
+        if is_output and self.builder.current_block_is_dataflow():
+            variable = self.builder.emit_output(expr, name)
+        else:
+            variable = self.builder.emit(expr, name)
         info = known_struct_info(variable)
         if isinstance(info, TensorStructInfo) and info.shape is None and info.ndim >= 0:
             return self._bind_sizes(variable, info, name)
@@ -195,6 +203,9 @@ class ONNXGraphImporter:
         if value is None:
             raise FrontendError("an output of the model is an empty optional value")
         value = self.tensor(value)
+        if isinstance(value, Var) and self.builder.lookup_binding(value) is not None:
+            if not (is_dataflow and isinstance(value, DataflowVar)):
+                return value
         return self.builder.emit_output(value) if is_dataflow else self.builder.emit(value)
 
     def _result(self, outputs: list[Any]) -> Any:
@@ -277,15 +288,15 @@ class ONNXGraphImporter:
             if definition is None:
                 raise OpNotImplemented("the operator has no converter")
             return self.inline(node, definition)
-        name = identifier(node.proto.output[0]) if node.proto.output else ""
-        return [self._bind(value, name) for value in outputs_of(found.convert(node))]
+        results = outputs_of(found.convert(node))
+        return [self._bind(value, name) for value, name in zip(results, node.proto.output)]
 
     def _bind(self, value: Any, name: str) -> Any:
         if value is None or isinstance(value, (Sizes, Weight)):
             return value
         if isinstance(value, list):
             return [self._bind(item, name) for item in value]
-        return self.emit(value, name)
+        return self.emit(value, identifier(name), name in self.output_names)
 
     def inline(self, node: OnnxNode, function: Any) -> list[Any]:
         """The outputs of a node whose operator is defined by other operators."""

@@ -1,0 +1,178 @@
+"""How a PrimFunc fuses with its neighbours, read off its blocks.
+
+Only functions that are as a compute is born are looked at: serial loops, each block right under its
+own loops and bound to their variables. Any other function is its author's and stays by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, GlobalVar, Mul, Op, PrimExpr, post_order_visit
+from tilesmith.ir import Cast as CastExpr
+from tilesmith.ir import Var as ScalarVar
+from tilesmith.ir.op import CallEffectKind
+from tilesmith.ir.operators import is_const
+from tilesmith.relax.op.spec import FusionKind
+from tilesmith.tir import (
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IterVar,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+
+__all__ = ["newborn_blocks", "tir_op_pattern"]
+
+
+def _statements(body: Stmt) -> tuple[Stmt, ...]:
+    return body.seq if isinstance(body, SeqStmt) else (body,)
+
+
+def newborn_blocks(func: PrimFunc) -> list[Block] | None:
+    """The blocks of a function that is as a compute is born, in order; None for any other."""
+    if func.attrs.get("tir.is_scheduled"):
+        return None
+    body = func.body
+    if isinstance(body, BlockRealize) and not body.block.iter_vars:
+        if body.block.annotations or body.block.match_buffers:
+            return None
+        body = body.block.body
+    blocks = []
+    for nest in _statements(body):
+        loops: list[Any] = []
+        while isinstance(nest, For):
+            if nest.kind is not ForKind.SERIAL or nest.annotations or not is_const(nest.min, 0):
+                return None
+            loops.append(nest.loop_var)
+            nest = nest.body
+        if not isinstance(nest, BlockRealize) or not is_const(nest.predicate, 1):
+            return None
+        values = nest.iter_values
+        if len(values) != len(loops) or any(v is not loop for v, loop in zip(values, loops)):
+            # A block without loops runs over iterators that are constant zero.
+            if loops or not all(is_const(value, 0) for value in values):
+                return None
+        if nest.block.match_buffers or nest.block.alloc_buffers:
+            return None
+        blocks.append(nest.block)
+    return blocks
+
+
+class _Access:
+    """What a block reads and writes."""
+
+    def __init__(self, block: Block) -> None:
+        self.spatial = [it.var for it in block.iter_vars if it.iter_type == IterVar.DataPar]
+        self.reduced = {it.var for it in block.iter_vars if it.iter_type == IterVar.CommReduce}
+        self.is_plain = len(self.spatial) + len(self.reduced) == len(block.iter_vars)
+        self.stores: list[BufferStore] = []
+        self.loads: list[BufferLoad] = []
+        self.has_effects = False
+        self.has_product = False
+        post_order_visit(block.body, self._look)
+        self.written = [store.buffer for store in self.stores]
+
+    def _look(self, node: Any) -> None:
+        if isinstance(node, BufferStore):
+            self.stores.append(node)
+        elif isinstance(node, BufferLoad):
+            self.loads.append(node)
+        elif isinstance(node, (Block, For)):
+            self.has_effects = True  # a scope of its own: not a plain block
+        elif isinstance(node, Call):
+            if isinstance(node.op, GlobalVar):
+                self.has_effects = True
+            elif isinstance(node.op, Op):
+                effect = node.op.get_attr("TCallEffectKind", CallEffectKind.Pure)
+                self.has_effects |= int(effect) > int(CallEffectKind.Pure)
+        elif isinstance(node, Mul):
+            a, b = _loaded_buffers(node.a), _loaded_buffers(node.b)
+            self.has_product |= bool(a and b and a != b)
+
+    def inputs(self) -> list[BufferLoad]:
+        """Loads of what the block does not write itself."""
+        return [load for load in self.loads if load.buffer not in self.written]
+
+    def load_kind(self, load: BufferLoad) -> FusionKind:
+        """How a load's indices stand to the block's spatial iterators."""
+        indices = [index for index in load.indices if not is_const(index, 0)]
+        if len(indices) == len(load.indices) == len(self.spatial):
+            if all(a is b for a, b in zip(indices, self.spatial)):
+                return FusionKind.ELEMWISE
+        places = [self.spatial.index(i) if _among(i, self.spatial) else -1 for i in indices]
+        if -1 not in places and all(a < b for a, b in zip(places, places[1:])):
+            return FusionKind.BROADCAST
+        return FusionKind.INJECTIVE
+
+    def stores_plainly(self) -> bool:
+        """Whether each element is written once, at the block's own spatial iterators."""
+        for store in self.stores:
+            own = [index for index in store.indices if not is_const(index, 0)]
+            spatial = iter(self.spatial)
+            if not all(any(index is var for var in spatial) for index in own):
+                return False
+        return bool(self.stores)
+
+
+def _among(index: Any, variables: list[Any]) -> bool:
+    return any(index is var for var in variables)
+
+
+def _loaded_buffers(expr: PrimExpr) -> set[int]:
+    while isinstance(expr, CastExpr):
+        expr = expr.value
+    found: set[int] = set()
+    post_order_visit(
+        expr, lambda node: found.add(id(node.buffer)) if isinstance(node, BufferLoad) else None
+    )
+    return found
+
+
+def _block_kind(access: _Access) -> FusionKind:
+    kinds = [access.load_kind(load) for load in access.inputs()]
+    if not access.reduced:
+        return max(kinds, default=FusionKind.ELEMWISE)
+    everything = {*access.spatial, *access.reduced}
+    pure = all(
+        isinstance(index, ScalarVar) and index in everything or is_const(index)
+        for load in access.inputs()
+        for index in load.indices
+    )
+    return (
+        FusionKind.COMM_REDUCE
+        if pure and not access.has_product
+        else FusionKind.OUT_ELEMWISE_FUSABLE
+    )
+
+
+def tir_op_pattern(func: PrimFunc) -> FusionKind:
+    """How calls of a PrimFunc fuse with their neighbours."""
+    blocks = newborn_blocks(func)
+    if not blocks or any(param not in func.buffer_map for param in func.params):
+        return FusionKind.OPAQUE
+    accesses = [_Access(block) for block in blocks]
+    for access in accesses:
+        if not access.is_plain or access.has_effects or not access.stores_plainly():
+            return FusionKind.OPAQUE
+    reductions = [i for i, access in enumerate(accesses) if access.reduced]
+    if len(reductions) > 1:
+        return FusionKind.OPAQUE
+    kinds = [_block_kind(access) for access in accesses]
+    if not reductions:
+        return max(kinds)
+    results = set(accesses[reductions[0]].written)
+    for access, kind in list(zip(accesses, kinds))[reductions[0] + 1 :]:
+        # What follows the reduction must not spread its result over more elements.
+        for load in access.inputs():
+            if load.buffer in results and access.load_kind(load) != FusionKind.ELEMWISE:
+                return FusionKind.OPAQUE
+        if kind > FusionKind.BROADCAST:
+            return FusionKind.OPAQUE
+        results.update(access.written)
+    return kinds[reductions[0]]

@@ -1,0 +1,262 @@
+"""Parts by index: gather, scatter, slice, triangles, one-hot, conditions that choose elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.relax import op
+from tilesmith.relax.expr import Constant, ShapeExpr
+from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
+from tilesmith.relax.frontend.onnx.registry import converter
+from tilesmith.relax.frontend.onnx.values import (
+    Size,
+    as_array,
+    dtype_of,
+    rank_of,
+    scalar,
+    shape_of,
+    vector,
+)
+from tilesmith.support.errors import ShapeError
+
+_FAR = 1 << 40  # beyond the size of any axis
+
+
+def from_front(node: OnnxNode, indices: Any, size: Size) -> Any:
+    """Indices counted from the front; negative ones count from the end of an axis of ``size``."""
+    dtype = dtype_of(indices)
+    if dtype.is_uint:
+        return indices
+    if isinstance(indices, Constant):
+        array = as_array(indices)
+        if not (array < 0).any():
+            return indices
+        if isinstance(size, int):
+            return Constant(numpy.where(array < 0, array + size, array).astype(array.dtype))
+    extent: Any = scalar(size, dtype) if isinstance(size, int) else None
+    if extent is None:
+        extent = op.reshape(op.shape_to_tensor(ShapeExpr([size])), [])
+        extent = extent if dtype == "int64" else op.astype(extent, dtype)
+    return op.where(op.less(indices, scalar(0, dtype)), op.add(indices, extent), indices)
+
+
+@converter("Gather")
+def _gather(node: OnnxNode) -> Any:
+    x = node[0]
+    axis = node.axis(0, rank_of(x))
+    size = shape_of(x)[axis]
+    known = node.known(1)
+    if known is not None and known.dtype != object and isinstance(size, int) and known.size:
+        if known.min() < -size or known.max() >= size:
+            raise ShapeError(
+                f"an index is outside of axis {axis} of size {size}: {known.ravel()[:8]}"
+            )
+    return op.take(x, from_front(node, node[1], size), axis)
+
+
+@converter("GatherElements")
+def _gather_elements(node: OnnxNode) -> Any:
+    x = node[0]
+    axis = node.axis(0, rank_of(x))
+    return op.gather_elements(x, from_front(node, node[1], shape_of(x)[axis]), axis)
+
+
+def _from_front_each(node: OnnxNode, indices: Any, sizes: list[Size]) -> Any:
+    """Like ``from_front`` for vectors of indices along the last axis, one size for each."""
+    if isinstance(indices, Constant) and not (as_array(indices) < 0).any():
+        return indices
+    if not all(isinstance(size, int) for size in sizes):
+        raise node.unsupported("indices that may be negative on axes of symbolic size")
+    dtype = dtype_of(indices)
+    wrapped = op.add(indices, vector(sizes, dtype))
+    return op.where(op.less(indices, scalar(0, dtype)), wrapped, indices)
+
+
+@converter("GatherND")
+def _gather_nd(node: OnnxNode) -> Any:
+    x, indices = node[0], node[1]
+    batch = int(node.attribute("batch_dims", 0))
+    depth = shape_of(indices)[-1]
+    if not isinstance(depth, int):
+        raise node.unsupported("vectors of indices of symbolic length")
+    sizes = shape_of(x)[batch : batch + depth]
+    return op.gather_nd(x, _from_front_each(node, indices, sizes), batch)
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@converter("ScatterElements", "Scatter")
+def _scatter_elements(node: OnnxNode) -> Any:
+    x = node[0]
+    axis = node.axis(0, rank_of(x))
+    reduction = _REDUCTIONS[node.choice("reduction", "none", *_REDUCTIONS)]
+    indices = from_front(node, node[1], shape_of(x)[axis])
+    return op.scatter_elements(x, indices, node[2], axis, reduction)
+
+
+@converter("ScatterND")
+def _scatter_nd(node: OnnxNode) -> Any:
+    x, indices = node[0], node[1]
+    depth = shape_of(indices)[-1]
+    if not isinstance(depth, int):
+        raise node.unsupported("vectors of indices of symbolic length")
+    indices = _from_front_each(node, indices, shape_of(x)[:depth])
+    reduction = _REDUCTIONS[node.choice("reduction", "none", *_REDUCTIONS)]
+    return op.scatter_nd(x, indices, node[2], reduction)
+
+
+# Slices
+
+
+def _bound(value: Any) -> Any:
+    """Bounds may be as far out as int64 goes; arithmetic with them must not overflow."""
+    return max(-_FAR, min(_FAR, value)) if isinstance(value, int) else value
+
+
+@converter("Slice", since=10)
+def _slice(node: OnnxNode) -> Any:
+    x = node[0]
+    rank = rank_of(x)
+    count = shape_of(node[1])[0]
+    axes = node.axes(3, rank)
+    axes = list(range(int(count))) if axes is None else axes
+    steps = [1] * len(axes)
+    if node.has(4):
+        steps = [int(value) for value in node.constant(4, "steps").ravel()]
+    if node.known(1) is None or node.known(2) is None:
+        return _slice_at_run_time(node, x, axes, steps)
+    starts = [_bound(value) for value in node.integers(1, "starts")]
+    ends = [_bound(value) for value in node.integers(2, "ends")]
+    return op.strided_slice(x, axes, starts, ends, steps)
+
+
+def _slice_at_run_time(node: OnnxNode, x: Any, axes: list[int], steps: list[int]) -> Any:
+    """Bounds are computed at run time; what they say is spread over all axes."""
+    rank = rank_of(x)
+    full = {"begin": 0, "end": _FAR}
+    bounds = []
+    for index, word in ((1, "begin"), (2, "end")):
+        given = node[index]
+        given = given if dtype_of(given) == "int64" else op.astype(given, "int64")
+        # The element behind the given ones stands for an axis that is not cut.
+        joined = op.concat([given, vector([full[word]])], 0)
+        places = [axes.index(axis) if axis in axes else len(axes) for axis in range(rank)]
+        bounds.append(node.emit(op.take(joined, vector(places), 0)))
+    strides = [1] * rank
+    for axis, step in zip(axes, steps):
+        strides[axis] = step
+    return op.dynamic_strided_slice(x, bounds[0], bounds[1], vector(strides))
+
+
+@converter("Slice", since=1)
+def _slice_by_attributes(node: OnnxNode) -> Any:
+    starts, ends = node.required("starts"), node.required("ends")
+    axes = node.axes(None, rank_of(node[0])) or list(range(len(starts)))
+    return op.strided_slice(
+        node[0], axes, [_bound(int(v)) for v in starts], [_bound(int(v)) for v in ends]
+    )
+
+
+# Triangles and places
+
+
+@converter("Trilu")
+def _trilu(node: OnnxNode) -> Any:
+    x = node[0]
+    is_upper = bool(node.attribute("upper", 1))
+    if node.has(1) and node.known(1) is None:
+        return _trilu_at_run_time(node, x, is_upper)
+    diagonal = int(node.number(1, "k", 0))
+    dtype = dtype_of(x)
+    if dtype.is_bool:
+        x = op.astype(x, "int8")
+    found = (op.triu if is_upper else op.tril)(x, diagonal)
+    return op.astype(found, dtype) if dtype.is_bool else found
+
+
+def _trilu_at_run_time(node: OnnxNode, x: Any, is_upper: bool) -> Any:
+    rows, columns = shape_of(x)[-2:]
+    row = op.expand_dims(op.arange(0, rows, 1, "int64"), 1)
+    column = op.expand_dims(op.arange(0, columns, 1, "int64"), 0)
+    distance = op.subtract(op.subtract(column, row), op.reshape(node[1], []))
+    compare = op.greater_equal if is_upper else op.less_equal
+    return op.where(compare(distance, scalar(0, "int64")), x, scalar(0, dtype_of(x)))
+
+
+@converter("OneHot")
+def _one_hot(node: OnnxNode) -> Any:
+    indices, values = node[0], node[2]
+    depth = int(node.number(1, "depth"))
+    rank = rank_of(indices)
+    axis = normal_axis(node.attribute("axis", -1), rank + 1)
+    if dtype_of(indices).is_float:
+        indices = op.astype(indices, "int64")
+    if dtype_of(indices).is_uint:
+        indices = op.astype(indices, "int64")
+    places = from_front(node, indices, depth)
+    known = node.known(2)
+    if known is not None and known.dtype.kind in "if":
+        off, on = [item.item() for item in known.ravel()]
+        return op.one_hot(places, on, off, depth, axis, dtype_of(values))
+    hit = op.astype(op.one_hot(places, 1, 0, depth, axis, "int8"), "bool")
+    off_value, on_value = (
+        op.take(values, scalar(0, "int64"), 0),
+        op.take(values, scalar(1, "int64"), 0),
+    )
+    return op.where(hit, on_value, off_value)
+
+
+@converter("NonZero")
+def _non_zero(node: OnnxNode) -> Any:
+    return op.nonzero(node[0])
+
+
+@converter("Compress")
+def _compress(node: OnnxNode) -> Any:
+    x, axis = node[0], node.attribute("axis")
+    if axis is None:
+        x, axis = node.emit(op.flatten(x)), 0
+    axis = normal_axis(axis, rank_of(x))
+    known = node.known(1)
+    if known is not None:
+        return op.take(x, vector(numpy.nonzero(known)[0]), axis)
+    chosen = node.emit(op.nonzero(node[1]))
+    return op.take(x, node.emit(op.reshape(chosen, [-1])), axis)
+
+
+@converter("EyeLike")
+def _eye_like(node: OnnxNode) -> Any:
+    from tilesmith.relax.frontend.onnx.tensors import dtype_name
+
+    rows, columns = shape_of(node[0])
+    to = node.attribute("dtype")
+    dtype = dtype_of(node[0]) if to is None else dtype_name(int(to), "the result")
+    row = op.expand_dims(op.arange(0, rows, 1, "int64"), 1)
+    column = op.expand_dims(op.arange(0, columns, 1, "int64"), 0)
+    diagonal = scalar(int(node.attribute("k", 0)), "int64")
+    return op.astype(op.equal(op.subtract(column, row), diagonal), dtype)
+
+
+@converter("TensorScatter")
+def _tensor_scatter(node: OnnxNode) -> Any:
+    """Updates written into a cache along one axis, from a place on that each sequence has."""
+    cache, update = node[0], node[1]
+    rank = rank_of(cache)
+    axis = node.axis(-2, rank)
+    sizes, parts = shape_of(cache), shape_of(update)
+    steps = op.arange(0, parts[axis], 1, "int64")
+    steps = op.reshape(steps, [parts[axis] if i == axis else 1 for i in range(rank)])
+    if node.has(2):
+        start = op.astype(node[2], "int64")
+        start = op.reshape(start, [sizes[0] if i == 0 else 1 for i in range(rank)])
+        steps = op.add(start, steps)
+    if node.choice("mode", "linear", "linear", "circular") == "circular":
+        extent = sizes[axis]
+        if not isinstance(extent, int):
+            raise node.unsupported("a circular cache of symbolic size")
+        steps = op.floor_mod(steps, scalar(extent, "int64"))
+    places = op.broadcast_to(steps, ShapeExpr(parts))
+    return op.scatter_elements(cache, places, update, axis, "update")

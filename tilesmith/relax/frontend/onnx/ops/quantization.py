@@ -1,0 +1,1 @@
+"""Converters still to come."""

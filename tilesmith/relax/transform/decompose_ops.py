@@ -1,0 +1,98 @@
+"""DecomposeOpsForInference: operators of training as what they are once the model is trained.
+
+    y = R.nn.batch_norm(x, gamma, beta, mean, var)[0]     ->    y = x * scale + shift
+
+with ``scale`` and ``shift`` in a shape that broadcasts; constants fold them later. Dropout is its
+argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IntImm, IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax import op as operators
+from tilesmith.relax.expr import Call, Function, Tuple, TupleGetItem, const, known_struct_info
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.relax.transform.normal_form import canonicalize
+
+_BATCH_NORM = Op.get("relax.nn.batch_norm")
+_DROPOUT = Op.get("relax.nn.dropout")
+
+
+def _unit_shape(data: Any, axis: int) -> list[Any]:
+    info = known_struct_info(data)
+    shape: list[Any] = [1] * info.ndim
+    shape[axis] = info.shape[axis]
+    return shape
+
+
+def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
+    """The factor and the summand that a batch normalisation comes to, along its axis."""
+    _, gamma, beta, mean, variance = call.args
+    attrs = call.attrs
+    dtype = known_struct_info(variance).dtype
+    scale = operators.rsqrt(operators.add(variance, const(attrs.epsilon, dtype)))
+    if attrs.scale:
+        scale = operators.multiply(gamma, scale)
+    scale = builder.emit(scale)
+    shift = operators.negative(operators.multiply(mean, scale))
+    if attrs.center:
+        shift = operators.add(beta, shift)
+    return scale, builder.emit(shift)
+
+
+def decompose_batch_norm(builder: Any, call: Call) -> Any:
+    """``x * scale + shift`` and the statistics, or the call itself where the rank is not known."""
+    data = call.args[0]
+    info = known_struct_info(data)
+    if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim < 0:
+        return call
+    axis = call.attrs.axis % info.ndim
+    scale, shift = scale_and_shift(builder, call)
+    shape = _unit_shape(data, axis)
+    if all(not isinstance(size, IntImm) for size in shape if not isinstance(size, int)):
+        scale = operators.expand_dims(scale, [i for i in range(info.ndim) if i != axis])
+        shift = operators.expand_dims(shift, [i for i in range(info.ndim) if i != axis])
+    else:
+        scale, shift = operators.reshape(scale, shape), operators.reshape(shift, shape)
+    scaled = builder.emit(operators.multiply(data, scale))
+    return Tuple([builder.emit(operators.add(scaled, shift)), call.args[3], call.args[4]])
+
+
+class _Decompose(PyExprMutator):
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if isinstance(call, Call) and call.op is _BATCH_NORM:
+            return decompose_batch_norm(self.builder_, call)
+        if isinstance(call, Call) and call.op is _DROPOUT:
+            mask = self.builder_.emit(operators.ones_like(call.args[0]))
+            return Tuple([call.args[0], mask])
+        return call
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+        item = self.visit_expr_post_order(op)
+        if isinstance(item, TupleGetItem):
+            source = self.lookup_binding(item.tuple_value)
+            if isinstance(source, Tuple):
+                return source.fields[item.index]
+        return item
+
+
+def DecomposeOpsForInference(func_name: str | None = None) -> Pass:  # noqa: N802
+    """Batch normalisation becomes multiply and add, dropout its argument."""
+
+    def decompose(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if not isinstance(function, Function) or function.body is None:
+                continue
+            if func_name in (None, name.name_hint):
+                updated = _Decompose(mod).visit_expr(function)
+                if updated is not function:
+                    mod[name] = canonicalize(updated)
+        return mod
+
+    return whole_module("DecomposeOpsForInference", decompose)

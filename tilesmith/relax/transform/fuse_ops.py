@@ -1,0 +1,320 @@
+"""FuseOps: neighbouring calls of PrimFuncs become calls of sub-functions marked ``Primitive``.
+
+    lv = R.call_tir(cls.conv2d, (x, w), …)
+    lv1 = R.call_tir(cls.add, (lv, b), …)      ->    lv2 = cls.fused_conv2d_add_relu(x, w, b)
+    lv2 = R.call_tir(cls.relu, (lv1,), …)
+
+A value joins its immediate post-dominator (the first value that all its uses lead to) when
+everything on the way allows it. So only the last value of a group is seen outside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.transform import Pass, PassContext, register_config_option
+from tilesmith.relax.analysis import used_vars
+from tilesmith.relax.binding import copy_with_new_vars
+from tilesmith.relax.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op.spec import FusionKind
+from tilesmith.relax.relations import definable_symbolic_vars, prove_equal_shapes, symbolic_vars
+from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.tir import PrimFunc
+
+register_config_option(
+    "relax.FuseOps.max_depth", int, 256, "how many calls one fused function may hold"
+)
+
+_CALL_TIR = Op.get("relax.call_tir")
+
+
+class _Node:
+    """A binding in the graph of a block: how it fuses, who uses it, where it belongs."""
+
+    def __init__(self, index: int, binding: Binding, kind: FusionKind) -> None:
+        self.index = index
+        self.binding = binding
+        self.kind = kind
+        self.users: list[tuple[_Node, FusionKind]] = []
+        self.escapes = not isinstance(binding.var, DataflowVar)
+        self.dominator: _Node | None = None
+        self.depth = 0
+        self.way = FusionKind.OPAQUE  # the strictest edge on the ways to the dominator
+        self.parent: _Node | None = None  # of the group
+        self.group_kind = kind
+        self.size = 1
+
+    def root(self) -> _Node:
+        """The node that stands for the group."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+
+class _Graph:
+    """The calls of one dataflow block, with their groups."""
+
+    def __init__(self, block: DataflowBlock, mod: IRModule, max_depth: int) -> None:
+        self.mod = mod
+        self.max_depth = max_depth
+        self.nodes: list[_Node] = []
+        self.of: dict[Var, _Node] = {}
+        for index, binding in enumerate(block.bindings):
+            node = _Node(index, binding, self._kind(binding))
+            for var in dict.fromkeys(used_vars(binding.value)):
+                source = self.of.get(var)
+                if source is not None:
+                    source.users.append((node, self._edge(var, node)))
+            self.nodes.append(node)
+            self.of[binding.var] = node
+        self._find_dominators()
+
+    def _kind(self, binding: Binding) -> FusionKind:
+        value = binding.value
+        if not (isinstance(binding, VarBinding) and isinstance(value, Call)):
+            return FusionKind.OPAQUE
+        if value.op is not _CALL_TIR or not isinstance(value.args[0], GlobalVar):
+            return FusionKind.OPAQUE
+        function = self.mod.functions.get(value.args[0])
+        if not isinstance(function, PrimFunc) or not isinstance(value.args[1], Tuple):
+            return FusionKind.OPAQUE
+        if not isinstance(known_struct_info(binding.var), TensorStructInfo):
+            return FusionKind.OPAQUE  # several results
+        return FusionKind(function.attrs.get("op_pattern", FusionKind.OPAQUE))
+
+    def _edge(self, var: Var, user: _Node) -> FusionKind:
+        """How a user reads a value: an operator that broadcasts may read this one elementwise."""
+        if user.kind != FusionKind.BROADCAST:
+            return user.kind
+        source, result = known_struct_info(var), known_struct_info(user.binding.var)
+        if isinstance(source.shape, ShapeExpr) and isinstance(result.shape, ShapeExpr):
+            if prove_equal_shapes(source.shape, result.shape):
+                return FusionKind.ELEMWISE
+        return user.kind
+
+    def _find_dominators(self) -> None:
+        for node in reversed(self.nodes):
+            if node.escapes or not node.users:
+                continue
+            dominator: _Node | None = None
+            way = FusionKind.ELEMWISE
+            for number, (user, edge) in enumerate(node.users):
+                way = max(way, edge)
+                if number == 0:
+                    dominator = user
+                    continue
+                while dominator is not user and dominator is not None and user is not None:
+                    if dominator.index < user.index:
+                        way = max(way, dominator.way)
+                        dominator = dominator.dominator
+                    else:
+                        way = max(way, user.way)
+                        user = user.dominator
+                if user is None:
+                    dominator = None
+            node.dominator = dominator
+            node.way = way
+
+    # Groups
+
+    def fuse(self) -> None:
+        """Put the nodes into groups."""
+        for phase in (0, 1):
+            for node in self.nodes:
+                self._try(node, phase)
+
+    def _try(self, node: _Node, phase: int) -> None:
+        sink = node.dominator
+        kind = node.root().group_kind
+        if sink is None or kind in (FusionKind.OPAQUE, FusionKind.COMM_REDUCE):
+            return
+        if node.root() is sink.root() or node.root() is not node and not self._is_sink(node):
+            return
+        limit = FusionKind.INJECTIVE
+        if kind == FusionKind.OUT_ELEMWISE_FUSABLE:
+            if phase != 0 or node.way != FusionKind.ELEMWISE:
+                return
+            limit = FusionKind.BROADCAST
+            allowed = (FusionKind.ELEMWISE, FusionKind.BROADCAST)
+        elif kind <= FusionKind.BROADCAST:
+            if node.way > FusionKind.COMM_REDUCE:
+                return
+            allowed = (
+                FusionKind.ELEMWISE,
+                FusionKind.BROADCAST,
+                FusionKind.INJECTIVE,
+                FusionKind.COMM_REDUCE,
+            )
+        else:
+            if phase != 1 or node.way > FusionKind.INJECTIVE:
+                return
+            allowed = (FusionKind.ELEMWISE, FusionKind.BROADCAST, FusionKind.INJECTIVE)
+        inner = self._between(node, sink)
+        if any(other.root().group_kind > limit for other in inner):
+            return
+        if sink.root().group_kind not in allowed:
+            return
+        members = {id(other.root()): other.root() for other in [node, *inner, sink]}
+        if sum([member.size for member in members.values()]) > self.max_depth:
+            return
+        self._merge([node, *inner], sink)
+
+    def _is_sink(self, node: _Node) -> bool:
+        """Whether a node is the last of its group: the one whose uses are outside."""
+        root = node.root()
+        return all(user.root() is not root for user, _ in node.users)
+
+    def _between(self, node: _Node, sink: _Node) -> list[_Node]:
+        found: dict[int, _Node] = {}
+        pending = [user for user, _ in node.users]
+        while pending:
+            current = pending.pop()
+            if current is sink or current.index in found:
+                continue
+            found[current.index] = current
+            pending += [user for user, _ in current.users]
+        return [found[index] for index in sorted(found)]
+
+    def _merge(self, nodes: list[_Node], sink: _Node) -> None:
+        target = sink.root()
+        for node in nodes:
+            root = node.root()
+            if root is target:
+                continue
+            root.parent = target
+            target.size += root.size
+            target.group_kind = max(target.group_kind, root.group_kind)
+
+    def groups(self) -> dict[int, list[_Node]]:
+        """The groups of more than one node, by the index of their last one."""
+        by_root: dict[int, list[_Node]] = {}
+        for node in self.nodes:
+            by_root.setdefault(id(node.root()), []).append(node)
+        return {members[-1].index: members for members in by_root.values() if len(members) > 1}
+
+
+def _base_name(name: str) -> str:
+    return re.sub(r"\d+$", "", name) or name
+
+
+class _FuseOps(PyExprMutator):
+    def __init__(self, mod: IRModule, max_depth: int) -> None:
+        super().__init__(mod)
+        self.mod = mod
+        self.max_depth = max_depth
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        graph = _Graph(block, self.mod, self.max_depth)
+        graph.fuse()
+        groups = graph.groups()
+        if not groups:
+            return super().visit_dataflow_block_(block)
+        inside = {node.index for members in groups.values() for node in members}
+        self.builder_._begin_dataflow_block()
+        for index, binding in enumerate(block.bindings):
+            if index in groups:
+                call = self._fused_call([node.binding for node in groups[index]])
+                self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
+            elif index not in inside:
+                self.visit_binding(binding)
+        return self.builder_._end_block()
+
+    def _fused_call(self, bindings: list[Binding]) -> Call:
+        function, args = fused_function(bindings)
+        names = [_base_name(binding.value.args[0].name_hint) for binding in bindings]
+        return Call(self.builder_.add_func(function, "_".join(["fused", *names])), args)
+
+
+def fused_function(bindings: list[Binding]) -> tuple[Function, list[Any]]:
+    """A function that carries out some bindings and gives the last one's value, marked
+    ``Primitive``, and the arguments of the call that stands for them."""
+    bound = {binding.var for binding in bindings}
+    params: dict[Any, Var] = {}  # what comes from outside → parameter
+    args: list[Any] = []
+
+    def parameter(value: Any, hint: str) -> Var:
+        key = value if isinstance(value, Var) else id(value)
+        if key not in params:
+            params[key] = Var(hint, known_struct_info(value))
+            args.append(value)
+        return params[key]
+
+    def inner(arg: Any) -> Any:
+        if isinstance(arg, Tuple):
+            return Tuple([inner(field) for field in arg.fields])
+        if isinstance(arg, Var) and arg not in bound:
+            return parameter(arg, arg.name_hint)
+        if isinstance(arg, Constant) and arg.data.shape:
+            return parameter(arg, f"param_{len(args)}")
+        return arg
+
+    rebuilt: list[Binding] = []
+    for number, binding in enumerate(bindings):
+        call = binding.value
+        new = [call.args[0], *[inner(arg) for arg in call.args[1:]]]
+        var = binding.var
+        if number == len(bindings) - 1:
+            var = Var("gv", known_struct_info(var))
+        rebuilt.append(
+            VarBinding(var, Call(call.op, new, call.attrs, call.sinfo_args), binding.span)
+        )
+    own = list(params.values())
+    sizes = _missing_sizes(rebuilt, own)
+    if sizes:
+        own.append(Var("sizes", ShapeStructInfo(sizes)))
+        args.append(ShapeExpr(sizes))
+    body = SeqExpr([DataflowBlock(tuple(rebuilt))], rebuilt[-1].var)
+    function = Function(own, body, None, True, {"Primitive": 1})
+    return copy_with_new_vars(function), args
+
+
+def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
+    """Symbolic sizes that occur inside and that no parameter binds."""
+    known = {size for param in params for size in definable_symbolic_vars(known_struct_info(param))}
+    used: dict[Any, None] = {}
+    for node in [*params, *[binding.var for binding in bindings]]:
+        used.update({size: None for size in symbolic_vars(known_struct_info(node))})
+    for binding in bindings:
+        for arg in binding.value.args[1:]:
+            if isinstance(arg, ShapeExpr):
+                used.update({size: None for size in symbolic_vars(arg)})
+    return [size for size in used if size not in known]
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
+    """Neighbouring calls become calls of sub-functions marked ``Primitive``; PrimFuncs need the
+    attribute ``op_pattern`` (AnnotateTIROpPattern). ``fuse_opt_level`` 0 fuses nothing."""
+
+    def fuse(mod: IRModule) -> IRModule:
+        if fuse_opt_level == 0:
+            return mod
+        max_depth = PassContext.current().config.get("relax.FuseOps.max_depth", 256)
+        mutator = _FuseOps(mod, max_depth)
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                if function.attrs.get("Primitive") or "Codegen" in function.attrs:
+                    continue
+                updated = mutator.visit_expr(function)
+                if updated is not function:
+                    mutator.builder_.update_func(name, updated)
+        return mutator.builder_.get()
+
+    return whole_module("FuseOps", fuse)

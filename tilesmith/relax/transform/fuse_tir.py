@@ -1,0 +1,220 @@
+"""FuseTIR: a sub-function marked ``Primitive`` becomes one PrimFunc.
+
+The bodies of the PrimFuncs that it calls stand one after the other under one root block; what lay
+between them becomes a buffer of that block, which a schedule may inline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op, const
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import bindings_of
+from tilesmith.relax.expr import (
+    Call,
+    Function,
+    ShapeExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buffer
+from tilesmith.tir.functor import BufferRemapper, renew_defs
+from tilesmith.tir.stmt import stmt_seq
+
+_CALL_TIR = Op.get("relax.call_tir")
+
+
+class _Place(BufferRemapper):
+    """Puts the body of a PrimFunc into another one: its parameters become buffers and sizes there."""
+
+    def __init__(self, sizes: dict[Any, Any], buffers: dict[Buffer, Buffer]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.buffers.update(buffers)
+
+    def visit_Var(self, node: Any) -> Any:
+        return self.sizes.get(node, node)
+
+
+class _NotFusable(Exception):
+    """A primitive function that is left as it is."""
+
+
+class _Fusion:
+    """The PrimFunc of one primitive function."""
+
+    def __init__(self, function: Function, mod: IRModule) -> None:
+        self.function = function
+        self.mod = mod
+        self.buffers: dict[Var, list[Buffer]] = {}
+        self.allocated: list[Buffer] = []
+        self.statements: list[Stmt] = []
+        self.block_names: dict[str, int] = {}
+        self.params: list[Any] = []
+        self.size_params: list[Any] = []
+
+    def build(self) -> PrimFunc:
+        """The PrimFunc: parameters, results, then the extra sizes."""
+        results = self._results()
+        for param in self.function.params:
+            self._parameter(param)
+        for binding in bindings_of(self.function):
+            self._binding(binding, results)
+        outputs = [buffer for var in results for buffer in self.buffers[var]]
+        if any(buffer in self.params for buffer in outputs):
+            raise _NotFusable
+        root = Block([], [], [], "root", stmt_seq(*self.statements), None, tuple(self.allocated))
+        body = BlockRealize((), const(True, "bool"), root)
+        params = [*self.params, *outputs, *self.size_params]
+        return PrimFunc(params, body, None, None, {"tir.noalias": True})
+
+    def _results(self) -> list[Var]:
+        body = self.function.body.body
+        fields = body.fields if isinstance(body, Tuple) else (body,)
+        if not all(isinstance(field, Var) for field in fields):
+            raise _NotFusable
+        return list(fields)
+
+    def _parameter(self, param: Var) -> None:
+        info = known_struct_info(param)
+        if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
+            buffer = decl_buffer(info.shape.values, info.dtype, param.name_hint)
+            self.buffers[param] = [buffer]
+            self.params.append(buffer)
+        elif isinstance(info, ShapeStructInfo) and info.values is not None:
+            self.size_params += list(info.values)
+        else:
+            raise _NotFusable
+
+    def _binding(self, binding: Any, results: list[Var]) -> None:
+        call = binding.value
+        if not (isinstance(binding, VarBinding) and isinstance(call, Call)):
+            raise _NotFusable
+        if call.op is not _CALL_TIR or not isinstance(call.args[1], Tuple):
+            raise _NotFusable
+        callee = self.mod.functions.get(call.args[0])
+        if not isinstance(callee, PrimFunc):
+            raise _NotFusable
+        callee = renew_defs(callee)
+        inputs = [self._argument(arg) for arg in call.args[1].fields]
+        outputs = self._output_buffers(binding, callee, len(inputs))
+        self.buffers[binding.var] = outputs
+        if binding.var not in results:
+            self.allocated += outputs
+        sizes = list(call.args[2].values) if len(call.args) > 2 else []
+        self._place(callee, [*inputs, *outputs], sizes)
+
+    def _argument(self, arg: Any) -> Buffer:
+        if not isinstance(arg, Var) or len(self.buffers.get(arg, ())) != 1:
+            raise _NotFusable
+        return self.buffers[arg][0]
+
+    def _output_buffers(self, binding: Any, callee: PrimFunc, first: int) -> list[Buffer]:
+        info = known_struct_info(binding.var)
+        fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        made = []
+        for number, field in enumerate(fields):
+            own = callee.buffer_map[callee.params[first + number]]
+            made.append(decl_buffer(field.shape.values, field.dtype, own.name))
+        return made
+
+    def _place(self, callee: PrimFunc, buffers: list[Buffer], extra: list[Any]) -> None:
+        handles = [param for param in callee.params if param in callee.buffer_map]
+        scalars = [param for param in callee.params if param not in callee.buffer_map]
+        sizes: dict[Any, Any] = dict(zip(scalars, extra))
+        mapping: dict[Buffer, Buffer] = {}
+        for handle, buffer in zip(handles, buffers):
+            own = callee.buffer_map[handle]
+            mapping[own] = buffer
+            sizes[own.data] = buffer.data
+            for size, value in zip(own.shape, buffer.shape):
+                if hasattr(size, "name") and size not in sizes:
+                    sizes[size] = value
+        body = callee.body
+        if isinstance(body, BlockRealize) and not body.block.iter_vars:
+            root = _Place(sizes, mapping).visit(body.block)
+            self.allocated += root.alloc_buffers
+            body = root.body
+        else:
+            body = _Place(sizes, mapping).visit(body)
+        self.statements.append(_UniqueBlockNames(self.block_names).visit(body))
+
+
+class _UniqueBlockNames(BufferRemapper):
+    """Blocks of one function have different names, so that a schedule can find them."""
+
+    def __init__(self, used: dict[str, int]) -> None:
+        super().__init__()
+        self.used = used
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return node
+
+    def visit_Block(self, node: Block) -> Block:
+        node = node.map_children(self.visit)
+        count = self.used.get(node.name_hint, 0)
+        self.used[node.name_hint] = count + 1
+        if not count:
+            return node
+        name = f"{node.name_hint}_{count}"
+        self.used[name] = 1
+        return node.with_fields(name_hint=name)
+
+
+class _Callers(PyExprMutator):
+    """Calls of primitive functions become calls of the PrimFuncs that stand for them."""
+
+    def __init__(self, mod: IRModule, prim_funcs: dict[GlobalVar, GlobalVar]) -> None:
+        super().__init__(mod)
+        self.prim_funcs = prim_funcs
+
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        target = self.prim_funcs.get(call.op) if isinstance(call, Call) else None
+        if target is None:
+            return call
+        tensors, sizes = [], []
+        for arg in call.args:
+            info = known_struct_info(arg)
+            if isinstance(info, ShapeStructInfo):
+                sizes += list(info.values)
+            else:
+                tensors.append(arg)
+        operands: list[Any] = [target, Tuple(tensors)]
+        if sizes:
+            operands.append(ShapeExpr(sizes))
+        return Call(_CALL_TIR, operands, None, [known_struct_info(call)])
+
+
+def FuseTIR() -> Pass:  # noqa: N802
+    """Sub-functions marked ``Primitive`` become one PrimFunc each."""
+
+    def fuse(mod: IRModule) -> IRModule:
+        made: dict[GlobalVar, PrimFunc] = {}
+        for name, function in mod.functions.items():
+            if isinstance(function, Function) and function.attrs.get("Primitive"):
+                if function.body is None or "global_symbol" in function.attrs:
+                    continue
+                try:
+                    made[name] = _Fusion(function, mod).build()
+                except _NotFusable:
+                    continue
+        if not made:
+            return mod
+        names = {name: GlobalVar(name.name_hint) for name in made}
+        result = IRModule({}, None, mod.attrs, mod.global_infos)
+        for name, function in mod.functions.items():
+            result[names.get(name, name)] = made.get(name, function)
+        mutator = _Callers(result, names)
+        for name, function in list(result.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                result[name] = mutator.visit_expr(function)
+        return result
+
+    return whole_module("FuseTIR", fuse)
