@@ -139,6 +139,9 @@ def name_fresh(value: Any, name: str) -> Any:
         if not value.name:
             object.__setattr__(value, "name", name)
             name_fresh(value.data, name)
+            offset = getattr(value, "elem_offset", None)
+            if isinstance(offset, Var) and offset.name == "_elem_offset":
+                object.__setattr__(offset, "name", name + offset.name)
     elif hasattr(value, "var") and hasattr(value, "iter_type"):
         name_fresh(value.var, name)
     return value

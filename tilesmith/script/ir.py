@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,8 +45,6 @@ class ModuleFrame(Frame):
 
 def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
     """``@I.ir_module`` parses a class; without one it is a frame for plain Python."""
-    import sys
-
     from tilesmith.script.entry import parse_definition
 
     if mod is None and IRBuilder.is_in_scope():
@@ -65,6 +64,9 @@ def _module(word: str) -> ModuleScope:
         frame = IRBuilder.current().find_frame(ModuleFrame)
         if frame is not None:
             return frame.scope
+    if "__qualname__" in sys._getframe(2).f_locals:
+        # Python runs the body of the class before its decorator parses it: this run counts nothing.
+        return ModuleScope()
     raise ScriptError(f"I.{word} stands in a module")
 
 
@@ -89,7 +91,10 @@ def module_get_attr(attr_key: str) -> Any:
 
 def module_set_attr(attr_key: str, attr_value: Any, allow_overwrite: bool = False) -> None:
     """Set one attribute."""
-    module_attrs({attr_key: attr_value}, allow_overwrite)
+    module = _module("module_set_attr")
+    if attr_key in module.attrs and not allow_overwrite:
+        raise ScriptError(f"the module has the attribute '{attr_key}' already")
+    module.attrs[attr_key] = attr_value
 
 
 def module_global_infos(global_infos: Mapping[str, Any]) -> None:

@@ -94,8 +94,9 @@ class Buffer(Node, key="tir.Buffer"):
         begin = list(begin) if isinstance(begin, (tuple, list)) else [begin]
         value = convert(value)
         lanes = value.dtype.lanes // self.dtype.lanes
-        if lanes > 1:
-            begin[-1] = Ramp(convert(begin[-1]), 1, lanes)
+        last = convert(begin[-1])
+        if lanes > 1 and last.dtype.lanes == 1:
+            begin[-1] = Ramp(last, 1, lanes)
         return BufferStore(self, value, begin, predicate)
 
     def access_ptr(

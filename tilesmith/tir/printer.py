@@ -167,22 +167,36 @@ def _attr(node: AttrStmt, printer: Printer) -> None:
     )
 
 
+def is_thread(iterator: IterVar) -> bool:
+    """Whether an iterator is one that ``T.launch_thread`` makes."""
+    domain = iterator.dom
+    return (
+        iterator.iter_type == IterVar.ThreadIndex
+        and bool(iterator.thread_tag)
+        and domain is not None
+        and is_const(domain.min, 0)
+        and iterator.var.dtype is domain.extent.dtype
+    )
+
+
 def _launch_thread(node: AttrStmt, printer: Printer) -> bool:
     """``tx = T.launch_thread("threadIdx.x", 32)``; False where the iterator is of another make."""
     iterator = node.node
-    extent = printer.doc(node.value)
-    domain = iterator.dom
-    usual = iterator.iter_type == IterVar.ThreadIndex and bool(iterator.thread_tag)
-    if domain is not None:
-        usual = usual and is_const(domain.min, 0) and structural_equal(domain.extent, node.value)
-    if not usual or domain is None or iterator.var.dtype is not node.value.dtype:
+    if not is_thread(iterator):
         return False
-    word = printer.word("T")
+    function = f"{printer.word('T')}.launch_thread"
+    shared = printer.defined(iterator)
+    if shared is not None:
+        written = call(function, [Doc(shared, node=iterator), printer.doc(node.value)])
+        _write_scoped(
+            node, printer, lambda: printer.line(written, node=node), lambda: [written], node.body
+        )
+        return True
     if printer.defined(iterator.var) is not None:
-        return False  # the same iterator again: its variable is not bound anew
-    if id(iterator) in printer.state.get("shared_threads", ()):
         return False
-    written = call(f"{word}.launch_thread", [quoted(iterator.thread_tag), extent])
+    if not structural_equal(iterator.dom.extent, node.value):
+        return False
+    written = call(function, [quoted(iterator.thread_tag), printer.doc(node.value)])
 
     def concise() -> None:
         name = printer.define(iterator.var, iterator.var.name)
@@ -365,13 +379,27 @@ def _producer_realize(node: ProducerRealize, printer: Printer) -> None:
 @prints_lines(IfThenElse)
 def _if(node: IfThenElse, printer: Printer) -> None:
     printer.state.pop("last", None)
-    printer.line("if ", printer.doc(node.condition), ":", node=node)
+    word = printer.state.pop("branch", "if ")
+    printer.line(word, printer.doc(node.condition), ":", node=node)
     with printer.block():
         write_body(node.then_case, printer)
-    if node.else_case is not None:
+    if isinstance(node.else_case, IfThenElse) and not _writes_before(node.else_case, printer):
+        printer.state["branch"] = "elif "
+        printer.write(node.else_case)
+    elif node.else_case is not None:
         printer.line("else:")
         with printer.block():
             write_body(node.else_case, printer)
+
+
+def _writes_before(branch: IfThenElse, printer: Printer) -> bool:
+    """Whether something must be declared before the condition of a branch can be written."""
+    before = len(printer.lines)
+    with printer.scope():
+        printer.doc(branch.condition)
+    declared = len(printer.lines) > before
+    del printer.lines[before:]
+    return declared or bool(printer.state.get("buffers"))
 
 
 @prints_lines(While)

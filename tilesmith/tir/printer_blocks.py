@@ -16,7 +16,7 @@ from tilesmith.tir import printer_buffers as buffers
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BlockRealize, MatchBufferRegion, Stmt
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, MatchBufferRegion, Stmt
 
 _AXES = {
     IterVar.DataPar: ("spatial", "S"),
@@ -154,7 +154,7 @@ class _Uses:
         self.buffers: dict[int, Buffer] = {}
         self.variables: set[int] = set()
         self.seen: set[int] = set()
-        self.threads: dict[int, int] = {}
+        self.threads: dict[int, list[IterVar]] = {}  # launched iterators, each as often
 
     def visit(self, node: Any) -> None:
         if isinstance(node, Buffer):
@@ -165,8 +165,8 @@ class _Uses:
             return
         if not isinstance(node, Node):
             return
-        if isinstance(node, IterVar) and node.thread_tag:
-            self.threads[id(node)] = self.threads.get(id(node), 0) + 1
+        if isinstance(node, AttrStmt) and isinstance(node.node, IterVar):
+            self.threads.setdefault(id(node.node), []).append(node.node)
         if id(node) in self.seen:
             return
         self.seen.add(id(node))
@@ -198,7 +198,6 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
     printer.function_name = None
     uses = _Uses()
     uses.visit(node.body)
-    printer.state["shared_threads"] = {key for key, count in uses.threads.items() if count > 1}
     word = printer.word("T")
     printer.line(f"@{word}.prim_func" + ("(private=True)" if symbol is None else ""))
     at = len(printer.lines)
@@ -220,6 +219,7 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
         for param, buffer in matches:
             buffers.declare_sizes(buffer, printer)
             buffers.write_buffer(buffer, printer, "match_buffer", printer.doc(param))
+        _write_shared_threads(uses, printer)
         _find_undeclared(node, uses, printer)
         _write_function_body(node.body, printer)
     printer.state.pop("buffers", None)
@@ -279,6 +279,21 @@ def _is_plain(param: Var, buffer: Buffer, uses: _Uses, printer: Printer) -> bool
         and printer.defined(buffer) is None
         and buffers.pointer_fits(buffer)
     )
+
+
+def _write_shared_threads(uses: _Uses, printer: Printer) -> None:
+    """``tx = T.env_thread("threadIdx.x")`` for iterators that are launched more than once."""
+    for iterators in uses.threads.values():
+        iterator = iterators[0]
+        if len(iterators) == 1 or not statements.is_thread(iterator):
+            continue
+        name = printer.define(iterator.var, iterator.var.name)
+        printer.bind(iterator, name)
+        arguments = [quoted(iterator.thread_tag)]
+        if iterator.var.dtype != "int32":
+            arguments.append(quoted(str(iterator.var.dtype)))
+        made = call(f"{printer.word('T')}.env_thread", arguments)
+        printer.line(Doc(name, node=iterator.var), " = ", made)
 
 
 def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
