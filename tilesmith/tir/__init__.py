@@ -1,10 +1,27 @@
 """TensorIR: statements, buffers, functions, their analysis, transformation and interpretation."""
 
 from tilesmith.ir.expr import *  # noqa: F403
+from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import const
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.buffer import *  # noqa: F403
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.function import *  # noqa: F403
 from tilesmith.tir.functor import ir_transform, post_order_visit, pre_order_visit, substitute
 from tilesmith.tir.op import *  # noqa: F403
 from tilesmith.tir.stmt import *  # noqa: F403
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {
+        "IndexMap": "tilesmith.tir.index_map:IndexMap",
+        "Schedule": "tilesmith.tir.schedule:Schedule",
+        "ScheduleError": "tilesmith.support.errors:ScheduleError",
+        "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
+        "analysis": "tilesmith.tir.analysis",
+        "interpreter": "tilesmith.tir.interpreter",
+        "schedule": "tilesmith.tir.schedule",
+        "stmt_functor": "tilesmith.tir.stmt_functor",
+        "transform": "tilesmith.tir.transform",
+    },
+)

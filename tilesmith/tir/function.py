@@ -62,6 +62,12 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
             self.params, new_body, self.ret_type, self.buffer_map, self.attrs, span or self.span
         )
 
+    def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
+        """A copy with parameters and symbolic sizes bound to buffers or values."""
+        from tilesmith.tir.specialize import specialize
+
+        return specialize(self, param_map)
+
     @property
     def buffers(self) -> list[Buffer]:
         """The buffers of the parameters in order of the parameters."""

@@ -1,0 +1,579 @@
+"""Index maps: how the elements of a buffer are arranged anew.
+
+    pack = IndexMap.from_func(lambda n, c, h, w: (n, c // 8, h, w, c % 8))
+    pack.map_shape((1, 20, 7, 7))              # (1, 3, 7, 7, 8): four channels of padding
+    inverse, padding = pack.non_surjective_inverse((1, 20, 7, 7))
+
+The inverse is found by taking each new index apart into pieces of the old ones, the digits of a
+number with mixed radices; sums that are divided as a whole are left to ``arith``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import (
+    Add,
+    Cast,
+    Dispatcher,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    child,
+    const,
+    convert,
+    defines,
+    is_const,
+    structural_equal,
+)  # fmt: skip
+from tilesmith.ir.expr import Call, CompareOp, Select
+from tilesmith.ir.operators import any_of, cast, floordiv, floormod
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
+from tilesmith.tir.functor import substitute
+
+__all__ = ["IndexMap"]
+
+
+class _AxisSeparator:
+    """Stands between groups of axes that stay apart when the buffer is flattened."""
+
+    def __repr__(self) -> str:
+        return "IndexMap.AXIS_SEPARATOR"
+
+
+class IndexMap(Node, key="tir.IndexMap"):
+    """A mapping from indices to indices; ``inverse_index_map`` overrides the computed inverse."""
+
+    AXIS_SEPARATOR = _AxisSeparator()
+
+    initial_indices: tuple[Var, ...] = defines(scope="final_indices")
+    final_indices: tuple[PrimExpr, ...] = child()
+    inverse_index_map: Any = child(default=None)
+
+    def __init__(
+        self, initial_indices: Any, final_indices: Any, inverse_index_map: IndexMap | None = None
+    ) -> None:
+        self.initial_indices = tuple(
+            [index.var if hasattr(index, "var") else index for index in initial_indices]
+        )
+        self.final_indices = tuple([convert(index) for index in final_indices])
+        self.inverse_index_map = inverse_index_map
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Any = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> IndexMap:
+        """The map that a Python function of the indices describes.
+
+        ``ndim`` is needed where the function takes ``*indices``. Raises TypeMismatchError where
+        it returns ``AXIS_SEPARATOR``; ``from_func_with_separators`` takes that.
+        """
+        made, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise TypeMismatchError(
+                "this index map has axis separators", notes=("use from_func_with_separators",)
+            )
+        return made
+
+    @staticmethod
+    def from_func_with_separators(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Any = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> tuple[IndexMap, list[int]]:
+        """The map of a Python function, and the places of its axis separators."""
+        indices, arguments, named = _arguments(mapping_function, ndim, index_dtype)
+        result = mapping_function(*arguments, **named)
+        if not isinstance(result, (list, tuple)):
+            result = (result,)
+        final: list[PrimExpr] = []
+        separators: list[int] = []
+        for value in result:
+            if isinstance(value, _AxisSeparator):
+                separators.append(len(final))
+                continue
+            value = convert(value)
+            if not isinstance(value, PrimExpr):
+                raise TypeMismatchError(f"an index map gives expressions, got {value!r}")
+            final.append(cast(index_dtype, value) if isinstance(value, IntImm) else value)
+        if inverse_index_map is not None and not isinstance(inverse_index_map, IndexMap):
+            inverse_index_map = IndexMap.from_func(
+                inverse_index_map, len(final), index_dtype=index_dtype
+            )
+        return IndexMap(indices, final, inverse_index_map), separators
+
+    # Applying.
+
+    def map_indices(self, indices: Sequence[Any]) -> list[PrimExpr]:
+        """The new indices of an element."""
+        self._check_rank(indices, "indices")
+        mapping = dict(zip(self.initial_indices, [convert(index) for index in indices]))
+        final = self._retyped(mapping)
+        analyzer = Analyzer()
+        return [analyzer.simplify(index) for index in final]
+
+    def _retyped(self, mapping: dict[Var, PrimExpr]) -> list[PrimExpr]:
+        """The final indices over other indices, in the dtype of these; constants adapt."""
+        given = [index.dtype for index in mapping.values() if not isinstance(index, IntImm)]
+        own = [variable.dtype for variable in mapping]
+        target = max(given or own, key=lambda dtype: dtype.bits, default=None)
+        if all(dtype is target for dtype in own):
+            values = {variable: cast(target, index) for variable, index in mapping.items()}
+            return list(substitute(self.final_indices, values))
+        renamed = {variable: Var(variable.name, target) for variable in mapping}
+        values = {renamed[variable]: cast(target, index) for variable, index in mapping.items()}
+        retyped = [_Retype(renamed, target).visit(index) for index in self.final_indices]
+        return [substitute(index, values) for index in retyped]
+
+    def map_shape(self, shape: Sequence[Any]) -> list[PrimExpr]:
+        """The shape that holds all elements of an array of ``shape``."""
+        self._check_rank(shape, "sizes")
+        sizes = [convert(size) for size in shape]
+        dtype = max((size.dtype for size in sizes), key=lambda d: d.bits, default=None)
+        plain = self._plain_extents(sizes)
+        if plain is not None:
+            return [const(extent, dtype or "int64") for extent in plain]
+        variables = {v: Var(v.name, dtype or v.dtype) for v in self.initial_indices}
+        final = [_Retype(variables, dtype).visit(index) for index in self.final_indices]
+        analyzer = Analyzer()
+        domains = {}
+        for variable, size in zip(self.initial_indices, sizes):
+            domain = Range.from_min_extent(const(0, dtype), cast(dtype, size))
+            domains[variables[variable]] = domain
+            analyzer.bind(variables[variable], domain)
+        extents = []
+        for index in final:
+            interval = analyzer.int_set(index, domains)
+            extents.append(analyzer.simplify(interval.max_value - interval.min_value + 1))
+        return extents
+
+    def _plain_extents(self, sizes: list[PrimExpr]) -> list[int] | None:
+        """The extents where all sizes are constants."""
+        if not all(isinstance(size, IntImm) for size in sizes):
+            return None
+        plain = [size.value for size in sizes]  # type: ignore[attr-defined]
+        known = dict(zip(self.initial_indices, plain))
+        extents = []
+        for index in self.final_indices:
+            try:
+                pieces = _Pieces(known).visit(index)
+            except _NotPlainError:
+                extents.append(self._greatest(index, plain) + 1)
+                continue
+            highest = sum([max(0, p.scale * (p.extent - 1)) for p in pieces.pieces])
+            extents.append(pieces.offset + highest + 1)
+        return extents
+
+    def _greatest(self, index: PrimExpr, sizes: list[int]) -> int:
+        """The largest value of an index, found by trying all."""
+        import numpy
+
+        grids = numpy.ogrid[tuple([slice(size) for size in sizes])]
+        return int(numpy.max(_NumpyValue(dict(zip(self.initial_indices, grids))).visit(index)))
+
+    def map_ndarray(self, arr_src: Any) -> Any:
+        """A numpy array or tensor of the runtime arranged anew; padding is zero."""
+        import numpy
+
+        source = numpy.asarray(arr_src)
+        self._check_rank(source.shape, "dimensions")
+        shape = [int(size) for size in self.map_shape(source.shape)]  # type: ignore[call-overload]
+        grids = numpy.ogrid[tuple([slice(size) for size in source.shape])]
+        values = dict(zip(self.initial_indices, grids))
+        flat: Any = numpy.zeros((1,) * source.ndim, numpy.int64)
+        for index, size in zip(self.final_indices, shape):
+            flat = flat * size + _NumpyValue(values).visit(index)
+        result = numpy.zeros(math.prod(shape), source.dtype)
+        result[numpy.broadcast_to(flat, source.shape)] = source
+        result = result.reshape(shape)
+        if isinstance(arr_src, numpy.ndarray):
+            return result
+        from tilesmith.runtime.ndarray import array
+
+        return array(result)
+
+    def is_equivalent_to(self, other_map: IndexMap) -> bool:
+        """Whether both maps send all indices to the same places."""
+        if len(self.initial_indices) != len(other_map.initial_indices):
+            return False
+        if len(self.final_indices) != len(other_map.final_indices):
+            return False
+        renamed = dict(zip(other_map.initial_indices, self.initial_indices))
+        others = other_map._retyped(renamed) if renamed else list(other_map.final_indices)
+        analyzer = Analyzer()
+        return all(
+            structural_equal(a, b) or (a.dtype is b.dtype and analyzer.can_prove_equal(a, b))
+            for a, b in zip(self.final_indices, others)
+        )
+
+    # Inverting.
+
+    def inverse(self, shape: Sequence[Any]) -> IndexMap:
+        """The map back, for an array of ``shape``; each place of the new shape has to be used.
+
+        Raises ShapeError where there is padding or two elements share a place.
+        """
+        if self.inverse_index_map is not None:
+            return self.inverse_index_map
+        inverse, padding = self.non_surjective_inverse(shape)
+        if not is_const(padding, 0):
+            raise ShapeError(
+                f"the index map {self.describe()} leaves places of the new shape unused",
+                notes=("use non_surjective_inverse, which tells the padding",),
+            )
+        return inverse
+
+    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, PrimExpr]:
+        """The map back, and a condition over the new indices that holds where there is padding.
+
+        Raises ShapeError where two elements share a place or an index gets lost.
+        """
+        self._check_rank(shape, "sizes")
+        sizes = [convert(getattr(size, "extent", size)) for size in shape]
+        dtype = self.initial_indices[0].dtype if self.initial_indices else None
+        outputs = [
+            Var(f"axis{number}", index.dtype) for number, index in enumerate(self.final_indices)
+        ]
+        if self.inverse_index_map is not None:
+            given = self.inverse_index_map
+            values = substitute(given.final_indices, dict(zip(given.initial_indices, outputs)))
+        else:
+            values = self._values(sizes, outputs)
+        analyzer = Analyzer()
+        for output, extent in zip(outputs, self.map_shape(sizes)):
+            zero = const(0, output.dtype)
+            analyzer.bind(output, Range.from_min_extent(zero, cast(output.dtype, extent)))
+        conditions = []
+        for value, size in zip(values, sizes):
+            size = cast(dtype, size)
+            if not analyzer.can_prove(value < size):
+                conditions.append(analyzer.simplify(value >= size))
+        padding = any_of(*conditions)
+        return IndexMap(outputs, values), padding
+
+    def _values(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
+        """The old indices in terms of the new ones."""
+        found = None
+        if all(isinstance(size, IntImm) for size in sizes):
+            plain = [size.value for size in sizes]  # type: ignore[attr-defined]
+            found = self._digits(plain, outputs)
+        if found is None:
+            found = self._affine(sizes, outputs)
+        analyzer = Analyzer()
+        return [analyzer.simplify(value) for value in found]
+
+    def _digits(self, sizes: list[int], outputs: list[Var]) -> list[PrimExpr] | None:
+        """The inverse where each new index is made of digits of old indices; None if it is not."""
+        digits: dict[Var, list[tuple[int, int, PrimExpr]]] = {v: [] for v in self.initial_indices}
+        for index, output in zip(self.final_indices, outputs):
+            try:
+                pieces = _Pieces(dict(zip(self.initial_indices, sizes))).visit(index)
+            except _NotPlainError:
+                return None
+            rest: PrimExpr = output if pieces.offset == 0 else output - pieces.offset
+            below = 1
+            ordered = sorted(pieces.pieces, key=lambda piece: piece.scale)
+            for number, piece in enumerate(ordered):
+                if piece.scale != below:
+                    return None
+                value = floordiv(rest, const(below, output.dtype))
+                below *= piece.extent
+                if number + 1 < len(ordered):
+                    value = floormod(value, const(piece.extent, output.dtype))
+                digits[piece.variable].append((piece.lower, piece.extent, value))
+        values = []
+        for variable, size in zip(self.initial_indices, sizes):
+            value: PrimExpr = const(0, variable.dtype)
+            covered = 1
+            for lower, extent, digit in sorted(digits[variable], key=lambda item: item[0]):
+                if lower > covered:
+                    break
+                if lower < covered:
+                    return None
+                value = value + cast(variable.dtype, digit) * lower
+                covered = lower * extent
+            if covered < size:
+                raise ShapeError(
+                    f"the index map {self.describe()} loses a part of '{variable.name}' "
+                    f"(of {size}): elements share places"
+                )
+            values.append(value)
+        return values
+
+    def _affine(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
+        """The inverse by iterator analysis."""
+        from tilesmith.arith import detect_iter_map, inverse_affine_iter_map
+
+        domains = {
+            variable: Range.from_min_extent(const(0, variable.dtype), cast(variable.dtype, size))
+            for variable, size in zip(self.initial_indices, sizes)
+        }
+        found = detect_iter_map(list(self.final_indices), domains)
+        indices = getattr(found, "indices", found)
+        if not indices:
+            raise UnsupportedError(
+                f"the inverse of the index map {self.describe()} cannot be found",
+                notes=("give it: IndexMap.from_func(..., inverse_index_map=lambda ...)",),
+            )
+        inverse = inverse_affine_iter_map(indices, outputs)
+        return [inverse.get(v, const(0, v.dtype)) for v in self.initial_indices]
+
+    def _check_rank(self, values: Sequence[Any], what: str) -> None:
+        if len(values) != len(self.initial_indices):
+            raise ShapeError(
+                f"the index map {self.describe()} takes {len(self.initial_indices)} {what}, "
+                f"got {len(values)}"
+            )
+
+    def describe(self) -> str:
+        """The map as Python: ``lambda i, j: (j, i)``."""
+        names = ", ".join([index.name for index in self.initial_indices])
+        final = ", ".join([str(index).splitlines()[-1] for index in self.final_indices])
+        return f"lambda {names}: ({final})"
+
+
+def _arguments(
+    function: Callable[..., Any], ndim: int | None, index_dtype: str
+) -> tuple[list[Var], list[Var], dict[str, Var]]:
+    """Variables for the parameters of a mapping function."""
+    positional: list[Var] = []
+    named: dict[str, Var] = {}
+    indices: list[Var] = []
+    variadic = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise TypeMismatchError("the function of an index map cannot take **named arguments")
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            variadic = (len(indices), name)
+            continue
+        variable = Var(name, index_dtype)
+        indices.append(variable)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            named[name] = variable
+        else:
+            positional.append(variable)
+    if variadic is not None:
+        if ndim is None:
+            raise TypeMismatchError("an index map of *indices needs ndim")
+        place, name = variadic
+        extra = [Var(f"{name}_{number}", index_dtype) for number in range(ndim - len(indices))]
+        indices[place:place] = extra
+        positional += extra
+    if ndim is not None and len(indices) != ndim:
+        raise ShapeError(f"the index map takes {len(indices)} indices, the buffer has {ndim}")
+    return indices, positional, named
+
+
+class _Retype(Dispatcher[PrimExpr]):
+    """An index expression over other variables, in another dtype."""
+
+    def __init__(self, variables: dict[Var, Var], dtype: Any) -> None:
+        self.variables = variables
+        self.dtype = dtype
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        return self.variables.get(node, node)
+
+    def visit_IntImm(self, node: IntImm) -> PrimExpr:
+        return node if node.dtype.is_bool else const(node.value, self.dtype)
+
+    def visit_Cast(self, node: Cast) -> PrimExpr:
+        return self.visit(node.value)
+
+    def visit_default(self, node: Any) -> PrimExpr:
+        if isinstance(node, Call):
+            return Call(self.dtype, node.op, tuple([self.visit(arg) for arg in node.args]))
+        return node.map_children(self.visit)
+
+
+class _Piece(NamedTuple):
+    """``scale * ((variable // lower) % extent)``."""
+
+    variable: Var
+    lower: int
+    extent: int
+    scale: int
+
+
+class _Sum(NamedTuple):
+    pieces: tuple[_Piece, ...]
+    offset: int
+
+
+class _NotPlainError(Exception):
+    """An index that is no sum of digits."""
+
+
+class _Pieces(Dispatcher[_Sum]):
+    """Takes an index apart into digits of the variables."""
+
+    def __init__(self, sizes: dict[Var, int]) -> None:
+        self.sizes = sizes
+
+    def visit_default(self, node: Any) -> _Sum:
+        raise _NotPlainError
+
+    def visit_IntImm(self, node: IntImm) -> _Sum:
+        return _Sum((), node.value)
+
+    def visit_Var(self, node: Var) -> _Sum:
+        if node not in self.sizes:
+            raise _NotPlainError
+        size = self.sizes[node]
+        return _Sum((), 0) if size == 1 else _Sum((_Piece(node, 1, size, 1),), 0)
+
+    def visit_Cast(self, node: Cast) -> _Sum:
+        return self.visit(node.value)
+
+    def visit_Add(self, node: Add) -> _Sum:
+        a, b = self.visit(node.a), self.visit(node.b)
+        return _Sum(a.pieces + b.pieces, a.offset + b.offset)
+
+    def visit_Sub(self, node: Sub) -> _Sum:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if b.pieces:
+            raise _NotPlainError
+        return _Sum(a.pieces, a.offset - b.offset)
+
+    def visit_Mul(self, node: Mul) -> _Sum:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if a.pieces and b.pieces:
+            raise _NotPlainError
+        factor = a.offset if not a.pieces else b.offset
+        value = b if not a.pieces else a
+        if factor == 0:
+            return _Sum((), 0)
+        pieces = tuple([piece._replace(scale=piece.scale * factor) for piece in value.pieces])
+        return _Sum(pieces, value.offset * factor)
+
+    def divisor(self, node: FloorDiv | FloorMod) -> int:
+        if not isinstance(node.b, IntImm) or node.b.value <= 0:
+            raise _NotPlainError
+        return node.b.value
+
+    def visit_FloorDiv(self, node: FloorDiv) -> _Sum:
+        value, by = self.visit(node.a), self.divisor(node)
+        kept, rest = self.split(value, by)
+        pieces = [piece._replace(scale=piece.scale // by) for piece in kept]
+        if rest is not None and rest.extent * rest.scale > by:
+            pieces.append(self.upper(rest, by))
+        return _Sum(tuple(pieces), value.offset // by)
+
+    def visit_FloorMod(self, node: FloorMod) -> _Sum:
+        value, by = self.visit(node.a), self.divisor(node)
+        kept, rest = self.split(value, by)
+        small = [piece for piece in value.pieces if piece not in kept and piece is not rest]
+        if rest is not None:
+            steps = by // rest.scale
+            small.append(rest._replace(extent=min(rest.extent, steps)))
+        return _Sum(tuple(small), value.offset % by)
+
+    def upper(self, piece: _Piece, by: int) -> _Piece:
+        steps = by // piece.scale
+        extent = -(-piece.extent // steps)
+        return piece._replace(lower=piece.lower * steps, extent=extent, scale=1)
+
+    def split(self, value: _Sum, by: int) -> tuple[list[_Piece], _Piece | None]:
+        """The pieces that are multiples of ``by``, and the one that is cut by it; what is left lies
+        below ``by`` altogether."""
+        kept = [piece for piece in value.pieces if piece.scale % by == 0]
+        others = sorted([p for p in value.pieces if p not in kept], key=lambda p: p.scale)
+        if value.offset % by and others:
+            raise _NotPlainError
+        if not others:
+            return kept, None
+        largest = others[-1]
+        below = sum(piece.scale * (piece.extent - 1) for piece in others[:-1])
+        if below >= largest.scale or by % largest.scale or any(p.scale < 0 for p in value.pieces):
+            raise _NotPlainError
+        return kept, largest
+
+
+class _NumpyValue(Dispatcher[Any]):
+    """The value of an index expression over arrays of indices."""
+
+    def __init__(self, values: dict[Var, Any]) -> None:
+        self.values = values
+
+    def visit_default(self, node: Any) -> Any:
+        raise UnsupportedError(f"an index map cannot hold {type(node).__name__} here")
+
+    def visit_Var(self, node: Var) -> Any:
+        return self.values[node]
+
+    def visit_IntImm(self, node: IntImm) -> Any:
+        return node.value
+
+    def visit_Cast(self, node: Cast) -> Any:
+        return self.visit(node.value)
+
+    def visit_Add(self, node: Add) -> Any:
+        return self.visit(node.a) + self.visit(node.b)
+
+    def visit_Sub(self, node: Sub) -> Any:
+        return self.visit(node.a) - self.visit(node.b)
+
+    def visit_Mul(self, node: Mul) -> Any:
+        return self.visit(node.a) * self.visit(node.b)
+
+    def visit_FloorDiv(self, node: FloorDiv) -> Any:
+        return self.visit(node.a) // self.visit(node.b)
+
+    def visit_FloorMod(self, node: FloorMod) -> Any:
+        return self.visit(node.a) % self.visit(node.b)
+
+    def visit_Min(self, node: Min) -> Any:
+        import numpy
+
+        return numpy.minimum(self.visit(node.a), self.visit(node.b))
+
+    def visit_Max(self, node: Max) -> Any:
+        import numpy
+
+        return numpy.maximum(self.visit(node.a), self.visit(node.b))
+
+    def visit_CompareOp(self, node: CompareOp) -> Any:
+        import operator
+
+        names = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
+        compare = getattr(operator, names[type(node).__name__])
+        return compare(self.visit(node.a), self.visit(node.b))
+
+    def visit_Select(self, node: Select) -> Any:
+        import numpy
+
+        return numpy.where(
+            self.visit(node.condition), self.visit(node.true_value), self.visit(node.false_value)
+        )
+
+    def visit_Call(self, node: Call) -> Any:
+        name = node.op.name
+        if name == "tir.if_then_else":
+            return self.visit_Select(Select(*node.args))
+        if name in ("tir.shift_left", "tir.shift_right"):
+            a, b = [self.visit(arg) for arg in node.args]
+            return a << b if name == "tir.shift_left" else a >> b
+        if name in ("tir.bitwise_and", "tir.bitwise_or", "tir.bitwise_xor"):
+            a, b = [self.visit(arg) for arg in node.args]
+            return {"and": a & b, "or": a | b, "xor": a ^ b}[name.removeprefix("tir.bitwise_")]
+        raise UnsupportedError(f"an index map cannot hold a call of {name} here")

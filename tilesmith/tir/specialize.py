@@ -1,0 +1,59 @@
+"""Functions with parameters and symbolic sizes bound to known values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Var, structural_equal
+from tilesmith.ir.operators import cast
+from tilesmith.support.errors import ShapeError, UnknownNameError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
+
+__all__ = ["specialize"]
+
+
+def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
+    """A copy of a function with some parameters bound.
+
+    A scalar parameter, or a symbolic size of a buffer, gets a value and is no parameter any more.
+    A parameter with a buffer gets another Buffer of the same rank and dtype, whose sizes, strides
+    and offset its symbolic ones become. Raises UnknownNameError for a variable that is neither,
+    ShapeError for a buffer that does not fit.
+    """
+    values: dict[Var, PrimExpr] = {}
+    sizes = {
+        part
+        for buffer in func.buffer_map.values()
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        if isinstance(part, Var)
+    }
+    for param, value in param_map.items():
+        if isinstance(value, Buffer):
+            if param not in func.buffer_map:
+                raise UnknownNameError(f"'{param.name}' is no parameter with a buffer")
+            _match(func.buffer_map[param], value, values)
+        elif param in func.buffer_map or (param not in func.params and param not in sizes):
+            raise UnknownNameError(f"'{param.name}' is no scalar parameter and no symbolic size")
+        else:
+            values[param] = cast(param.dtype, value)
+    bound = substitute(func, values)
+    return bound.with_fields(params=[param for param in func.params if param not in values])
+
+
+def _match(old: Buffer, new: Buffer, values: dict[Var, PrimExpr]) -> None:
+    if old.dtype is not new.dtype or len(old.shape) != len(new.shape):
+        raise ShapeError(f"the buffer {new!r} cannot stand for {old!r}")
+    pairs = [*zip(old.shape, new.shape), (old.elem_offset, new.elem_offset)]
+    if len(old.strides) == len(new.strides):
+        pairs += zip(old.strides, new.strides)
+    for before, after in pairs:
+        if isinstance(before, Var):
+            after = cast(before.dtype, after)
+            known = values.setdefault(before, after)
+            if not structural_equal(known, after):
+                raise ShapeError(f"'{before.name}' of the buffer '{old.name}' gets two values")
+        elif not structural_equal(before, cast(before.dtype, after)):
+            raise ShapeError(f"the buffer {new!r} cannot stand for {old!r}")

@@ -1,0 +1,47 @@
+"""Tensor intrinsics: what a hardware instruction computes, and how it is called."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Node
+from tilesmith.ir import data as data_field
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.registry import Registry
+from tilesmith.tir.function import PrimFunc
+
+__all__ = ["TensorIntrin"]
+
+_INTRINSICS: Registry[TensorIntrin] = Registry(
+    "tensor intrinsic", providers={"": "tilesmith.schedule_rules.intrinsics"}
+)
+
+
+class TensorIntrin(Node, key="tir.TensorIntrin"):
+    """``desc`` describes the computation as a block over buffers, ``impl`` carries it out; their
+    parameters correspond one to one."""
+
+    desc: PrimFunc = data_field()
+    impl: PrimFunc = data_field()
+
+    def __init__(self, desc: PrimFunc, impl: PrimFunc) -> None:
+        if len(desc.params) != len(impl.params):
+            raise TypeMismatchError(
+                f"the description has {len(desc.params)} parameters, the implementation "
+                f"{len(impl.params)}"
+            )
+        self.desc = desc
+        self.impl = impl
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
+        """Make an intrinsic and register it under a name."""
+        return _INTRINSICS.register(name, TensorIntrin(desc, impl), override=override)
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """The intrinsic of that name; None for an unknown one with ``allow_missing``."""
+        try:
+            return _INTRINSICS.get(name, None) if allow_missing else _INTRINSICS.get(name)
+        except ModuleNotFoundError:
+            if allow_missing:
+                return None
+            raise
