@@ -126,6 +126,20 @@ def test_peak():
     assert machine_model(Target("llvm -mcpu=haswell")).peak_flops_per_cycle() == 32
 
 
+def test_identity_tells_machines_apart(monkeypatch):
+    here = targets.target_identity(Target("llvm"))
+    assert here == targets.target_identity(Target("llvm"))
+    assert here != targets.target_identity(Target("llvm -mattr=-fma"))
+    assert targets.target_identity(Target("cuda")) != targets.target_identity(
+        Target("cuda", "llvm")
+    )
+    elsewhere = host.HostCPU("x86_64-linux-gnu", "other", frozenset({"sse2"}), ("+sse2",))
+    monkeypatch.setattr(features, "host_cpu", lambda: elsewhere)
+    features._features.cache_clear()
+    assert targets.target_identity(Target("llvm")) != here
+    features._features.cache_clear()
+
+
 def test_cores():
     assert machine_model(Target("llvm -num-cores=7")).cores == 7
     assert machine_model(Target("llvm")).cores == host.host_cores() >= 1

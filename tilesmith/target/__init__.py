@@ -34,7 +34,7 @@ from tilesmith.target.generic_func import (
 )
 from tilesmith.target.host import HostCPU, host_caches, host_cores, host_cpu
 from tilesmith.target.kind import KINDS, TargetKind
-from tilesmith.target.machine import MachineModel, machine_model
+from tilesmith.target.machine import MachineModel, machine_model, target_identity
 from tilesmith.target.tag import list_tags, register_tag
 from tilesmith.target.target import Target, TargetFeatures, canon_target
 from tilesmith.target.virtual_device import VirtualDevice
@@ -79,6 +79,7 @@ __all__ = [
     "rocm",
     "stm32",
     "target_features",
+    "target_identity",
     "vta",
     "x86",
 ]

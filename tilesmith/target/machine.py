@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilesmith.target.features import architecture, is_host, target_features
+from tilesmith.target.features import architecture, is_host, llvm_machine, target_features
 from tilesmith.target.host import host_caches, host_cores
 from tilesmith.target.target import Target
 
@@ -122,6 +122,16 @@ def machine_model(target: Target) -> MachineModel:
     cores = target.num_cores or (1 if target.mtriple else host_cores())
     width = target.attrs.get("vector-width")
     return replace(model, cores=cores, vector_bytes=width // 8 if width else model.vector_bytes)
+
+
+def target_identity(target: Target) -> str:
+    """A text for cache keys: equal when code for `target`, made here, may be used again.
+
+    The target's own text does not do: plain `llvm` is another CPU on another machine.
+    """
+    if target.kind.name != "llvm":
+        return target.to_json()
+    return f"{target.to_json()} {llvm_machine(target)} {machine_model(target)}"
 
 
 def _class_of(target: Target) -> MachineModel:
