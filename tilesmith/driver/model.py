@@ -14,7 +14,7 @@ from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import FrontendError, UnsupportedError
-from tilesmith.target import Target
+from tilesmith.target import Target, target_identity
 from tilesmith.tir import PrimFunc
 
 __all__ = ["compile", "import_model"]
@@ -57,7 +57,7 @@ def _model_key(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> 
 
     contents = [Path(file).read_bytes() for file in model_files(path)]
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
-    return digest(*contents, str(target), described, version_digest())
+    return digest(*contents, target_identity(target), described, version_digest())
 
 
 def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> IRModule:
