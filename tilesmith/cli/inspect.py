@@ -36,6 +36,7 @@ STAGES = {
     help="graph: as imported; fused: after the graph passes; tir: scheduled functions; "
     "lowered: flat loops; llvm, asm: what LLVM gets and makes.",
 )  # fmt: skip
+@click.option("--function", metavar="NAME", help="Only this kernel (stages tir to asm).")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="A file instead of the screen."
 )
