@@ -15,12 +15,11 @@ from tilesmith.codegen.llvm import compile_text, emit_text
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
 from tilesmith.ir.serialization import load_json, save_json
-from tilesmith.ir.structural import structural_digest
 from tilesmith.lowering import lower_kernels
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import WorkerPool
-from tilesmith.target import Target
+from tilesmith.target import Target, target_identity
 from tilesmith.tir import Call, PrimFunc
 
 __all__ = ["KernelJob", "compile_job", "compile_kernels", "kernel_jobs", "start_workers"]
@@ -39,10 +38,10 @@ class KernelJob:
         self.target = target
         self.schedule = schedule
         parts = [
-            structural_digest(function.without_attr("global_symbol"))
+            save_json(function.without_attr("global_symbol"), notes=False)
             for function in functions.values()
         ]
-        self.key = digest(*parts, str(target), str(schedule), version_digest())
+        self.key = digest(*parts, target_identity(target), str(schedule), version_digest())
         self.symbol = "kernel_" + self.key[:24]
 
     def renamed(self) -> IRModule:
@@ -121,7 +120,7 @@ _pool: WorkerPool | None = None
 def start_workers() -> WorkerPool | None:
     """The pool of workers, started at first use; None on a machine with one core."""
     global _pool
-    count = knobs.compile_workers or len(os.sched_getaffinity(0))
+    count = len(os.sched_getaffinity(0)) if knobs.workers is None else knobs.workers
     if count < 2:
         return None
     if _pool is None:

@@ -33,7 +33,7 @@ def default_passes(target: Target) -> list[Any]:
 
 def zero_passes(target: Target) -> list[Any]:
     """Just enough to run: no fusion, no folding."""
-    return [graph.DecomposeOpsForInference(), graph.LegalizeOps()]
+    return [graph.LegalizeOps()]
 
 
 def register_pipeline(name: str) -> Callable[..., Any]:
