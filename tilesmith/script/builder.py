@@ -1,8 +1,8 @@
 """Frames: what a script's words do while a program is being built.
 
-A frame is opened by ``with`` (by the user in plain Python, or by the parser) and makes its node when
-it is closed; statements go to the innermost open frame. The frames of each dialect stand in files of
-their own; here is what they share.
+A frame is opened by ``with`` (by the user in plain Python, or by the parser) and makes its node
+when it is closed; statements go to the innermost open frame. The frames of each dialect stand in
+files of their own; here is what they share.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Source:
         if isinstance(problem, ScriptError) and problem.span is not None:
             return problem
         if isinstance(problem, TilesmithError):
-            notes = (*problem.notes, *_advice(problem), *notes)
+            notes = (*(_advice(problem) or problem.notes), *notes)
             return ScriptError(problem.message, span=self.span(node), notes=notes)
         if isinstance(problem, BaseException):
             text = str(problem) or type(problem).__name__

@@ -6,7 +6,7 @@ import ast
 import base64
 import inspect
 import linecache
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -14,10 +14,11 @@ from tilesmith.script import ir as script_ir
 from tilesmith.script.diagnostics import Source
 from tilesmith.script.parser import DIALECTS, Parser
 from tilesmith.support.errors import ScriptError
+from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "definition_of", "from_source", "is_part_of_module", "parse", "parse_definition",
+    "definition_of", "from_source", "is_part_of_module", "parse", "parse_definition", "parse_now",
     "variables_around",
 ]  # fmt: skip
 
@@ -42,7 +43,7 @@ def definition_of(program: Any) -> Source:
 
 
 def _class_definition(program: type, frame: FrameType) -> Source:
-    """The source of a class, found from the line that is being executed: its decorator or header."""
+    """The source of a class, found from the line that is being executed (its decorator)."""
     filename = frame.f_code.co_filename
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, frame.f_globals)
@@ -126,6 +127,11 @@ def variables_around(program: Any, frame: FrameType) -> dict[str, Any]:
     return known
 
 
+def parse_now(function: Any, frame: FrameType, options: dict) -> Any:
+    """What the decorator of a function does: parse it, or leave it to the module around."""
+    return function if is_part_of_module(frame) else parse_definition(function, frame)
+
+
 def parse_definition(program: Any, frame: FrameType) -> Any:
     """Parse a decorated function or class where it stands."""
     if isinstance(program, type):
@@ -136,9 +142,32 @@ def parse_definition(program: Any, frame: FrameType) -> Any:
 
 
 def _parse_tree(source: Source, known: Mapping[str, Any]) -> Any:
-    parser = Parser(source, known)
-    with deep_recursion():
-        return _parse_node(parser, source.tree)
+    return _run(Parser(source, known), _parse_node)
+
+
+def _run(parser: Parser, parse_tree: Callable[[Parser, Any], Any]) -> Any:
+    """Parse; an error shows the user's lines, not those of the parser."""
+    try:
+        with deep_recursion():
+            return parse_tree(parser, parser.source.tree)
+    except ScriptError as error:
+        if knobs.traceback == "full":
+            raise
+        cause = error.__cause__
+        if cause is not None and _raised_inside(cause):
+            error.__cause__ = None
+        error.__suppress_context__ = True
+        raise error.with_traceback(None)  # noqa: B904 - the cause stays where the user wrote it
+
+
+def _raised_inside(error: BaseException) -> bool:
+    """Whether an error comes from Tilesmith itself and not from a function of the user's."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return True
+    return traceback.tb_frame.f_globals.get("__name__", "").startswith("tilesmith.")
 
 
 def _parse_node(parser: Parser, node: Any) -> Any:
@@ -191,9 +220,7 @@ def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None) -> An
     if blobs:
         known["I"] = _WithArrays(blobs)
     source = Source.from_text(text)
-    parser = Parser(source, known)
-    with deep_recursion():
-        return _parse_program(parser, source.tree)
+    return _run(Parser(source, known), _parse_program)
 
 
 def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
@@ -244,7 +271,7 @@ def _import(parser: Parser, node: Any) -> None:
 
 
 class _WithArrays:
-    """``I`` for a text whose arrays were taken out before it was parsed: they stand there by number."""
+    """``I`` for a text whose arrays were taken out before parsing: it names them by number."""
 
     def __init__(self, blobs: list[bytes]) -> None:
         self._blobs = blobs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir import ExprOp, operators
 from tilesmith.script.diagnostics import nearest
-from tilesmith.support.errors import ScriptError, TilesmithError
+from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
 if TYPE_CHECKING:
     from tilesmith.script.parser import Parser
@@ -87,10 +87,22 @@ class Evaluator:
             raise self._explain(node, error) from error
 
     def _explain(self, node: ast.expr, error: Exception) -> ScriptError:
+        """The error, its marker under the argument or index that is wrong if that is known."""
         notes: tuple[str, ...] = ()
-        if isinstance(node, ast.Call) and not isinstance(error, TilesmithError):
-            notes = self._usage(node, error)
-        return self.parser.error(node, error, notes)
+        place: ast.AST = node
+        if isinstance(node, ast.Subscript) and isinstance(error, ShapeError):
+            place = node.slice
+            notes = self._declared(node)
+        elif isinstance(node, ast.Call):
+            place = _guilty_argument(node, str(error)) or node
+            if not isinstance(error, TilesmithError):
+                notes = self._usage(node, error)
+        return self.parser.error(place, error, notes)
+
+    def _declared(self, node: ast.Subscript) -> tuple[str, ...]:
+        """What a buffer was declared as."""
+        buffer = self.evaluate(node.value)
+        return (shape_note(ast.unparse(node.value), buffer.shape),)
 
     def _usage(self, node: ast.Call, error: Exception) -> tuple[str, ...]:
         """The signature of the function that was called with wrong arguments."""
@@ -323,6 +335,24 @@ class Evaluator:
 
 
 _MISSING: Any = object()
+
+
+def shape_note(name: str, shape: Any) -> str:
+    """What is said about the shape of a buffer where an access has another rank."""
+    sizes = ", ".join([str(size) for size in shape])
+    return f"{name} has the shape ({sizes}{',' if len(shape) == 1 else ''})"
+
+
+def _guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
+    """The argument of a call that an error message quotes."""
+    for keyword in node.keywords:
+        if f"unexpected keyword argument '{keyword.arg}'" in message:
+            return keyword
+    for argument in [*node.args, *[keyword.value for keyword in node.keywords]]:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            if f"'{argument.value}'" in message:
+                return argument
+    return None
 
 
 def _comparable(value: Any) -> bool:

@@ -12,27 +12,28 @@ A dialect is one object, registered under the letter that scripts use for it; ``
     R_DIALECT = Dialect("R", namespace=sys.modules[__name__])   # the words: R.add, R.function, …
     DIALECTS.register("R", R_DIALECT)
 
-    @R_DIALECT.statement(ast.Assign)                 # any class of ast.stmt
+    @R_DIALECT.statement(ast.Assign)      # any class of ast.stmt
     def parse_assign(parser, node): ...
 
-    @R_DIALECT.function                              # FunctionDef; gives the finished function
+    @R_DIALECT.function                   # FunctionDef; gives the finished function
     def parse_function(parser, node, options): ...
 
-    @R_DIALECT.declare                               # optional; before any function of the module
-    def declare_function(parser, node, variable, options): ...       # is parsed: set variable.struct_info
+    @R_DIALECT.declare                    # optional: called for each function of a module before
+    def declare(parser, node, variable, options): ...  # any is parsed; set variable.struct_info
 
-    R_DIALECT.prepare = lambda parser: …             # optional; adapt ``parser.evaluator`` (its
-                                                     # ``operands``, ``subscripts``, ``calls`` by class)
+    R_DIALECT.prepare = lambda parser: …  # optional: adapt ``parser.evaluator`` (its ``operands``,
+                                          # ``subscripts``, ``calls``: class of value → function)
 
-The decorator ``R.function`` is a ``FunctionDecorator("R", ...)``: it works as ``@R.function`` and as
-``@R.function(private=True)``, alone and inside a module; the keyword arguments arrive as ``options``.
+The decorator ``R.function`` is ``FunctionDecorator("R", entry.parse_now)``: it works as
+``@R.function`` and as ``@R.function(private=True)``, alone and inside a module; the keyword
+arguments arrive as ``options``.
 
 What a handler uses: ``parser.evaluate(expr)``; ``parser.body(statements)`` (a block: frames that it
 opens with ``parser.open(frame)`` are closed at its end); ``parser.scope({name: value})``;
-``parser.define(name, value)``; ``parser.lookup(name)``; ``parser.error(node, message, notes)`` (to be
-raised: has file, line, column, the source line and a marker); ``parser.span(node)``;
-``parser.module`` (``ModuleScope`` or None: ``variables`` name → GlobalVar); ``parser.metadata`` is
-found under the name ``metadata`` like any variable.
+``parser.define(name, value)``; ``parser.lookup(name)``; ``parser.error(node, message, notes)`` (to
+be raised: has file, line, column, the source line and a marker); ``parser.span(node)``;
+``parser.module`` (``ModuleScope`` or None; ``variables``: name → GlobalVar). The section of large
+constants is found under the name ``metadata`` like any variable: lists of numpy arrays by kind.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class Parser:
             self.builder.span = outer
 
     def body(self, statements: list[ast.stmt], names: dict[str, Any] | None = None) -> Any:
-        """A block of statements in a scope of its own; frames that it opens are closed at its end."""
+        """A block of statements in a scope of its own; frames that it opens end with it."""
         with self.scope(names), ExitStack() as stack:
             self._open.append(stack)
             try:

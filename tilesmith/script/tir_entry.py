@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.script.entry import is_part_of_module, parse_definition
+from tilesmith.script.entry import parse_now
 from tilesmith.script.parser import FunctionDecorator
 from tilesmith.script.tir_frames import PrimFuncFrame
 
@@ -26,11 +26,4 @@ class PrimFuncDecorator(FunctionDecorator):
         self._frames: list[PrimFuncFrame] = []
 
 
-def _parse(function: Any, frame: Any, options: dict) -> Any:
-    """Parse now, or leave the function to the module in whose class it stands."""
-    if is_part_of_module(frame):
-        return function
-    return parse_definition(function, frame)
-
-
-prim_func = PrimFuncDecorator("T", _parse)
+prim_func = PrimFuncDecorator("T", parse_now)

@@ -6,14 +6,15 @@ import ast
 import builtins
 from typing import Any
 
-from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Var, operators
+from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, name_fresh
+from tilesmith.script.evaluator import shape_note
 from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parser import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import ForFrame, PrimFuncFrame, emit
 from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
-from tilesmith.support.errors import ScriptError
+from tilesmith.support.errors import ScriptError, ShapeError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.stmt import Stmt
@@ -123,11 +124,12 @@ def _bound(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
     return value
 
 
-def _assign(parser: Parser, target: ast.expr, value: Any) -> None:
+def _assign(parser: Parser, target: ast.expr, value: Any, written: ast.expr | None = None) -> None:
+    """Assign a value, which was ``written`` so, to a target."""
     if isinstance(target, ast.Name):
         _bind(parser, target, target.id, value)
     elif isinstance(target, ast.Subscript):
-        _store(parser, target, value)
+        _store(parser, target, value, written or target)
     elif isinstance(target, (ast.Tuple, ast.List)):
         if isinstance(value, Frame):
             value = parser.open(value)
@@ -141,7 +143,7 @@ def _assign(parser: Parser, target: ast.expr, value: Any) -> None:
         raise parser.error(target, "nothing can be assigned to this in a script")
 
 
-def _store(parser: Parser, target: ast.Subscript, value: Any) -> None:
+def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr) -> None:
     buffer = parser.evaluate(target.value)
     if not isinstance(buffer, Buffer):
         raise parser.error(
@@ -153,8 +155,11 @@ def _store(parser: Parser, target: ast.Subscript, value: Any) -> None:
         value = load_of(value)
     try:
         T.buffer_store(buffer, value, indices)
+    except ShapeError as error:
+        notes = (shape_note(ast.unparse(target.value), buffer.shape),)
+        raise parser.error(target.slice, error, notes) from error
     except Exception as error:
-        raise parser.error(target, error) from error
+        raise parser.error(written, error) from error
 
 
 @T_DIALECT.statement(ast.Assign)
@@ -162,7 +167,7 @@ def parse_assign(parser: Parser, node: ast.Assign) -> None:
     """``A[i] = value``, ``x = value``, ``vi, vj = T.axis.remap(…)``."""
     value = parser.evaluate(node.value)
     for target in node.targets:
-        _assign(parser, target, value)
+        _assign(parser, target, value, node.value)
 
 
 @T_DIALECT.statement(ast.AnnAssign)
@@ -182,21 +187,11 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     parser.define(node.target.id, name_fresh(var, node.target.id))
 
 
-_AUGMENTED = {
-    ast.Add: operators.add,
-    ast.Sub: operators.subtract,
-    ast.Mult: operators.multiply,
-    ast.Div: operators.divide,
-    ast.FloorDiv: operators.floordiv,
-    ast.Mod: operators.floormod,
-}
-
-
 @T_DIALECT.statement(ast.AugAssign)
 def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
     """``A[i] += value``."""
     reading = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
-    _assign(parser, node.target, parser.evaluate(reading))
+    _assign(parser, node.target, parser.evaluate(reading), node.value)
 
 
 def _as_load(target: ast.expr) -> ast.expr:

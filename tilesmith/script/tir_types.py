@@ -40,7 +40,7 @@ class DTypeWord:
         self.dtype = DataType(dtype)
 
     def __call__(self, expr: Any = None, *, is_size_var: bool = False) -> PrimExpr:
-        """``T.int32()`` is a new variable, ``T.int32(5)`` a constant, ``T.int32(x)`` a conversion."""
+        """``T.int32()``: a variable; ``T.int32(5)``: a constant; ``T.int32(x)``: a conversion."""
         if expr is None:
             return (SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(expr, str):
