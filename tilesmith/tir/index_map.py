@@ -482,7 +482,7 @@ class _Pieces(Dispatcher[_Sum]):
     def visit_FloorMod(self, node: FloorMod) -> _Sum:
         value, by = self.visit(node.a), self.divisor(node)
         kept, rest = self.split(value, by)
-        small = [piece for piece in value.pieces if piece not in kept and piece is not rest]
+        small = [piece for piece in value.pieces if piece.scale % by and piece is not rest]
         if rest is not None:
             steps = by // rest.scale
             small.append(rest._replace(extent=min(rest.extent, steps)))
@@ -497,7 +497,7 @@ class _Pieces(Dispatcher[_Sum]):
         """The pieces that are multiples of ``by``, and the one that is cut by it; what is left lies
         below ``by`` altogether."""
         kept = [piece for piece in value.pieces if piece.scale % by == 0]
-        others = sorted([p for p in value.pieces if p not in kept], key=lambda p: p.scale)
+        others = sorted([p for p in value.pieces if p.scale % by], key=lambda p: p.scale)
         if value.offset % by and others:
             raise _NotPlainError
         if not others:

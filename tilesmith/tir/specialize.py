@@ -30,12 +30,13 @@ def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset)
         if isinstance(part, Var)
     }
+    params = set(func.params)
     for param, value in param_map.items():
         if isinstance(value, Buffer):
             if param not in func.buffer_map:
                 raise UnknownNameError(f"'{param.name}' is no parameter with a buffer")
             _match(func.buffer_map[param], value, values)
-        elif param in func.buffer_map or (param not in func.params and param not in sizes):
+        elif param in func.buffer_map or (param not in params and param not in sizes):
             raise UnknownNameError(f"'{param.name}' is no scalar parameter and no symbolic size")
         else:
             values[param] = cast(param.dtype, value)
