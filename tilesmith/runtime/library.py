@@ -107,14 +107,17 @@ class Library:
 class _JitOwner:
     """Keeps the JIT and the linked code; the tracker has to go before its JIT."""
 
-    def __init__(self, jit: Any, tracker: Any) -> None:
+    def __init__(self, jit: Any, tracker: Any, pool_stop: int | None = None) -> None:
         self.jit = jit
         self.tracker = tracker
+        self.pool_stop = pool_stop  # address of the function that ends the library's own threads
 
     def __del__(self) -> None:
         # at interpreter shutdown llvmlite may be gone already: leave the memory to the system
         if not sys.is_finalizing():
             with contextlib.suppress(Exception):
+                if self.pool_stop is not None:
+                    ctypes.CFUNCTYPE(None)(self.pool_stop)()
                 self.tracker.close()
 
 
@@ -167,7 +170,8 @@ class _JitLibrary(Library):
                 notes = (f"undefined: {', '.join(missing)}",) if missing else ()
                 raise CodegenError(f"linking object code failed: {error}", notes=notes) from error
         addresses = {name: int(tracker[name]) for name in sorted(names)}
-        super().__init__(_JitOwner(jit, tracker), addresses)
+        stop = addresses.get("__tilesmith_pool_stop")
+        super().__init__(_JitOwner(jit, tracker, stop), addresses)
 
     def symbol(self, name: str) -> int | None:
         """Address of a symbol; None if the library has none of that name."""
