@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by others: what has no converter is replaced by its definition."""
+"""Operators that ONNX itself defines by others: without a converter they are replaced by these."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.tensors import attribute_value
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.relations import sizes_of
 from tilesmith.relax.struct_info import TensorStructInfo
 
-__all__ = ["definition_of", "has_definition"]
+__all__ = ["default_attributes", "definition_of", "has_definition"]
 
 
 @functools.cache
@@ -43,13 +44,42 @@ def definition_of(node: Any) -> Any:
     versions = schema.context_dependent_function_opset_versions
     usable = [version for version in versions if version <= node.version] or [min(versions)]
     data = schema.get_context_dependent_function_with_opset_version(
-        max(usable), node.proto.SerializeToString(), types
+        max(usable), _with_own_attributes(node).SerializeToString(), types
     )
     if not data:
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(data)
     return function
+
+
+def _with_own_attributes(node: Any) -> Any:
+    """The node with the values of attributes that refer to those of the function around it."""
+    onnx = require_onnx()
+    if not any(item.ref_attr_name for item in node.proto.attribute):
+        return node.proto
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    for item in node.proto.attribute:
+        if not item.ref_attr_name:
+            proto.attribute.append(item)
+        elif item.name in node.attributes:
+            value = node.attributes[item.name]
+            proto.attribute.append(onnx.helper.make_attribute(item.name, value))
+    return proto
+
+
+def default_attributes(node: Any) -> dict[str, Any]:
+    """The attributes that the operator of a node has where none are given."""
+    schema = _schema(node.domain, node.operator, node.version)
+    if schema is None:
+        return {}
+    return {
+        name: attribute_value(attribute.default_value, None)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
 
 
 def _newest(schema: Any, version: int) -> Any:

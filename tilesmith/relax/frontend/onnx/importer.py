@@ -287,7 +287,7 @@ class ONNXGraphImporter:
             definition = functions.definition_of(node)
             if definition is None:
                 raise OpNotImplemented("the operator has no converter")
-            return self.inline(node, definition)
+            return self.inline(node, definition, functions.default_attributes(node))
         results = outputs_of(found.convert(node))
         return [self._bind(value, name) for value, name in zip(results, node.proto.output)]
 
@@ -298,16 +298,21 @@ class ONNXGraphImporter:
             return [self._bind(item, name) for item in value]
         return self.emit(value, identifier(name), name in self.output_names)
 
-    def inline(self, node: OnnxNode, function: Any) -> list[Any]:
+    def inline(
+        self, node: OnnxNode, function: Any, defaults: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         """The outputs of a node whose operator is defined by other operators."""
         versions = {**self.versions, **opset_versions(function.opset_import)}
         inner = dict.fromkeys(function.input)
         inner.update(zip(function.input, node.inputs))
-        attributes = {item.name: attribute_value(item, None) for item in function.attribute_proto}
+        attributes = dict(defaults or {})
+        attributes.update(
+            {item.name: attribute_value(item, None) for item in function.attribute_proto}
+        )
         attributes.update(node.attributes)
         self.import_nodes(function.node, inner, versions, attributes)
         count = max(node.outputs, 1)
-        return [inner[name] for name in function.output[:count]]
+        return [inner.get(name) for name in function.output[:count]]
 
 
 def identifier(name: str) -> str:

@@ -1,0 +1,515 @@
+"""The ``R`` dialect: from Python's syntax tree to functions of the graph.
+
+Assignments become bindings, ``with R.dataflow():`` a dataflow block (the names in ``R.output`` are
+seen outside), ``if`` a choice whose branches end by assigning the same name, ``return`` the result.
+Nested operations are bound to variables of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from typing import Any
+
+from tilesmith.ir import GlobalVar, PrimExpr
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax import script as words
+from tilesmith.relax.annotations import StructInfoProxy
+from tilesmith.relax.block_builder import _LEAVES, BlockBuilder, flatten_blocks
+from tilesmith.relax.expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    as_expr,
+    as_struct_info,
+    known_struct_info,
+)
+from tilesmith.relax.relations import (
+    BaseCheckResult,
+    describe,
+    struct_info_base_check,
+    struct_info_lca,
+)
+from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
+from tilesmith.script.builder import name_fresh
+from tilesmith.script.parser import DIALECTS, Dialect, Parser
+from tilesmith.support.errors import ScriptError
+
+__all__ = ["R_DIALECT", "current_function"]
+
+R_DIALECT = Dialect("R", words)
+DIALECTS.register("R", R_DIALECT)
+
+_active = threading.local()
+_ARGUMENTS = (Tuple, *_LEAVES)
+
+
+class GraphFunction:
+    """A function that is being parsed."""
+
+    def __init__(self, parser: Parser, name: str, outer: GraphFunction | None) -> None:
+        self.parser = parser
+        self.name = name
+        self.outer = outer
+        self.builder = BlockBuilder() if outer is None else outer.builder
+        self.sizes: dict[str, Any] = {} if outer is None else dict(outer.sizes)
+        self.attrs: dict[str, Any] = {}
+        self.blocks: list[list[BindingBlock]] = [[]]
+        self.outputs: dict[int, set[str]] | None = None  # of the dataflow block, by statement
+        self.statement = 0
+        self.result: Any = None
+        self.constants: dict[int, tuple[Any, Constant]] = {}
+
+    # Blocks
+
+    def begin_block(self, dataflow: bool = False) -> None:
+        """Begin a block of bindings."""
+        if dataflow:
+            self.builder._begin_dataflow_block()
+        else:
+            self.builder._begin_binding_block()
+
+    def end_block(self) -> None:
+        """End the block; an empty one leaves nothing."""
+        block = self.builder._end_block()
+        if block.bindings:
+            self.blocks[-1].append(block)
+
+    def sequence(self, body: Any) -> SeqExpr:
+        """The blocks so far with a value."""
+        return SeqExpr(flatten_blocks(self.blocks.pop()), body)
+
+    # Values
+
+    def value(self, value: Any) -> Any:
+        """What a statement's right side gives, as an expression of the graph."""
+        if hasattr(value, "__array__") and not isinstance(value, Expr):
+            known = self.constants.get(id(value))
+            if known is None:
+                known = self.constants[id(value)] = (value, Constant(value))
+            return known[1]
+        if isinstance(value, (list, tuple)):
+            return as_expr([self.value(item) for item in value])
+        return as_expr(value)
+
+    def new_var(self, name: str, info: StructInfo) -> Var:
+        """The variable of a binding: seen outside of its dataflow block only if it is an output."""
+        if self.outputs is None or name in self.outputs.get(self.statement, ()):
+            return Var(name, info)
+        return DataflowVar(name, info)
+
+    def bind(self, name: str, value: Any, annotation: StructInfo | None, node: ast.AST) -> Var:
+        """Bind a value to a new variable and give the name to it."""
+        value = self.builder.normalize(self.value(value))
+        info = known_struct_info(value)
+        if annotation is not None:
+            check = struct_info_base_check(annotation, info)
+            if check == BaseCheckResult.FAIL_L0:
+                raise ScriptError(
+                    f"'{name}' is declared as {describe(annotation)}, its value is {describe(info)}"
+                )
+            info = annotation
+        var = self.new_var(name, info)
+        self.builder.emit_normalized(VarBinding(var, value, self.parser.span(node)))
+        self.parser.define(name, var)
+        return var
+
+
+def current_function() -> GraphFunction | None:
+    """The function that is being parsed in this thread."""
+    return getattr(_active, "function", None)
+
+
+def _function(parser: Parser) -> GraphFunction:
+    found = current_function()
+    assert found is not None and found.parser is parser
+    return found
+
+
+# Struct info
+
+
+class _Sizes(dict):
+    """Names of sizes of the function; others are looked up around it."""
+
+    def __init__(self, function: GraphFunction) -> None:
+        super().__init__(function.sizes)
+        self.function = function
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.function.sizes[name] = value
+        super().__setitem__(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        if super().__contains__(name):
+            return True
+        found = self.function.parser.lookup(str(name))
+        if isinstance(found, (PrimExpr, int)):
+            super().__setitem__(str(name), found)
+            return True
+        return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+
+def struct_info_of(function: GraphFunction, written: Any) -> StructInfo:
+    """Struct info from what an annotation evaluates to."""
+    if isinstance(written, StructInfoProxy):
+        return written.as_struct_info(_Sizes(function))
+    return as_struct_info(written)
+
+
+def _annotation(parser: Parser, node: ast.expr) -> Any:
+    written = parser.evaluate(node)
+    if isinstance(written, str):  # quoted, as with postponed annotations
+        written = parser.evaluate(ast.parse(written, mode="eval").body)
+    return written
+
+
+# Functions
+
+
+def _signature(parser: Parser, node: ast.FunctionDef, function: GraphFunction) -> tuple:
+    """The parameters and the struct info of the result (or None)."""
+    written = []
+    for parameter in [*node.args.posonlyargs, *node.args.args]:
+        if parameter.annotation is None:
+            raise parser.error(
+                parameter,
+                f"parameter '{parameter.arg}' has no annotation",
+                (f'write {parameter.arg}: R.Tensor((2, 3), "float32")',),
+            )
+        written.append((parameter, _annotation(parser, parameter.annotation)))
+    for _, value in written:  # a name may be used before the parameter that binds it
+        if isinstance(value, StructInfoProxy):
+            for name in value.get_symbolic_vars():
+                if name not in function.sizes:
+                    function.sizes[name] = SymbolicVar(name, "int64")
+    params = []
+    for parameter, value in written:
+        try:
+            info = struct_info_of(function, value)
+        except ScriptError as error:
+            raise parser.error(parameter.annotation, error) from None
+        params.append(Var(parameter.arg, info, parser.span(parameter)))
+    returned = None
+    if node.returns is not None and not _is_none(node.returns):
+        returned = struct_info_of(function, _annotation(parser, node.returns))
+    return params, returned
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+@R_DIALECT.declare
+def declare_function(
+    parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict
+) -> None:
+    """Tell the other functions of the module what a call of this one gives."""
+    function = GraphFunction(parser, node.name, None)
+    params, returned = _signature(parser, node, function)
+    if returned is not None:
+        infos = [param.struct_info for param in params]
+        variable.struct_info = FuncStructInfo(infos, returned, bool(options.get("pure", True)))
+
+
+@R_DIALECT.function
+def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Function:
+    """A function under ``@R.function``."""
+    outer = current_function()
+    if outer is not None and outer.parser is not parser:
+        outer = None
+    function = GraphFunction(parser, node.name, outer)
+    _active.function = function
+    try:
+        params, returned = _signature(parser, node, function)
+        for name, size in function.sizes.items():
+            parser.define(name, size)
+        for param in params:
+            parser.define(param.name_hint, param)
+        function.builder.begin_scope(params)
+        frames = len(function.builder._frames)
+        function.begin_block()
+        parser.body(node.body)
+        del function.builder._frames[frames:]
+        if function.result is None:
+            raise parser.error(node, f"the function '{node.name}' does not return anything")
+        function.builder.end_scope()
+    finally:
+        _active.function = outer
+    body = function.sequence(function.result)
+    attrs = dict(function.attrs)
+    if outer is None and not options.get("private", False):
+        attrs.setdefault("global_symbol", node.name)
+    is_pure = bool(options.get("pure", True))
+    return Function(params, body, returned, is_pure, attrs, parser.span(node))
+
+
+def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
+    function = current_function()
+    values = arguments if function is None else [function.value(item) for item in arguments]
+    return Call(variable, values, None, named.get("sinfo_args"))
+
+
+def _prepare(parser: Parser) -> None:
+    parser.evaluator.calls[GlobalVar] = _call_global
+
+
+R_DIALECT.prepare = _prepare
+
+
+# Statements
+
+
+def _bind_value(
+    parser: Parser, name: str, value: Any, annotation: StructInfo | None, node: ast.AST
+) -> None:
+    function = _function(parser)
+    if isinstance(value, words.MatchCastPair):
+        source = function.builder.normalize_argument(function.value(value.value))
+        info = struct_info_of(function, value.struct_info)
+        var = function.new_var(name, info)
+        span = parser.span(node)
+        function.builder.emit_normalized(MatchCast(var, source, info, span))
+        parser.define(name, var)
+    elif isinstance(value, SymbolicVar):
+        if name not in function.sizes:
+            function.sizes[name] = name_fresh(value, name) if not value.name else value
+        parser.define(name, function.sizes[name])
+    elif isinstance(value, (str, bool, int, float, dict)) or value is None:
+        parser.define(name, value)  # a value of Python's own, used while the script is read
+    elif callable(value) and not isinstance(value, Expr):
+        parser.define(name, value)
+    elif isinstance(value, (list, tuple)) and not _holds_expressions(value):
+        parser.define(name, value)
+    else:
+        function.bind(name, value, annotation, node)
+
+
+def _holds_expressions(values: Any) -> bool:
+    return any(
+        isinstance(item, Expr)
+        or hasattr(item, "__array__")
+        or (isinstance(item, (list, tuple)) and _holds_expressions(item))
+        for item in values
+    )
+
+
+def _bind_target(parser: Parser, target: ast.expr, value: Any, node: ast.AST) -> None:
+    if isinstance(target, ast.Name):
+        _bind_value(parser, target.id, value, None, node)
+        return
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        raise parser.error(target, "values are assigned to names here")
+    function = _function(parser)
+    if isinstance(value, Expr):
+        whole = function.builder.normalize_argument(function.value(value))
+        info = known_struct_info(whole)
+        count = len(info.fields) if isinstance(info, TupleStructInfo) else -1
+        if count != len(target.elts):
+            raise parser.error(target, f"{len(target.elts)} names for {describe(info)}")
+        value = [whole[index] for index in range(count)]
+    values = list(value)
+    if len(values) != len(target.elts):
+        raise parser.error(target, f"{len(target.elts)} names for {len(values)} values")
+    for inner, item in zip(target.elts, values):
+        _bind_target(parser, inner, item, node)
+
+
+@R_DIALECT.statement(ast.Assign)
+def parse_assign(parser: Parser, node: ast.Assign) -> None:
+    """``lv = R.add(x, y)``, ``a, b = R.split(x, 2)``."""
+    value = parser.evaluate(node.value)
+    for target in node.targets:
+        _bind_target(parser, target, value, node)
+
+
+@R_DIALECT.statement(ast.AnnAssign)
+def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
+    """``lv: R.Tensor((2, 3), "float32") = R.add(x, y)``."""
+    if not isinstance(node.target, ast.Name) or node.value is None:
+        raise parser.error(node, "an annotated assignment has one name and a value")
+    written = _annotation(parser, node.annotation)
+    value = parser.evaluate(node.value)
+    if isinstance(written, SymbolicVar):  # n: T.int64
+        info = None
+    else:
+        info = struct_info_of(_function(parser), written)
+    _bind_value(parser, node.target.id, value, info, node)
+
+
+@R_DIALECT.statement(ast.Expr)
+def parse_expression(parser: Parser, node: ast.Expr) -> None:
+    """A call for its effect; ``R.func_attr``, ``R.output``; a text is a comment."""
+    if isinstance(node.value, ast.Constant):
+        return
+    value = parser.evaluate(node.value)
+    if value is None:
+        return
+    function = _function(parser)
+    if isinstance(value, Expr) and not isinstance(value, Var):
+        function.bind("_", value, None, node)
+
+
+@R_DIALECT.statement(ast.Return)
+def parse_return(parser: Parser, node: ast.Return) -> None:
+    """The result of the function."""
+    function = _function(parser)
+    if len(function.blocks) != 1:
+        raise parser.error(
+            node,
+            "`return` stands at the end of the function",
+            ("let both branches assign one name and return that",),
+        )
+    value = () if node.value is None else parser.evaluate(node.value)
+    function.result = function.builder.normalize_argument(function.value(value))
+    function.end_block()
+    function.begin_block()
+
+
+@R_DIALECT.statement(ast.Pass)
+def parse_pass(parser: Parser, node: ast.Pass) -> None:
+    """Nothing."""
+
+
+@R_DIALECT.statement(ast.FunctionDef)
+def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
+    """A function inside a function."""
+    made = parser.parse_function(node)
+    function = _function(parser)
+    if not isinstance(made, Function):
+        raise parser.error(node, "only functions of the graph stand inside a function")
+    var = function.new_var(node.name, made.struct_info)
+    function.builder.emit_normalized(VarBinding(var, made, parser.span(node)))
+    parser.define(node.name, var)
+
+
+# Dataflow blocks
+
+
+def _output_names(node: ast.With) -> dict[int, set[str]]:
+    """Statement's number → the outputs that are assigned there for the last time."""
+    names: list[str] = []
+    for statement in node.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Attribute, ast.Name)):
+            word = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+            if word == "output":
+                names += [arg.id for arg in call.args if isinstance(arg, ast.Name)]
+    last: dict[str, int] = {}
+    for number, statement in enumerate(node.body):
+        for target in _assigned_names(statement):
+            last[target] = number
+    found: dict[int, set[str]] = {}
+    for name in names:
+        if name in last:
+            found.setdefault(last[name], set()).add(name)
+    return found
+
+
+def _assigned_names(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Assign):
+        targets = list(statement.targets)
+    else:
+        return []
+    return [
+        inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)
+    ]
+
+
+@R_DIALECT.statement(ast.With)
+def parse_with(parser: Parser, node: ast.With) -> None:
+    """``with R.dataflow():``."""
+    function = _function(parser)
+    opened = [parser.evaluate(item.context_expr) for item in node.items]
+    if len(opened) != 1 or not isinstance(opened[0], words.DataflowMark):
+        raise parser.error(node, "`with` opens a dataflow block here: with R.dataflow():")
+    if function.outputs is not None:
+        raise parser.error(node, "a dataflow block has no dataflow block inside")
+    function.end_block()
+    function.begin_block(dataflow=True)
+    function.outputs = _output_names(node)
+    for number, statement in enumerate(node.body):
+        function.statement = number
+        parser.visit(statement)
+    function.outputs = None
+    function.end_block()
+    function.begin_block()
+
+
+# Choices
+
+
+@R_DIALECT.statement(ast.If)
+def parse_if(parser: Parser, node: ast.If) -> None:
+    """``if``: both branches end by assigning the same name."""
+    function = _function(parser)
+    if function.outputs is not None:
+        raise parser.error(node, "a dataflow block has no branches")
+    condition = parser.evaluate(node.test)
+    condition = function.builder.normalize_argument(function.value(condition))
+    if not node.orelse:
+        raise parser.error(node, "`if` needs an `else` here: both give a value to one name")
+    name, true, annotation = _branch(parser, node.body)
+    other, false, _ = _branch(parser, node.orelse)
+    if name != other:
+        raise parser.error(
+            node, f"the branches end with '{name}' and '{other}': one name is needed"
+        )
+    choice = If(condition, true, false, parser.span(node))
+    info = annotation or struct_info_lca(true.struct_info, false.struct_info)
+    var = Var(name, info)
+    function.builder.emit_normalized(VarBinding(var, choice, parser.span(node)))
+    parser.define(name, var)
+
+
+def _branch(parser: Parser, statements: list[ast.stmt]) -> tuple[str, SeqExpr, Any]:
+    """A branch: the name that it gives a value, the sequence, what is declared about the value."""
+    function = _function(parser)
+    last = statements[-1]
+    function.blocks.append([])
+    function.begin_block()
+    annotation = None
+    with parser.scope():
+        for statement in statements[:-1]:
+            parser.visit(statement)
+        if isinstance(last, ast.If):
+            parser.visit(last)
+            name = _last_name(parser, last)
+            value = parser.lookup(name)
+        else:
+            names = _assigned_names(last)
+            if len(names) != 1 or not isinstance(last, (ast.Assign, ast.AnnAssign)):
+                raise parser.error(
+                    last, "a branch ends by assigning the name that it gives a value"
+                )
+            name = names[0]
+            if isinstance(last, ast.AnnAssign):
+                annotation = struct_info_of(function, _annotation(parser, last.annotation))
+            value = function.builder.normalize(function.value(parser.evaluate(last.value)))
+            if not isinstance(value, _ARGUMENTS):
+                value = function.bind(name, value, annotation, last)
+        function.end_block()
+    return name, function.sequence(value), annotation
+
+
+def _last_name(parser: Parser, node: ast.If) -> str:
+    last = node.body[-1]
+    if isinstance(last, ast.If):
+        return _last_name(parser, last)
+    return _assigned_names(last)[0]

@@ -1,0 +1,165 @@
+"""``R``: the words of the graph dialect.
+
+    from tilesmith.script import relax as R
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            y = R.nn.relu(x)
+            R.output(y)
+        return y
+
+All operators are words (``R.add``, ``R.nn.conv2d``); ``parser.py`` reads the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable as _Function
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tilesmith.relax import op as _op
+from tilesmith.relax.annotations import (  # noqa: F401
+    Callable,
+    Object,
+    Prim,
+    Shape,
+    StructInfoProxy,
+    Tensor,
+    Tuple,
+)
+from tilesmith.relax.expr import (  # noqa: F401
+    Call,
+    DataTypeImm,
+    ExternFunc,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    TupleGetItem,
+    Var,
+    const,
+)
+from tilesmith.relax.expr import Tuple as _TupleExpr
+from tilesmith.relax.op import *  # noqa: F403
+from tilesmith.relax.op import builtin, image, memory, nn  # noqa: F401
+from tilesmith.script.parser import FunctionDecorator as _FunctionDecorator
+from tilesmith.support.errors import ScriptError as _ScriptError
+
+TensorProxy = ShapeProxy = TupleProxy = CallableProxy = PrimProxy = ObjectProxy = StructInfoProxy
+
+
+class MatchCastPair(NamedTuple):
+    """What ``R.match_cast`` gives until it is bound."""
+
+    value: Any
+    struct_info: Any
+
+
+def match_cast(value: Any, struct_info: Any) -> MatchCastPair:
+    """A value, checked at run time to be as ``struct_info`` says."""
+    return MatchCastPair(value, struct_info)
+
+
+class DataflowMark:
+    """What ``R.dataflow()`` gives to ``with``."""
+
+
+def dataflow() -> DataflowMark:
+    """``with R.dataflow():`` opens a dataflow block."""
+    return DataflowMark()
+
+
+def output(*vars: Any) -> None:
+    """The variables of a dataflow block that are seen after it."""
+
+
+def _current(word: str) -> Any:
+    from tilesmith.relax.parser import current_function
+
+    function_ = current_function()
+    if function_ is None:
+        raise _ScriptError(f"R.{word} stands in a function under @R.function")
+    return function_
+
+
+def func_attr(attrs: Mapping[str, Any]) -> None:
+    """Attributes of the function."""
+    _current("func_attr").attrs.update(attrs)
+
+
+def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
+    """The call of a PrimFunc made of a tensor expression; it joins the module."""
+    from tilesmith.ir import GlobalVar
+    from tilesmith.relax.utils import gen_call_tir_inputs
+
+    scope = _current("emit_te").parser.module
+    if scope is None:
+        raise _ScriptError("R.emit_te needs a module: write the function in an @I.ir_module class")
+    name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_function")
+    kwargs.pop("name_hint", None)
+    prim_func, operands, out_sinfo, tir_vars = gen_call_tir_inputs(func, *args, **kwargs)
+    base = name.replace("<lambda>", "te_function")
+    fresh, number = base, 0
+    while fresh in scope.variables or fresh in scope.functions:
+        number += 1
+        fresh = f"{base}{number}"
+    scope.variables[fresh] = GlobalVar(fresh)
+    scope.functions[fresh] = prim_func
+    return _op.call_tir(scope.variables[fresh], operands, out_sinfo, tir_vars)
+
+
+def call_tir(
+    gvar: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, dtype: Any = None
+) -> Call:
+    """Call a PrimFunc of the module; a shape with ``dtype`` stands for a tensor, as in 2022."""
+    return _op.call_tir(gvar, args, _outputs(out_sinfo, dtype), tir_vars)
+
+
+def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, dtype: Any = None) -> Call:
+    """Call a registered function that writes its results into the last arguments."""
+    return _op.call_dps_packed(func, args, _outputs(out_sinfo, dtype))
+
+
+def _outputs(out_sinfo: Any, dtype: Any) -> Any:
+    if dtype is not None and not isinstance(dtype, (list, tuple)):
+        return Tensor(out_sinfo, dtype)
+    return out_sinfo
+
+
+def prim_value(value: Any) -> PrimValue:
+    """A scalar as a value of the graph."""
+    return PrimValue(value)
+
+
+def shape(value: Any) -> ShapeExpr:
+    """A shape as a value."""
+    return ShapeExpr(value)
+
+
+def str(value: Any) -> StringImm:
+    """A text as a value."""
+    return StringImm(value)
+
+
+def dtype(value: Any) -> DataTypeImm:
+    """A dtype as a value."""
+    return DataTypeImm(value)
+
+
+def tuple(*fields: Any) -> _TupleExpr:
+    """Several values as one."""
+    return _TupleExpr(fields)
+
+
+def _parse(function_: Any, frame: Any, options: dict) -> Any:
+    from tilesmith.script.entry import is_part_of_module, parse_definition
+
+    if is_part_of_module(frame):
+        return function_
+    return parse_definition(function_, frame)
+
+
+function = _FunctionDecorator("R", _parse)
+
+# The parser reads these words and registers the dialect.
+from tilesmith.relax import parser as _parser  # noqa: E402, F401
