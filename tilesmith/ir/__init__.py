@@ -10,3 +10,12 @@ from tilesmith.ir.span import *  # noqa: F403
 from tilesmith.ir.structural import *  # noqa: F403
 from tilesmith.ir.types import *  # noqa: F403
 from tilesmith.ir.visitor import *  # noqa: F403
+from tilesmith.support.lazy import lazy_attributes
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {
+        "instrument": "tilesmith.ir.instrument",
+        "transform": "tilesmith.ir.transform",
+    },
+)
