@@ -220,7 +220,10 @@ class _AccessFinder(Visitor):
         return self.relax(base, last, size) if stride.value >= 0 else self.relax(last, base, size)
 
     def resolved(self, expr: PrimExpr) -> PrimExpr:
-        return substitute(expr, self.values) if self.values else expr
+        if not self.values:
+            return expr
+        found = substitute(expr, self.values)
+        return expr if found is expr else _simplified(found)
 
     def relax(self, low: PrimExpr, high: PrimExpr, size: PrimExpr) -> Range:
         """The indices from ``low`` to ``high`` for all values of the loops inside the block."""

@@ -29,14 +29,14 @@ class _LcaFinder(Visitor):
         self.path: list[Stmt] = []
         self.found: dict[Buffer, Path] = {}
         self.buffer_of: dict[Var, Buffer] = {}
-        self.outermost_blocks_of_threads = 0  # length of the way above the loops over blockIdx
+        self.above_grid: int | None = None  # length of the way above the loops over blockIdx
         for buffer in func.buffer_map.values():
             self.buffer_of[buffer.data] = buffer
 
     def access(self, buffer: Buffer, path: Path | None = None) -> None:
         path = tuple(self.path) if path is None else path
-        if self.outermost_blocks_of_threads and buffer.scope() == "global":
-            path = path[: self.outermost_blocks_of_threads]
+        if self.above_grid is not None and buffer.scope() == "global":
+            path = path[: self.above_grid]
         known = self.found.get(buffer)
         if known is None:
             self.found[buffer] = path
@@ -51,14 +51,14 @@ class _LcaFinder(Visitor):
     def visit_For(self, node: For) -> None:
         self.visit(node.min)
         self.visit(node.extent)
-        outer = self.outermost_blocks_of_threads
+        outer = self.above_grid
         self.path.append(node)
         if node.kind is ForKind.THREAD_BINDING and node.thread_binding is not None:
-            if node.thread_binding.thread_tag.startswith("blockIdx") and not outer:
-                self.outermost_blocks_of_threads = len(self.path) - 1
+            if node.thread_binding.thread_tag.startswith("blockIdx") and outer is None:
+                self.above_grid = len(self.path) - 1
         self.visit(node.body)
         self.path.pop()
-        self.outermost_blocks_of_threads = outer
+        self.above_grid = outer
 
     def visit_BlockRealize(self, node: BlockRealize) -> None:
         for value in node.iter_values:

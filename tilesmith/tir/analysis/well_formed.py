@@ -95,9 +95,7 @@ class _Checker(ScopeWalker):
     def check_realize(self, node: BlockRealize) -> None:
         wanted, given = len(node.block.iter_vars), len(node.iter_values)
         if wanted != given:
-            self.fail(
-                f"the block '{node.block.name_hint}' has {wanted} iterators, {given} values"
-            )
+            self.fail(f"the block '{node.block.name_hint}' has {wanted} iterators, {given} values")
         for iterator, value in zip(node.block.iter_vars, node.iter_values):
             if iterator.var.dtype is not value.dtype:
                 self.fail(
