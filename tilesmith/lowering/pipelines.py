@@ -40,6 +40,7 @@ def _vectors() -> list[Pass]:
     return [
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
+        passes.LoopPartition(),
         passes.RewriteUnsafeSelect(),  # before vectors: a lazy choice becomes predicates there
         passes.VectorizeLoop(),
         passes.StorageRewrite(),

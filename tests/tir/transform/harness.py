@@ -30,7 +30,10 @@ def arrays_for(func, sizes=None, seed=0):
         if buffer is None:
             made.append((sizes or {})[param.name])
             continue
-        shape = [size.value if isinstance(size, IntImm) else size_of(size, sizes) for size in buffer.shape]
+        shape = [
+            size.value if isinstance(size, IntImm) else size_of(size, sizes)
+            for size in buffer.shape
+        ]
         dtype = buffer.dtype.numpy()
         if buffer.dtype.is_bool:
             made.append(random.random(shape) < 0.5)

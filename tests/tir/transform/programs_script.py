@@ -8,8 +8,9 @@ from tilesmith.script import tir as T
 
 
 @T.prim_func
-def matmul(A: T.Buffer((5, 9), "float32"), B: T.Buffer((9, 7), "float32"),
-           C: T.Buffer((5, 7), "float32")):
+def matmul(
+    A: T.Buffer((5, 9), "float32"), B: T.Buffer((9, 7), "float32"), C: T.Buffer((5, 7), "float32")
+):
     T.func_attr({"global_symbol": "matmul", "tir.noalias": True})
     for i, j, k in T.grid(5, 7, 9):
         with T.block("C"):
@@ -20,15 +21,19 @@ def matmul(A: T.Buffer((5, 9), "float32"), B: T.Buffer((9, 7), "float32"),
 
 
 @T.prim_func
-def padded_convolution(A: T.Buffer((1, 3, 7, 9), "float32"), W: T.Buffer((5, 3, 3, 3), "float32"),
-                       C: T.Buffer((1, 5, 7, 9), "float32")):
+def padded_convolution(
+    A: T.Buffer((1, 3, 7, 9), "float32"),
+    W: T.Buffer((5, 3, 3, 3), "float32"),
+    C: T.Buffer((1, 5, 7, 9), "float32"),
+):
     T.func_attr({"global_symbol": "padded_convolution", "tir.noalias": True})
     P = T.alloc_buffer((1, 3, 9, 11))
     for n, c, h, w in T.grid(1, 3, 9, 11):
         with T.block("P"):
             vn, vc, vh, vw = T.axis.remap("SSSS", [n, c, h, w])
             P[vn, vc, vh, vw] = T.if_then_else(
-                1 <= vh and vh < 8 and 1 <= vw and vw < 10, A[vn, vc, vh - 1, vw - 1], T.float32(0))
+                1 <= vh and vh < 8 and 1 <= vw and vw < 10, A[vn, vc, vh - 1, vw - 1], T.float32(0)
+            )
     for n, o, h, w, c, y, x in T.grid(1, 5, 7, 9, 3, 3, 3):
         with T.block("C"):
             vn, vo, vh, vw, vc, vy, vx = T.axis.remap("SSSSRRR", [n, o, h, w, c, y, x])
@@ -72,8 +77,11 @@ def cached_tile(A: T.Buffer((8, 24), "float32"), B: T.Buffer((8, 24), "float32")
 
 
 @T.prim_func
-def register_tile(A: T.Buffer((8, 11), "float32"), B: T.Buffer((11, 16), "float32"),
-                  C: T.Buffer((8, 16), "float32")):
+def register_tile(
+    A: T.Buffer((8, 11), "float32"),
+    B: T.Buffer((11, 16), "float32"),
+    C: T.Buffer((8, 16), "float32"),
+):
     """A matmul with a tile of accumulators in loops that stay for the back end to unroll."""
     T.func_attr({"global_symbol": "register_tile", "tir.noalias": True})
     D = T.alloc_buffer((8, 16), scope="local")
@@ -165,17 +173,18 @@ def matched(A: T.Buffer((4, 12), "float32"), B: T.Buffer((4, 12), "float32")):
     for i, j in T.grid(4, 3):
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(A[vi, vj * 4:vj * 4 + 4])
-            T.writes(B[vi, vj * 4:vj * 4 + 4])
-            source = T.match_buffer(A[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
-            target = T.match_buffer(B[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
+            T.reads(A[vi, vj * 4 : vj * 4 + 4])
+            T.writes(B[vi, vj * 4 : vj * 4 + 4])
+            source = T.match_buffer(A[vi, vj * 4 : vj * 4 + 4], (4,), offset_factor=1)
+            target = T.match_buffer(B[vi, vj * 4 : vj * 4 + 4], (4,), offset_factor=1)
             for k in range(4):
                 target[k] = source[3 - k] * T.float32(2)
 
 
 @T.prim_func
-def argmax(A: T.Buffer((5, 11), "float32"), best: T.Buffer((5,), "float32"),
-           where: T.Buffer((5,), "int32")):
+def argmax(
+    A: T.Buffer((5, 11), "float32"), best: T.Buffer((5,), "float32"), where: T.Buffer((5,), "int32")
+):
     T.func_attr({"global_symbol": "argmax", "tir.noalias": True})
     for i, k in T.grid(5, 11):
         with T.block("argmax"):
@@ -189,8 +198,12 @@ def argmax(A: T.Buffer((5, 11), "float32"), best: T.Buffer((5,), "float32"),
 
 
 @T.prim_func
-def vector_oddities(A: T.Buffer((40,), "float32"), idx: T.Buffer((8,), "int32"),
-                    B: T.Buffer((40,), "float32"), S: T.Buffer((2,), "float32")):
+def vector_oddities(
+    A: T.Buffer((40,), "float32"),
+    idx: T.Buffer((8,), "int32"),
+    B: T.Buffer((40,), "float32"),
+    S: T.Buffer((2,), "float32"),
+):
     """Gather, scatter, strides, lane conditions, reductions into one element, inner loops."""
     T.func_attr({"global_symbol": "vector_oddities", "tir.noalias": True})
     for i in T.vectorized(8):
@@ -224,8 +237,12 @@ def long_vectors(A: T.Buffer((3, 131), "float32"), B: T.Buffer((3, 131), "float3
 
 
 @T.prim_func
-def selects(A: T.Buffer((12,), "float32"), N: T.Buffer((12,), "int32"),
-            B: T.Buffer((12,), "float32"), M: T.Buffer((12,), "int32")):
+def selects(
+    A: T.Buffer((12,), "float32"),
+    N: T.Buffer((12,), "int32"),
+    B: T.Buffer((12,), "float32"),
+    M: T.Buffer((12,), "int32"),
+):
     """Select of what must not always be evaluated, also in vectors; integer division by zero."""
     T.func_attr({"global_symbol": "selects", "tir.noalias": True})
     for i in range(12):
@@ -270,8 +287,9 @@ def unrolled(A: T.Buffer((6, 4), "float32"), B: T.Buffer((6, 4), "float32")):
 
 
 @T.prim_func
-def half_and_bool(A: T.Buffer((3, 7), "float16"), B: T.Buffer((3, 7), "float16"),
-                  C: T.Buffer((3, 7), "bool")):
+def half_and_bool(
+    A: T.Buffer((3, 7), "float16"), B: T.Buffer((3, 7), "float16"), C: T.Buffer((3, 7), "bool")
+):
     T.func_attr({"global_symbol": "half_and_bool", "tir.noalias": True})
     for i, j in T.grid(3, 7):
         with T.block("B"):

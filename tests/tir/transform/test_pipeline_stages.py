@@ -40,5 +40,3 @@ def test_the_wrapper_computes_the_same(name):
     code[name](*given)
     got = [g.numpy() if not isinstance(g, int) else g for g in given]
     assert_same(got, want, "compiled")
-
-

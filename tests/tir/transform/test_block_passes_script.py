@@ -1,0 +1,265 @@
+"""Passes over blocks: what they make of small programs, and that the meaning stays."""
+
+import pytest
+
+from tests.tir.transform.harness import apply, assert_same_results
+from tilesmith.ir import assert_structural_equal
+from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir import transform
+
+
+def check(before, after, *passes, sizes=None):
+    """The passes make ``after`` of ``before``, and both compute the same."""
+    got = apply(before, *passes)
+    assert_structural_equal(got, after.with_attr(before.attrs))
+    assert_same_results(before, got, sizes)
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((5, 7), "float32"), B: T.Buffer((5,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, k in T.grid(5, 7):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(B[vi])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+
+def test_lower_init_block():
+    @T.prim_func
+    def expected(A: T.Buffer((5, 7), "float32"), B: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 7):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk])
+                T.writes(B[vi])
+                if vk == 0:
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    check(row_sums, expected, transform.LowerInitBlock())
+
+
+def test_convert_blocks_to_opaque():
+    @T.prim_func
+    def expected(A: T.Buffer((5, 7), "float32"), B: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 7):
+            with T.block("B"):
+                T.reads(A[i, k])
+                T.writes(B[i])
+                if k == 0:
+                    B[i] = T.float32(0)
+                B[i] = B[i] + A[i, k]
+
+    check(row_sums, expected, transform.LowerInitBlock(), transform.ConvertBlocksToOpaque())
+
+
+def test_convert_blocks_to_opaque_needs_init_to_be_lowered():
+    with pytest.raises(UnsupportedError, match="LowerInitBlock"):
+        apply(row_sums, transform.ConvertBlocksToOpaque())
+
+
+@T.prim_func
+def two_rows(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    with T.block("root"):
+        T.reads()
+        T.writes()
+        L = T.alloc_buffer((6, 8))
+        for i in range(6):
+            for j in range(8):
+                with T.block("L"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A[vi, vj])
+                    T.writes(L[vi, vj])
+                    L[vi, vj] = A[vi, vj] + T.float32(1)
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(L[vi, 7 - vj])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = L[vi, 7 - vj]
+
+
+def test_plan_and_update_buffer_allocation_location():
+    @T.prim_func
+    def expected(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            for i in range(6):
+                with T.block(""):
+                    T.reads()
+                    T.writes()
+                    L = T.alloc_buffer((6, 8))
+                    for j in range(8):
+                        with T.block("L"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            T.reads(A[vi, vj])
+                            T.writes(L[vi, vj])
+                            L[vi, vj] = A[vi, vj] + T.float32(1)
+                    for j in range(8):
+                        with T.block("B"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            T.reads(L[vi, 7 - vj])
+                            T.writes(B[vi, vj])
+                            B[vi, vj] = L[vi, 7 - vj]
+
+    check(two_rows, expected, transform.PlanAndUpdateBufferAllocationLocation())
+
+
+def test_compact_buffer_allocation():
+    @T.prim_func
+    def expected(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            for i in range(6):
+                with T.block(""):
+                    T.reads()
+                    T.writes()
+                    L = T.alloc_buffer((1, 8))
+                    for j in range(8):
+                        with T.block("L"):
+                            T.reads(A[i, j])
+                            T.writes(L[0, j])
+                            L[0, j] = A[i, j] + T.float32(1)
+                    for j in range(8):
+                        with T.block("B"):
+                            T.reads(L[0, 7 - j])
+                            T.writes(B[i, j])
+                            B[i, j] = L[0, 7 - j]
+
+    check(
+        two_rows,
+        expected,
+        transform.PlanAndUpdateBufferAllocationLocation(),
+        transform.ConvertBlocksToOpaque(),
+        transform.CompactBufferAllocation(),
+    )
+
+
+def test_a_reduction_keeps_its_result_outside_of_its_loop():
+    """The only accesses to S lie in the loop over k, but S carries a sum from one to the next."""
+
+    @T.prim_func
+    def prefix_sums(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        S = T.alloc_buffer((1,))
+        for k in range(9):
+            with T.block("S"):
+                vk = T.axis.reduce(9, k)
+                with T.init():
+                    S[0] = T.float32(0)
+                S[0] = S[0] + A[vk]
+            with T.block("B"):
+                vi = T.axis.opaque(9, k)
+                B[vi] = S[0]
+
+    planned = apply(prefix_sums, transform.PlanAndUpdateBufferAllocationLocation())
+    assert [buffer.name for buffer in planned.body.block.alloc_buffers] == ["S"]
+    assert_same_results(prefix_sums, planned)
+
+
+def test_buffers_that_nobody_uses_are_dropped():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        X = T.alloc_buffer((4,))
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = T.float32(1)
+
+    planned = apply(func, transform.PlanAndUpdateBufferAllocationLocation())
+    assert not planned.body.block.alloc_buffers
+
+
+def test_compaction_keeps_a_dimension_with_data_dependent_index():
+    @T.prim_func
+    def func(A: T.Buffer((6,), "float32"), idx: T.Buffer((6,), "int32"),
+             B: T.Buffer((6,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(1):
+            with T.block(""):
+                L = T.alloc_buffer((8, 6))
+                for j in range(6):
+                    L[0, j] = A[j]
+                for j in range(6):
+                    L[1, idx[j] % 6] = T.float32(2)
+                for j in range(6):
+                    B[j] = L[0, j]
+
+    compact = apply(func, transform.CompactBufferAllocation())
+    shapes = []
+
+    def look(node):
+        for buffer in getattr(node, "alloc_buffers", ()):
+            shapes.append([int(size) for size in buffer.shape])
+        if not node.is_leaf:
+            for child in node.children():
+                look(child)
+
+    look(compact.body)
+    assert shapes == [[2, 6]]
+    assert_same_results(func, compact)
+
+
+def test_lower_match_buffer():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(2, 2):
+            with T.block("A"):
+                T.reads()
+                T.writes(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4])
+                S = T.match_buffer(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4], (4, 4), offset_factor=1,
+                                   strides=[8, 1])
+                for x, y in T.grid(4, 4):
+                    S[x, y] = T.Cast("float32", x * 4 + y)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(2, 2):
+            with T.block("A"):
+                T.reads()
+                T.writes(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4])
+                for x, y in T.grid(4, 4):
+                    A[i * 4 + x, j * 4 + y] = T.Cast("float32", x * 4 + y)
+
+    check(before, expected, transform.LowerMatchBuffer())
+
+
+def test_lower_opaque_block():
+    @T.prim_func
+    def before(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(1):
+            for j in T.serial(8, annotations={"pragma_auto_unroll_max_step": 4}):
+                with T.block("B"):
+                    T.where(j < 5)
+                    T.reads(A[i, j])
+                    T.writes(B[i, j])
+                    L = T.alloc_buffer((2,), scope="local")
+                    L[1] = A[i, j]
+                    B[i, j] = L[1]
+
+    @T.prim_func
+    def expected(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
+        for j in T.serial(8, annotations={"pragma_auto_unroll_max_step": 4}):
+            if j < 5:
+                L_data = T.allocate([2], "float32", "local")
+                L = T.decl_buffer((2,), data=L_data, scope="local")
+                L[1] = A[0, j]
+                B[0, j] = L[1]
+
+    check(before, expected, transform.LowerOpaqueBlock())
+
+
+def test_lower_opaque_block_refuses_blocks_with_iterators():
+    with pytest.raises(UnsupportedError, match="not opaque"):
+        apply(two_rows, transform.LowerOpaqueBlock())

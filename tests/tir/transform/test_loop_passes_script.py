@@ -1,0 +1,334 @@
+"""Passes over flat loops: what they make of small programs, and that the meaning stays."""
+
+import pytest
+
+from tests.tir.transform.harness import apply, assert_same_results
+from tilesmith.ir import assert_structural_equal
+from tilesmith.ir.transform import PassContext
+from tilesmith.script import tir as T
+from tilesmith.tir import transform
+
+
+def check(before, after, *passes, sizes=None):
+    """The passes make ``after`` of ``before``, and both compute the same."""
+    got = apply(before, *passes)
+    assert_structural_equal(got, after.with_attr(before.attrs))
+    assert_same_results(before, got, sizes)
+
+
+def test_flatten_buffer():
+    @T.prim_func
+    def before(A: T.Buffer((4, 6), "float32", strides=[8, 1]), B: T.Buffer((4, 6), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(4, 6):
+            B[i, j] = A[i, 5 - j]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 6), "float32", strides=[8, 1]), B: T.Buffer((4, 6), "float32")):
+        X = T.decl_buffer((32,), data=A.data)
+        Y = T.decl_buffer((24,), data=B.data)
+        for i, j in T.grid(4, 6):
+            Y[i * 6 + j] = X[i * 8 - j + 5]
+
+    got = apply(before, transform.FlattenBuffer())
+    assert_structural_equal(got, expected.with_attr(before.attrs))
+
+
+def test_flatten_buffer_keeps_rows_rows():
+    @T.prim_func
+    def before(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            B[i, T.Ramp(0, 2, 3)] = A[i, T.Ramp(1, 1, 3)]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+        X = T.decl_buffer((24,), data=A.data)
+        Y = T.decl_buffer((24,), data=B.data)
+        for i in range(4):
+            Y[T.Ramp(i * 6, 2, 3)] = X[T.Ramp(i * 6 + 1, 1, 3)]
+
+    check(before, expected, transform.FlattenBuffer())
+
+
+def test_narrow_data_type():
+    @T.prim_func
+    def before(A: T.Buffer((T.int64(64),), "int64"), n: T.int64):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(T.int64(8), T.int64(8)):
+            if i * T.int64(8) + j < n:
+                A[i * T.int64(8) + j] = (i + j) * T.int64(1000000000)
+
+    @T.prim_func
+    def expected(A: T.Buffer((T.int64(64),), "int64"), n: T.int64):
+        for i, j in T.grid(8, 8):
+            if T.Cast("int64", i * 8 + j) < n:
+                # the product does not fit into 32 bits
+                A[i * 8 + j] = T.Cast("int64", i + j) * T.int64(1000000000)
+
+    check(before, expected, transform.NarrowDataType(32), sizes={"n": 50})
+
+
+def test_narrowing_leaves_large_loops_alone():
+    @T.prim_func
+    def func(A: T.Buffer((T.int64(8),), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(T.int64(3000000000)):
+            if i < T.int64(8):
+                A[i] = T.float32(1)
+
+    got = apply(func, transform.NarrowDataType(32))
+    assert got.body.loop_var.dtype == "int64"
+
+
+def test_simplify():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(16):
+            if i < 16:
+                x: T.int32 = 3
+                B[(i * 4 + x) // 4] = T.if_then_else(i * 2 >= 0, A[(i * 8 + 8) // 8 - 1], T.float32(0))
+            else:
+                B[0] = T.float32(5)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            B[i] = A[i]
+
+    check(before, expected, transform.Simplify())
+
+
+def test_remove_no_op():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(16):
+            T.evaluate(0)
+        if A[0] > T.float32(0):
+            T.evaluate(A[1])
+        for i in range(16):
+            B[i] = B[i]
+            A[i] = B[i]
+            X_data = T.allocate([4], "float32", "global")
+            X = T.decl_buffer((4,), data=X_data)
+            T.evaluate(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            A[i] = B[i]
+
+    check(before, expected, transform.RemoveNoOp())
+
+
+def test_unroll_loop():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.unroll(2):
+            for j in range(3):
+                B[i * 3 + j] = A[i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for j in range(3):
+            B[0 * 3 + j] = A[0]
+        for j in range(3):
+            B[1 * 3 + j] = A[1]
+
+    got = apply(before, transform.UnrollLoop())
+    assert_structural_equal(
+        apply(got, transform.Simplify()),
+        apply(expected.with_attr(before.attrs), transform.Simplify()),
+    )
+    assert_same_results(before, got)
+
+
+@pytest.mark.parametrize("explicit", [0, 1])
+def test_automatic_unrolling(explicit):
+    @T.prim_func
+    def func(A: T.Buffer((4, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for j in range(4):
+                A[i, j] = T.Cast("float32", i)
+
+    config = {"tir.UnrollLoop": {"auto_max_step": 4, "explicit_unroll": bool(explicit)}}
+    with PassContext(config=config):
+        got = apply(func, transform.UnrollLoop())
+    text = got.script()
+    assert ("T.unroll(4" in text) is (not explicit)
+    assert text.count("A[") == (4 if explicit else 1)
+    assert_same_results(func, got)
+
+
+def test_loops_that_are_left_to_the_back_end_stay():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.unroll(4, annotations={"pragma_unroll_explicit": 0}):
+            A[i] = T.Cast("float32", i)
+
+    assert_structural_equal(apply(func, transform.UnrollLoop()), func)
+
+
+def test_rewrite_unsafe_select():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            B[i] = T.Select(i > 0, A[i - 1], T.float32(0)) + T.Select(i > 3, A[i], A[7 - i])
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = T.if_then_else(i > 0, A[i - 1], T.float32(0)) + T.Select(i > 3, A[i], A[7 - i])
+
+    got = apply(before, transform.RewriteUnsafeSelect())
+    assert_structural_equal(got, expected.with_attr(before.attrs))
+
+
+def test_hoist_if_then_else():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            if n > 3:
+                A[i] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), n: T.int32):
+        if n > 3:
+            for i in range(8):
+                A[i] = T.float32(1)
+
+    check(before, expected, transform.HoistIfThenElse(), sizes={"n": 5})
+
+
+@T.prim_func
+def with_tail(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int32()
+    A = T.match_buffer(a, (m,))
+    B = T.match_buffer(b, (m,))
+    for i in range((m + 7) // 8):
+        for j in range(8):
+            if T.likely(i * 8 + j < m):
+                B[i * 8 + j] = A[i * 8 + j] * T.float32(2)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 21, 32])
+def test_loop_partition_of_a_symbolic_loop(size):
+    got = apply(with_tail, transform.LoopPartition())
+    assert_same_results(with_tail, got, {"m": size})
+    first = got.body.seq[0]  # the part without a condition
+    assert "likely" not in first.script()
+    assert "likely" in got.body.seq[1].script()
+
+
+def test_loop_partition_with_a_hint():
+    @T.prim_func
+    def before(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for j in T.serial(34, annotations={"pragma_loop_partition_hint": 1}):
+            if 2 <= j and j < 32:
+                B[j - 2] = A[31 - j]
+
+    @T.prim_func
+    def expected(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+        for j in range(2, 32):
+            B[j - 2] = A[31 - j]
+
+    check(before, expected, transform.LoopPartition(), transform.Simplify(), transform.RemoveNoOp())
+
+
+def test_loop_partition_leaves_constant_loops_alone_unless_asked():
+    @T.prim_func
+    def func(A: T.Buffer((13,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(2):
+            for j in range(8):
+                if T.likely(i * 8 + j < 13):
+                    A[i * 8 + j] = T.float32(1)
+
+    assert_structural_equal(apply(func, transform.LoopPartition()), func)
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        got = apply(func, transform.LoopPartition())
+    assert got.body.script().count("likely") == 1
+    assert_same_results(func, got)
+
+
+def test_storage_rewrite_shares_memory():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        X_data = T.allocate([8], "float32", "global")
+        X = T.decl_buffer((8,), data=X_data)
+        Y_data = T.allocate([8], "float32", "global")
+        Y = T.decl_buffer((8,), data=Y_data)
+        Z_data = T.allocate([8], "float32", "global")
+        Z = T.decl_buffer((8,), data=Z_data)
+        for i in range(8):
+            X[i] = A[7 - i]
+        for i in range(8):
+            Y[i] = X[i] + T.float32(1)
+        for i in range(8):
+            Z[i] = Y[7 - i]
+        for i in range(8):
+            B[i] = Z[i]
+
+    got = apply(before, transform.StorageRewrite())
+    assert allocations_below(got.body) == 2  # Z lies where X lay
+    assert_same_results(before, got)
+
+
+def allocations_below(node):
+    count = int(type(node).__name__ == "Allocate")
+    if node.is_leaf:
+        return count
+    for child in node.children():
+        count += allocations_below(child)
+    return count
+
+
+def test_storage_rewrite_moves_allocations_out_of_serial_loops_only():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for p in T.parallel(4):
+            for t in range(2):
+                X_data = T.allocate([8], "float32", "global")
+                X = T.decl_buffer((8,), data=X_data)
+                L_data = T.allocate([8], "float32", "local")
+                L = T.decl_buffer((8,), data=L_data, scope="local")
+                for i in range(8):
+                    X[i] = A[p, i] + T.Cast("float32", t)
+                    L[i] = X[i]
+                for i in range(8):
+                    B[p, i] = X[7 - i] + L[i]
+
+    got = apply(before, transform.StorageRewrite())
+    assert type(got.body.body).__name__ == "Allocate"
+    assert got.body.body.buffer_var.name == "X_data"
+    inner = got.body.body.body
+    assert type(inner).__name__ == "For" and "local" in inner.script()
+    assert_same_results(before, got)
+
+
+def test_skip_assert_and_serial_loops():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        assert n > 10, "too small"
+        for i in T.parallel(4):
+            A[i] = T.float32(n)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), n: T.int32):
+        for i in range(4):
+            A[i] = T.float32(n)
+
+    got = apply(func, transform.SkipAssert(), transform.ConvertForLoopsToSerial())
+    assert_structural_equal(got, expected.with_attr(func.attrs))
