@@ -9,6 +9,7 @@ table), ``symbolic.py`` computes with sizes, ``folding.py`` with constants.
 """
 
 from tilesmith.relax.frontend.onnx.importer import ONNXGraphImporter, from_onnx
+from tilesmith.relax.frontend.onnx.model import model_files
 from tilesmith.relax.frontend.onnx.registry import supported_operators
 
-__all__ = ["ONNXGraphImporter", "from_onnx", "supported_operators"]
+__all__ = ["ONNXGraphImporter", "from_onnx", "model_files", "supported_operators"]

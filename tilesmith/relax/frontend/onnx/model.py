@@ -53,15 +53,35 @@ def load_model(model: Any) -> Any:
     )
 
 
-def _load_file(path: Path) -> Any:
+def model_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The model file and the files of its external data: what a change of the model shows in.
+
+    A file that names no external data is not parsed, and onnx is not imported for it.
+    """
+    path = Path(path)
+    data = _read_file(path)
+    if b"location" not in data:  # the key of every reference to external data
+        return [path]
+    folder = path.resolve().parent
+    places = {}
+    for tensor in _external_tensors(_parse(data, f"'{path}'")):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        places[_external_file(tensor.name, entries, folder, path)] = None
+    return [path, *places]
+
+
+def _read_file(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise FrontendError(
             f"cannot read the ONNX model '{path}': {reason}", notes=("check the path",)
         ) from None
-    model = _parse(data, f"'{path}'")
+
+
+def _load_file(path: Path) -> Any:
+    model = _parse(_read_file(path), f"'{path}'")
     _read_external_data(model, path)
     return model
 
