@@ -119,6 +119,7 @@ class FunctionEmitter(StatementEmitter):
         can_fail = finder.can_fail or any([self.module.may_fail(f) for f in finder.callees])
         if can_fail:
             self.needs_status("can fail inside a parallel loop")
+            self.module.helper("__tilesmith_keep_error")
             values += [("ptr", "null"), ("i32", "0")]  # the first error, and its code
         closure = self._closure([kind for kind, _ in values], name)
         for number, (kind_, value) in enumerate(values):

@@ -279,7 +279,7 @@ declare i32 @TVMFFIFunctionGetGlobal(ptr, ptr)
 declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)
 declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
 @__tilesmith_unknown_kind = private unnamed_addr constant [13 x i8] c"RuntimeError\\00"
-@__tilesmith_unknown_text = private unnamed_addr constant [61 x i8] c"generated code calls a function that nobody has registered: '\\00"
+@__tilesmith_unknown_text = private unnamed_addr constant [62 x i8] c"generated code calls a function that nobody has registered: '\\00"
 @__tilesmith_unknown_end = private unnamed_addr constant [2 x i8] c"'\\00"
 define internal i32 @__tilesmith_call_packed(ptr %slot, ptr %name, ptr %args, i32 %count, ptr %result) noinline {
   %known = load atomic ptr, ptr %slot acquire, align 8

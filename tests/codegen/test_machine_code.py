@@ -1,0 +1,199 @@
+"""What comes out of LLVM: registers and stack of tiles, loop forms, other machines, errors."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import HOST, Compiled, kernel
+from tilesmith import codegen
+from tilesmith.codegen.llvm import assembly, compile_text, emit_text
+from tilesmith.ir import Broadcast, Call, IRModule, PointerType, PrimType, Ramp, Var, const
+from tilesmith.support.errors import CodegenError, UnsupportedError
+from tilesmith.target import Target
+from tilesmith.tir import (
+    Allocate,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    decl_buffer,
+    stmt_seq,
+)
+
+
+def register_tile(rows, vectors, depth, lanes=8, **annotations):
+    """`C[rows, vectors * lanes] = A^T B` as three rolled loops over a local array."""
+    width = vectors * lanes
+    a = decl_buffer((depth * rows,), "float32", "a")
+    b = decl_buffer((depth * width,), "float32", "b")
+    c = decl_buffer((rows * width,), "float32", "c")
+    memory = Var("sums", PointerType(PrimType("float32"), "local"))
+    sums = decl_buffer((rows * width,), "float32", "sums", data=memory)
+
+    def unrolled(name, extent, body):
+        var = Var(name, "int32")
+        return For(var, 0, extent, ForKind.UNROLLED, body(var), annotations={"pragma_unroll_explicit": 0})
+
+    def tile(body):
+        return unrolled("i", rows, lambda i: unrolled("j", vectors, lambda j: body(i, j)))
+
+    def vector(buffer, base):
+        return BufferLoad(buffer, [Ramp(base, 1, lanes)])
+
+    def place(i, j):
+        return [Ramp((i * vectors + j) * lanes, 1, lanes)]
+
+    k = Var("k", "int32")
+    zero = Broadcast(const(0.0, "float32"), lanes)
+    step = tile(lambda i, j: BufferStore(
+        sums,
+        vector(sums, (i * vectors + j) * lanes)
+        + Broadcast(BufferLoad(a, [k * rows + i]), lanes) * vector(b, k * width + j * lanes),
+        place(i, j),
+    ))  # fmt: skip
+    body = stmt_seq(
+        tile(lambda i, j: BufferStore(sums, zero, place(i, j))),
+        For(k, 0, depth, ForKind.SERIAL, step, annotations=annotations),
+        tile(lambda i, j: BufferStore(c, vector(sums, (i * vectors + j) * lanes), place(i, j))),
+    )
+    return kernel([a, b, c], Allocate(memory, "float32", [rows * width], const(True, "bool"), body))
+
+
+@pytest.mark.parametrize("rows, vectors", [(6, 2), (4, 3), (2, 4)])
+def test_register_tile_stays_in_registers(rows, vectors):
+    depth, width = 64, vectors * 8
+    compiled = Compiled(register_tile(rows, vectors, depth))
+    random = np.random.default_rng(0)
+    a, b = [random.standard_normal(s).astype("float32") for s in ((depth, rows), (depth, width))]
+    c = np.zeros((rows, width), "float32")
+    compiled(a, b, c)
+    np.testing.assert_allclose(c, a.T @ b, rtol=1e-4, atol=1e-4)
+    if not HOST.features.has_avx2:
+        pytest.skip("looks at AVX2 code")
+    code = compiled.module.get_source("asm")
+    code = code[code.index("\nkernel:") : code.index(".size\tkernel")]
+    assert not re.findall(r"\(%rsp|\(%rbp", code)
+    fused = len(re.findall(r"vfmadd\w+ps", code))
+    assert fused and fused % (rows * vectors) == 0
+
+
+def test_tile_for_avx512():
+    text = emit_text(IRModule({"kernel": register_tile(14, 2, 64, 16)}), Target("llvm -mcpu=skylake-avx512"))
+    code = assembly(text, Target("llvm -mcpu=skylake-avx512"))
+    code = code[code.index("\nkernel:") : code.index(".size\tkernel")]
+    assert "zmm" in code and not re.findall(r"\(%rsp|\(%rbp", code)
+
+
+def test_unrolling_can_be_forbidden():
+    def fused(**annotations):
+        code = Compiled(register_tile(6, 2, 64, **annotations)).module.get_source("asm")
+        return len(re.findall(r"vfmadd\w+ps", code))
+
+    if not HOST.features.has_avx2:
+        pytest.skip("looks at AVX2 code")
+    assert fused(pragma_unroll_disable=True) == 12
+    assert fused(**{"llvm.loop.unroll.count": 4}) == 48
+
+
+def test_plain_loops_are_vectorised_by_llvm():
+    a, b = decl_buffer((1024,), "float32", "a"), decl_buffer((1024,), "float32", "b")
+    i = Var("i", "int32")
+    body = For(i, 0, 1024, ForKind.SERIAL, BufferStore(b, BufferLoad(a, [i]) * 2.0 + 1.0, [i]))
+    code = Compiled(kernel([a, b], body)).module.get_source("asm")
+    if HOST.features.has_avx2:
+        assert re.search(r"vfmadd\w+ps\s.*%[yz]mm", code)
+
+
+def test_maximum_is_one_instruction():
+    a, b = decl_buffer((64,), "float32", "a"), decl_buffer((64,), "float32", "b")
+    i = Var("i", "int32")
+    whole = Ramp(i * 8, 1, 8)
+    value = Call("float32x8", "tir.likely", (BufferLoad(a, [whole]),))
+    from tilesmith.tir import Max
+
+    body = For(i, 0, 8, ForKind.SERIAL, BufferStore(b, Max(value, Broadcast(const(0.0, "float32"), 8)), [whole]))
+    code = Compiled(kernel([a, b], body)).module.get_source("asm")
+    if HOST.features.has_avx2:
+        assert "vmaxps" in code and "vcmp" not in code
+
+
+FOREIGN = {
+    "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72": b"\x7fELF",
+    "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+fullfp16": b"\x7fELF",
+    "llvm -mtriple=riscv64-linux-gnu -mcpu=sifive-u74": b"\x7fELF",
+    "llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon": b"\x7fELF",
+    "llvm -mtriple=arm64-apple-macos": b"\xcf\xfa\xed\xfe",
+    "llvm -mtriple=x86_64-pc-windows-msvc": b"\x64\x86",
+    "llvm -mcpu=sapphirerapids": b"\x7fELF",
+    "llvm -mcpu=x86-64": b"\x7fELF",
+}
+
+
+@pytest.mark.parametrize("target", FOREIGN)
+def test_other_machines(target):
+    module = _varied_module()
+    built = codegen.build(module, Target(target))
+    assert built.objects[0].startswith(FOREIGN[target])
+    assert built.get_source("ll").startswith("target triple")
+
+
+def _varied_module():
+    """Parallel loop, float16, allocation, mathematics, packed call."""
+    from tilesmith.tir import Evaluate, call_packed
+
+    a, b = decl_buffer((256,), "float16", "a"), decl_buffer((256,), "bfloat16", "b")
+    n = Var("n", "int32")
+    memory = decl_buffer((n,), "float32", "memory")
+    i = Var("i", "int32")
+    whole = Ramp(i * 8, 1, 8)
+    value = Call("float32x8", "tir.exp", (BufferLoad(a, [whole]).astype("float32x8"),))
+    body = For(i, 0, 32, ForKind.PARALLEL, stmt_seq(
+        BufferStore(memory, value, [whole]),
+        BufferStore(b, BufferLoad(memory, [whole]).astype("bfloat16x8"), [whole]),
+        Evaluate(call_packed("test.codegen.other", i)),
+    ))  # fmt: skip
+    body = Allocate(memory.data, "float32", [n], const(True, "bool"), body)
+    return IRModule({"kernel": kernel([a, b, n], body)})
+
+
+def test_code_for_another_machine_does_not_run_here():
+    built = codegen.build(_varied_module(), Target("llvm -mtriple=aarch64-linux-gnu"))
+    if HOST.features.is_x86:
+        assert not built.is_runnable
+
+
+def test_threads_are_bounded_by_the_target():
+    text = emit_text(_varied_module(), Target("llvm -num-cores=3"))
+    assert re.search(r"@__tilesmith_max_threads = .*i32 3", text)
+
+
+def test_refused_text_shows_its_lines():
+    text = "define i32 @f() {\n  %a = add i32 1, %b\n  ret i32 %a\n}\n"
+    for target in (HOST, Target("llvm -mtriple=aarch64-linux-gnu")):
+        with pytest.raises(CodegenError, match=r"(?s)line 2.*undefined value.*>     2:   %a = add"):
+            compile_text(text, target)
+
+
+def test_crash_of_llvm_is_an_error():
+    text = (
+        "declare <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float>, <16 x float>, i16)\n"
+        "define <16 x float> @f(<16 x float> %x) {\n"
+        "  %y = call <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float> %x, <16 x float> %x, i16 -1)\n"
+        "  ret <16 x float> %y\n}\n"
+    )
+    with pytest.raises(CodegenError, match="could not make code for"):
+        compile_text(text, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"))
+
+
+def test_unknown_kind_of_target():
+    with pytest.raises(UnsupportedError, match="no back end"):
+        codegen.build(IRModule({}), Target("hexagon"))
+
+
+def test_sources():
+    module = codegen.build(_varied_module(), HOST)
+    assert "define protected i32 @kernel" in module.get_source("ll")
+    assert module.get_source() == module.get_source("ll")
+    assert "fma" in module.get_source("ll.opt") or "define" in module.get_source("ll.opt")
+    assert "kernel:" in module.get_source("asm")
