@@ -113,13 +113,13 @@ def _same(made: Any, node: Any) -> bool:
     return node.__class__ is ir.StringImm and made.value == node.value
 
 
-def _gives_back(function: Callable, node: Any, a: Any, b: Any, printer: Printer) -> bool:
+def _gives_back(function: Callable, node: Any, printer: Printer) -> bool:
     """Whether a function of the two operands, as they are written, makes this node again."""
     try:
-        made = function(as_written(a, printer), as_written(b, printer))
+        made = function(as_written(node.a, printer), as_written(node.b, printer))
     except Exception:  # broken IR: the constructor is written, which says what there is
         return False
-    return made.__class__ is node.__class__ and _same(made.a, a) and _same(made.b, b)
+    return made.__class__ is node.__class__ and _same(made.a, node.a) and _same(made.b, node.b)
 
 
 _OPERATORS: dict[type, tuple[str, int, int, Callable]] = {
@@ -151,7 +151,10 @@ def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
     a, b = printer.doc(node.a), printer.doc(node.b)
     written = _OPERATORS.get(node.__class__)
     if not printer.config.verbose_expr:
-        if written is not None and _gives_back(written[3], node, node.a, node.b, printer):
+        # Python itself would work out an operator between two bare numbers.
+        bare = isinstance(as_written(node.a, printer), int)
+        bare = bare and isinstance(as_written(node.b, printer), int)
+        if written is not None and not bare and _gives_back(written[3], node, printer):
             text, level, right, _ = written
             # A comparison of comparisons would be read as a chain.
             left = right if level == Level.COMPARE else level
@@ -159,7 +162,7 @@ def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
                 parenthesized(a, left), text, parenthesized(b, right), level=level, node=node
             )
         function = _FUNCTIONS.get(node.__class__)
-        if function is not None and _gives_back(function[1], node, node.a, node.b, printer):
+        if function is not None and _gives_back(function[1], node, printer):
             return call(f"{printer.word('T')}.{function[0]}", [a, b], node=node)
     return call(f"{printer.word('T')}.{type(node).__name__}", [a, b], node=node)
 
