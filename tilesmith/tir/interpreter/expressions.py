@@ -349,13 +349,13 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
 
     def visit_Min(self, node: Min) -> Evaluate:
         if node.dtype.lanes > 1:
-            return self.arithmetic(node, lambda x, y: numpy.where(x < y, x, y))
-        return self.arithmetic(node, lambda x, y: x if x < y else y, checked=False)
+            return self.arithmetic(node, lambda x, y: numpy.where(y < x, y, x))
+        return self.arithmetic(node, lambda x, y: y if y < x else x, checked=False)
 
     def visit_Max(self, node: Max) -> Evaluate:
         if node.dtype.lanes > 1:
-            return self.arithmetic(node, lambda x, y: numpy.where(x > y, x, y))
-        return self.arithmetic(node, lambda x, y: x if x > y else y, checked=False)
+            return self.arithmetic(node, lambda x, y: numpy.where(y > x, y, x))
+        return self.arithmetic(node, lambda x, y: y if y > x else x, checked=False)
 
     # Comparisons and conditions.
 
