@@ -13,7 +13,7 @@ from typing import Any
 from tilesmith.ir.node import Node, data
 from tilesmith.support.registry import Registry
 
-__all__ = ["CallEffectKind", "Op", "register_op_attr"]
+__all__ = ["CallEffectKind", "Op", "register_intrin_lowering", "register_op_attr"]
 
 
 class CallEffectKind(IntEnum):
@@ -99,3 +99,12 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         return attribute
 
     return set_value if value is None else set_value(value)
+
+
+def register_intrin_lowering(op_name: str, target: str, *, f: Any = None, level: int = 10) -> Any:
+    """Set what calls of an operator become on targets of a kind ("llvm", or "default" for all).
+
+    ``f(call)`` gives the expression that stands in place of the call, or None to leave it. A
+    decorator without ``f``.
+    """
+    return register_op_attr(op_name, f"{target}.FLowerIntrinsic", f, level)
