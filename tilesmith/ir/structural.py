@@ -331,6 +331,8 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> _Comparison | None:
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """Whether two nodes (or tuples and mappings of nodes) say the same; see the module's text."""
+    if lhs is rhs and isinstance(lhs, Node) and not map_free_vars:
+        return True
     return _compare(lhs, rhs, map_free_vars) is None
 
 

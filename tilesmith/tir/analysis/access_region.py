@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     Broadcast,
     Call,
@@ -234,8 +235,6 @@ class _AccessFinder(Visitor):
             if low is high:
                 return Range.from_min_extent(low, const(1, low.dtype))
             return Range.from_min_extent(low, _simplified(high - low + 1))
-        from tilesmith.arith import Analyzer
-
         analyzer = Analyzer()
         for variable in inner:
             # From the inside out: the domain of an inner loop may depend on an outer one.
@@ -300,8 +299,6 @@ def _same_region(left: Region, right: Region) -> bool:
 def _simplified(expr: PrimExpr) -> PrimExpr:
     if is_const(expr):
         return expr
-    from tilesmith.arith import Analyzer
-
     return Analyzer().simplify(expr)
 
 
