@@ -37,6 +37,8 @@ from tilesmith.tir import (
     stmt_seq,
 )
 from tilesmith.tir.analysis import (
+    BlockScope,
+    DepKind,
     assert_pure_function,
     calculate_allocated_bytes,
     calculate_constant_bytes,
@@ -340,3 +342,28 @@ def test_effects_of_expressions():
     assert side_effect(tir.exp(a[0])) is CallEffectKind.ReadState
     assert side_effect(tir.call_extern("float32", "f", a[0])) is CallEffectKind.UpdateState
     assert expr_deep_equal(x + 1.0, x + 1.0) and not expr_deep_equal(x + 1.0, x + 2.0)
+
+
+# Dependences.
+
+
+def test_dependences_between_blocks():
+    a, b, c = [decl_buffer((4,), name=name) for name in "ABC"]
+
+    def block(name, reads, writes):
+        regions = [
+            [BufferRegion.full_region(buffer) for buffer in part] for part in (reads, writes)
+        ]
+        return BlockRealize([], True, Block([], *regions, name, Evaluate(0)))
+
+    first, second = block("first", [a], [b]), block("second", [b], [c])
+    third = block("third", [b, c], [a])
+    nested = loop(4, lambda i: second)
+    scope = BlockScope(opaque(stmt_seq(first, nested, third)))
+    assert scope.blocks == [first, second, third]
+    assert scope.consumers(first) == [second, third]
+    assert scope.producers(third) == [first, second]
+    assert not scope.producers(first.block) and not scope.consumers(third)
+    kinds = [(d.src.block.name_hint, d.kind) for d in scope.get_deps_by_dst(third)]
+    assert kinds == [("first", DepKind.RAW), ("second", DepKind.RAW), ("first", DepKind.WAR)]
+    assert [d.dst for d in scope.get_deps_by_src(first.block)] == [second, third, third]

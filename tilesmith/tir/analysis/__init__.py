@@ -1,6 +1,7 @@
 """Analyses of tensor programs."""
 
 from tilesmith.tir.analysis.access_region import *  # noqa: F403
+from tilesmith.tir.analysis.block_scope import *  # noqa: F403
 from tilesmith.tir.analysis.buffer_lca import *  # noqa: F403
 from tilesmith.tir.analysis.cost import *  # noqa: F403
 from tilesmith.tir.analysis.purity import *  # noqa: F403

@@ -1,0 +1,106 @@
+"""Dependences between the blocks of a scope: which block needs what another one has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from tilesmith.ir import Visitor
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.stmt import Block, BlockRealize, Stmt
+
+__all__ = ["BlockScope", "DepKind", "Dependency", "child_blocks"]
+
+
+class DepKind(IntEnum):
+    """Why the second block has to come after the first: it reads what was written, writes it again,
+    or overwrites what was read."""
+
+    RAW = 0
+    WAW = 1
+    WAR = 2
+    OPAQUE = 3
+
+
+class Dependency(NamedTuple):
+    """``dst`` has to run after ``src``."""
+
+    src: BlockRealize
+    dst: BlockRealize
+    kind: DepKind
+    buffer: Buffer
+
+
+class _ChildBlocks(Visitor):
+    def __init__(self) -> None:
+        self.found: list[BlockRealize] = []
+
+    def visit_BlockRealize(self, node: BlockRealize) -> None:
+        self.found.append(node)
+
+
+def child_blocks(stmt: Stmt) -> list[BlockRealize]:
+    """The outermost blocks below a statement (of a block: those in its ``init`` and body), in the
+    order in which they stand."""
+    finder = _ChildBlocks()
+    with deep_recursion():
+        if isinstance(stmt, Block):
+            if stmt.init is not None:
+                finder.visit(stmt.init)
+            finder.visit(stmt.body)
+        else:
+            for child in stmt.children():
+                finder.visit(child)
+    return finder.found
+
+
+class BlockScope:
+    """The blocks right inside a block, with the dependences between them.
+
+    Blocks depend on each other through whole buffers: the regions are not compared.
+    """
+
+    def __init__(self, scope: Block) -> None:
+        self.blocks = child_blocks(scope)
+        self.dependencies = list(self._dependencies())
+
+    def _dependencies(self) -> Iterator[Dependency]:
+        readers: dict[Buffer, list[BlockRealize]] = {}
+        writers: dict[Buffer, list[BlockRealize]] = {}
+        for realize in self.blocks:
+            read = list(dict.fromkeys([region.buffer for region in realize.block.reads]))
+            written = list(dict.fromkeys([region.buffer for region in realize.block.writes]))
+            for buffer in read:
+                for writer in writers.get(buffer, ()):
+                    yield Dependency(writer, realize, DepKind.RAW, buffer)
+            for buffer in written:
+                for reader in readers.get(buffer, ()):
+                    yield Dependency(reader, realize, DepKind.WAR, buffer)
+                for writer in writers.get(buffer, ()):
+                    yield Dependency(writer, realize, DepKind.WAW, buffer)
+            for buffer in read:
+                readers.setdefault(buffer, []).append(realize)
+            for buffer in written:
+                writers.setdefault(buffer, []).append(realize)
+
+    def get_deps_by_src(self, block: BlockRealize | Block) -> list[Dependency]:
+        """The dependences that start at a block."""
+        return [d for d in self.dependencies if d.src is block or d.src.block is block]
+
+    def get_deps_by_dst(self, block: BlockRealize | Block) -> list[Dependency]:
+        """The dependences that end at a block."""
+        return [d for d in self.dependencies if d.dst is block or d.dst.block is block]
+
+    def producers(self, block: BlockRealize | Block) -> list[BlockRealize]:
+        """The blocks that write what a block reads, each once."""
+        return _distinct([d.src for d in self.get_deps_by_dst(block) if d.kind is DepKind.RAW])
+
+    def consumers(self, block: BlockRealize | Block) -> list[BlockRealize]:
+        """The blocks that read what a block writes, each once."""
+        return _distinct([d.dst for d in self.get_deps_by_src(block) if d.kind is DepKind.RAW])
+
+
+def _distinct(blocks: list[BlockRealize]) -> list[BlockRealize]:
+    return list({id(block): block for block in blocks}.values())
