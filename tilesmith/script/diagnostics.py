@@ -9,6 +9,7 @@ from typing import Any
 
 from tilesmith.ir.span import Span
 from tilesmith.support.errors import DiagnosticError, ScriptError, TilesmithError
+from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["Source", "nearest"]
 
@@ -41,7 +42,8 @@ class Source:
         lines = [line + "\n" for line in text.split("\n")]
         linecache.cache[name] = (len(text), None, lines, name)
         try:
-            return Source(ast.parse(text, name), name)
+            with deep_recursion():
+                return Source(ast.parse(text, name), name)
         except SyntaxError as error:
             raise _syntax_error(error, name, 0) from None
 

@@ -355,7 +355,8 @@ class FunctionDecorator:
         if func is None or isinstance(func, bool):
             if isinstance(func, bool):
                 options = {"private": func, **options}
-            return FunctionDecorator(self.dialect_letter, self._parse, {**self.options, **options})
+            options = {**self.options, **options}
+            return type(self)(self.dialect_letter, self._parse, options)
         return self._parse(func, sys._getframe(1), {**self.options, **options})
 
 

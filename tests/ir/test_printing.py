@@ -1,0 +1,209 @@
+"""The text of nodes: names, marks, options, what is broken or unknown."""
+
+import numpy
+import pytest
+
+import tilesmith as ts
+from tilesmith import ir, tir
+from tilesmith.ir import child, data, printing
+from tilesmith.support.errors import ConfigError
+
+
+def variable(name, dtype="int32"):
+    return tir.Var(name, dtype)
+
+
+x, y = variable("x"), variable("y")
+f = variable("f", "float32")
+A = tir.decl_buffer((16, 16), "float32", "A")
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (x + 1, "x + 1"),
+        (tir.Add(x, 0), "T.Add(x, 0)"),
+        (tir.Add(1, 2), "T.Add(1, 2)"),
+        (tir.FloorDiv(0, 0), "T.FloorDiv(0, 0)"),
+        ((x + 1) * (y - (x - 2)), "(x + 1) * (y - (x - 2))"),
+        (x // 2 % 3, "x // 2 % 3"),
+        (x * -1, "x * -1"),
+        (tir.EQ(tir.LT(x, y), tir.LT(y, x)), "(x < y) == (y < x)"),
+        (tir.And(tir.Or(x < 1, y < 1), tir.Not(x < y)), "(x < 1 or y < 1) and not x < y"),
+        (tir.And(x < 1, tir.And(y < 1, x < y)), "x < 1 and (y < 1 and x < y)"),
+        (tir.const(True, "bool"), "T.bool(True)"),
+        (tir.const(5, "int64"), "T.int64(5)"),
+        (tir.const(-5, "int32"), "-5"),
+        (tir.const(2.0, "float32"), "T.float32(2)"),
+        (tir.const(0.1, "float32"), "T.float32(0.1)"),
+        (tir.const(float("-inf"), "float64"), 'T.float64("-inf")'),
+        (tir.StringImm('a "b"\n\\'), 'a "b"\n\\'),
+        (tir.Max(x, y), "T.max(x, y)"),
+        (tir.Max(x, x), "T.Max(x, x)"),
+        (tir.Cast("int64", x), 'T.Cast("int64", x)'),
+        (tir.truncdiv(x, y), "T.truncdiv(x, y)"),
+        (tir.exp(f), "T.exp(f)"),
+        (tir.call_extern("int32", "g", x, "s"), 'T.call_extern("int32", "g", x, "s")'),
+        (tir.if_then_else(x < 1, f, 0.0), "T.if_then_else(x < 1, f, T.float32(0))"),
+        (A[x, y + 1], "A[x, y + 1]"),
+        (A[0:4, x], "A[0:4, x]"),
+        (tir.Ramp(x, 1, 4), "T.Ramp(x, 1, 4)"),
+        (ir.Range(0, 4), "T.Range.from_min_extent(0, 4)"),
+        (ir.PointerType(ir.PrimType("int8"), "shared"), 'T.handle("int8", "shared")'),
+        (ir.GlobalVar("main"), 'I.GlobalVar("main")'),
+        (ir.Op.get("tir.exp"), 'I.Op("tir.exp")'),
+    ],
+)
+def test_expressions(expression, text):
+    assert str(expression) == text
+
+
+def test_verbose_expressions():
+    assert (x + 1).script(verbose_expr=True).endswith("\nT.Add(x, 1)")
+
+
+def test_names_are_kept_and_numbered_on_a_clash():
+    loops = tir.For(inner := variable("i"), 0, 4, 0, tir.Evaluate(inner))
+    loops = tir.For(outer := variable("i"), 0, outer_extent := variable("i"), 0, tir.SeqStmt(
+        (tir.Evaluate(outer), loops, tir.For(variable("i"), 0, 2, 0, tir.Evaluate(1)))
+    ))  # fmt: skip
+    assert outer_extent is not outer
+    assert str(loops) == (
+        "# from tilesmith.script import tir as T\n"
+        "# i = T.int32()\n"
+        "for i_1 in range(i):\n"
+        "    T.evaluate(i_1)\n"
+        "    for i_2 in range(4):\n"
+        "        T.evaluate(i_2)\n"
+        "    for i_2 in range(2):\n"
+        "        T.evaluate(1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "name"),
+    [("a.b", "a_b"), ("for", "for_1"), ("T", "T_1"), ("1x", "v1x"), ("", "v"), ("cls", "cls_1")],
+)
+def test_names_that_python_does_not_take(hint, name):
+    assert str(variable(hint)) == name
+
+
+def test_order_of_printing_does_not_matter_for_names():
+    function = tir.PrimFunc([x, y], tir.Evaluate(x + y))
+    assert function.script() == function.script()
+
+
+def test_free_things_are_declared_at_the_head():
+    statement = tir.BufferStore(A, f, (x, 0))
+    assert str(statement).split("\n") == [
+        "# from tilesmith.script import tir as T",
+        "# f = T.float32()",
+        '# A = T.Buffer((16, 16), "float32")',
+        "# x = T.int32()",
+        "A[x, 0] = f",
+    ] or set(str(statement).split("\n")[1:4]) == {
+        "# f = T.float32()",
+        '# A = T.Buffer((16, 16), "float32")',
+        "# x = T.int32()",
+    }
+
+
+class Unknown(ir.PrimExpr, key="test.Unknown"):
+    """A class that has no function for printing."""
+
+    value: ir.PrimExpr = child()
+    number: int = data()
+
+
+class UnknownStatement(tir.Stmt, key="test.UnknownStatement"):
+    """A statement without a function for printing."""
+
+    body: tir.Stmt = child()
+
+
+def test_classes_without_a_printer():
+    node = Unknown(x + 1, 3)
+    assert str(node) == "test.Unknown(value=x + 1, number=3)"
+    statement = UnknownStatement(tir.For(x, 0, 4, 0, tir.Evaluate(x)))
+    assert "test.UnknownStatement(body=tir.For(" in str(statement)
+
+
+def test_module_with_an_unprintable_function():
+    class Odd(ir.BaseFunc, key="test.Odd"):
+        attrs: dict = data()
+
+    assert "# odd = test.Odd(attrs={})" in str(ir.IRModule({"odd": Odd({})}))
+
+
+def test_ranges_of_nodes():
+    loop = tir.For(x, 0, 4, 0, store := tir.BufferStore(A, value := f + 1.0, (x, y)))
+    result = printing.printed(loop)
+    assert [result.text[a:b] for a, b in result.ranges_of(value)] == ["f + T.float32(1)"]
+    assert [result.text[a:b] for a, b in result.ranges_of(store)] == ["A[x, y] = f + T.float32(1)"]
+    assert [result.text[a:b] for a, b in result.ranges_of(x)] == ["x", "x"]
+    assert result.ranges_of(tir.Var("other", "int32")) == []
+
+
+def test_underline_with_context():
+    function = tir.PrimFunc(
+        [x, y], tir.SeqStmt([tir.Evaluate(x + n) for n in range(1, 9)] + [tir.Evaluate(y)])
+    )
+    text = function.script(obj_to_underline=[y], num_context_lines=1)
+    assert text.split("\n") == [
+        "(...)",
+        "@T.prim_func(private=True)",
+        "def main(x: T.int32, y: T.int32):",
+        "                     ^",
+        "    T.evaluate(x + 1)",
+        "(...)",
+        "    T.evaluate(x + 8)",
+        "    T.evaluate(y)",
+        "               ^",
+    ]
+    numbered = function.script(obj_to_underline=[y], num_context_lines=0, print_line_numbers=True)
+    assert "13     T.evaluate(y)\n                  ^" in numbered
+
+
+def test_annotation_of_a_node():
+    statement = tir.Evaluate(x)
+    body = tir.SeqStmt([tir.Evaluate(y), statement])
+    assert body.script(obj_to_annotate={statement: "here"}).endswith("T.evaluate(x)  # here")
+
+
+def test_options():
+    with pytest.raises(ConfigError, match="did you mean 'verbose_expr'"):
+        x.script(verbose_exp=True)
+    function = tir.PrimFunc([x], tir.Evaluate(x))
+    assert "def other(" in function.script(name="other")
+    assert "@TIR.prim_func" in function.script(tir_prefix="TIR")
+    assert "\n  T.evaluate(x)" in function.script(indent_spaces=2)
+    assert f"x_{id(x):x}" in function.script(show_object_address=True)
+
+
+def test_long_signatures_are_broken():
+    params = [tir.decl_buffer((16, 16), "float32", f"buffer{n}") for n in range(4)]
+    text = tir.PrimFunc(params, tir.Evaluate(0)).script()
+    assert 'def main(\n    buffer0: T.Buffer((16, 16), "float32"),\n' in text
+    assert max(len(line) for line in text.split("\n")) <= 100
+
+
+def test_show(capsys):
+    (x + 1).show()
+    assert capsys.readouterr().out.strip().endswith("x + 1")
+
+
+def test_arrays():
+    array = numpy.arange(3, dtype="int64")
+    printer = printing.Printer(printing.PrinterConfig())
+    first, again = printer.array("kind", array, "int64"), printer.array("kind", array, "int64")
+    assert str(first) == str(again) == 'metadata["kind"][0]'
+    assert str(printer.array("kind", array.copy(), "int64")) == 'metadata["kind"][1]'
+
+
+def test_deep_expressions():
+    expression = x
+    for _ in range(3000):
+        expression = tir.Add(expression, y)
+    assert str(expression).count("+") == 3000
+    again = ts.script.from_source(tir.PrimFunc([x, y], tir.Evaluate(expression)).script())
+    ir.assert_structural_equal(again, tir.PrimFunc([x, y], tir.Evaluate(expression)))

@@ -1,0 +1,73 @@
+"""Frames in plain Python."""
+
+import pytest
+
+import tilesmith as ts
+from tilesmith import tir
+from tilesmith.ir.structural import assert_structural_equal
+from tilesmith.script import IRBuilder
+from tilesmith.script import ir as I
+from tilesmith.script import tir as T
+
+
+def test_function_in_frames():
+    with IRBuilder() as builder:
+        with T.prim_func():
+            T.func_name("main")
+            T.func_attr({"tir.noalias": True})
+            A = T.arg("A", T.Buffer((16, 16), "float32"))
+            B = T.arg("B", T.Buffer((16, 16), "float32"))
+            with T.grid(16, 16) as (i, j):
+                with T.block("B"):
+                    vi, vj = IRBuilder.name_many(["vi", "vj"], T.axis.remap("SS", [i, j]))
+                    with T.If(vi < 3):
+                        with T.Then():
+                            T.buffer_store(B, A[vi, vj] + 1.0, [vi, vj])
+                        with T.Else():
+                            T.evaluate(0)
+
+    @T.prim_func
+    def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i, j in T.grid(16, 16):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                if vi < 3:
+                    B[vi, vj] = A[vi, vj] + 1.0
+                else:
+                    T.evaluate(0)
+
+    assert_structural_equal(builder.get(), main)
+
+
+def test_module_in_frames():
+    with IRBuilder() as builder:
+        with I.ir_module():
+            I.module_attrs({"a": 1})
+            with T.prim_func() as frame:
+                T.func_name("f")
+                n = T.arg("n", T.int32())
+                T.evaluate(n)
+            I.def_function("f", frame.function)
+    module = builder.get()
+    assert module.attrs["a"] == 1
+    assert isinstance(module["f"], tir.PrimFunc)
+
+
+def test_statement_without_function():
+    with IRBuilder() as builder:
+        with T.serial(4) as i:
+            T.evaluate(i)
+        with T.LetStmt(T.int32(3)) as x:
+            IRBuilder.name("x", x)
+            T.evaluate(x)
+    loop, let = builder.get().seq
+    assert isinstance(loop, tir.For)
+    assert let.var.name == "x"
+
+
+def test_nothing_built():
+    with IRBuilder() as builder:
+        pass
+    with pytest.raises(ts.TilesmithError, match="nothing has been built"):
+        builder.get()
