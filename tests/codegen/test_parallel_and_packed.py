@@ -12,6 +12,7 @@ from tilesmith.ir import Call, IntImm, IRModule, StringImm, Var, const
 from tilesmith.runtime import nd, threads
 from tilesmith.support.knobs import knobs
 from tilesmith.tir import (
+    NE,
     Allocate,
     AssertStmt,
     BufferLoad,
@@ -225,6 +226,18 @@ def test_assertions_name_their_kind():
         module["__tvm_ffi_main"] = packed_main(call)
         with pytest.raises(kind, match=message.rpartition(": ")[2]):
             Compiled(module).module["main"]()
+
+
+@pytest.mark.parametrize("number", [0, 7, -12, 2**63 - 1, -(2**63)])
+def test_messages_write_out_integers(number):
+    n = Var("n", "int64")
+    parts = (StringImm("ValueError: size "), n, StringImm(" of "), n // 2, StringImm("!"))
+    check = AssertStmt(NE(n, n), Call("handle", "tir.tvm_tuple", parts), Evaluate(IntImm("int32", 0)))
+    module = IRModule({"check": kernel([n], check, "check")})
+    call = Evaluate(Call("void", module.get_global_var("check"), (const(number, "int64"),)))
+    module["__tvm_ffi_main"] = packed_main(call)
+    with pytest.raises(ValueError, match=f"size {number} of {number // 2}!"):
+        Compiled(module).module["main"]()
 
 
 @pytest.mark.parametrize("kind", ["serial", "gomp", "pool"])

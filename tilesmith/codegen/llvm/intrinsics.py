@@ -263,13 +263,9 @@ def _large_uint(emit: Any, call: Call) -> str:
 def _q_multiply_shift(emit: Any, call: Call) -> str:
     x, y, q, s = call.args
     wide = _INT64.with_lanes(call.dtype.lanes)
-    shift = _as_wide(emit, s, wide)
-    zero, kind = emit.broadcast("0", wide), register_type(wide)
-    left = emit.define(f"call {kind} @llvm.smax({kind} {shift}, {kind} {zero})")
-    right = emit.define(f"sub {kind} {left}, {shift}")
-    shifted = emit.define(f"shl {kind} {_as_wide(emit, x, wide)}, {left}")
-    return _scaled(emit, shifted, y, emit.define(f"add {kind} {right}, {_as_wide(emit, q, wide)}"),
-                   call.dtype)  # fmt: skip
+    kind = register_type(wide)
+    shift = emit.define(f"add {kind} {_as_wide(emit, q, wide)}, {_as_wide(emit, s, wide)}")
+    return _scaled(emit, _as_wide(emit, x, wide), y, shift, call.dtype)
 
 
 @handles("q_multiply_shift_per_axis")
@@ -277,13 +273,19 @@ def _q_multiply_shift_per_axis(emit: Any, call: Call) -> str:
     x, y, left, right, q, is_left, is_right = call.args
     wide = _INT64.with_lanes(call.dtype.lanes)
     kind = register_type(wide)
-    value = _as_wide(emit, x, wide)
-    if constant_value(is_left) != 0:
-        value = emit.define(f"shl {kind} {value}, {_as_wide(emit, left, wide)}")
-    shift = _as_wide(emit, q, wide)
-    if constant_value(is_right) != 0:
-        shift = emit.define(f"add {kind} {shift}, {_as_wide(emit, right, wide)}")
-    return _scaled(emit, value, y, shift, call.dtype)
+    value, shift = _as_wide(emit, x, wide), _as_wide(emit, q, wide)
+    moved = _when(emit, is_left, _as_wide(emit, left, wide), wide)
+    value = emit.define(f"shl {kind} {value}, {moved}")
+    more = _when(emit, is_right, _as_wide(emit, right, wide), wide)
+    return _scaled(emit, value, y, emit.define(f"add {kind} {shift}, {more}"), call.dtype)
+
+
+def _when(emit: Any, condition: PrimExpr, value: str, wide: DataType) -> str:
+    """`value` (an int64) where a condition, which may come as an integer, holds; else zero."""
+    flags = DataType("bool").with_lanes(condition.dtype.lanes)
+    chosen = emit.convert(emit.value(condition), condition.dtype, flags)
+    kind, zero = register_type(wide), emit.broadcast("0", wide)
+    return emit.define(f"select {register_type(flags)} {chosen}, {kind} {value}, {kind} {zero}")
 
 
 def _as_wide(emit: Any, expr: PrimExpr, wide: DataType) -> str:
@@ -295,14 +297,16 @@ def _as_wide(emit: Any, expr: PrimExpr, wide: DataType) -> str:
 
 
 def _scaled(emit: Any, value: str, factor: PrimExpr, shift: str, dtype: DataType) -> str:
-    """`value * factor >> shift`, rounded to nearest, halves up; operands are int64."""
+    """`value * factor * 2 ** -shift`, rounded to nearest, halves up; operands are int64."""
     wide = _INT64.with_lanes(dtype.lanes)
-    kind, one = register_type(wide), emit.broadcast("1", wide)
+    kind, one, zero = register_type(wide), emit.broadcast("1", wide), emit.broadcast("0", wide)
+    right = emit.define(f"call {kind} @llvm.smax({kind} {shift}, {kind} {zero})")
+    left = emit.define(f"sub {kind} {right}, {shift}")
     product = emit.define(f"mul {kind} {value}, {_as_wide(emit, factor, wide)}")
-    before = emit.define(f"sub {kind} {shift}, {one}")
-    half = emit.define(f"shl {kind} {one}, {before}")
-    rounded = emit.define(f"add {kind} {product}, {half}")
-    return emit.convert(emit.define(f"ashr {kind} {rounded}, {shift}"), wide, dtype)
+    unit = emit.define(f"shl {kind} {one}, {right}")
+    half = emit.define(f"lshr {kind} {unit}, {one}")
+    rounded = emit.define(f"ashr {kind} {emit.define(f'add {kind} {product}, {half}')}, {right}")
+    return emit.convert(emit.define(f"shl {kind} {rounded}, {left}"), wide, dtype)
 
 
 @handles("dp4a")

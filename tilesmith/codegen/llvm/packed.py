@@ -365,6 +365,36 @@ other:
   ret double %number
 }
 """,
+    "__tilesmith_decimal": """
+define internal ptr @__tilesmith_decimal(i64 %number, ptr %space) noinline cold {
+entry:
+  %end = getelementptr i8, ptr %space, i64 23
+  store i8 0, ptr %end, align 1
+  %is_negative = icmp slt i64 %number, 0
+  %opposite = sub i64 0, %number
+  %magnitude = select i1 %is_negative, i64 %opposite, i64 %number
+  br label %digit
+digit:
+  %rest = phi i64 [ %magnitude, %entry ], [ %quotient, %digit ]
+  %before = phi ptr [ %end, %entry ], [ %place, %digit ]
+  %quotient = udiv i64 %rest, 10
+  %last = urem i64 %rest, 10
+  %small = trunc i64 %last to i8
+  %letter = add i8 %small, 48
+  %place = getelementptr i8, ptr %before, i64 -1
+  store i8 %letter, ptr %place, align 1
+  %more = icmp ne i64 %quotient, 0
+  br i1 %more, label %digit, label %sign
+sign:
+  br i1 %is_negative, label %minus, label %done
+minus:
+  %front = getelementptr i8, ptr %place, i64 -1
+  store i8 45, ptr %front, align 1
+  ret ptr %front
+done:
+  ret ptr %place
+}
+""",
     "__tilesmith_make_tensor": """
 declare ptr @malloc(i64)
 declare void @free(ptr)

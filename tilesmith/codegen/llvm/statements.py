@@ -28,6 +28,7 @@ STACK_BYTES = 16 * 1024
 LOCAL_BYTES = 256 * 1024
 """The same for memory in scope "local", which mostly becomes registers."""
 
+INT64 = DataType("int64")
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
 _FORBIDDEN = {
@@ -240,42 +241,45 @@ class StatementEmitter(MemoryEmitter):
         self.needs_status("contains an assertion")
         condition = self.value(stmt.condition)
         if condition != "true":
-            parts = _message_parts(stmt.message)
-            kind = "RuntimeError"
-            named = _KIND.match(parts[0]) if isinstance(parts[0], str) else None
-            if named is not None:
-                kind, parts[0] = named.groups()
-
-            def raise_error() -> str:
-                if len(parts) == 1 and isinstance(parts[0], str):
-                    self.module.set_error(self, kind, parts[0])
-                    return "-1"
-                known = dict(self._memo)  # what is computed in here is not known afterwards
-                self._set_long_error(kind, parts)
-                self._memo = known
-                return "-1"
-
-            self.leave_unless(condition, raise_error)
+            self.leave_unless(condition, lambda: self.raise_error(stmt.message))
         self.statement(stmt.body)
         return ""
 
-    def _set_long_error(self, kind: str, parts: list[Any]) -> None:
-        """Set an error whose message has integers in it, written out at run time."""
-        space = self.stack_space(8 * len(parts), 8)
+    def raise_error(self, message: Any) -> str:
+        """Set the error of an assertion: a text, or a `tvm_tuple` of texts and integers.
+
+        A text that begins like `TypeError: ` names the kind of the error.
+        """
+        is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
+        parts = list(message.args) if is_joined else [message]
+        kind = "RuntimeError"
+        if isinstance(parts[0], StringImm):
+            named = _KIND.match(parts[0].value)
+            if named is not None:
+                kind, text = named.groups()
+                parts[0] = StringImm(text)
+        if len(parts) == 1 and isinstance(parts[0], StringImm):
+            self.module.set_error(self, kind, parts[0].value)
+            return "-1"
+        self.forget()  # what was loaded before the test is as good, but its block may be another
+        places = self.stack_space(8 * len(parts), 8)
         for number, part in enumerate(parts):
-            if isinstance(part, str):
-                text = self.module.text_constant(part)
-            else:
-                digits = self.stack_space(24, 8)
-                value = self.extended(self.value(part), part, "i64")
-                helper = self.module.helper("__tilesmith_decimal")
-                text = self.define(f"call ptr {helper}(i64 {value}, ptr {digits})")
-            place = self.define(f"getelementptr ptr, ptr {space}, i64 {number}")
+            text = self.value(part) if isinstance(part, StringImm) else self._decimal(part)
+            place = self.define(f"getelementptr ptr, ptr {places}, i64 {number}")
             self.write(f"store ptr {text}, ptr {place}, align 8")
-        name = "TVMFFIErrorSetRaisedFromCStrParts"
-        function = self.module.declare(name, "void", ["ptr", "ptr", "i32"])
-        words = f"ptr {self.module.text_constant(kind)}, ptr {space}, i32 {len(parts)}"
+        function = self.module.declare(
+            "TVMFFIErrorSetRaisedFromCStrParts", "void", ["ptr", "ptr", "i32"]
+        )
+        words = f"ptr {self.module.text_constant(kind)}, ptr {places}, i32 {len(parts)}"
         self.write(f"call void {function}({words})")
+        return "-1"
+
+    def _decimal(self, number: PrimExpr) -> str:
+        """An integer expression as text, written when the error happens."""
+        value = self.convert(self.value(number), number.dtype, INT64)
+        space = self.stack_space(24, 8)
+        helper = self.module.helper("__tilesmith_decimal")
+        return self.define(f"call ptr {helper}(i64 {value}, ptr {space})")
 
     def visit_IfThenElse(self, stmt: tir.IfThenElse) -> str:
         condition = stmt.condition
@@ -474,9 +478,6 @@ class StatementEmitter(MemoryEmitter):
             f"{type(node).__name__} has no translation into LLVM code",
             "lowering removes blocks and tensor expressions before code is generated",
         )
-
-
-INT64 = DataType("int64")
 
 
 def _message_parts(message: PrimExpr) -> list[Any]:
