@@ -68,8 +68,13 @@ class Substitution(PyExprMutator):
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         """Sizes that are bound here get variables of their own in a copy."""
-        self.visit_var_def(binding.var)
-        super().visit_match_cast_(binding.with_fields(var=self.get_var_remap(binding.var)))
+        value = self.builder_.normalize_argument(self.visit_expr(binding.value))
+        var = self.visit_var_def(binding.var)
+        info = self.visit_struct_info(binding.struct_info)
+        if value is binding.value and var is binding.var and info is binding.struct_info:
+            self.builder_.emit_normalized(binding)
+        else:
+            self.builder_.emit_normalized(MatchCast(var, value, info, binding.span))
 
     def visit_shape_expr_(self, op: ShapeExpr) -> Any:
         """Sizes replaced."""

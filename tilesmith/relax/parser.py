@@ -41,7 +41,7 @@ from tilesmith.relax.relations import (
 )
 from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from tilesmith.script.builder import name_fresh
-from tilesmith.script.parser import DIALECTS, Dialect, Parser
+from tilesmith.script.parser import DIALECTS, Dialect, ModuleScope, Parser
 from tilesmith.support.errors import ScriptError
 
 __all__ = ["R_DIALECT", "current_function"]
@@ -287,7 +287,7 @@ def _bind_value(
         if name not in function.sizes:
             function.sizes[name] = name_fresh(value, name) if not value.name else value
         parser.define(name, function.sizes[name])
-    elif isinstance(value, (str, bool, int, float, dict)) or value is None:
+    elif isinstance(value, (str, bool, int, float, dict, ModuleScope)) or value is None:
         parser.define(name, value)  # a value of Python's own, used while the script is read
     elif callable(value) and not isinstance(value, Expr):
         parser.define(name, value)

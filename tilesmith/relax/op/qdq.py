@@ -34,8 +34,9 @@ def _along(attrs: Any, value: Any, ndim: int) -> Any:
 
 def _quantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
     out = attrs.out_dtype.numpy()
-    scaled = data.astype("float64") / _along(attrs, scale, data.ndim)
-    found = numpy.rint(scaled) + _along(attrs, zero_point, data.ndim)
+    # Divided in the data's own precision, as compiled code does: rounding decides by the last bit.
+    scaled = data / _along(attrs, scale, data.ndim).astype(data.dtype)
+    found = numpy.rint(scaled).astype("float64") + _along(attrs, zero_point, data.ndim)
     if out.kind in "iu":
         limits = numpy.iinfo(out)
         found = numpy.clip(found, limits.min, limits.max)

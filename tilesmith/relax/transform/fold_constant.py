@@ -122,7 +122,7 @@ def run_prim_func(
     from tilesmith.runtime.ndarray import array, empty
 
     compiled = lowering.build(function.with_attr("global_symbol", "folded"), target="llvm")
-    tensors = [array(numpy.ascontiguousarray(value)) for value in inputs]
+    tensors = [array(numpy.asarray(value, order="C")) for value in inputs]
     results = [empty(info.concrete_shape, info.dtype) for info in outputs]
     compiled["folded"](*tensors, *results)
     return [result.numpy() for result in results]

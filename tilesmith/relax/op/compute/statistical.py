@@ -82,6 +82,9 @@ def std(attrs: Any, x: Any) -> Any:
     return topi.sqrt(_variance(attrs, x, attrs.keepdims))
 
 
+_product = tir.comm_reducer(lambda a, b: a * b, lambda kind: const(1, kind), name="prod")
+
+
 def _scan(attrs: Any, x: Any, is_product: bool, name: str) -> Any:
     dtype = attrs.dtype or x.dtype
     axis = attrs.axis
@@ -96,7 +99,7 @@ def _scan(attrs: Any, x: Any, is_product: bool, name: str) -> Any:
         counts = k < i[axis] if attrs.exclusive else k <= i[axis]
         value = cast(dtype, x(*i[:axis], k, *i[axis + 1 :]))
         value = tir.Select(counts, value, identity)
-        return te.prod(value, axis=k) if is_product else te.sum(value, axis=k)
+        return _product(value, axis=k) if is_product else te.sum(value, axis=k)
 
     return te.compute(x.shape, element, name=name)
 

@@ -1,0 +1,319 @@
+"""The meaning of a graph module, executed with numpy: the oracle that passes are tested against.
+
+    run(mod, "main", x, w)        # arrays in, arrays (or nested tuples of them) out
+
+Operators run by their numpy evaluation, PrimFuncs by the interpreter of tensor programs (or
+compiled, with ``compiled=True``), registered functions as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, PrimExpr
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    known_struct_info,
+)
+from tilesmith.relax.op.evaluate import evaluate_call
+from tilesmith.relax.relations import describe, simplify_size, substitute_sizes
+from tilesmith.relax.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.registry import get_global_func
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["Interpreter", "run"]
+
+
+def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
+    """The result of a function of a module for arrays, scalars, shapes and tuples of them.
+
+    ``compiled``: PrimFuncs are compiled, which is faster from some thousand iterations on.
+    """
+    with deep_recursion():
+        return Interpreter(mod, compiled).call(mod[name], list(args))
+
+
+class _Closure:
+    """A local function with the values around it."""
+
+    def __init__(self, function: Function, frame: _Frame, first: tuple[Any, ...] = ()) -> None:
+        self.function = function
+        self.frame = frame
+        self.first = first
+
+
+class _Frame:
+    """The values of the variables and sizes of one call."""
+
+    def __init__(self, outer: _Frame | None = None) -> None:
+        self.values: dict[Var, Any] = dict(outer.values) if outer is not None else {}
+        self.sizes: dict[SymbolicVar, int] = dict(outer.sizes) if outer is not None else {}
+
+    def size(self, expr: PrimExpr) -> Any:
+        """The value of a size (or another scalar)."""
+        if not isinstance(expr, (IntImm, FloatImm)):
+            constants = {var: IntImm(var.dtype, value) for var, value in self.sizes.items()}
+            expr = simplify_size(substitute_sizes(expr, constants))
+        if isinstance(expr, (IntImm, FloatImm)):
+            return expr.value
+        raise ShapeError(f"the size `{expr}` is not known when it is needed")
+
+    def shape(self, info: TensorStructInfo) -> tuple[int, ...]:
+        """The shape that a struct info says."""
+        if isinstance(info.shape, ShapeExpr):
+            return tuple([self.size(size) for size in info.shape])
+        if isinstance(info.shape, Var):
+            return tuple(self.values[info.shape])
+        raise ShapeError(f"the shape of a result is not known: {describe(info)}")
+
+    def match(self, info: StructInfo, value: Any, what: str) -> None:
+        """Check a value against its struct info; sizes that stand alone get their values."""
+        if isinstance(info, TensorStructInfo):
+            self._match_tensor(info, value, what)
+        elif isinstance(info, ShapeStructInfo) and info.values is not None:
+            self._match_sizes(info.values, tuple(value), what)
+        elif isinstance(info, PrimStructInfo) and info.value is not None:
+            self._match_sizes((info.value,), (value,), what)
+        elif isinstance(info, TupleStructInfo):
+            if len(info.fields) != len(value):
+                raise TypeMismatchError(f"{what} has {len(value)} fields, not {len(info.fields)}")
+            for number, (field, item) in enumerate(zip(info.fields, value)):
+                self.match(field, item, f"field {number} of {what}")
+
+    def _match_tensor(self, info: TensorStructInfo, value: Any, what: str) -> None:
+        if info.ndim not in (-1, value.ndim):
+            raise ShapeError(f"{what} has the shape {value.shape}, expected {describe(info)}")
+        if not info.dtype.is_void and value.dtype != info.dtype.numpy():
+            raise TypeMismatchError(f"{what} is {value.dtype}, expected {describe(info)}")
+        if isinstance(info.shape, ShapeExpr):
+            self._match_sizes(info.shape.values, value.shape, what)
+
+    def _match_sizes(self, sizes: Any, values: Any, what: str) -> None:
+        later = []
+        for size, value in zip(sizes, values):
+            if isinstance(size, SymbolicVar) and size not in self.sizes:
+                self.sizes[size] = int(value)
+            else:
+                later.append((size, value))
+        for size, value in later:
+            if self.size(size) != value:
+                raise ShapeError(f"{what}: the size {value} should be `{size}` = {self.size(size)}")
+
+
+class Interpreter:
+    """Runs functions of one module."""
+
+    def __init__(self, mod: IRModule, compiled: bool = False) -> None:
+        self.mod = mod
+        self.compiled = compiled
+
+    def call(self, function: Any, args: list[Any], outer: _Frame | None = None) -> Any:
+        """Call a function of the graph."""
+        if len(args) != len(function.params):
+            raise TypeMismatchError(
+                f"the function has {len(function.params)} parameters, got {len(args)} arguments"
+            )
+        frame = _Frame(outer)
+        for param, arg in zip(function.params, args):
+            value = _host(arg)
+            frame.match(known_struct_info(param), value, f"argument '{param.name_hint}'")
+            frame.values[param] = value
+        return self.sequence(function.body, frame)
+
+    def sequence(self, sequence: SeqExpr, frame: _Frame) -> Any:
+        """Carry out the bindings and give the value."""
+        for block in sequence.blocks:
+            for binding in block.bindings:
+                value = self.value(binding.value, frame)
+                if isinstance(binding, MatchCast):
+                    frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
+                frame.values[binding.var] = value
+        return self.value(sequence.body, frame)
+
+    def value(self, expr: Any, frame: _Frame) -> Any:
+        """The value of an expression."""
+        if isinstance(expr, Var):
+            return frame.values[expr]
+        if isinstance(expr, Constant):
+            return expr.data._view()
+        if isinstance(expr, ShapeExpr):
+            return tuple([frame.size(size) for size in expr.values])
+        if isinstance(expr, PrimValue):
+            return frame.size(expr.value)
+        if isinstance(expr, (StringImm, DataTypeImm)):
+            return expr.value
+        if isinstance(expr, Tuple):
+            return tuple([self.value(field, frame) for field in expr.fields])
+        if isinstance(expr, TupleGetItem):
+            return self.value(expr.tuple_value, frame)[expr.index]
+        if isinstance(expr, If):
+            branch = expr.true_branch if bool(self.value(expr.cond, frame)) else expr.false_branch
+            return self.sequence(branch, frame)
+        if isinstance(expr, Function):
+            return _Closure(expr, frame)
+        if isinstance(expr, SeqExpr):
+            return self.sequence(expr, frame)
+        if isinstance(expr, Call):
+            return self.call_value(expr, frame)
+        if isinstance(expr, (GlobalVar, ExternFunc)):
+            return expr
+        raise UnsupportedError(f"the interpreter has no rule for {type(expr).__name__}")
+
+    def call_value(self, call: Call, frame: _Frame) -> Any:
+        """The value of a call."""
+        op = call.op
+        if isinstance(op, Op):
+            special = _SPECIAL.get(op.name)
+            if special is not None:
+                return special(self, call, frame)
+            arguments = [self.value(arg, frame) for arg in call.args]
+            return evaluate_call(call, arguments)
+        arguments = [self.value(arg, frame) for arg in call.args]
+        return self.apply(op if isinstance(op, GlobalVar) else self.value(op, frame), arguments)
+
+    def apply(self, callee: Any, arguments: list[Any]) -> Any:
+        """Call a function of the module, a closure, or a registered function."""
+        if isinstance(callee, GlobalVar):
+            return self.call(self.mod[callee], arguments)
+        if isinstance(callee, _Closure):
+            outer = _Frame(callee.frame)
+            return self.call(callee.function, [*callee.first, *arguments], outer)
+        if isinstance(callee, ExternFunc):
+            function = get_global_func(callee.global_symbol)
+            return _host(function(*[_tensor(value) for value in arguments]))
+        raise UnsupportedError(f"cannot call {callee!r}")
+
+    # Destination-passing calls
+
+    def call_tir(self, call: Call, frame: _Frame) -> Any:
+        """Run a PrimFunc on arguments and new results."""
+        inputs = self._inputs(call, frame)
+        sizes = list(self.value(call.args[2], frame)) if len(call.args) > 2 else []
+        outputs, is_tuple = self._outputs(call, frame)
+        function = self.mod[call.args[0]]
+        if call.attrs is not None and "inplace_indices" in call.attrs:
+            for number, place in enumerate(call.attrs.inplace_indices):
+                if place >= 0:
+                    outputs[number] = numpy.array(inputs[place])
+                    inputs[place] = outputs[number]
+            outputs_given = [
+                out for out, place in zip(outputs, call.attrs.inplace_indices) if place < 0
+            ]
+        else:
+            outputs_given = outputs
+        self._run_prim_func(function, [*inputs, *outputs_given, *sizes])
+        return tuple(outputs) if is_tuple else outputs[0]
+
+    def _inputs(self, call: Call, frame: _Frame) -> list[Any]:
+        given = self.value(call.args[1], frame)
+        return list(given) if isinstance(given, tuple) else [given]
+
+    def _outputs(self, call: Call, frame: _Frame) -> tuple[list[Any], bool]:
+        info = call.sinfo_args[0]
+        fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        made = [numpy.zeros(frame.shape(field), field.dtype.numpy()) for field in fields]
+        return made, isinstance(info, TupleStructInfo)
+
+    def _run_prim_func(self, function: Any, arguments: list[Any]) -> None:
+        if not self.compiled:
+            from tilesmith.tir import interpreter
+
+            interpreter.run(function, *arguments)
+            return
+        from tilesmith import lowering
+
+        built = lowering.build(function.with_attr("global_symbol", "kernel"), target="llvm")
+        tensors = [
+            array(numpy.asarray(a, order="C")) if hasattr(a, "shape") else a for a in arguments
+        ]
+        built["kernel"](*tensors)
+        for argument, tensor in zip(arguments, tensors):
+            if hasattr(argument, "shape") and argument.flags.writeable:
+                argument[...] = tensor.numpy()
+
+    def call_dps_packed(self, call: Call, frame: _Frame) -> Any:
+        """Call a registered function with new results behind its arguments."""
+        inputs = [_tensor(value) for value in self._inputs(call, frame)]
+        outputs, is_tuple = self._outputs(call, frame)
+        tensors = [array(out) for out in outputs]
+        get_global_func(call.args[0].global_symbol)(*inputs, *tensors)
+        found = [tensor.numpy() for tensor in tensors]
+        return tuple(found) if is_tuple else found[0]
+
+    def call_pure_packed(self, call: Call, frame: _Frame) -> Any:
+        """Call a registered function that returns its result."""
+        arguments = [self.value(arg, frame) for arg in call.args[1:]]
+        return self.apply(call.args[0], arguments)
+
+    def make_closure(self, call: Call, frame: _Frame) -> Any:
+        """Fix the first arguments of a function."""
+        function = call.args[0]
+        if isinstance(function, GlobalVar):
+            function = self.mod[function]
+        return _Closure(function, _Frame(), tuple(self.value(call.args[1], frame)))
+
+    def invoke_closure(self, call: Call, frame: _Frame) -> Any:
+        """Call a closure."""
+        closure = self.value(call.args[0], frame)
+        return self.apply(closure, list(self.value(call.args[1], frame)))
+
+    def alloc_tensor(self, call: Call, frame: _Frame) -> Any:
+        """A new array."""
+        info = known_struct_info(call)
+        assert isinstance(info, TensorStructInfo)
+        return numpy.zeros(frame.shape(info), info.dtype.numpy())
+
+
+_SPECIAL = {
+    "relax.call_tir": Interpreter.call_tir,
+    "relax.call_tir_inplace": Interpreter.call_tir,
+    "relax.call_tir_with_grad": Interpreter.call_tir,
+    "relax.call_dps_packed": Interpreter.call_dps_packed,
+    "relax.call_pure_packed": Interpreter.call_pure_packed,
+    "relax.make_closure": Interpreter.make_closure,
+    "relax.invoke_closure": Interpreter.invoke_closure,
+    "relax.invoke_pure_closure": Interpreter.invoke_closure,
+    "relax.builtin.alloc_tensor": Interpreter.alloc_tensor,
+}
+
+
+def _host(value: Any) -> Any:
+    """A value of the runtime as numpy sees it."""
+    if isinstance(value, NDArray):
+        return value.numpy()
+    if isinstance(value, (tuple, list)):
+        return tuple([_host(item) for item in value])
+    return value
+
+
+def _tensor(value: Any) -> Any:
+    """A numpy value as the runtime's functions take it."""
+    if isinstance(value, numpy.ndarray):
+        return array(value)
+    if isinstance(value, tuple):
+        return tuple([_tensor(item) for item in value])
+    return value
