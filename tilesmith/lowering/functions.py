@@ -27,8 +27,8 @@ def lower(
 ) -> IRModule:
     """The module of flat loops for a PrimFunc or a module of PrimFuncs.
 
-    ``name`` is the public name of a PrimFunc that has none. ``args`` and ``binds`` belong to classic
-    schedules. ``simple_mode`` stops before loops are vectorized and unrolled.
+    ``name`` is the public name of a PrimFunc that has none. ``args`` and ``binds`` belong to
+    classic schedules. ``simple_mode`` stops before loops are vectorized and unrolled.
     Raises UnsupportedError for inputs that cannot be lowered.
     """
     module = _as_module(inp, args, name)
@@ -53,7 +53,7 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
         if "global_symbol" not in inp.attrs:
             inp = inp.with_attr({"global_symbol": name, "tir.noalias": _no_alias()})
         return IRModule({str(inp.attrs["global_symbol"]): inp})
-    if isinstance(inp, (list, tuple)) and all([isinstance(part, PrimFunc) for part in inp]):
+    if isinstance(inp, (list, tuple)) and all(isinstance(part, PrimFunc) for part in inp):
         module = IRModule()
         for part in inp:
             module.update(_as_module(part, None, name))
@@ -97,8 +97,9 @@ def build(
 ) -> Module:
     """Compile tensor programs to a ``runtime.Module`` whose functions can be called.
 
-    ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or a
-    mapping from targets to such. ``target`` is a Target or its text; without one the current target
+    ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or
+    a mapping from targets to such.
+    ``target`` is a Target or its text; without one the current target
     counts, else "llvm". The loops are compiled as they are given: no schedule is chosen here.
     Raises UnsupportedError when there is no back end for the target, and what lowering raises.
     """

@@ -28,8 +28,8 @@ def symbolic_sizes(function: PrimFunc) -> list[Var]:
 
 
 def lower_kernels(module: IRModule, target: Target) -> IRModule:
-    """Functions as their callers in generated code see them: a pointer for each buffer, the scalars,
-    then the symbolic sizes of ``symbolic_sizes``, whether the code needs them or not."""
+    """Functions as their callers in generated code see them: a pointer for each buffer, the
+    scalars, then the symbolic sizes of ``symbolic_sizes``, whether the code needs them or not."""
     explicit = module.shallow_copy()
     for variable, function in list(explicit.items()):
         sizes = symbolic_sizes(function)

@@ -1,7 +1,7 @@
 """Tensor programs that exercise lowering, with the sizes that their symbols take in the tests.
 
-``PROGRAMS``: name → (function, arguments after the buffers' sizes). A program's arrays are filled at
-random by ``harness``; sizes are odd on purpose.
+``PROGRAMS``: name → (function, numbers for its symbolic sizes). The arrays of a program are filled
+at random by ``harness``; sizes are odd on purpose.
 """
 
 from tilesmith.script import tir as T

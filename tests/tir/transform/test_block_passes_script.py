@@ -181,10 +181,11 @@ def test_buffers_that_nobody_uses_are_dropped():
 
 def test_compaction_keeps_a_dimension_with_data_dependent_index():
     @T.prim_func
-    def func(A: T.Buffer((6,), "float32"), idx: T.Buffer((6,), "int32"),
-             B: T.Buffer((6,), "float32")):
+    def func(
+        A: T.Buffer((6,), "float32"), idx: T.Buffer((6,), "int32"), B: T.Buffer((6,), "float32")
+    ):
         T.func_attr({"global_symbol": "main"})
-        for i in range(1):
+        for _i in range(1):
             with T.block(""):
                 L = T.alloc_buffer((8, 6))
                 for j in range(6):
@@ -216,9 +217,10 @@ def test_lower_match_buffer():
         for i, j in T.grid(2, 2):
             with T.block("A"):
                 T.reads()
-                T.writes(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4])
-                S = T.match_buffer(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4], (4, 4), offset_factor=1,
-                                   strides=[8, 1])
+                T.writes(A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4])
+                S = T.match_buffer(
+                    A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4], (4, 4), offset_factor=1, strides=[8, 1]
+                )
                 for x, y in T.grid(4, 4):
                     S[x, y] = T.Cast("float32", x * 4 + y)
 
@@ -227,7 +229,7 @@ def test_lower_match_buffer():
         for i, j in T.grid(2, 2):
             with T.block("A"):
                 T.reads()
-                T.writes(A[i * 4:i * 4 + 4, j * 4:j * 4 + 4])
+                T.writes(A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4])
                 for x, y in T.grid(4, 4):
                     A[i * 4 + x, j * 4 + y] = T.Cast("float32", x * 4 + y)
 

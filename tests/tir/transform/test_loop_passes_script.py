@@ -88,7 +88,9 @@ def test_simplify():
         for i in range(16):
             if i < 16:
                 x: T.int32 = 3
-                B[(i * 4 + x) // 4] = T.if_then_else(i * 2 >= 0, A[(i * 8 + 8) // 8 - 1], T.float32(0))
+                B[(i * 4 + x) // 4] = T.if_then_else(
+                    i * 2 >= 0, A[(i * 8 + 8) // 8 - 1], T.float32(0)
+                )
             else:
                 B[0] = T.float32(5)
 
@@ -104,7 +106,7 @@ def test_remove_no_op():
     @T.prim_func
     def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
         T.func_attr({"global_symbol": "main"})
-        for i in range(16):
+        for _i in range(16):
             T.evaluate(0)
         if A[0] > T.float32(0):
             T.evaluate(A[1])

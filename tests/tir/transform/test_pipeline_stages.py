@@ -1,4 +1,4 @@
-"""After each pass of the pipeline, each program computes what it computed before; so does its code."""
+"""After each pass of the pipeline a program computes what it computed before; so does its code."""
 
 import numpy as np
 import pytest

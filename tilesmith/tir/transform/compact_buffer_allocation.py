@@ -131,7 +131,9 @@ class _RegionFinder(Visitor):
             else:
                 return None
         if a[0] is a[1]:
-            return self.same(expr, a[0], b[0]) if not isinstance(expr, Mul) else _single(a[0] * b[0])
+            return (
+                self.same(expr, a[0], b[0]) if not isinstance(expr, Mul) else _single(a[0] * b[0])
+            )
         factor = b[0]
         if not isinstance(factor, IntImm) or factor.value == 0:
             return None
@@ -244,7 +246,7 @@ class _RegionFinder(Visitor):
         ranges = [
             self.dimension(size, found) for size, found in zip(buffer.shape, scope.regions)
         ]  # fmt: skip
-        if all([dim.extent is size for dim, size in zip(ranges, buffer.shape)]):
+        if all(dim.extent is size for dim, size in zip(ranges, buffer.shape)):
             return None
         return ranges
 
@@ -334,7 +336,7 @@ class _Compactor(Rewriter):
     def visit_Block(self, block: Block) -> Block:
         new = self.children(block)
         allocated = tuple([self.compact.get(buffer, buffer) for buffer in block.alloc_buffers])
-        if all([a is b for a, b in zip(allocated, block.alloc_buffers)]):
+        if all(a is b for a, b in zip(allocated, block.alloc_buffers)):
             return new
         return new.with_fields(alloc_buffers=allocated)
 

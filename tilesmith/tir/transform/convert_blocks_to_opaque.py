@@ -1,8 +1,8 @@
 """ConvertBlocksToOpaque: iterators of blocks are replaced by the values they are bound to.
 
-    with T.block("C"):                          with T.block("C"):
-        vi = T.axis.spatial(128, i * 8 + j)
-        C[vi] = A[vi]                               C[i * 8 + j] = A[i * 8 + j]
+with T.block("C"):                          with T.block("C"):
+    vi = T.axis.spatial(128, i * 8 + j)
+    C[vi] = A[vi]                               C[i * 8 + j] = A[i * 8 + j]
 """
 
 from __future__ import annotations

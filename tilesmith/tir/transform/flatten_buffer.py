@@ -45,7 +45,7 @@ def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExp
     last = indices[-1]
     if isinstance(last, (Ramp, Broadcast)) and last.dtype.lanes > 1:
         scalar = last.base if isinstance(last, Ramp) else last.value
-        if all([index.dtype.lanes == 1 for index in indices[:-1]]):
+        if all(index.dtype.lanes == 1 for index in indices[:-1]):
             # A row of a buffer stays a row: the offset is computed once, for the first lane.
             *outer, base = _flat_indices(buffer, (*indices[:-1], scalar))
             if isinstance(last, Broadcast):

@@ -1,8 +1,8 @@
 """HoistIfThenElse: a condition that a loop does not change is asked once, outside of the loop.
 
-    for i in range(16):                         if n > 0:
-        if n > 0:                                   for i in range(16):
-            B[i] = A[i]                                 B[i] = A[i]
+for i in range(16):                         if n > 0:
+    if n > 0:                                   for i in range(16):
+        B[i] = A[i]                                 B[i] = A[i]
 """
 
 from __future__ import annotations

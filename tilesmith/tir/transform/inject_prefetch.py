@@ -1,7 +1,7 @@
 """InjectPrefetch: prefetches of regions become prefetches of addresses, one per line of memory.
 
-    T.prefetch(A, [T.Range(i, 1), T.Range(0, 64)])    for k in range(4):
-                                                          T.prefetch(T.address_of(A[i, k * 16]))
+T.prefetch(A, [T.Range(i, 1), T.Range(0, 64)])    for k in range(4):
+                                                      T.prefetch(T.address_of(A[i, k * 16]))
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a function over buffers looks like as a kernel: plain pointers and scalars.
 
-The parameters of the kernel are those of the function, in order, where a buffer gives the pointer to
-its data; after them come the symbolic sizes (strides, offsets) that only the buffers' declarations
-mention and the body uses, in the order in which the declarations mention them first.
+The parameters of the kernel are those of the function, in order, where a buffer gives the pointer
+to its data; after them come the symbolic sizes (strides, offsets) that only the buffers'
+declarations mention and the body uses, in the order in which the declarations mention them first.
 """
 
 from __future__ import annotations

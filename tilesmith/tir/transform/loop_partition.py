@@ -48,7 +48,7 @@ _KINDS = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
 class _Conditions(Visitor):
-    """The single comparisons below a loop that decide about something, with the loops in between."""
+    """The single comparisons below a loop that decide something, with the loops in between."""
 
     def __init__(self, var: Var, only_likely: bool) -> None:
         self.var = var

@@ -92,7 +92,7 @@ class _MatchLowerer(Rewriter):
         """Note what the names that a match introduces stand for."""
         buffer, source = match.buffer, self.visit(match.source)
         leading = len(source.region) - len(buffer.shape)
-        if leading < 0 or not all([is_const(dim.extent, 1) for dim in source.region[:leading]]):
+        if leading < 0 or not all(is_const(dim.extent, 1) for dim in source.region[:leading]):
             raise ShapeError(
                 f"block '{block.name_hint}': '{buffer.name}' with {len(buffer.shape)} dimensions "
                 f"cannot match a region of '{source.buffer.name}' with {len(source.region)}",

@@ -11,9 +11,9 @@
                                                     add(A, B, n)
                                                     return 0
 
-The wrapper checks once per call what the kernel relies on: number and types of the arguments, and of
-tensors the dtype, rank, sizes (a symbolic size is bound by the first tensor that has it), strides,
-alignment where one was declared, and device. Each message names the function and the parameter and
+The wrapper checks once per call what the kernel relies on: number and types of the arguments, and
+of tensors the dtype, rank, sizes (a symbolic size is bound by the first tensor that has it),
+strides, alignment where one was declared, and device. Each message names the function and the parameter and
 says what was expected and what came.
 """
 
@@ -223,9 +223,12 @@ class _Wrapper:
         ndim = get(StructField.ARRAY_NDIM, "int32")
         self.check(
             ops.equal(ndim, rank),
-            self.message("ValueError", f"{where} must have {rank} dimension{'' if rank == 1 else 's'}"
-                         f", got {''}", ops.cast("int64", ndim)),
-        )  # fmt: skip
+            self.message(
+                "ValueError",
+                f"{where} must have {rank} dimension{'' if rank == 1 else 's'}, got ",
+                ops.cast("int64", ndim),
+            ),
+        )
         self.dtype(where, buffer, get)
         if rank:
             shape = self.array(f"{buffer.name}_shape", get(StructField.ARRAY_SHAPE, "handle"), rank)
@@ -262,9 +265,7 @@ class _Wrapper:
         """A size for a message: its number, known once symbols are bound."""
         return size if isinstance(size, IntImm) else ops.cast("int64", size)
 
-    def unify(
-        self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]
-    ) -> None:
+    def unify(self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]) -> None:
         """A variable that is not bound yet takes the given value; anything else must agree."""
         if isinstance(declared, Var) and declared not in self.bound:
             self.let(declared, ops.cast(declared.dtype, given))
@@ -273,9 +274,7 @@ class _Wrapper:
         else:
             self.later.append((declared, given, message))
 
-    def compare(
-        self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]
-    ) -> None:
+    def compare(self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]) -> None:
         unknown = {var for var in _variables(declared) if var not in self.bound}
         if unknown:
             return  # nothing tells this symbol: the kernel cannot use it either
@@ -336,7 +335,9 @@ class _Wrapper:
         else:
             size = max(1, buffer.dtype.nbytes)
             elements = ops.floordiv(offset, const(size, "int64"))
-            message = self.message("ValueError", f"{where} has an offset that does not fit: ", offset)
+            message = self.message(
+                "ValueError", f"{where} has an offset that does not fit: ", offset
+            )
             if isinstance(declared, Var) and declared not in self.bound:
                 self.let(declared, ops.cast(declared.dtype, elements))
             else:
@@ -371,9 +372,7 @@ def _variables(expr: PrimExpr) -> list[Var]:
             for var in _variables(child)]  # fmt: skip
 
 
-def _dtype_matches(
-    dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr
-) -> PrimExpr:
+def _dtype_matches(dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr) -> PrimExpr:
     """Whether the three fields of a DLPack dtype say ``dtype``; a boolean may come as a byte."""
     if dtype.is_bool:
         wanted = {(6, 8), (1, 1), (1, 8), (0, 8), (6, 1)}

@@ -64,7 +64,7 @@ def _truncated(a: int, b: int) -> int:
 def _remainder(a: Interval, b: Interval) -> Interval | None:
     if b[0] <= 0:
         return None
-    return (a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1))
+    return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
 
 
 def _truncated_remainder(a: Interval, b: Interval) -> Interval | None:
@@ -247,7 +247,7 @@ class _Narrower(Rewriter):
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         indices = [self.index(index) for index in load.indices]
         predicate = None if load.predicate is None else self.visit(load.predicate)
-        if predicate is load.predicate and all([a is b for a, b in zip(indices, load.indices)]):
+        if predicate is load.predicate and all(a is b for a, b in zip(indices, load.indices)):
             return load
         return BufferLoad(load.buffer, indices, predicate, load.span)
 
@@ -258,7 +258,7 @@ class _Narrower(Rewriter):
         value = self.visit(store.value)
         predicate = None if store.predicate is None else self.visit(store.predicate)
         if value is store.value and predicate is store.predicate:
-            if all([a is b for a, b in zip(indices, store.indices)]):
+            if all(a is b for a, b in zip(indices, store.indices)):
                 return store
         return BufferStore(store.buffer, value, indices, predicate, store.span)
 

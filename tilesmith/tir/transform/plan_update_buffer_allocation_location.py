@@ -1,5 +1,5 @@
-"""PlanAndUpdateBufferAllocationLocation: a buffer is allocated in the innermost scope that holds all
-its accesses.
+"""PlanAndUpdateBufferAllocationLocation: a buffer is allocated in the innermost scope that
+holds all its accesses.
 
     with T.block("root"):                       with T.block("root"):
         B = T.alloc_buffer((16, 16))                for i in range(16):

@@ -122,7 +122,7 @@ class _Remover(Rewriter):
 
     def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
         kept = [self.visit(stmt) for stmt in sequence.seq]
-        kept_same = all([a is b and not is_no_op(a) for a, b in zip(kept, sequence.seq)])
+        kept_same = all(a is b and not is_no_op(a) for a, b in zip(kept, sequence.seq))
         return sequence if kept_same else stmt_seq(*kept, span=sequence.span)
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
@@ -136,7 +136,7 @@ class _Remover(Rewriter):
             isinstance(value, BufferLoad)
             and value.buffer is store.buffer
             and store.predicate is None
-            and all([structural_equal(a, b) for a, b in zip(value.indices, store.indices)])
+            and all(structural_equal(a, b) for a, b in zip(value.indices, store.indices))
         ):
             return _nothing()
         return self.children(store)

@@ -2,8 +2,8 @@
 
     B[i] = T.Select(i > 0, A[i - 1], 0.0)       B[i] = T.if_then_else(i > 0, A[i - 1], 0.0)
 
-``Select`` evaluates both values. Where one of them reads outside of its buffer, divides an integer by
-what may be zero, or calls something with effects, only the one that is wanted may be evaluated.
+``Select`` evaluates both values. Where one of them reads outside of its buffer, divides an integer
+by what may be zero, or calls something with effects, only the one that is wanted may be evaluated.
 """
 
 from __future__ import annotations

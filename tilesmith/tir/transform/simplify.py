@@ -1,5 +1,5 @@
-"""Simplify: indices, conditions and bounds in their simplest form, with what the loops around and the
-conditions above tell about the variables.
+"""Simplify: indices, conditions and bounds in their simplest form, with what the loops around and
+the conditions above tell about the variables.
 
     for i in range(16):                         for i in range(16):
         if i < 16:                                  B[i] = A[i]
@@ -7,8 +7,6 @@ conditions above tell about the variables.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from tilesmith.ir import (
     Call,

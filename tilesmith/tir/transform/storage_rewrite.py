@@ -6,12 +6,11 @@
     ... b (a is dead) ...
 
 Allocations of constant size move to the beginning of the function, or of the body of the parallel
-loop that they stand in, so that nothing is allocated again and again. Memory in scope "local" (which
-is meant for registers) and in the scopes of devices stays where it is.
+loop that they stand in, so that nothing is allocated again and again. Memory in scope "local"
+(which is meant for registers) and in the scopes of devices stays where it is.
 """
 
 from __future__ import annotations
-
 
 from tilesmith.ir import IntImm, Var, Visitor, const
 from tilesmith.ir.operators import is_const
@@ -19,7 +18,16 @@ from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import Allocate, BufferStore, DeclBuffer, Evaluate, For, ForKind, Stmt, While
+from tilesmith.tir.stmt import (
+    Allocate,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    Stmt,
+    While,
+)
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["StorageRewrite", "storage_rewrite"]

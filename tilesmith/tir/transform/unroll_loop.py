@@ -96,7 +96,7 @@ class _Unroller(Rewriter):
             deepest = max(deepest, self.loops)
             deepest_unrolled = max(deepest_unrolled, self.unrolled)
         self.loops, self.unrolled = deepest, deepest_unrolled
-        if all([a is b for a, b in zip(new, sequence.seq)]):
+        if all(a is b for a, b in zip(new, sequence.seq)):
             return sequence
         return stmt_seq(*new, span=sequence.span)
 

@@ -10,7 +10,14 @@ from tilesmith.ir.intrinsics import effect_of
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import For, ForKind, Stmt
 
-__all__ = ["free_variables", "has_loop_of_kind", "has_side_effect", "loads_from", "reads_memory", "uses_variable"]
+__all__ = [
+    "free_variables",
+    "has_loop_of_kind",
+    "has_side_effect",
+    "loads_from",
+    "reads_memory",
+    "uses_variable",
+]
 
 
 def uses_variable(node: Any, variables: Container[Var]) -> bool:

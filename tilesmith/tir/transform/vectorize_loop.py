@@ -23,7 +23,6 @@ from tilesmith.ir import (
     Call,
     CallEffectKind,
     Cast,
-    CompareOp,
     Div,
     FloorDiv,
     FloorMod,
@@ -210,7 +209,11 @@ class _Vectorizer(Rewriter):
                 last = a.base % b + stride.value * (self.lanes - 1)
                 if self.analyzer.can_prove(last < b):
                     return a.base // b if kind is FloorDiv else self.ramp(a.base % b, stride)
-        if self.mask is not None and not a.dtype.is_float and not (ops.is_const(b) and not ops.is_const(b, 0)):
+        if (
+            self.mask is not None
+            and not a.dtype.is_float
+            and not (ops.is_const(b) and not ops.is_const(b, 0))
+        ):
             # Lanes that are off must not divide by what they find there.
             b = Select(self.mask, self.wide(b), const(1, a.dtype.with_lanes(self.lanes)))
         return kind(self.wide(a), self.wide(b))
@@ -274,11 +277,11 @@ class _Vectorizer(Rewriter):
         if name == "" or not call.op.get_attr("TVectorizable", False):
             return call.map_children(self.visit_same)
         args = [self.visit(arg) for arg in call.args]
-        if all([new is old for new, old in zip(args, call.args)]):
+        if all(new is old for new, old in zip(args, call.args)):
             return call
         if call.dtype.lanes > 1:
             raise _NeedsLanes
-        if all([arg.dtype.lanes == 1 for arg in args]):
+        if all(arg.dtype.lanes == 1 for arg in args):
             return Call(call.dtype, call.op, tuple(args))
         wide = [arg if isinstance(arg, StringImm) else self.wide(arg) for arg in args]
         return Call(call.dtype.with_lanes(self.lanes), call.op, tuple(wide))
@@ -301,7 +304,7 @@ class _Vectorizer(Rewriter):
     # -- memory
 
     def index(self, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The indices of an access; in memory that each lane has for itself, those of all copies."""
+        """The indices of an access; in memory that each lane has for itself, of all copies."""
         new = [self.visit(index) for index in old]
         for index in new[:-1]:
             if index.dtype.lanes > 1:
@@ -312,7 +315,8 @@ class _Vectorizer(Rewriter):
             scaled = self.linear_operation(Mul, new[-1], number)
             if scaled is None:
                 scaled = Mul(new[-1], self.wide(number))
-            new[-1] = self.linear_operation(Add, scaled, own) or Add(self.wide(scaled), own)
+            place = self.linear_operation(Add, scaled, own)
+            new[-1] = Add(self.wide(scaled), own) if place is None else place
         if new[-1:] and new[-1].dtype.lanes > 1 and buffer.dtype.lanes > 1:
             raise _NeedsLanes
         return tuple(new)
@@ -365,7 +369,7 @@ class _Vectorizer(Rewriter):
         predicate = self.predicate(load.predicate, load.buffer, indices[-1])
         if indices[-1].dtype.lanes == 1:
             if predicate is None or predicate is load.predicate:
-                if all([new is old for new, old in zip(indices, load.indices)]):
+                if all(new is old for new, old in zip(indices, load.indices)):
                     return load
                 return BufferLoad(load.buffer, indices, predicate, load.span)
             indices = (*indices[:-1], self.wide(indices[-1]))
@@ -382,7 +386,7 @@ class _Vectorizer(Rewriter):
                 raise _NeedsLanes
             if loads_from(store.value, store.buffer.data):
                 raise _NeedsLanes
-            if value is store.value and all([a is b for a, b in zip(indices, store.indices)]):
+            if value is store.value and all(a is b for a, b in zip(indices, store.indices)):
                 return store
             return BufferStore(store.buffer, value, indices, None, store.span)
         distinct = isinstance(place, Ramp) and ops.is_const(place.stride)

@@ -1,8 +1,8 @@
 """What operators become on a target: rules from TIR to TIR, by target kind.
 
-A back end lists what it takes as it is by having no rule for it. ``lower_call`` asks, in this order:
-the rules that users registered (``ir.register_intrin_lowering``) for the kind of the target, for
-its keys, and for "default"; then the tables of this package.
+A back end lists what it takes as it is by having no rule for it. ``lower_call`` asks, in this
+order: the rules that users registered (``ir.register_intrin_lowering``) for the kind of the
+target, for its keys, and for "default"; then the tables of this package.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ __all__ = ["Formula"]
 class Formula:
     """A formula over vectors (or scalars) of one float32 dtype, written step by step.
 
-        f = Formula(x.dtype)
-        y = f.name(x * x, "y")          # from here on y is a variable
-        return f.result(y * f(2.0) + y)
+    f = Formula(x.dtype)
+    y = f.name(x * x, "y")          # from here on y is a variable
+    return f.result(y * f(2.0) + y)
     """
 
     def __init__(self, dtype: DataType) -> None:

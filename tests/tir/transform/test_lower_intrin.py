@@ -1,0 +1,148 @@
+"""LowerIntrin: accuracy of the formulas against float64, special values, rules of users."""
+
+import math
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tests.tir.transform.harness import apply, outputs
+from tilesmith.ir import Call, Var, const, register_intrin_lowering
+from tilesmith.ir.op import Op
+from tilesmith.lowering import build
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir import BufferStore, For, ForKind, PrimFunc, transform
+from tilesmith.tir import decl_buffer as declare
+from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
+
+erf = np.vectorize(math.erf, otypes=["float64"])
+FUNCTIONS = {
+    "exp": (np.exp, 1.1),
+    "exp2": (np.exp2, 1.1),
+    "exp10": (lambda x: 10.0**x, 1.3),
+    "log": (np.log, 1.0),
+    "log2": (np.log2, 1.3),
+    "log10": (np.log10, 2.0),
+    "log1p": (np.log1p, 2.0),
+    "tanh": (np.tanh, 5.5),
+    "erf": (erf, 6.5),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0),
+}
+SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0]
+
+
+def unary(name, count, dtype="float32", lanes=8):
+    """``B[i] = name(A[i])`` in vectors."""
+    a, b = declare((count,), dtype, "A"), declare((count,), dtype, "B")
+    i, j = Var("i", "int32"), Var("j", "int32")
+    place = i * lanes + j
+    store = BufferStore(b, Call(dtype, "tir." + name, (a[place],)), (place,))
+    inner = For(j, 0, lanes, ForKind.VECTORIZED, store)
+    loop = For(i, 0, count // lanes, ForKind.SERIAL, inner)
+    return PrimFunc([a, b], loop, attrs={"global_symbol": "main"})
+
+
+def samples(name, count):
+    if name == "log1p":
+        parts = [-np.logspace(-20, -1e-3, count // 4), np.logspace(-20, 38, count // 2),
+                 np.linspace(-0.99, 1, count - count // 4 - count // 2)]  # fmt: skip
+    elif name.startswith("log"):
+        parts = [np.logspace(-44, 38.5, count // 2), np.linspace(0.3, 3, count - count // 2)]
+    else:
+        parts = [np.linspace(-110, 100, count // 2), np.linspace(-5, 5, count // 4),
+                 np.logspace(-30, 0, count - count // 4 - count // 2)]  # fmt: skip
+    return np.concatenate(parts).astype("float32")
+
+
+def test_the_table_has_no_function_that_is_not_tested():
+    assert {name.removeprefix("tir.") for name in FLOAT32_RULES} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_accuracy(name):
+    function, allowed = FUNCTIONS[name]
+    count = 40000
+    x = samples(name, count)
+    result = ts.nd.array(np.zeros(count, "float32"))
+    build(unary(name, count), target="llvm")(ts.nd.array(x), result)
+    got = result.numpy()
+    with np.errstate(all="ignore"):
+        exact = function(x.astype("float64"))
+        rounded = exact.astype("float32")
+    # what is below the normal numbers counts in units of the smallest of these
+    unit = np.spacing(np.maximum(np.abs(rounded), np.float32(1.2e-38))).astype("float64")
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(got[~finite], rounded[~finite])
+    error = np.abs(got[finite] - exact[finite]) / unit[finite]
+    if name == "sigmoid":  # below exp's range the result is zero instead of a subnormal number
+        error = error[x[finite] > -88.0]
+    assert error.max() <= allowed, x[finite][error.argmax()]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_special_values(name):
+    function, _ = FUNCTIONS[name]
+    x = np.array([*SPECIAL, 1e-45], "float32")
+    result = ts.nd.array(np.zeros(8, "float32"))
+    build(unary(name, 8), target="llvm")(ts.nd.array(x), result)
+    with np.errstate(all="ignore"):
+        want = function(x.astype("float64")).astype("float32")
+    np.testing.assert_allclose(result.numpy(), want, rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf"])
+def test_the_interpreter_agrees(name):
+    func = unary(name, 64)
+    x = samples(name, 64)
+    before = outputs(func, [x, np.zeros(64, "float32")])[1]
+    after = apply(func, transform.VectorizeLoop(), transform.BindTarget("llvm"),
+                  transform.LowerIntrin())  # fmt: skip
+    assert "tir." + name not in after.script() and f"T.{name}(" not in after.script()
+    got = outputs(after, [x, np.zeros(64, "float32")])[1]
+    np.testing.assert_allclose(got, before, rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats_go_through_float32(dtype):
+    import ml_dtypes  # noqa: F401 - numpy learns bfloat16 from it
+
+    kind = DataType(dtype).numpy()
+    x = np.linspace(-4, 4, 64).astype(kind)
+    result = ts.nd.array(np.zeros(64, kind))
+    build(unary("exp", 64, dtype), target="llvm")(ts.nd.array(x), result)
+    want = np.exp(x.astype("float32"))
+    np.testing.assert_allclose(result.numpy().astype("float32"), want, rtol=1e-2)
+
+
+def test_float64_stays_a_call():
+    func = apply(unary("exp", 8, "float64"), transform.BindTarget("llvm"), transform.LowerIntrin())
+    assert "T.exp" in func.script()
+    x = np.linspace(-3, 3, 8)
+    result = ts.nd.array(np.zeros(8))
+    build(unary("exp", 8, "float64"))(ts.nd.array(x), result)
+    np.testing.assert_allclose(result.numpy(), np.exp(x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("power", [0, 1, 2, 3, 5, 16, 0.5, -1, 2.5])
+def test_powers(power):
+    a, b = declare((8,), name="A"), declare((8,), name="B")
+    i = Var("i", "int32")
+    value = Call("float32", "tir.pow", (a[i], const(power, "float32")))
+    func = PrimFunc([a, b], For(i, 0, 8, 0, BufferStore(b, value, (i,))),
+                    attrs={"global_symbol": "main"})  # fmt: skip
+    x = np.linspace(0.25, 3, 8).astype("float32")
+    result = ts.nd.array(np.zeros(8, "float32"))
+    build(func)(ts.nd.array(x), result)
+    np.testing.assert_allclose(result.numpy(), x ** np.float32(power), rtol=3e-6)
+    lowered = apply(func, transform.BindTarget("llvm"), transform.LowerIntrin()).script()
+    assert ("T.pow" in lowered or "T.power" in lowered) is (power in (0.5, -1, 2.5))
+
+
+def test_rules_of_users_come_first():
+    register_intrin_lowering("tir.cosh", "llvm", f=lambda call: call.args[0] * 2.0)
+    try:
+        func = apply(unary("cosh", 8), transform.BindTarget("llvm"), transform.LowerIntrin())
+        x = np.arange(8, dtype="float32")
+        np.testing.assert_array_equal(outputs(func, [x, np.zeros(8, "float32")])[1], x * 2)
+    finally:
+        Op.get("tir.cosh").reset_attr("llvm.FLowerIntrinsic")
