@@ -42,7 +42,7 @@ from tilesmith.tir.stmt import (
     MatchBufferRegion,
 )  # fmt: skip
 
-__all__ = ["get_block_access_region", "get_block_read_write_region", "region_union"]
+__all__ = ["get_block_access_region", "get_block_read_write_region"]
 
 Region = tuple[Range, ...]
 
@@ -56,12 +56,12 @@ def get_block_access_region(
     the buffers that it writes do not count as read.
     """
     with deep_recursion():
-        finder = _AccessFinder(buffer_var_map)
-        finder.enter(block)
-        writes = finder.collect(finder.writes, block)
+        finder = _AccessFinder(block, buffer_var_map)
+        finder.enter()
+        writes = finder.collect(finder.writes)
         written = {region.buffer for region in writes} if block.init is not None else set()
-        reads = finder.collect(finder.reads, block, written)
-        return reads, writes, finder.collect(finder.opaque, block)
+        reads = finder.collect(finder.reads, written)
+        return reads, writes, finder.collect(finder.opaque)
 
 
 def get_block_read_write_region(
@@ -79,7 +79,9 @@ def get_block_read_write_region(
 class _AccessFinder(Visitor):
     """Collects accesses; their ranges are in terms of what lies outside the block."""
 
-    def __init__(self, buffer_var_map: Mapping[Var, Buffer]) -> None:
+    def __init__(self, block: Block, buffer_var_map: Mapping[Var, Buffer]) -> None:
+        self.block = block
+        self._analyzer: Analyzer | None = None
         self.buffer_of = dict(buffer_var_map)
         self.domains: dict[Var, Range] = {}  # loops inside the block, outermost first
         self.values: dict[Var, PrimExpr] = {}  # variables bound by `let`
@@ -88,7 +90,21 @@ class _AccessFinder(Visitor):
         self.writes: dict[Buffer, list[Region]] = {}
         self.opaque: dict[Buffer, list[Region]] = {}
 
-    def enter(self, block: Block) -> None:
+    @property
+    def analyzer(self) -> Analyzer:
+        """Knows the iterators of the block; made when something has to be simplified."""
+        if self._analyzer is None:
+            self._analyzer = Analyzer()
+            for iterator in self.block.iter_vars:
+                if iterator.dom is not None:
+                    self._analyzer.bind(iterator.var, iterator.dom)
+        return self._analyzer
+
+    def simplified(self, expr: PrimExpr) -> PrimExpr:
+        return expr if is_const(expr) else self.analyzer.simplify(expr)
+
+    def enter(self) -> None:
+        block = self.block
         for match in block.match_buffers:
             self.matched[match.buffer] = match
             self.buffer_of.setdefault(match.buffer.data, match.buffer)
@@ -101,12 +117,11 @@ class _AccessFinder(Visitor):
     def collect(
         self,
         found: Mapping[Buffer, list[Region]],
-        block: Block,
         excluded: Iterable[Buffer] = (),
     ) -> list[BufferRegion]:
-        hidden = {*block.alloc_buffers, *excluded}
+        hidden = {*self.block.alloc_buffers, *excluded}
         return [
-            BufferRegion(buffer, region_union(regions))
+            BufferRegion(buffer, self.union(regions))
             for buffer, regions in found.items()
             if buffer not in hidden
         ]
@@ -224,7 +239,7 @@ class _AccessFinder(Visitor):
         if not self.values:
             return expr
         found = substitute(expr, self.values)
-        return expr if found is expr else _simplified(found)
+        return expr if found is expr else self.simplified(found)
 
     def relax(self, low: PrimExpr, high: PrimExpr, size: PrimExpr) -> Range:
         """The indices from ``low`` to ``high`` for all values of the loops inside the block."""
@@ -234,8 +249,8 @@ class _AccessFinder(Visitor):
         if not inner:
             if low is high:
                 return Range.from_min_extent(low, const(1, low.dtype))
-            return Range.from_min_extent(low, _simplified(high - low + 1))
-        analyzer = Analyzer()
+            return Range.from_min_extent(low, self.simplified(high - low + 1))
+        analyzer = self.analyzer
         for variable in inner:
             # From the inside out: the domain of an inner loop may depend on an outer one.
             domain = {variable: self.domains[variable]}
@@ -245,6 +260,22 @@ class _AccessFinder(Visitor):
             low, high = lower.min_value, upper.max_value
         low = analyzer.simplify(low)
         return Range.from_min_extent(low, analyzer.simplify(high - low + 1))
+
+    def union(self, regions: list[Region]) -> Region:
+        """The smallest box that is known to hold some boxes of one buffer."""
+        result = regions[0]
+        for region in regions[1:]:
+            result = tuple([self.range_union(a, b) for a, b in zip(result, region)])
+        return result
+
+    def range_union(self, a: Range, b: Range) -> Range:
+        if structural_equal(a.min, b.min):
+            if structural_equal(a.extent, b.extent):
+                return a
+            return Range.from_min_extent(a.min, self.simplified(maximum(a.extent, b.extent)))
+        low = self.simplified(minimum(a.min, b.min))
+        high = maximum(a.min + a.extent, b.min + b.extent)
+        return Range.from_min_extent(low, self.simplified(high - low))
 
     def inner_loops(self, *exprs: PrimExpr) -> list[Var]:
         """The loops inside the block on which the expressions depend, innermost first."""
@@ -294,27 +325,3 @@ def _same_region(left: Region, right: Region) -> bool:
         structural_equal(a.min, b.min) and structural_equal(a.extent, b.extent)
         for a, b in zip(left, right)
     )
-
-
-def _simplified(expr: PrimExpr) -> PrimExpr:
-    if is_const(expr):
-        return expr
-    return Analyzer().simplify(expr)
-
-
-def region_union(regions: list[Region]) -> Region:
-    """The smallest box that is known to hold some boxes of one buffer."""
-    result = regions[0]
-    for region in regions[1:]:
-        result = tuple([_range_union(a, b) for a, b in zip(result, region)])
-    return result
-
-
-def _range_union(a: Range, b: Range) -> Range:
-    if structural_equal(a.min, b.min):
-        if structural_equal(a.extent, b.extent):
-            return a
-        return Range.from_min_extent(a.min, _simplified(maximum(a.extent, b.extent)))
-    low = _simplified(minimum(a.min, b.min))
-    high = maximum(a.min + a.extent, b.min + b.extent)
-    return Range.from_min_extent(low, _simplified(high - low))
