@@ -1,12 +1,14 @@
-"""Integer analysis (provisional)."""
+"""Integer analysis: simplification, bounds, residues, sets, and maps of iterators."""
 
+from tilesmith.arith.analyzer import Analyzer, ConstraintScope, Extension, ProofStrength
+from tilesmith.arith.const_int_bound import ConstIntBound
 from tilesmith.arith.minimal import (
-    Analyzer,
     IntervalSet,
     IntSet,
     detect_iter_map,
     eval_set,
 )
+from tilesmith.arith.modular_set import ModularSet
 
 
 def inverse_affine_iter_map(*args):

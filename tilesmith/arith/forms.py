@@ -178,6 +178,11 @@ class FormTable:
         self._numbers: dict[object, int] = {}
         self._uid = 0
 
+    @property
+    def size(self) -> int:
+        """How many atoms there are."""
+        return self._uid
+
     def number(self, form: Sum) -> int:
         """The same number for sums of one dtype that are equal, in whatever order."""
         number = form.number

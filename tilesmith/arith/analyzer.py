@@ -1,0 +1,226 @@
+"""The analyzer: what is known of variables, and the questions that can be asked about expressions.
+
+    analyzer = Analyzer()
+    analyzer.bind(i0, Range(0, 8))
+    analyzer.bind(i1, Range(0, 16))
+    analyzer.simplify((i0 * 16 + i1) // 16)        # i0
+    analyzer.can_prove(i0 * 16 + i1 < 128)         # True
+    with analyzer.constraint_scope(i0 < 4):
+        analyzer.const_int_bound(i0 * 2)           # [0, 6]
+
+Signed 32 and 64 bit integers do not overflow; narrower and unsigned ones wrap around. Division
+by zero is never folded. An analyzer answers the same question twice out of a memory that lasts as
+long as nothing new is learnt, so that one analyzer should serve a whole pass.
+"""
+
+from __future__ import annotations
+
+from enum import Flag, IntEnum
+from types import TracebackType
+from typing import Any
+
+from tilesmith.arith.const_int_bound import ConstIntBound, intersect
+from tilesmith.arith.forms import plus, shifted, times
+from tilesmith.arith.modular_set import ModularSet, intersect_residue, reduced
+from tilesmith.arith.simplify import Simplifier
+from tilesmith.arith.state import is_index
+from tilesmith.ir import Broadcast, IntImm, PrimExpr, Range, Var, convert
+from tilesmith.ir.operators import equal, is_const, match_types
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["Analyzer", "ConstraintScope", "Extension", "ProofStrength"]
+
+
+class ProofStrength(IntEnum):
+    """How hard ``can_prove`` tries."""
+
+    DEFAULT = 0
+    SYMBOLIC_BOUND = 1
+
+
+class Extension(Flag):
+    """Simplifications that are off unless asked for; all but `NoExtensions` are always on here."""
+
+    NoExtensions = 0
+    TransitivelyProveInequalities = 1
+    ConvertBooleanToAndOfOrs = 2
+    ApplyConstraintsToBooleanBranches = 4
+    ComparisonOfProductAndSum = 8
+
+
+class ConstraintScope:
+    """A ``with`` block in which a condition holds."""
+
+    def __init__(self, engine: Simplifier, condition: PrimExpr) -> None:
+        self._engine = engine
+        self._condition = condition
+        self._saved: list[Any] | None = None
+
+    def __enter__(self) -> ConstraintScope:
+        with deep_recursion():
+            condition = self._engine.rewrite(self._condition)
+            self._saved = self._engine.open_layer()
+            self._engine.assume(condition)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._saved is not None:
+            self._engine.close_layer(self._saved)
+            self._saved = None
+
+
+class Analyzer:
+    """Answers questions about integer expressions from what it was told; see the module's text."""
+
+    def __init__(self) -> None:
+        self._engine = Simplifier()
+        self._queries = 0
+        self.enabled_extensions = Extension.NoExtensions
+
+    # What is known
+
+    def bind(self, var: Var, expr: Any, allow_override: bool = True) -> None:
+        """Tell that ``var`` lies in a range (which is not empty), or that it equals an expression."""
+        if not isinstance(var, Var):
+            raise TypeMismatchError(f"bind needs a variable, got {type(var).__name__}")
+        with deep_recursion():
+            if isinstance(expr, Range):
+                if is_index(var.dtype):
+                    self._engine.bind_range(var, expr)
+            else:
+                self._engine.bind_value(var, self._engine.rewrite(_expression(expr)))
+
+    def update(self, var: Var, info: Any, override: bool = False) -> None:
+        """Tell a constant bound or a residue of a variable; without ``override`` it is added to what is known."""
+        engine = self._engine
+        engine.forget()
+        if isinstance(info, ModularSet):
+            residue = reduced(info.coeff, info.base)
+            known = engine.var_modular.get(var)
+            if known is not None and not override:
+                residue = intersect_residue(known, residue)
+            engine.var_modular[var] = residue
+        elif hasattr(info, "min_value") and hasattr(info, "max_value"):
+            interval = ConstIntBound(info.min_value, info.max_value).interval()
+            known = engine.var_bounds.get(var)
+            if known is not None and not override:
+                interval = intersect(known, interval)
+            if override:
+                engine.values.pop(var, None)
+            engine.var_bounds[var] = interval
+        else:
+            raise TypeMismatchError(
+                f"update needs a ConstIntBound or a ModularSet, got {type(info).__name__}"
+            )
+
+    def constraint_scope(self, constraint: Any) -> ConstraintScope:
+        """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may change."""
+        return ConstraintScope(self._engine, _expression(constraint))
+
+    # Simplification
+
+    @deep_recursion
+    def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
+        """The expression in its simplest form; the same object if it is that already."""
+        if not isinstance(expr, PrimExpr):
+            expr = convert(expr)
+        engine = self._engine
+        engine.trim()
+        self._queries += 1
+        return engine.rewrite(expr)
+
+    def rewrite_simplify(self, expr: Any) -> PrimExpr:
+        """The same as ``simplify``: there is one normal form, not a rewriting and a canonical one."""
+        return self.simplify(expr)
+
+    def canonical_simplify(self, expr: Any) -> PrimExpr:
+        """The same as ``simplify``."""
+        return self.simplify(expr)
+
+    @property
+    def rewrite_simplify_stats(self) -> dict[str, int]:
+        """Counters of the work done."""
+        engine = self._engine
+        return {
+            "nodes_visited": len(engine.memo) + len(engine.rewritten),
+            "queries": self._queries,
+            "atoms": engine.table.size,
+        }
+
+    def reset_rewrite_simplify_stats(self) -> None:
+        """Start counting queries from zero."""
+        self._queries = 0
+
+    # Questions
+
+    @deep_recursion
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """The smallest and the largest value that the expression can have."""
+        expr = _expression(expr)
+        if isinstance(expr, Broadcast):
+            expr = expr.value
+        return ConstIntBound.from_interval(self._engine.expr_bounds(expr))
+
+    @deep_recursion
+    def modular_set(self, expr: Any) -> ModularSet:
+        """``coeff`` and ``base`` such that every value is ``coeff * k + base``."""
+        return ModularSet(*self._engine.expr_modular(_expression(expr)))
+
+    def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> Any:
+        """An interval around all values, where the variables of ``dom_map`` range over their sets."""
+        from tilesmith.arith.int_set import eval_set
+
+        return eval_set(expr, dom_map or {}, self)
+
+    @deep_recursion
+    def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
+        """Whether a condition certainly holds."""
+        if isinstance(expr, bool):
+            return expr
+        return is_const(self._engine.rewrite(_expression(expr)), 1)
+
+    @deep_recursion
+    def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
+        """Whether both have certainly the same value."""
+        if lhs is rhs and isinstance(lhs, (int, float)):
+            return True
+        lhs, rhs = match_types(_expression(lhs), _expression(rhs))
+        engine = self._engine
+        if is_index(lhs.dtype):
+            difference = engine.tidy(plus(engine.normal(lhs), engine.normal(rhs), -1))
+            if not difference.terms:
+                return difference.const == 0
+            return is_const(engine.rewrite(equal(lhs, rhs)), 1)
+        return engine.number(engine.rewrite(lhs)) == engine.number(engine.rewrite(rhs))
+
+    @deep_recursion
+    def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
+        """Whether ``expr >= lower_bound``."""
+        expr = _expression(expr)
+        if isinstance(expr, IntImm):
+            return expr.value >= lower_bound
+        form = self._engine.normal(expr)
+        if not is_index(form.dtype):
+            return self._engine.bounds(form)[0] >= lower_bound
+        return self._engine.prove(shifted(form, -int(lower_bound)))
+
+    @deep_recursion
+    def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
+        """Whether ``expr < upper_bound``."""
+        expr = _expression(expr)
+        if isinstance(expr, IntImm):
+            return expr.value < upper_bound
+        form = self._engine.normal(expr)
+        if not is_index(form.dtype):
+            return self._engine.bounds(form)[1] < upper_bound
+        return self._engine.prove(shifted(times(form, -1), int(upper_bound) - 1))
+
+
+def _expression(value: Any) -> PrimExpr:
+    return value if isinstance(value, PrimExpr) else convert(value)

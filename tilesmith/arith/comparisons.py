@@ -1,0 +1,354 @@
+"""Comparisons, conjunctions and disjunctions of integers.
+
+``a < b`` asks for the sign of one sum, ``b - a - 1 >= 0``. If that is not decided, the comparison is written
+anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i < n``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.arith.const_int_bound import direction
+from tilesmith.arith.forms import (
+    INT64, Extreme, Product, Quotient, Remainder, Split, Sum, coefficient_gcd, exact_quotient, plus,
+    same_expression, shifted, times,
+)  # fmt: skip
+from tilesmith.arith.normal_form import Normalizer
+from tilesmith.arith.state import is_index
+from tilesmith.ir import EQ, GE, GT, LE, LT, NE, And, Min, Not, Or, PrimExpr, const
+from tilesmith.ir.operators import is_const, logical_and, logical_or
+
+TRUE = const(True, "bool")
+FALSE = const(False, "bool")
+_WITH_STRUCTURE = (Split, Product, Quotient, Remainder, Extreme)
+_FLIPPED = {GT: LT, GE: LE}
+
+
+class Comparisons(Normalizer):
+    """The part of an analyzer that decides comparisons."""
+
+    rewrite: Callable[[PrimExpr], PrimExpr]
+    fold: Callable[[Any], PrimExpr]
+
+    def comparison(self, expr: Any) -> PrimExpr:
+        """A comparison decided, or written in fewer terms."""
+        kind, a, b = expr.__class__, expr.a, expr.b
+        if not a.dtype.is_integer:
+            return self._other_comparison(expr)
+        if kind is GT or kind is GE:
+            kind, a, b = _FLIPPED[kind], b, a
+        form_a, form_b = self.normal(a), self.normal(b)
+        if not (self.is_exact(form_a) and self.is_exact(form_b)):
+            return self._wrapping_comparison(expr, kind, form_a, form_b)
+        if not is_index(form_a.dtype):  # differences are taken over the whole numbers
+            difference = plus(_widened(form_b), _widened(form_a), -1)
+            if kind is LT or kind is LE:
+                answer = self.sign(shifted(difference, -1) if kind is LT else difference)
+            else:
+                answer = self._equality(difference)
+                answer = answer if answer is None or kind is EQ else not answer
+            return self._rebuilt(expr) if answer is None else TRUE if answer else FALSE
+        difference = self.tidy(plus(form_b, form_a, -1))
+        if kind is LT or kind is LE:
+            return self._inequality(expr, kind, form_a, form_b, difference)
+        answer = self._equality(difference)
+        if answer is not None:
+            return TRUE if answer is (kind is EQ) else FALSE
+        common = coefficient_gcd(difference)
+        return self._known(
+            self._written(expr, kind, form_a, form_b, exact_quotient(difference, common))
+        )
+
+    def _known(self, expr: PrimExpr) -> PrimExpr:
+        """A condition that was assumed to hold, or not to hold."""
+        if self.literals:
+            truth = self.literals.get(self.number(expr))
+            if truth is not None:
+                return TRUE if truth else FALSE
+        return expr
+
+    def _other_comparison(self, expr: Any) -> PrimExpr:
+        new = self.fold(expr)
+        if (
+            isinstance(new, (EQ, NE))
+            and new.a.dtype.is_bool
+            and self.number(new.a) == self.number(new.b)
+        ):
+            return TRUE if isinstance(new, EQ) else FALSE
+        if isinstance(new, (EQ, NE)) and new.a.dtype.is_bool:
+            for this, other in ((new.a, new.b), (new.b, new.a)):
+                if is_const(this):
+                    same = is_const(this, 1) == isinstance(new, EQ)
+                    return other if same else self.rewrite(Not(other))
+        return self._known(new)
+
+    def _wrapping_comparison(self, expr: Any, kind: type, a: Sum, b: Sum) -> PrimExpr:
+        """Of a dtype that wraps around: only the bounds of both sides count."""
+        (low_a, high_a), (low_b, high_b) = self.bounds(a), self.bounds(b)
+        if self.table.number(a) == self.table.number(b):
+            return TRUE if kind in (EQ, LE) else FALSE
+        if kind in (EQ, NE) and (high_a < low_b or high_b < low_a):
+            return FALSE if kind is EQ else TRUE
+        if kind is LT and (high_a < low_b or low_a >= high_b):
+            return TRUE if high_a < low_b else FALSE
+        if kind is LE and (high_a <= low_b or low_a > high_b):
+            return TRUE if high_a <= low_b else FALSE
+        return self._rebuilt(expr)
+
+    def _rebuilt(self, expr: Any) -> PrimExpr:
+        new_a, new_b = self.rewrite(expr.a), self.rewrite(expr.b)
+        return expr if new_a is expr.a and new_b is expr.b else expr.__class__(new_a, new_b)
+
+    # Equalities
+
+    def _equality(self, difference: Sum) -> bool | None:
+        """Whether a sum is zero: True, False, or None when it depends."""
+        if not difference.terms:
+            return difference.const == 0
+        low, high = self.bounds(difference)
+        if low > 0 or high < 0 or difference.const % coefficient_gcd(difference):
+            return False
+        if low == 0 == high:
+            return True
+        coeff, base = self.modular(difference) if self.has_residues else (1, 0)
+        if coeff == 0:
+            return base == 0
+        if base % coeff:
+            return False
+        if self._worth_proving(difference):
+            opposite = times(difference, -1)
+            if self.prove(shifted(difference, -1), 2) or self.prove(shifted(opposite, -1), 2):
+                return False
+            if self.inequalities and self.prove(difference, 2) and self.prove(opposite, 2):
+                return True
+        return None
+
+    def _worth_proving(self, form: Sum) -> bool:
+        if self.inequalities:
+            return True
+        for atom in form.terms:
+            if atom.__class__ in _WITH_STRUCTURE:
+                return len(form.terms) > 1
+        return False
+
+    # Inequalities
+
+    def _inequality(
+        self, expr: Any, kind: type, form_a: Sum, form_b: Sum, difference: Sum
+    ) -> PrimExpr:
+        form = shifted(difference, -1) if kind is LT else difference  # holds where form >= 0
+        answer = self.sign(form)
+        if answer is not None:
+            return TRUE if answer else FALSE
+        simpler = self._case_split(kind, form)
+        if simpler is not None:
+            return simpler
+        common = coefficient_gcd(form)
+        reduced = exact_quotient(form, common)
+        whole = self._digit_bound(reduced)
+        changed = whole is not reduced
+        if changed:
+            answer = self.sign(whole)
+            if answer is not None:
+                return TRUE if answer else FALSE
+        difference = shifted(whole, 1) if kind is LT else whole
+        if changed or common != 1:
+            return self._known(self._canonical(kind, difference, False))
+        return self._known(self._written(expr, kind, form_a, form_b, difference))
+
+    def sign(self, form: Sum) -> bool | None:
+        """Whether ``form >= 0``: True, False, or None when it depends."""
+        low, high = self.bounds(form)
+        if low >= 0:
+            return True
+        if high < 0:
+            return False
+        if not self._worth_proving(form):
+            return None
+        if self.prove(form, 3):
+            return True
+        return False if self.prove(shifted(times(form, -1), -1), 3) else None
+
+    def _digit_bound(self, form: Sum) -> Sum:
+        """``x // 4 >= c`` is ``x >= 4 * c``, ``x // 4 <= c`` is ``x <= 4 * c + 3``."""
+        while len(form.terms) == 1:
+            ((atom, sign),) = form.terms.items()
+            if atom.__class__ is not Split or atom.upper:  # type: ignore[attr-defined]
+                break
+            if abs(sign) != 1:
+                break
+            index, lower = atom.index, atom.lower  # type: ignore[attr-defined]
+            last = 0 if sign > 0 else lower - 1
+            form = shifted(times(index, sign), form.const * lower + last)
+            form = exact_quotient(form, coefficient_gcd(form))
+        return form
+
+    def _case_split(self, kind: type, form: Sum) -> PrimExpr | None:
+        """``min(a, b) >= c`` where ``a >= c`` is certain is ``b >= c``; the like for maxima."""
+        for atom, coefficient in form.terms.items():
+            if atom.__class__ is not Extreme:
+                continue
+            every = (atom.kind is Min) == (coefficient > 0)  # type: ignore[attr-defined]
+            rest = plus(form, self.of_atom(atom), -coefficient)
+            open_cases: list[Sum] = []
+            for arg in atom.args:  # type: ignore[attr-defined]
+                case = self.tidy(plus(rest, arg, coefficient))
+                answer = self.sign(case)
+                if answer is None:
+                    open_cases.append(case)
+                elif answer is not every:
+                    return TRUE if answer else FALSE
+            if len(open_cases) == 1:
+                difference = shifted(open_cases[0], 1) if kind is LT else open_cases[0]
+                return self.rewrite(self._canonical(kind, difference, False))
+            if not open_cases:
+                return TRUE if every else FALSE
+        return None
+
+    # Writing them down
+
+    def _written(self, expr: Any, kind: type, a: Sum, b: Sum, difference: Sum) -> PrimExpr:
+        """``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
+        kept = len(difference.terms) == len(a.terms) + len(b.terms)
+        one_sided = (not a.terms and a.const == 0) or (not b.terms and b.const == 0)
+        mixed = one_sided and min(difference.terms.values()) < 0 < max(difference.terms.values())
+        if kept and not mixed and not (a.const and b.const):
+            for atom, coefficient in b.terms.items():
+                if difference.terms.get(atom) != coefficient:
+                    break
+            else:
+                made = kind(self.table.to_expr(a), self.table.to_expr(b))
+                return expr if self._unchanged(made, expr) else made
+        made = self._canonical(kind, difference, bool(a.const) and not b.const)
+        return expr if self._unchanged(made, expr) else made
+
+    def _unchanged(self, made: Any, expr: Any) -> bool:
+        if made.__class__ is not expr.__class__:
+            return False
+        return same_expression(made.a, expr.a) and same_expression(made.b, expr.b)
+
+    def _canonical(self, kind: type, difference: Sum, constant_left: bool) -> PrimExpr:
+        """``0 kind difference`` with negative terms on the left, positive ones on the right."""
+        dtype, constant = difference.dtype, difference.const
+        right = {atom: c for atom, c in difference.terms.items() if c > 0}
+        left = {atom: -c for atom, c in difference.terms.items() if c < 0}
+        if left and right:
+            if kind is LE and constant == -1:
+                kind, constant = LT, 0
+            elif kind is LT and constant == 1:
+                kind, constant = LE, 0
+        if kind in (EQ, NE) and not left:  # x == 3, with the constant on the right
+            left, right, constant = right, left, -constant
+        if not left or (right and constant_left):
+            a, b = Sum(dtype, left, -constant), Sum(dtype, right, 0)
+        else:
+            a, b = Sum(dtype, left, 0), Sum(dtype, right, constant)
+        return kind(self.table.to_expr(a), self.table.to_expr(b))
+
+    # And, or
+
+    def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
+        parts: list[PrimExpr] = []
+        for part in [*_flat(kind, a), *_flat(kind, b)]:
+            keep = True
+            for position, other in enumerate(parts):
+                relation = self._relation(kind, other, part)
+                if relation is None:
+                    continue
+                if relation == "decided":
+                    return FALSE if kind is And else TRUE
+                keep = False
+                if relation == "second":
+                    parts[position] = part
+                elif relation != "first":
+                    parts[position] = relation  # type: ignore[assignment]
+                break
+            if keep:
+                parts.append(part)
+        if len(parts) == len(_flat(kind, a)) + len(_flat(kind, b)):
+            return expr if a is expr.a and b is expr.b else kind(a, b)
+        join = logical_and if kind is And else logical_or
+        result = parts[0]
+        for part in parts[1:]:
+            result = join(result, part)
+        return result
+
+    def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
+        """Which of two conditions can be dropped: "first" or "second" names the one that says all."""
+        if a is b or self.number(a) == self.number(b):
+            return "first"
+        if isinstance(a, Not) and self.number(a.a) == self.number(b):
+            return "decided"
+        if isinstance(b, Not) and self.number(b.a) == self.number(a):
+            return "decided"
+        this, that = self._ray(a), self._ray(b)
+        if this is None or that is None or this[0] != that[0]:
+            return None
+        return _rays(kind, this, that)
+
+    def _ray(self, expr: PrimExpr) -> tuple[object, float, float, bool] | None:
+        """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
+        kind = expr.__class__
+        if kind not in (LT, LE, EQ, NE) or not is_index(expr.a.dtype):  # type: ignore[attr-defined]
+            return None
+        form = plus(self.normal(expr.b), self.normal(expr.a), -1)  # type: ignore[attr-defined]
+        form = self.tidy(shifted(form, -1) if kind is LT else form)
+        if not form.terms:
+            return None
+        key, scale = direction(form)
+        infinity = float("inf")
+        if kind in (EQ, NE):
+            if form.const % scale:
+                return None
+            return key, -form.const // scale, -form.const // scale, kind is EQ
+        if scale > 0:
+            return key, -(form.const // scale), infinity, True
+        return key, -infinity, form.const // -scale, True
+
+
+def _rays(kind: type, a: tuple[Any, float, float, bool], b: tuple[Any, float, float, bool]) -> Any:
+    """How two sets of values of one sum lie to each other."""
+    _, low_a, high_a, in_a = a
+    _, low_b, high_b, in_b = b
+    apart = high_a < low_b or high_b < low_a
+    if in_a and in_b:
+        if kind is And and apart:
+            return "decided"
+        if kind is Or and (low_a <= high_b + 1 and low_b <= high_a + 1):
+            if min(low_a, low_b) == -float("inf") and max(high_a, high_b) == float("inf"):
+                return "decided"
+        a_in_b = low_b <= low_a and high_a <= high_b
+        b_in_a = low_a <= low_b and high_b <= high_a
+        if a_in_b:
+            return "first" if kind is And else "second"
+        if b_in_a:
+            return "second" if kind is And else "first"
+        return None
+    if in_a != in_b:  # one says which value it is not
+        inside_is_first = in_a
+        hole, low, high = (low_b, low_a, high_a) if in_a else (low_a, low_b, high_b)
+        if kind is And:
+            if low == high == hole:
+                return "decided"
+            if not low <= hole <= high:
+                return "first" if inside_is_first else "second"
+        else:
+            if low <= hole <= high:
+                return "decided"
+            return "second" if inside_is_first else "first"
+        return None
+    if kind is Or and low_a != low_b:
+        return "decided"
+    return None
+
+
+def _flat(kind: type, expr: Any) -> list[PrimExpr]:
+    if expr.__class__ is not kind:
+        return [expr]
+    return [*_flat(kind, expr.a), *_flat(kind, expr.b)]
+
+
+def _widened(form: Sum) -> Sum:
+    return Sum(INT64, form.terms, form.const)

@@ -1,0 +1,289 @@
+"""Simplification of any expression: integers through normal forms, the rest rule by rule.
+
+Integer subexpressions become sums and come back as expressions. Comparisons are questions about the
+sign of one sum. What is opaque (loads, calls, floats) keeps its node unless a child changed.
+Floats get no rule that could change rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.arith.comparisons import Comparisons
+from tilesmith.arith.forms import Sum, same_expression
+from tilesmith.arith.proofs import NEGATED
+from tilesmith.arith.vectors import VECTOR_RULES
+from tilesmith.ir import (
+    EQ, GE, GT, LE, LT, NE, Add, And, BinaryOp, Broadcast, Call, Cast, Div, FloatImm, FloorDiv,
+    FloorMod, IntImm, Let, Max, Min, Mod, Mul, Node, Not, Op, Or, PrimExpr, Ramp, Select, SizeVar, StringImm, Sub, Var,
+)  # fmt: skip
+from tilesmith.ir import operators as op
+from tilesmith.ir.operators import is_const
+
+_FOLD: dict[type, Callable[..., PrimExpr]] = {
+    Add: op.add, Sub: op.subtract, Mul: op.multiply, Div: op.divide, Min: op.minimum, Max: op.maximum,
+    EQ: op.equal, NE: op.not_equal, LT: op.less, LE: op.less_equal, GT: op.greater, GE: op.greater_equal,
+}  # fmt: skip
+_BITS: dict[str, Callable[..., PrimExpr]] = {
+    "tir.bitwise_and": op.bitwise_and, "tir.bitwise_or": op.bitwise_or, "tir.bitwise_xor": op.bitwise_xor,
+    "tir.shift_left": op.shift_left, "tir.shift_right": op.shift_right,
+}  # fmt: skip
+_SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
+
+
+class Simplifier(Comparisons):
+    """The part of an analyzer that rewrites expressions."""
+
+    def rewrite(self, expr: PrimExpr) -> PrimExpr:
+        """The simplified expression; the same object if nothing changed."""
+        dtype = expr.dtype
+        if dtype.is_integer and dtype.lanes == 1:
+            return self._integer(expr)
+        found = self.rewritten.get(id(expr))
+        if found is not None:
+            return found[1]
+        rules = _RULES if dtype.lanes == 1 else VECTOR_RULES
+        rule = rules.get(expr.__class__)
+        result = self.rewrite_children(expr) if rule is None else rule(self, expr)
+        self.rewritten[id(expr)] = (expr, result)
+        return result
+
+    def _integer(self, expr: PrimExpr) -> PrimExpr:
+        form = self.normal(expr)
+        result = form.expr
+        if result is None:
+            result = self.table.to_expr(form)
+        if result is expr:
+            return expr
+        if same_expression(result, expr):
+            form.expr = expr
+            return expr
+        return result
+
+    def rewrite_leaf(self, expr: PrimExpr) -> PrimExpr:
+        """An integer expression that normal forms do not look through, with what is inside simplified."""
+        rule = _LEAF_RULES.get(expr.__class__)
+        return self.rewrite_children(expr) if rule is None else rule(self, expr)
+
+    def rewrite_children(self, expr: Any) -> Any:
+        """The same node over simplified children."""
+        return expr.map_children(self._child)
+
+    def _child(self, node: Any) -> Any:
+        if isinstance(node, PrimExpr):
+            return self.rewrite(node)
+        if node.is_leaf or isinstance(node, Op) or not isinstance(node, Node):
+            return node
+        return node.map_children(self._child)
+
+    def expr_of(self, form: Sum) -> PrimExpr:
+        """The expression of a normal form."""
+        return self.table.to_expr(form)
+
+    def _same(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+    def _variable_expr(self, expr: Var) -> PrimExpr:
+        found = self.replacements.get(expr)
+        if found is not None:
+            return found
+        if expr.dtype.is_bool and self.literals:
+            truth = self.literals.get(self.number(expr))
+            if truth is not None:
+                return op.const(truth, "bool")
+        return expr
+
+    # Floats, and integers of several lanes that nothing is known about
+
+    def fold(self, expr: BinaryOp) -> PrimExpr:
+        """Constants folded, and what holds for floats whatever the rounding: x * 1, x / 1, x - 0."""
+        new = self.rewrite_children(expr)
+        kind, a, b = new.__class__, new.a, new.b
+        if is_const(a) and is_const(b) and kind in _FOLD:
+            divides_by_zero = kind is Div and is_const(b, 0)
+            return new if divides_by_zero else _FOLD[kind](a, b)
+        if kind is Mul and is_const(b, 1) or kind is Div and is_const(b, 1):
+            return a
+        if kind is Mul and is_const(a, 1):
+            return b
+        if kind is Sub and is_const(b, 0) and not str(_scalar(b)).startswith("-"):
+            return a
+        if kind in (Min, Max) and self.number(a) == self.number(b):
+            return a
+        return new
+
+    # Logic
+
+    def _and(self, expr: And) -> PrimExpr:
+        a, b = self.rewrite(expr.a), self.rewrite(expr.b)
+        if is_const(a) or is_const(b):
+            return op.logical_and(a, b)
+        return self.joined(And, expr, a, b)
+
+    def _or(self, expr: Or) -> PrimExpr:
+        a, b = self.rewrite(expr.a), self.rewrite(expr.b)
+        if is_const(a) or is_const(b):
+            return op.logical_or(a, b)
+        return self.joined(Or, expr, a, b)
+
+    def _not(self, expr: Not) -> PrimExpr:
+        a = self.rewrite(expr.a)
+        if isinstance(a, Not):
+            return a.a
+        if isinstance(a, IntImm):
+            return op.logical_not(a)
+        if isinstance(a, And):
+            return self.rewrite(Or(Not(a.a), Not(a.b)))
+        if isinstance(a, Or):
+            return self.rewrite(And(Not(a.a), Not(a.b)))
+        negated = NEGATED.get(a.__class__)
+        # not (x < y) is no x >= y where one may be NaN
+        if negated is not None and (not a.a.dtype.is_float or negated in (EQ, NE)):
+            return self.rewrite(negated(a.a, a.b))
+        if self.literals:
+            truth = self.literals.get(self.number(a))
+            if truth is not None:
+                return op.const(not truth, "bool")
+        return expr if a is expr.a else Not(a)
+
+    # Choices
+
+    def _select(self, expr: Select) -> PrimExpr:
+        condition = self.rewrite(expr.condition)
+        if isinstance(condition, IntImm):
+            return self.rewrite(expr.true_value if condition.value else expr.false_value)
+        # All three operands are evaluated: a load must not lose the guard that is inside of it
+        guarded = (
+            condition.dtype.lanes == 1
+            and is_scalar(expr.true_value)
+            and is_scalar(expr.false_value)
+        )
+        yes, no = self._branches(condition, expr.true_value, expr.false_value, guarded)
+        found = self._decided(condition, yes, no)
+        if found is not None:
+            return found
+        if condition is expr.condition and yes is expr.true_value and no is expr.false_value:
+            return expr
+        return Select(condition, yes, no)
+
+    def _if_then_else(self, call: Call) -> PrimExpr:
+        condition = self.rewrite(call.args[0])
+        if isinstance(condition, IntImm):
+            return self.rewrite(call.args[1] if condition.value else call.args[2])
+        yes, no = self._branches(condition, call.args[1], call.args[2], True)
+        found = self._decided(condition, yes, no)
+        if found is not None:
+            return found
+        if condition is call.args[0] and yes is call.args[1] and no is call.args[2]:
+            return call
+        return Call(call.dtype, call.op, (condition, yes, no))
+
+    def _branches(
+        self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr, guarded: bool
+    ) -> tuple[PrimExpr, PrimExpr]:
+        if not guarded or condition.dtype.lanes != 1:
+            return self.rewrite(yes), self.rewrite(no)
+        return self.rewrite_under(condition, yes), self.rewrite_under(Not(condition), no)
+
+    def rewrite_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
+        """``expr`` simplified where ``condition`` holds."""
+        if isinstance(expr, (Var, IntImm, FloatImm)):
+            return self.rewrite(expr)
+        saved = self.open_layer()
+        try:
+            self.assume(condition)
+            return self.rewrite(expr)
+        finally:
+            self.close_layer(saved)
+
+    def _decided(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
+        if yes is no or self.number(yes) == self.number(no):
+            return yes
+        if yes.dtype.is_bool and is_const(yes) and is_const(no) and yes.dtype.lanes == 1:
+            return condition if is_const(yes, 1) else self.rewrite(Not(condition))
+        return None
+
+    # Calls, casts, let
+
+    def _call(self, call: Call) -> PrimExpr:
+        name = getattr(call.op, "name", "")
+        if name == "tir.if_then_else":
+            return self._if_then_else(call)
+        new = self.rewrite_children(call)
+        if name == "tir.likely" and is_const(new.args[0]):
+            return new.args[0]
+        fold = _BITS.get(name)
+        if fold is not None and is_const(new.args[0]) and is_const(new.args[1]):
+            if new.dtype.lanes == 1:
+                return fold(new.args[0], new.args[1])
+        return new
+
+    def _cast_value(self, expr: Cast) -> PrimExpr:
+        value = self.rewrite(expr.value)
+        if value.dtype is expr.dtype:
+            return value
+        if is_const(value) and expr.dtype.lanes == 1:
+            return op.cast(expr.dtype, value)
+        return expr if value is expr.value else Cast(expr.dtype, value)
+
+    def _let(self, expr: Let) -> PrimExpr:
+        value = self.rewrite(expr.value)
+        saved = self.open_layer()
+        try:
+            if isinstance(value, (Var, IntImm, FloatImm)):
+                self.bind_value(expr.var, value)
+                return self.rewrite(expr.body)
+            if value.dtype.is_integer and value.dtype.lanes == 1:
+                form = self.normal(value)
+                self.var_bounds[expr.var] = self.bounds(form)
+                self.var_modular[expr.var] = self.modular(form)
+            body = self.rewrite(expr.body)
+        finally:
+            self.close_layer(saved)
+        if value is expr.value and body is expr.body:
+            return expr
+        return Let(expr.var, value, body)
+
+
+def is_scalar(expr: PrimExpr) -> bool:
+    """Whether evaluating it touches no memory: variables, constants, arithmetic and pure calls."""
+    stack: list[Any] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, _SCALAR):
+            stack.extend(node.children() if not isinstance(node, Var) else ())
+        elif isinstance(node, Call) and getattr(node.op, "name", "") == "tir.likely":
+            stack.extend(node.args)
+        else:
+            return False
+    return True
+
+
+def _scalar(expr: Any) -> Any:
+    value = expr.value
+    return value.value if isinstance(value, PrimExpr) else value
+
+
+_RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
+    Var: Simplifier._variable_expr,
+    SizeVar: Simplifier._variable_expr,
+    IntImm: Simplifier._same,
+    FloatImm: Simplifier._same,
+    StringImm: Simplifier._same,
+    And: Simplifier._and,
+    Or: Simplifier._or,
+    Not: Simplifier._not,
+    Select: Simplifier._select,
+    Call: Simplifier._call,
+    Cast: Simplifier._cast_value,
+    Let: Simplifier._let,
+    **{kind: Simplifier.fold for kind in (Add, Sub, Mul, Div, Mod, Min, Max, FloorDiv, FloorMod)},
+    **{kind: Simplifier.comparison for kind in (EQ, NE, LT, LE, GT, GE)},
+}
+_LEAF_RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
+    Select: Simplifier._select,
+    Call: Simplifier._call,
+    Cast: Simplifier._cast_value,
+    Let: Simplifier._let,
+}
