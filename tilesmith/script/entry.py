@@ -133,7 +133,7 @@ def parse_now(function: Any, frame: FrameType, options: dict) -> Any:
 
 
 def parse_definition(program: Any, frame: FrameType) -> Any:
-    """Parse a decorated function or class where it stands."""
+    """Parse a decorated function or class where it stands; options are read from the text."""
     if isinstance(program, type):
         source = _class_definition(program, frame)
     else:
@@ -200,11 +200,14 @@ class _Names(dict):
         return False
 
 
-def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None) -> Any:
+def from_source(
+    program: Any, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True
+) -> Any:
     """The module or function that a text defines, or that a Python function or class stands for.
 
     ``extra_vars``: names that the text may use besides ``T``, ``I`` and ``R``. A text may hold
     several definitions (the last one is given back), assignments, and imports of the dialects.
+    ``check_well_formed``: refuse functions that use what is not defined, and the like.
     """
     if not isinstance(program, str):
         import sys
@@ -214,18 +217,18 @@ def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None) -> An
         source = (
             _class_from_inspect(program) if isinstance(program, type) else definition_of(program)
         )
-        return _parse_tree(source, known)
+        return _run(Parser(source, known, check_well_formed), _parse_node)
     text, blobs = _take_out_arrays(inspect.cleandoc(program) if program[:1].isspace() else program)
     known = _Names({**default_variables(), **(extra_vars or {})})
     if blobs:
         known["I"] = _WithArrays(blobs)
     source = Source.from_text(text)
-    return _run(Parser(source, known), _parse_program)
+    return _run(Parser(source, known, check_well_formed), _parse_program)
 
 
 def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
     """``from_source`` under another name."""
-    return from_source(program, extra_vars)
+    return from_source(program, extra_vars, check_well_formed)
 
 
 def _parse_program(parser: Parser, tree: Any) -> Any:

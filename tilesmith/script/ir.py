@@ -44,7 +44,11 @@ class ModuleFrame(Frame):
 
 
 def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
-    """``@I.ir_module`` parses a class; without one it is a frame for plain Python."""
+    """``@I.ir_module`` parses a class; without one it is a frame for plain Python.
+
+    ``check_well_formed``: refuse functions that use what is not defined, and the like; the parser
+    reads it from the text of the decorator.
+    """
     from tilesmith.script.entry import parse_definition
 
     if mod is None and IRBuilder.is_in_scope():

@@ -122,9 +122,16 @@ modules = _Modules()
 
 
 class Parser:
-    """Parses one source. ``known`` holds the variables around the program."""
+    """Parses one source. ``known`` holds the variables around the program.
 
-    def __init__(self, source: Source, known: Mapping[str, Any]) -> None:
+    ``check_well_formed``: whether dialects verify what they have made, unless the decorator of a
+    function or module says otherwise.
+    """
+
+    def __init__(
+        self, source: Source, known: Mapping[str, Any], check_well_formed: bool = True
+    ) -> None:
+        self.check_well_formed = check_well_formed
         self.source = source
         self.known = known
         self.scopes: list[dict[str, Any]] = [{}]
@@ -288,6 +295,7 @@ class Parser:
     def parse_module(self, node: ast.ClassDef) -> IRModule:
         """A class whose functions are those of a module."""
         self.module = module = ModuleScope()
+        self._module_options(node)
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
         for function in functions:
             if function.name in module.variables:
@@ -310,6 +318,13 @@ class Parser:
             made[variable if variable is not None else name] = function
         made.span = self.span(node)
         return made
+
+    def _module_options(self, node: ast.ClassDef) -> None:
+        for decorator in node.decorator_list:
+            for keyword in getattr(decorator, "keywords", ()):
+                if keyword.arg != "check_well_formed":
+                    raise self.error(keyword, f"a module has no option '{keyword.arg}'")
+                self.check_well_formed = bool(self.evaluate(keyword.value))
 
     def _declare(self, node: ast.FunctionDef, module: ModuleScope) -> None:
         decorator = self.decorator_of(node)

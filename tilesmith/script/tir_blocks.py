@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Range, Var, convert, operators
+from tilesmith.ir import PrimExpr, Range, Var, const, convert, operators
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.tir_frames import BlockFrame, ForFrame, InitFrame, PrimFuncFrame
 from tilesmith.script.tir_types import region_of
@@ -80,6 +80,8 @@ class axis:  # noqa: N801 - as users know it
     @staticmethod
     def _bind(dom: Any, binding: Any, kind: int, dtype: str | None) -> Var:
         frame = _block("axis")
+        if isinstance(dom, int) and binding is not None:
+            dom = const(dom, convert(binding).dtype)  # as with a loop: numbers follow the values
         domain = domain_of(dom)
         var = Var("", dtype or domain.extent.dtype)
         frame.iter_vars.append(IterVar(domain, var, kind))

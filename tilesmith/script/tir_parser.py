@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import Any
 
-from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Var
+from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Span, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, name_fresh
 from tilesmith.script.evaluator import shape_note
@@ -14,7 +14,8 @@ from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parser import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import ForFrame, PrimFuncFrame, emit
 from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
-from tilesmith.support.errors import ScriptError, ShapeError
+from tilesmith.support.errors import ScriptError, ShapeError, VerifyError
+from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.stmt import Stmt
@@ -65,7 +66,19 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
                 written = parser.evaluate(node.returns)
                 frame.ret_type = as_type(written)
             parser.body(node.body)
+        if options.get("check_well_formed", parser.check_well_formed):
+            _verify(parser, node, frame.function)
         return frame.function
+
+
+def _verify(parser: Parser, node: ast.FunctionDef, function: Any) -> None:
+    """Refuse a function that breaks a rule of its level, where the statement stands that does."""
+    try:
+        verify_well_formed(function)
+    except VerifyError as error:
+        notes = (*error.notes, "if this is meant, decorate with check_well_formed=False")
+        place = error.span if isinstance(error.span, Span) else parser.span(node)
+        raise ScriptError(error.message, span=place, notes=notes) from None
 
 
 def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
