@@ -1,4 +1,4 @@
-"""Back ends by kind of target. A back end is `build(module, target, opt_level) -> runtime.Module`."""
+"""Back ends by kind of target: functions `build(module, target, opt_level) -> runtime.Module`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,4 @@ from tilesmith.runtime.module import Module
 from tilesmith.support.registry import Registry
 
 BackEnd = Callable[..., Module]
-BACK_ENDS: Registry[BackEnd] = Registry(
-    "back end", {"llvm": "tilesmith.codegen.llvm", "c": "tilesmith.codegen.c"}
-)
+BACK_ENDS: Registry[BackEnd] = Registry("back end", {"llvm": "tilesmith.codegen.llvm"})

@@ -17,6 +17,8 @@ from tilesmith.tir.transform import Apply
 
 __all__ = ["build", "lower"]
 
+_DEFAULT_NAMES = ("main", "default_function")
+
 
 def lower(
     inp: Any,
@@ -27,8 +29,9 @@ def lower(
 ) -> IRModule:
     """The module of flat loops for a PrimFunc or a module of PrimFuncs.
 
-    ``name`` is the public name of a PrimFunc that has none. ``args`` and ``binds`` belong to
-    classic schedules. ``simple_mode`` stops before loops are vectorized and unrolled.
+    ``name`` is the public name of a PrimFunc; one that has a name keeps it unless another is given.
+    ``args`` and ``binds`` belong to classic schedules.
+    ``simple_mode`` stops before loops are vectorized and unrolled.
     Raises UnsupportedError for inputs that cannot be lowered.
     """
     module = _as_module(inp, args, name)
@@ -50,8 +53,10 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
             )
         return inp
     if isinstance(inp, PrimFunc):
-        if "global_symbol" not in inp.attrs:
-            inp = inp.with_attr({"global_symbol": name, "tir.noalias": _no_alias()})
+        if "global_symbol" not in inp.attrs or name not in _DEFAULT_NAMES:
+            inp = inp.with_attr("global_symbol", name)
+        if "tir.noalias" not in inp.attrs and _no_alias():
+            inp = inp.with_attr("tir.noalias", True)
         return IRModule({str(inp.attrs["global_symbol"]): inp})
     if isinstance(inp, (list, tuple)) and all(isinstance(part, PrimFunc) for part in inp):
         module = IRModule()

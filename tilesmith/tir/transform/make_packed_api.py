@@ -13,8 +13,8 @@
 
 The wrapper checks once per call what the kernel relies on: number and types of the arguments, and
 of tensors the dtype, rank, sizes (a symbolic size is bound by the first tensor that has it),
-strides, alignment where one was declared, and device. Each message names the function and the parameter and
-says what was expected and what came.
+strides, alignment where one was declared, and device. Each message names the function and the
+parameter, and says what was expected and what came.
 """
 
 from __future__ import annotations
