@@ -97,7 +97,9 @@ def test_constants_travel_in_the_text():
     )
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "bool", "int64", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "int8", "uint8", "bool", "int64", "float64"]
+)
 def test_constants_of_every_dtype(dtype):
     values = relax.const(np.arange(6).reshape(2, 3) % 2, dtype)
     scalar = relax.const(1, dtype)
@@ -300,9 +302,7 @@ def test_struct_info_relations():
     assert check == analysis.BaseCheckResult.FAIL_L0
     joined = analysis.struct_info_lca(R.Tensor((2, 4), "float32"), R.Tensor((3, 4), "float32"))
     assert joined.ndim == 2 and joined.shape is None and joined.dtype == "float32"
-    assert isinstance(
-        analysis.struct_info_lca(R.Tensor(), R.Shape()), relax.ObjectStructInfo
-    )
+    assert isinstance(analysis.struct_info_lca(R.Tensor(), R.Shape()), relax.ObjectStructInfo)
     erased = analysis.erase_to_well_defined(R.Tensor((n, 4), "float32"))
     assert erased.shape is None and erased.ndim == 2
 
@@ -314,12 +314,12 @@ def test_calls_derive_their_result():
 
 
 def test_errors_of_the_script_point_at_the_place():
-    text = '''
+    text = """
 @R.function
 def main(x: R.Tensor((2, 3), "float32")):
     y = R.matmul(x, x)
     return y
-'''
+"""
     with pytest.raises(ScriptError, match="matmul") as error:
         script.from_source(text)
     assert "R.matmul(x, x)" in str(error.value) and "^" in str(error.value)

@@ -193,7 +193,9 @@ def fields(info):
 @pytest.mark.parametrize("name", CASES)
 def test_evaluation_and_program_agree(name):
     function, arrays, attrs = CASES[name]
-    params = [relax.Var(f"x{i}", relax.TensorStructInfo(a.shape, a.dtype)) for i, a in enumerate(arrays)]
+    params = [
+        relax.Var(f"x{i}", relax.TensorStructInfo(a.shape, a.dtype)) for i, a in enumerate(arrays)
+    ]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
@@ -283,6 +285,8 @@ def test_mistakes_are_named(make, kind, text):
 
 def test_attributes_are_checked():
     with pytest.raises(OpAttributeInvalid, match="(?s)stride.*strides"):
-        relax.Call(ir.Op.get("relax.nn.conv2d"), [info(1, 3, 8, 8), info(4, 3, 3, 3)], {"stride": 1})
+        relax.Call(
+            ir.Op.get("relax.nn.conv2d"), [info(1, 3, 8, 8), info(4, 3, 3, 3)], {"stride": 1}
+        )
     with pytest.raises(OpAttributeInvalid, match="groups"):
         op.nn.conv2d(info(1, 3, 8, 8), info(4, 3, 3, 3), groups="two")

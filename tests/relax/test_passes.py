@@ -64,9 +64,7 @@ PIPELINE = [
 
 
 def calls(module, name="main"):
-    return [
-        b.value for b in analysis.bindings_of(module[name]) if isinstance(b.value, relax.Call)
-    ]
+    return [b.value for b in analysis.bindings_of(module[name]) if isinstance(b.value, relax.Call)]
 
 
 def names(module):
@@ -113,7 +111,9 @@ def test_fold_constant():
 
 
 def test_large_results_are_not_folded():
-    module = build(lambda bb, x: op.add(x, op.broadcast_to(relax.const(1.0), (64, 64))), tensor("x", 64, 64))
+    module = build(
+        lambda bb, x: op.add(x, op.broadcast_to(relax.const(1.0), (64, 64))), tensor("x", 64, 64)
+    )
     assert len(calls(transform.FoldConstant()(module))) == 2
 
 
@@ -301,7 +301,11 @@ def test_inlining_of_private_functions():
 def test_reshapes_become_views():
     module = build(lambda bb, x: op.exp(op.reshape(op.exp(x), (2, 6))), tensor("x", 3, 4))
     legal = transform.RewriteDataflowReshape()(transform.LegalizeOps()(module))
-    assert [c.op.name for c in calls(legal)] == ["relax.call_tir", "relax.reshape", "relax.call_tir"]
+    assert [c.op.name for c in calls(legal)] == [
+        "relax.call_tir",
+        "relax.reshape",
+        "relax.call_tir",
+    ]
     same_meaning(module, legal, f32(3, 4))
 
 
@@ -316,7 +320,29 @@ def test_memory_is_allocated_and_shared():
     text = str(planned["main"])
     assert text.count("alloc_storage") == 1 and "memory.alloc_tensor" in text
     assert "builtin.alloc_tensor" in text  # the result is not in the workspace
-    assert x.shape == (1, 3, 6, 6)
+    want = interpreter.run(module, "main", x, compiled=True)
+    got = interpreter.run(planned, "main", x, compiled=True)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_local_functions_are_lifted():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            @R.function
+            def shifted(u: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                return R.add(u, y)
+
+            a = shifted(x)
+            b = shifted(a)
+            return b
+
+    lifted = transform.LambdaLift()(Module)
+    assert len(names(lifted)) == 2
+    same_meaning(Module, lifted, f32(4), f32(4))
 
 
 def test_passes_of_users():

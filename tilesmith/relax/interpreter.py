@@ -198,7 +198,11 @@ class Interpreter:
     def apply(self, callee: Any, arguments: list[Any]) -> Any:
         """Call a function of the module, a closure, or a registered function."""
         if isinstance(callee, GlobalVar):
-            return self.call(self.mod[callee], arguments)
+            function = self.mod[callee]
+            if not isinstance(function, Function):  # a PrimFunc, results among the arguments
+                self._run_prim_func(function, arguments)
+                return ()
+            return self.call(function, arguments)
         if isinstance(callee, _Closure):
             outer = _Frame(callee.frame)
             return self.call(callee.function, [*callee.first, *arguments], outer)
@@ -287,6 +291,20 @@ class Interpreter:
         assert isinstance(info, TensorStructInfo)
         return numpy.zeros(frame.shape(info), info.dtype.numpy())
 
+    def alloc_storage(self, call: Call, frame: _Frame) -> Any:
+        """So many bytes, filled with what shows a read of something never written."""
+        (nbytes,) = self.value(call.args[0], frame)
+        return numpy.full(nbytes, 0xA5, "uint8")
+
+    def tensor_in_storage(self, call: Call, frame: _Frame) -> Any:
+        """A view of a part of a storage."""
+        storage, offset = self.value(call.args[0], frame), self.value(call.args[1], frame)
+        info = known_struct_info(call)
+        assert isinstance(info, TensorStructInfo)
+        shape, dtype = frame.shape(info), info.dtype.numpy()
+        count = int(numpy.prod(shape))
+        return storage[offset : offset + count * dtype.itemsize].view(dtype).reshape(shape)
+
 
 _SPECIAL = {
     "relax.call_tir": Interpreter.call_tir,
@@ -298,6 +316,8 @@ _SPECIAL = {
     "relax.invoke_closure": Interpreter.invoke_closure,
     "relax.invoke_pure_closure": Interpreter.invoke_closure,
     "relax.builtin.alloc_tensor": Interpreter.alloc_tensor,
+    "relax.memory.alloc_storage": Interpreter.alloc_storage,
+    "relax.memory.alloc_tensor": Interpreter.tensor_in_storage,
 }
 
 

@@ -9,6 +9,7 @@ from tilesmith.relax.transform.dead_code import (
 )
 from tilesmith.relax.transform.decompose_ops import DecomposeOpsForInference
 from tilesmith.relax.transform.fold_constant import FoldConstant
+from tilesmith.relax.transform.fold_scale_axis import FoldScaleAxis
 from tilesmith.relax.transform.function_pass import (
     DataflowBlockPass,
     FunctionPass,
@@ -17,7 +18,9 @@ from tilesmith.relax.transform.function_pass import (
 )
 from tilesmith.relax.transform.fuse_ops import FuseOps
 from tilesmith.relax.transform.fuse_tir import FuseTIR
+from tilesmith.relax.transform.lambda_lift import LambdaLift
 from tilesmith.relax.transform.legalize_ops import CheckLegalized, LegalizeOps
+from tilesmith.relax.transform.memory import CallTIRRewrite, StaticPlanBlockMemory
 from tilesmith.relax.transform.normal_form import (
     AttachGlobalSymbol,
     CanonicalizeBindings,
@@ -28,5 +31,7 @@ from tilesmith.relax.transform.normal_form import (
     ToNonDataflow,
     TopologicalSort,
 )
+from tilesmith.relax.transform.pack_for_vectors import PackForVectors
+from tilesmith.relax.transform.reshape import RewriteDataflowReshape
 
 __all__ = sorted(name for name in globals() if name[0].isupper() or name.endswith("_pass"))

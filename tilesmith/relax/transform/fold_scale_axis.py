@@ -1,0 +1,124 @@
+"""FoldScaleAxis: a constant factor along the output channels goes into a constant weight.
+
+    y = R.multiply(R.nn.conv2d(x, w), s)              ->    y = R.nn.conv2d(x, w * s)
+    y = R.multiply(R.add(R.nn.conv2d(x, w), b), s)    ->    y = R.add(R.nn.conv2d(x, w * s), b * s)
+
+With the batch normalisation decomposed before, this folds it into the convolution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
+from tilesmith.relax.expr import Call, Constant, Function, Var, known_struct_info
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.transform.function_pass import each_function
+
+_MULTIPLY, _ADD = Op.get("relax.multiply"), Op.get("relax.add")
+_CONVOLUTIONS = {Op.get(f"relax.nn.conv{rank}d") for rank in (1, 2, 3)}
+_MATMUL, _DENSE = Op.get("relax.matmul"), Op.get("relax.nn.dense")
+
+
+def _axes(call: Call) -> tuple[int, int] | None:
+    """The output channel's axis in the result, and in the weight; None for any other operator."""
+    if call.op in _CONVOLUTIONS:
+        layout = call.attrs.out_layout or call.attrs.data_layout
+        if not layout.isalpha() or not call.attrs.kernel_layout.isalpha():
+            return None
+        return layout.index("C"), call.attrs.kernel_layout.index("O")
+    rank = known_struct_info(call).ndim
+    if call.op is _MATMUL and known_struct_info(call.args[1]).ndim == 2:
+        return rank - 1, 1
+    if call.op is _DENSE:
+        return rank - 1, 0
+    return None
+
+
+def _factors(scale: Any, rank: int, axis: int) -> Any:
+    """A constant as one factor per channel; None where it differs along another axis."""
+    array = scale.data._view()
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if len(shape) != rank or any(size != 1 for i, size in enumerate(shape) if i != axis):
+        return None
+    return array.reshape(-1)
+
+
+class _FoldScale(PyExprMutator):
+    def __init__(self, mod: IRModule, func: Function) -> None:
+        super().__init__(mod)
+        self.uses: dict[Var, int] = {}
+        for binding in bindings_of(func):
+            for var in _occurrences(binding.value):
+                self.uses[var] = self.uses.get(var, 0) + 1
+        for var in used_vars(func.body.body):
+            self.uses[var] = self.uses.get(var, 0) + 1
+
+    def _single(self, expr: Any) -> Any:
+        """The value of a variable that is used once."""
+        return self.lookup_binding(expr) if self.uses.get(expr, 0) == 1 else None
+
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or call.op is not _MULTIPLY:
+            return call
+        for value, scale in (call.args, call.args[::-1]):
+            if isinstance(scale, Constant) and isinstance(value, Var):
+                folded = self._fold(self._single(value), scale, known_struct_info(call))
+                if folded is not None:
+                    return folded
+        return call
+
+    def _fold(self, value: Any, scale: Constant, info: Any) -> Any:
+        if not isinstance(value, Call):
+            return None
+        if value.op is _ADD:
+            return self._fold_sum(value, scale, info)
+        axes = _axes(value)
+        if axes is None or not isinstance(value.args[1], Constant):
+            return None
+        own = known_struct_info(value)
+        if own.shape is None or own.ndim != info.ndim:
+            return None
+        factors = _factors(scale, own.ndim, axes[0])
+        weight = value.args[1].data._view()
+        if factors is None or factors.size not in (1, weight.shape[axes[1]]):
+            return None
+        shape = [1] * weight.ndim
+        shape[axes[1]] = -1
+        scaled = (weight * factors.reshape(shape)).astype(weight.dtype)
+        args = (value.args[0], Constant(numpy.asarray(scaled, order="C")), *value.args[2:])
+        return Call(value.op, args, value.attrs, value.sinfo_args, value.span)
+
+    def _fold_sum(self, total: Call, scale: Constant, info: Any) -> Any:
+        for value, bias in (total.args, total.args[::-1]):
+            if not isinstance(bias, Constant) or not isinstance(value, Var):
+                continue
+            folded = self._fold(self._single(value), scale, info)
+            if folded is None:
+                continue
+            product = bias.data._view() * scale.data._view()
+            scaled = Constant(numpy.asarray(product.astype(bias.data._view().dtype), order="C"))
+            return Call(_ADD, (self.builder_.emit(folded), scaled))
+        return None
+
+
+def _occurrences(value: Any) -> list[Var]:
+    """The variables that a value uses; one that stands there twice counts twice."""
+    if isinstance(value, Call):
+        return [var for arg in value.args for var in used_vars(arg)]
+    return used_vars(value)
+
+
+def FoldScaleAxis() -> Pass:  # noqa: N802
+    """Constant factors along output channels go into constant weights."""
+
+    def fold(func: Function, mod: IRModule) -> Function:
+        folded = _FoldScale(mod, func).visit_expr(func)
+        return folded if folded is func else remove_all_unused(folded)
+
+    return each_function("FoldScaleAxis", fold, opt_level=3)

@@ -1,0 +1,151 @@
+"""Explicit memory: CallTIRRewrite allocates results, StaticPlanBlockMemory lets them share one storage.
+
+lv = R.call_tir(cls.f, (x,), R.Tensor((4,)))     alloc = R.builtin.alloc_tensor(R.shape([4]), …)
+                                           ->    _ = cls.f(x, alloc)
+                                                 lv = alloc
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import bindings_of, tensor_bytes, used_vars
+from tilesmith.relax.analysis.memory_plan import PlannedValue, place
+from tilesmith.relax.expr import (
+    Call,
+    ExternFunc,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op import memory as memory_ops
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import each_function
+from tilesmith.relax.transform.normal_form import ToNonDataflow
+
+_CALL_TIR = Op.get("relax.call_tir")
+_CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
+_CALL_DPS_PACKED = Op.get("relax.call_dps_packed")
+_ALLOC = Op.get("relax.builtin.alloc_tensor")
+_RESHAPE = Op.get("relax.reshape")
+
+
+class _Allocate(PyExprMutator):
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call):
+            return call
+        if call.op not in (_CALL_TIR, _CALL_TIR_INPLACE, _CALL_DPS_PACKED):
+            return call
+        info = call.sinfo_args[0]
+        is_tuple = isinstance(info, TupleStructInfo)
+        fields = list(info.fields) if is_tuple else [info]
+        inputs = self._inputs(call.args[1])
+        places = [-1] * len(fields)
+        if call.op is _CALL_TIR_INPLACE:
+            places = list(call.attrs.inplace_indices)
+        results, fresh = [], []
+        for field, index in zip(fields, places):
+            if index >= 0:
+                results.append(inputs[index])
+                continue
+            made = self.builder_.emit(self._allocation(field), "alloc")
+            results.append(made)
+            fresh.append(made)
+        sizes = list(call.args[2].values) if len(call.args) > 2 else []
+        self.builder_.emit(Call(call.args[0], [*inputs, *fresh, *sizes]), "_")
+        return Tuple(results) if is_tuple else results[0]
+
+    def _inputs(self, given: Any) -> list[Any]:
+        if isinstance(given, Tuple):
+            return list(given.fields)
+        count = len(known_struct_info(given).fields)
+        return [self.builder_.emit(TupleGetItem(given, i)) for i in range(count)]
+
+    def _allocation(self, info: TensorStructInfo) -> Call:
+        return memory_ops.builtin_alloc_tensor(info.shape, info.dtype)
+
+
+def CallTIRRewrite() -> Pass:  # noqa: N802
+    """Results of destination-passing calls are allocated explicitly; blocks become plain ones."""
+
+    def rewrite(func: Function, mod: IRModule) -> Function:
+        plain = ToNonDataflow()(IRModule({"f": func}))["f"]
+        changed = _Allocate(mod).visit_expr(plain)
+        return changed.with_attr("relax.force_pure", True) if changed.is_pure else changed
+
+    return each_function("CallTIRRewrite", rewrite)
+
+
+class _UseStorage(PyExprMutator):
+    """Allocations become places in one storage, which is allocated at the beginning."""
+
+    def __init__(self, mod: IRModule, planned: dict[Var, PlannedValue], total: int) -> None:
+        super().__init__(mod)
+        self.planned = planned
+        self.total = total
+        self.storage: Var | None = None
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        if binding.var not in self.planned:
+            super().visit_var_binding_(binding)
+            return
+        if self.storage is None:
+            allocation = memory_ops.alloc_storage([self.total], 0, "global", "uint8")
+            self.storage = self.builder_.emit(allocation, "storage")
+        value = self.planned[binding.var]
+        call = memory_ops.alloc_tensor(
+            self.storage, value.offset, value.info.shape, value.info.dtype
+        )
+        self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
+
+
+def _plan(func: Function) -> tuple[dict[Var, PlannedValue], int]:
+    top = [binding for block in func.body.blocks for binding in block.bindings]
+    source: dict[Var, list[Var]] = {}
+    values: dict[Var, PlannedValue] = {}
+    for index, binding in enumerate(top):
+        reads = used_vars(binding.value)
+        roots = [root for var in reads for root in source.get(var, ())]
+        for root in roots:
+            values[root].last = index
+        value = binding.value
+        if isinstance(value, Call) and value.op is _ALLOC:
+            info = known_struct_info(binding.var)
+            nbytes = tensor_bytes(info)
+            if nbytes is not None:
+                values[binding.var] = PlannedValue(binding.var, 0, info, nbytes, index, index)
+                source[binding.var] = [binding.var]
+                continue
+        is_alias = isinstance(value, (Var, Tuple, TupleGetItem, If, Function))
+        if is_alias or (isinstance(value, Call) and value.op is _RESHAPE):
+            source[binding.var] = roots
+        elif isinstance(value, Call) and isinstance(value.op, ExternFunc):
+            for root in roots:  # a registered function may keep what it is given
+                values[root].last = len(top)
+                values[root].offset = -2
+    kept = {root for var in used_vars(func.body.body) for root in source.get(var, ())}
+    chosen = {var: value for var, value in values.items() if var not in kept and value.offset != -2}
+    return chosen, place(list(chosen.values()))
+
+
+def StaticPlanBlockMemory() -> Pass:  # noqa: N802
+    """Allocations of known size share one storage where they do not live at the same time.
+
+    Results of the function, and what registered functions are given, stay allocations of their own.
+    """
+
+    def plan(func: Function, mod: IRModule) -> Function:
+        if not any(isinstance(b.value, Call) and b.value.op is _ALLOC for b in bindings_of(func)):
+            return func
+        planned, total = _plan(func)
+        return _UseStorage(mod, planned, total).visit_expr(func) if planned else func
+
+    return each_function("StaticPlanBlockMemory", plan)

@@ -1,0 +1,227 @@
+"""PackForVectors: channels last, and constant weights packed, so that kernels run over vectors.
+
+    y = R.nn.conv2d(x, w)              x1 = R.permute_dims(x, [0, 2, 3, 1])
+    z = R.nn.relu(y)             →     y1 = R.call_tir(conv2d_nhwc_packed, (x1, packed w))
+                                       z1 = R.nn.relu(y1)
+                                       z = R.permute_dims(z1, [0, 3, 1, 2])
+
+A value in the new layout is known by its binding, the permutation back to the old one; operators
+that do not care about the order of axes go on in the new layout, and permutations that nobody uses
+are dead code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from tilesmith import topi
+from tilesmith.ir import IntImm, IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax import op as operators
+from tilesmith.relax.expr import Call, Constant, Function, const, known_struct_info
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op.spec import FusionKind
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.schedule_rules.tiles import best_tile
+from tilesmith.target import Target
+from tilesmith.target.machine import MachineModel, machine_model
+
+__all__ = ["PackForVectors"]
+
+_TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+_PERMUTE = Op.get("relax.permute_dims")
+_FEWEST_COLUMNS = 8  # below that a vector would be mostly empty
+
+
+def _sizes(expr: Any) -> list[int] | None:
+    """The shape of a value if all of it is constant."""
+    info = known_struct_info(expr)
+    if not isinstance(info, TensorStructInfo) or info.shape is None:
+        return None
+    values = getattr(info.shape, "values", None)
+    if values is None or not all(isinstance(value, IntImm) for value in values):
+        return None
+    return [value.value for value in values]
+
+
+def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
+    """``(…, columns)`` as ``(tiles, …, width)``, filled up with zeros."""
+    missing = -array.shape[-1] % width
+    padded = numpy.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+    split = padded.reshape(*array.shape[:-1], -1, width)
+    return numpy.ascontiguousarray(numpy.moveaxis(split, -2, 0))
+
+
+class _Pack(PyExprMutator):
+    def __init__(self, mod: IRModule, machine: MachineModel) -> None:
+        super().__init__(mod)
+        self.machine = machine
+        self.rules: dict[str, Callable[[Call], Any]] = {
+            "relax.nn.conv2d": self.convolution,
+            "relax.matmul": self.product,
+            "relax.nn.max_pool2d": self.pooling,
+            "relax.nn.avg_pool2d": self.pooling,
+            "relax.nn.adaptive_avg_pool2d": self.pooling,
+            "relax.mean": self.mean,
+            "relax.reshape": self.reshape,
+            "relax.flatten": self.reshape,
+        }
+
+    def visit_call_(self, op: Call) -> Any:
+        """Each call, after its arguments."""
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return call
+        rule = self.rules.get(call.op.name)
+        if rule is None and getattr(call.op.spec, "kind", None) in (
+            FusionKind.ELEMWISE,
+            FusionKind.BROADCAST,
+        ):
+            rule = self.elementwise
+        made = rule(call) if rule is not None else None
+        return call if made is None else made
+
+    # Values in the new layout
+
+    def known(self, expr: Any) -> Any:
+        """The value with its channels last, if it is there already."""
+        binding = self.lookup_binding(expr) if not isinstance(expr, Constant) else None
+        if isinstance(binding, Call) and binding.op is _PERMUTE:
+            axes = binding.attrs.axes
+            if axes is not None and [int(axis) for axis in axes] == _TO_FIRST:
+                return binding.args[0]
+        return None
+
+    def channels_last(self, expr: Any) -> Any:
+        """The value with its channels last, permuted where it has to be."""
+        found = self.known(expr)
+        if found is not None:
+            return found
+        return self.builder_.emit(operators.permute_dims(expr, _TO_LAST))
+
+    def back(self, value: Any) -> Any:
+        """A result in the old layout."""
+        return operators.permute_dims(self.builder_.emit(value), _TO_FIRST)
+
+    # Operators
+
+    def convolution(self, call: Call) -> Any:
+        data, weight = call.args[:2]
+        attrs, sizes = call.attrs, _sizes(data)
+        plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
+        if not plain or attrs.out_layout not in (None, "", "NCHW") or sizes is None:
+            return None
+        if not isinstance(weight, Constant) or known_struct_info(data).dtype != "float32":
+            return None
+        array = weight.data.numpy()
+        groups = int(attrs.groups)
+        options = [
+            [int(value) for value in values]
+            for values in (attrs.strides, attrs.padding, attrs.dilation)
+        ]
+        if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
+            out = _sizes(call)
+            tile = best_tile(out[3] if out else 1, array.shape[0], self.machine)
+            width = max(tile.vectors, 1) * self.machine.lanes(32)
+            packed = _tiled(array.transpose(2, 3, 1, 0), width)
+            made = self.builder_.call_te(
+                topi.nn.conv2d_nhwc_packed, self.channels_last(data), const(packed), array.shape[0], *options,
+                primfunc_name_hint="conv2d",
+            )  # fmt: skip
+        elif groups == sizes[1] == array.shape[0] and array.shape[1] == 1:
+            flat = const(numpy.ascontiguousarray(array[:, 0].transpose(1, 2, 0)))
+            made = self.builder_.call_te(
+                topi.nn.depthwise_conv2d_nhwc, self.channels_last(data), flat, *options,
+                primfunc_name_hint="depthwise_conv2d",
+            )  # fmt: skip
+        else:
+            return None
+        return self.back(made)
+
+    def product(self, call: Call) -> Any:
+        data, weight = call.args[:2]
+        if not isinstance(weight, Constant) or weight.data.numpy().ndim != 2:
+            return None
+        if known_struct_info(data).dtype != "float32" or known_struct_info(data).ndim < 2:
+            return None
+        array = weight.data.numpy()
+        if array.shape[1] < _FEWEST_COLUMNS:
+            return None
+        sizes = _sizes(data)
+        rows = sizes[-2] if sizes else 1
+        width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
+        packed = const(_tiled(array, width))
+        return self.builder_.call_te(
+            topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
+        )
+
+    def elementwise(self, call: Call) -> Any:
+        tensors = [arg for arg in call.args if isinstance(known_struct_info(arg), TensorStructInfo)]
+        if not any(self.known(arg) is not None for arg in tensors):
+            return None
+        args = []
+        for arg in call.args:
+            if arg not in tensors:
+                args.append(arg)
+                continue
+            moved = self.moved_operand(arg)
+            if moved is None:
+                return None
+            args.append(moved)
+        return self.back(Call(call.op, args, call.attrs, call.sinfo_args))
+
+    def moved_operand(self, arg: Any) -> Any:
+        """An operand of an elementwise operator with its channels last; None if that is not possible."""
+        sizes = _sizes(arg)
+        if sizes is None:
+            return None
+        if len(sizes) == 4:
+            if isinstance(arg, Constant):
+                return const(numpy.ascontiguousarray(arg.data.numpy().transpose(_TO_LAST)))
+            return self.channels_last(arg)
+        if not isinstance(arg, Constant) or len(sizes) not in (0, 3):
+            return arg if all(size == 1 for size in sizes) else None
+        array = arg.data.numpy()
+        return const(numpy.ascontiguousarray(array.transpose(1, 2, 0))) if len(sizes) == 3 else arg
+
+    def pooling(self, call: Call) -> Any:
+        data = self.known(call.args[0])
+        if data is None or call.attrs.layout != "NCHW":
+            return None
+        attrs = {**dict(call.attrs.items()), "layout": "NHWC", "out_layout": "NHWC"}
+        return self.back(Call(call.op, [data], attrs))
+
+    def mean(self, call: Call) -> Any:
+        data = self.known(call.args[0])
+        axes = call.attrs.axis
+        if data is None or axes is None or sorted(int(axis) % 4 for axis in axes) != [2, 3]:
+            return None
+        made = Call(call.op, [data], {**dict(call.attrs.items()), "axis": [1, 2]})
+        return self.back(made) if call.attrs.keepdims else made
+
+    def reshape(self, call: Call) -> Any:
+        """A reshape of one pixel: the order of the axes makes no difference."""
+        data = self.known(call.args[0])
+        sizes = _sizes(call.args[0])
+        if data is None or sizes is None or sizes[2:] != [1, 1]:
+            return None
+        wanted = _sizes(call)
+        return None if wanted is None else operators.reshape(data, wanted)
+
+
+def PackForVectors(target: Any = None) -> Pass:  # noqa: N802
+    """Move float32 convolutions with constant weights to channels last, pack constant weights."""
+    machine = machine_model(Target(target) if target is not None else Target("llvm"))
+
+    def pack(mod: IRModule) -> IRModule:
+        mutator = _Pack(mod, machine)
+        for variable, function in list(mod.functions.items()):
+            if isinstance(function, Function) and not function.attrs.get("Primitive"):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.get()
+
+    return whole_module("PackForVectors", pack)
