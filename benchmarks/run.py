@@ -260,7 +260,12 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
                 cold = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
                 warm = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
                 shown = compile_in_process(file, Path(folder) / f"profile-{name}", threads, True)
-            results[name] = {"cold": cold, "warm": warm, "passes": shown["passes"]}
+            results[name] = {
+                "cold": cold,
+                "warm": warm,
+                "profiled_seconds": shown["compile"],
+                "passes": shown["passes"],
+            }
             rows.append(
                 [name, *(f"{part[key]:.2f} s" for part in (cold, warm)
                          for key in ("import", "compile", "process"))]
@@ -273,6 +278,8 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
     for name, result in results.items():
         slowest = sorted(result["passes"].items(), key=lambda item: -item[1])[:passes]
         lines = [[label, f"{seconds * 1e3:.0f} ms"] for label, seconds in slowest]
+        rest = result["profiled_seconds"] - sum(seconds for _, seconds in slowest)
+        lines.append(["all else (other passes, schedules, LLVM, import)", f"{rest * 1e3:.0f} ms"])
         report.show(f"{name}: time by pass (cold)", ["pass", "time"], lines)
     click.echo(report.save("compile", results, path, threads=threads))
 
