@@ -22,6 +22,8 @@ def default_passes(target: Target) -> list[Any]:
         graph.DecomposeOpsForInference(),
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
         graph.EliminateCommonSubexpr(),
+        *([graph.PackForVectors(target)] if target.kind.name == "llvm" else []),
+        graph.CanonicalizeBindings(),
         graph.DeadCodeElimination(),
         graph.LegalizeOps(),
         graph.AnnotateTIROpPattern(),

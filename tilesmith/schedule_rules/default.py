@@ -1,20 +1,27 @@
 """The default schedule of a function: chosen by looking at its loops, without tuning.
 
-Steps: inline what is elementwise; then give each block that remains a schedule of its own kind.
+Steps: inline what is elementwise; then give each block that remains a schedule of its own kind. A
+rule that turns out not to apply leaves the function as it was: right, only slower.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tilesmith.ir import IntImm, IRModule
+from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
 from tilesmith.schedule_rules.inline import inline_elementwise
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
-from tilesmith.tir import Block, For, IterVar, PrimFunc
+from tilesmith.target.machine import MachineModel, machine_model
+from tilesmith.tir import Block, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.schedule.primitives.common import variables_in
 
 __all__ = ["default_schedule"]
 
-_FEWEST_FOR_THREADS = 4096  # elements below which a parallel loop costs more than it saves
+_FEWEST_FOR_THREADS = 8192  # elements below which a parallel loop costs more than it saves
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
@@ -22,80 +29,128 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     name = function.attrs.get("global_symbol", "main")
     sch = Schedule(IRModule({name: function}), error_render_level="fast")
     inline_elementwise(sch)
-    lanes = vector_lanes(target)
-    root = _root(sch)
-    for block in sch.get_child_blocks(root):
-        _schedule_block(sch, block, lanes)
+    machine = machine_model(target)
+    threads = target.num_cores or machine.cores
+    for rule in (_contractions, _simple_blocks):
+        sch = rule(sch, machine, threads)
     return sch.mod[name].with_attr("tir.is_scheduled", True)
 
 
-def vector_lanes(target: Target) -> int:
-    """How many float32 a vector register of the target holds."""
-    from tilesmith.target.machine import machine_model
+def _attempt(sch: Schedule, change: Callable[[Schedule], None]) -> Schedule:
+    """The schedule after a change, or as it was if some primitive refuses."""
+    trial = sch.copy()
+    try:
+        change(trial)
+    except ScheduleError:
+        return sch
+    return trial
 
-    return machine_model(target).vector_bytes // 4
 
-
-def _root(sch: Schedule) -> BlockRV:
+def _blocks(sch: Schedule) -> list[BlockRV]:
     (variable,) = sch.mod.get_global_vars()
-    (made,) = sch._new_blocks([sch.state.root(variable)])
-    return made
+    return sch._new_blocks(sch.state.blocks_below(sch.state.root(variable)))
+
+
+def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        if not _is_there(sch, block):
+            continue
+        plan = find_contraction(sch.get(block))
+        if plan is not None:
+            sch = _attempt(
+                sch, lambda s, b=block, p=plan: schedule_contraction(s, b, p, machine, threads)
+            )
+    return sch
+
+
+def _is_there(sch: Schedule, block: BlockRV) -> bool:
+    try:
+        sch.get(block)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    lanes = machine.lanes(32)
+    for block in _blocks(sch):
+        loops = sch.get_loops(block)
+        if loops and not any(_is_marked(sch, loop) for loop in loops):
+            sch = _attempt(sch, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
+    return sch
+
+
+def _is_marked(sch: Schedule, loop: LoopRV) -> bool:
+    node = sch.get(loop)
+    return node.kind.name != "SERIAL" or bool(node.annotations)
 
 
 def _extent(sch: Schedule, loop: LoopRV) -> int:
     extent = sch.get(loop).extent
-    return extent.value if isinstance(extent, IntImm) else 1 << 20
+    return extent.value if isinstance(extent, IntImm) else 1 << 16
 
 
-def _schedule_block(sch: Schedule, block: BlockRV, lanes: int) -> None:
-    node: Block = sch.get(block)
+def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
+    """Outer loops in parallel; the innermost one in vectors where it divides evenly.
+
+    Where it does not, the loop stays as it is: LLVM vectorises it with a remainder.
+    """
     loops = sch.get_loops(block)
-    if not loops:
-        return
     spatial, reduction = split_loops(sch, block, loops)
     if not spatial:
         return
-    if reduction:
-        _parallel_outer(sch, spatial)
+    outer, inner = spatial, None
+    if not reduction or _runs_along(sch.get(block), sch, spatial[-1]):
+        outer, inner = spatial[:-1], spatial[-1]
+    if reduction and inner is not None:
+        _reduction_outside(sch, block, reduction, inner, lanes)
+    elif inner is not None and _extent(sch, inner) % lanes == 0:
+        sch.vectorize(sch.split(inner, [None, lanes])[1])
+    total = 1
+    for loop in loops:
+        total *= _extent(sch, loop)
+    if outer and threads > 1 and total >= _FEWEST_FOR_THREADS:
+        sch.parallel(sch.fuse(*outer))
+
+
+def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
+    """Whether all that a reduction reads moves along a spatial loop, not along the reduction."""
+    realize = sch.state.stmt(sch.get_sref(loop))
+    variable = realize.loop_var
+    inner = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
+    if not inner:
+        return False
+    last = inner[-1]
+    if variable is None or not block.reads:
+        return False
+    return all(
+        not variables_in(region.region[-1].min) or last in variables_in(region.region[-1].min)
+        for region in block.reads
+        if region.region
+    )
+
+
+def _reduction_outside(
+    sch: Schedule, block: BlockRV, reduction: list[LoopRV], inner: LoopRV, lanes: int
+) -> None:
+    """A reduction over outer axes (pooling, depthwise convolution): vectors along the last axis."""
+    if _extent(sch, inner) % lanes:
         return
-    if any(isinstance(sch.get(loop), For) and len(loops) != len(node.iter_vars) for loop in loops):
-        return
-    try:
-        fused = sch.fuse(*spatial)
-        total = _extent(sch, fused)
-        if total < 2 * lanes or not isinstance(sch.get(fused).extent, IntImm):
-            if not isinstance(sch.get(fused).extent, IntImm):
-                sch.parallel(fused)
-            return
-        inner = lanes if total % lanes == 0 else 1
-        if inner == 1:
-            sch.parallel(fused)
-            return
-        outer, vector = sch.split(fused, [None, inner])
-        sch.vectorize(vector)
-        if total >= _FEWEST_FOR_THREADS:
-            sch.parallel(outer)
-    except ScheduleError:
-        return  # the loops stay as they are: right, only slower
+    first, second = sch.split(inner, [None, lanes])
+    sch.reorder(first, *reduction, second)
+    sch.vectorize(second)
+    init = sch.decompose_reduction(block, reduction[0])
+    del init
 
 
 def split_loops(
     sch: Schedule, block: BlockRV, loops: list[LoopRV]
 ) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops that drive data-parallel iterators, and those that drive reductions."""
-    from tilesmith.tir.schedule.primitives.common import variables_in
-
-    realize = sch.state.stmt(sch.get_sref(block))
+    realize: Any = sch.state.stmt(sch.get_sref(block))
     reduction_vars = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type != IterVar.DataPar:
             reduction_vars.update(variables_in(value))
     spatial = [loop for loop in loops if sch.get(loop).loop_var not in reduction_vars]
     return spatial, [loop for loop in loops if loop not in spatial]
-
-
-def _parallel_outer(sch: Schedule, spatial: list[LoopRV]) -> None:
-    try:
-        sch.parallel(sch.fuse(*spatial))
-    except ScheduleError:
-        return

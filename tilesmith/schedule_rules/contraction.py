@@ -1,0 +1,307 @@
+"""Contractions (matrix products, convolutions): register tiles over the block that follows.
+
+    for n, y, x, o, ry, rx, c: Y[n, y, x, o] += A[…] * W[o // T, ry, rx, c, o % T]
+    for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
+  becomes
+    parallel for n, o_0, y:
+        for x_0:
+            Y[P, T] = 0                                     (registers)
+            for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
+            Z[…] = relu(Y[p, t] + bias[…])
+
+The block that follows (or a copy, where there is none) is tiled, and the contraction computed under
+its tiles. Which axes form the tile is read off the accesses: the last axis of the result is
+vectorised if one operand runs along it at stride 1 and the others do not depend on it, or all do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from tilesmith.schedule_rules.tiles import best_rows, best_tile
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
+from tilesmith.tir.functor import post_order_visit, substitute
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["Contraction", "find_contraction", "schedule_contraction"]
+
+_UNROLLED = ("pragma_unroll_explicit", False)
+_MOST_OF_A_ROW = 64  # rows that one parallel task has at least, where rows are short
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """What the accesses of a block tell: the axis for vectors, the axis for rows, widths."""
+
+    vector_axis: int
+    """Position of the vectorised iterator among the spatial ones."""
+    row_axis: int | None
+    """Position of the iterator whose values share the vectors of an operand."""
+    packed_width: int | None
+    """The T of a packed operand (``o // T``, ``o % T``)."""
+
+
+def _loads(block: Block) -> list[BufferLoad]:
+    store = block.body
+    found: list[BufferLoad] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, BufferLoad) and node.buffer is not store.buffer:  # type: ignore[attr-defined]
+            found.append(node)
+
+    post_order_visit(store.value, look)  # type: ignore[attr-defined]
+    return found
+
+
+def find_contraction(block: Block) -> Contraction | None:
+    """The plan for a block that multiplies and adds; None for any other block."""
+    store = block.body
+    if block.init is None or not isinstance(store, BufferStore) or not store.indices:
+        return None
+    value = store.value
+    if type(value).__name__ != "Add" or not any(_is_product(part) for part in (value.a, value.b)):
+        return None
+    spatial = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
+    last = store.indices[-1]
+    if last not in spatial or any(not isinstance(index, (Var, IntImm)) for index in store.indices):
+        return None
+    loads = _loads(block)
+    strides = [_step(load, last) for load in loads]
+    if any(step not in (0, 1) for step in strides) or 1 not in strides:
+        return None
+    streams = [load for load, step in zip(loads, strides) if step == 1]
+    rows = None
+    if 0 in strides:
+        for position in reversed(range(len(spatial))):
+            variable = spatial[position]
+            used = any(_uses(load, variable) for load in streams)
+            if variable is not last and not used and _extent(block, variable) > 1:
+                rows = position
+                break
+    return Contraction(spatial.index(last), rows, _packed_width(streams, last))
+
+
+def _is_product(value: PrimExpr) -> bool:
+    return isinstance(value.value if isinstance(value, Cast) else value, Mul)
+
+
+def _uses(load: BufferLoad, variable: Var) -> bool:
+    found: list[Any] = []
+    for index in load.indices:
+        post_order_visit(index, lambda node: found.append(node) if node is variable else None)
+    return bool(found)
+
+
+def _extent(block: Block, variable: Var) -> int:
+    extent = next(i.dom.extent for i in block.iter_vars if i.var is variable)
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
+def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
+    """The width of the tiles of a packed operand."""
+    for load in streams:
+        inner = load.indices[-1]
+        if isinstance(inner, FloorMod) and inner.a is last and isinstance(inner.b, IntImm):
+            return inner.b.value
+    return None
+
+
+def _step(load: BufferLoad, variable: Var) -> int | None:
+    """How far a load moves when a variable goes up by one: 0, 1, or None for anything else."""
+    if not _uses(load, variable):
+        return 0
+    inner = load.indices[-1]
+    outer_free = not any(
+        _index_uses(index, variable) for index in load.indices[:-1] if not _is_tile_number(index, variable)
+    )
+    if isinstance(inner, FloorMod) and inner.a is variable and outer_free:
+        return 1
+    if any(_index_uses(index, variable) for index in load.indices[:-1]):
+        return None
+    analyzer = Analyzer()
+    moved = substitute(inner, {variable: variable + const(1, variable.dtype)})
+    return 1 if analyzer.can_prove_equal(moved - inner, 1) else None
+
+
+def _is_tile_number(index: PrimExpr, variable: Var) -> bool:
+    return isinstance(index, FloorDiv) and index.a is variable
+
+
+def _index_uses(index: PrimExpr, variable: Var) -> bool:
+    found: list[Any] = []
+    post_order_visit(index, lambda node: found.append(node) if node is variable else None)
+    return bool(found)
+
+
+def schedule_contraction(
+    sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
+) -> None:
+    """Tile, vectorise and parallelise a contraction together with the block that follows."""
+    follower = _follower(sch, block)
+    lanes = machine.lanes(32)
+    outer, row, vector = _axes(sch, follower, plan)
+    rows_extent, columns = _constant(sch, row), _constant(sch, vector)
+    width = plan.packed_width
+    if width is None:
+        width = max(best_tile(rows_extent or 1, columns or 1, machine).vectors, 1) * lanes
+        if columns is None or columns % width:
+            width = lanes
+    vectors = max(1, width // lanes)
+    rows = best_rows(rows_extent, vectors, machine) if rows_extent else 1
+    vector_0, vector_1 = sch.split(vector, [None, width])
+    inner = [vector_1]
+    if row is not None:
+        row_0, row_1 = sch.split(row, [None, rows])
+        inner = [row_1, vector_1]
+        outer = [loop for loop in outer if loop is not row]
+        order = _outer_order(sch, outer, row_0, vector_0)
+    else:
+        order = [*outer, vector_0]
+    sch.reorder(*order, *inner)
+    sch.set_scope(block, 0, "local")
+    sch.compute_at(block, order[-1])
+    _tile_body(sch, block, lanes)
+    _finish_follower(sch, inner, lanes)
+    _parallelise(sch, order, threads)
+
+
+def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
+    """The block that reads the result element by element; a copy if there is no such block."""
+    store = sch.get(block).body
+    consumers = sch.get_consumers(block)
+    if len(consumers) == 1 and not _is_output(sch, block):
+        other: Block = sch.get(consumers[0])
+        loads = [load for load in _all_loads(other) if load.buffer is store.buffer]
+        plain = all(i.iter_type == IterVar.DataPar for i in other.iter_vars)
+        target = other.body
+        if plain and isinstance(target, BufferStore) and loads:
+            same = all(_same_place(load, target) for load in loads)
+            whole = len(target.indices) == len(store.indices)
+            if same and whole and _same_shape(target.buffer, store.buffer):
+                return consumers[0]
+    return sch.cache_write(block, 0, "local")
+
+
+def _all_loads(block: Block) -> list[BufferLoad]:
+    found: list[BufferLoad] = []
+    post_order_visit(block.body, lambda n: found.append(n) if isinstance(n, BufferLoad) else None)
+    return found
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    return all(
+        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
+        for a, b in zip(load.indices, store.indices)
+    )
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    analyzer = Analyzer()
+    return all(analyzer.can_prove_equal(x, y) for x, y in zip(a.shape, b.shape))
+
+
+def _is_output(sch: Schedule, block: BlockRV) -> bool:
+    buffer = sch.get(block).writes[0].buffer
+    return any(buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values())
+
+
+def _axes(
+    sch: Schedule, follower: BlockRV, plan: Contraction
+) -> tuple[list[LoopRV], LoopRV | None, LoopRV]:
+    """The loops of the follower: the outer ones, that of the rows, that of the vectors."""
+    loops = sch.get_loops(follower)
+    vector = loops[-1]
+    spatial = loops[:-1]
+    row = None
+    if plan.row_axis is not None and plan.row_axis < len(spatial):
+        row = spatial[plan.row_axis]
+    return spatial, row, vector
+
+
+def _constant(sch: Schedule, loop: LoopRV | None) -> int | None:
+    if loop is None:
+        return None
+    extent = sch.get(loop).extent
+    return extent.value if isinstance(extent, IntImm) else None
+
+
+def _outer_order(
+    sch: Schedule, outer: list[LoopRV], row_0: LoopRV, vector_0: LoopRV
+) -> list[LoopRV]:
+    """Batches, then tiles of columns, then the rest: the weights of a tile stay in the cache while
+    all rows pass under them."""
+    batch = outer[:1] if len(outer) > 1 else []
+    return [*batch, vector_0, *outer[len(batch) :], row_0]
+
+
+def _tile_body(sch: Schedule, block: BlockRV, lanes: int) -> None:
+    """Inside of the tile: reduction loops around, rows and vectors unrolled, lanes vectorised."""
+    realize = sch.state.stmt(sch.get_sref(block))
+    tile, reduction = _tile_loops(sch, block, realize)
+    if not tile:
+        return
+    first, second = sch.split(tile[-1], [None, lanes])
+    for loop in reduction:
+        sch.annotate(loop, "pragma_unroll_disable", True)
+    sch.reorder(*reduction, *tile[:-1], first, second)
+    sch.vectorize(second)
+    init = sch.decompose_reduction(block, reduction[0])
+    for loop in (*tile[:-1], first):
+        _unroll(sch, loop)
+    init_loops = sch.get_loops(init)
+    # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
+    for loop in init_loops[-len(tile) - 1 : -1]:
+        if sch.get(loop).kind.name == "SERIAL":
+            _unroll(sch, loop)
+
+
+def _tile_loops(sch: Schedule, block: BlockRV, realize: Any) -> tuple[list[LoopRV], list[LoopRV]]:
+    from tilesmith.tir.schedule.primitives.common import variables_in
+
+    reduction_vars: set[Var] = set()
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type == IterVar.CommReduce:
+            reduction_vars.update(variables_in(value))
+    tile, reduction = [], []
+    for loop in sch.get_loops(block):
+        variable = sch.get(loop).loop_var
+        if variable in reduction_vars:
+            reduction.append(loop)
+        elif variable.name.startswith("ax"):  # made by compute_at
+            tile.append(loop)
+    return tile, reduction
+
+
+def _unroll(sch: Schedule, loop: LoopRV) -> None:
+    sch.annotate(loop, *_UNROLLED)
+    sch.unroll(loop)
+
+
+def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
+    first, second = sch.split(inner[-1], [None, lanes])
+    sch.vectorize(second)
+    for loop in (*inner[:-1], first):
+        _unroll(sch, loop)
+
+
+def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
+    """Fuse outer loops until there is enough to do for all threads, and run that in parallel."""
+    if threads < 2:
+        return
+    chosen: list[LoopRV] = []
+    count = 1
+    for loop in order[:-1]:
+        chosen.append(loop)
+        extent = _constant(sch, loop)
+        count *= extent if extent is not None else threads
+        if count >= 4 * threads:
+            break
+    if not chosen:
+        if (_constant(sch, order[0]) or threads) > 1:
+            sch.parallel(order[0])
+        return
+    sch.parallel(sch.fuse(*chosen))

@@ -1,0 +1,91 @@
+"""Convolutions and products over channels-last data, with weights packed for vectors.
+
+A packed weight has its output channels in tiles of ``T``: the last axis holds the channels of a
+tile, the first one counts the tiles, so that the weights that a tile of results needs are one
+stream of vectors. The last tile is filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith import te
+from tilesmith.ir import operators as op
+from tilesmith.te import Tensor
+from tilesmith.topi.nn.pad import pad
+from tilesmith.topi.utils import get_const_int, simplify
+
+__all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc", "matmul_packed"]
+
+
+def _sizes(
+    data: Tensor, kernel: tuple[int, int], strides: Any, padding: Any, dilation: Any
+) -> tuple[Tensor, list[Any]]:
+    """The padded data and the height and width of the result."""
+    top, left, bottom, right = [int(value) for value in padding]
+    padded = pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
+    sizes = []
+    for axis in range(2):
+        reach = (kernel[axis] - 1) * int(dilation[axis]) + 1
+        sizes.append(simplify(op.floordiv(padded.shape[1 + axis] - reach, int(strides[axis])) + 1))
+    return padded, sizes
+
+
+def conv2d_nhwc_packed(
+    data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """A convolution of NHWC data; ``weight`` is (tiles, ky, kx, C, T), ``channels`` the outputs.
+
+    ``padding`` is top, left, bottom, right.
+    """
+    ky, kx = get_const_int(weight.shape[1]), get_const_int(weight.shape[2])
+    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    width = get_const_int(weight.shape[4])
+    (sy, sx), (dy, dx) = strides, dilation
+    ry = te.reduce_axis((0, ky), name="ry")
+    rx = te.reduce_axis((0, kx), name="rx")
+    rc = te.reduce_axis((0, data.shape[3]), name="rc")
+    return te.compute(
+        (data.shape[0], *sizes, channels),
+        lambda n, y, x, o: te.sum(
+            padded(n, y * sy + ry * dy, x * sx + rx * dx, rc)
+            * weight(op.floordiv(o, width), ry, rx, rc, op.floormod(o, width)),
+            axis=[ry, rx, rc],
+        ),
+        name="conv2d_nhwc_packed",
+        tag="conv2d_nhwc_packed",
+    )
+
+
+def depthwise_conv2d_nhwc(
+    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """Each channel of NHWC data convolved on its own; ``weight`` is (ky, kx, C)."""
+    ky, kx = get_const_int(weight.shape[0]), get_const_int(weight.shape[1])
+    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    (sy, sx), (dy, dx) = strides, dilation
+    ry = te.reduce_axis((0, ky), name="ry")
+    rx = te.reduce_axis((0, kx), name="rx")
+    return te.compute(
+        (data.shape[0], *sizes, data.shape[3]),
+        lambda n, y, x, c: te.sum(
+            padded(n, y * sy + ry * dy, x * sx + rx * dx, c) * weight(ry, rx, c), axis=[ry, rx]
+        ),
+        name="depthwise_conv2d_nhwc",
+        tag="depthwise_conv2d_nhwc",
+    )
+
+
+def matmul_packed(data: Tensor, weight: Tensor, columns: int) -> Tensor:
+    """``data @ B`` over the last axis of data, for a packed B: (tiles, K, T)."""
+    width = get_const_int(weight.shape[2])
+    k = te.reduce_axis((0, data.shape[-1]), name="k")
+    return te.compute(
+        (*data.shape[:-1], columns),
+        lambda *i: te.sum(
+            data(*i[:-1], k) * weight(op.floordiv(i[-1], width), k, op.floormod(i[-1], width)),
+            axis=k,
+        ),
+        name="matmul_packed",
+        tag="matmul_packed",
+    )
