@@ -86,7 +86,9 @@ class Program:
         if kind < 3:
             return [tir.Sub, tir.Min, tir.Max][kind](a, b)
         if kind == 3:
-            name = self.draw(st.sampled_from(["floor", "ceil", "trunc", "nearbyint", "round", "fabs"]))
+            name = self.draw(
+                st.sampled_from(["floor", "ceil", "trunc", "nearbyint", "round", "fabs"])
+            )
             return Call(a.dtype, "tir." + name, (a,))
         return Select(self.condition(0), a, b)
 
@@ -109,7 +111,9 @@ class Program:
 
 def check(function, n):
     a = np.array([3, -8, 0, 5, 7, -1, 2, 11, -30, 4, 9, -6, 1, 8, -2, 14], "int32")
-    f = np.array([0.5, -1.5, 2.25, 3, -0.25, 7.75, -8.5, 1, 0, 2.5, -3.5, 4, 9.5, -7, 6, 0.75], "f4")
+    f = np.array(
+        [0.5, -1.5, 2.25, 3, -0.25, 7.75, -8.5, 1, 0, 2.5, -3.5, 4, 9.5, -7, 6, 0.75], "f4"
+    )
     expected, got = np.zeros(COUNT, "int32"), np.zeros(COUNT, "int32")
     run(function, a, f, expected, n)
     assert Compiled(function)(a, f, got, n) == 0

@@ -33,7 +33,9 @@ def register_tile(rows, vectors, depth, lanes=8, **annotations):
 
     def unrolled(name, extent, body):
         var = Var(name, "int32")
-        return For(var, 0, extent, ForKind.UNROLLED, body(var), annotations={"pragma_unroll_explicit": 0})
+        return For(
+            var, 0, extent, ForKind.UNROLLED, body(var), annotations={"pragma_unroll_explicit": 0}
+        )
 
     def tile(body):
         return unrolled("i", rows, lambda i: unrolled("j", vectors, lambda j: body(i, j)))
@@ -79,7 +81,9 @@ def test_register_tile_stays_in_registers(rows, vectors):
 
 
 def test_tile_for_avx512():
-    text = emit_text(IRModule({"kernel": register_tile(14, 2, 64, 16)}), Target("llvm -mcpu=skylake-avx512"))
+    text = emit_text(
+        IRModule({"kernel": register_tile(14, 2, 64, 16)}), Target("llvm -mcpu=skylake-avx512")
+    )
     code = assembly(text, Target("llvm -mcpu=skylake-avx512"))
     code = code[code.index("\nkernel:") : code.index(".size\tkernel")]
     assert "zmm" in code and not re.findall(r"\(%rsp|\(%rbp", code)
@@ -112,7 +116,13 @@ def test_maximum_is_one_instruction():
     value = Call("float32x8", "tir.likely", (BufferLoad(a, [whole]),))
     from tilesmith.tir import Max
 
-    body = For(i, 0, 8, ForKind.SERIAL, BufferStore(b, Max(value, Broadcast(const(0.0, "float32"), 8)), [whole]))
+    body = For(
+        i,
+        0,
+        8,
+        ForKind.SERIAL,
+        BufferStore(b, Max(value, Broadcast(const(0.0, "float32"), 8)), [whole]),
+    )
     code = Compiled(kernel([a, b], body)).module.get_source("asm")
     if HOST.features.has_avx2:
         assert "vmaxps" in code and "vcmp" not in code
@@ -179,7 +189,8 @@ def test_crash_of_llvm_is_an_error():
     text = (
         "declare <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float>, <16 x float>, i16)\n"
         "define <16 x float> @f(<16 x float> %x) {\n"
-        "  %y = call <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float> %x, <16 x float> %x, i16 -1)\n"
+        "  %y = call <16 x float> @llvm.x86.avx512.rsqrt14.ps.512("
+        "<16 x float> %x, <16 x float> %x, i16 -1)\n"
         "  ret <16 x float> %y\n}\n"
     )
     with pytest.raises(CodegenError, match="could not make code for"):

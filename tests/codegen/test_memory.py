@@ -149,7 +149,9 @@ def test_branches_that_could_fault_are_not_taken():
     Compiled(kernel([a, b], body))(big, y)
     np.testing.assert_array_equal(y, [*x[:3], *[5] * (N - 3)])
     n = Var("n", "int32")
-    division = loop(N, lambda i: BufferStore(b, if_then_else(n > 0, 8 // n, 1).astype("float32"), [i]))
+    division = loop(
+        N, lambda i: BufferStore(b, if_then_else(n > 0, 8 // n, 1).astype("float32"), [i])
+    )
     Compiled(kernel([b, n], division))(y, 0)
     assert (y == 1).all()
 
@@ -159,9 +161,13 @@ def test_vector_elements():
     b = decl_buffer((16,), "float32x4", "b")
     body = stmt_seq(
         loop(16, lambda i: BufferStore(b, BufferLoad(a, [15 - i]), [i])),
-        BufferStore(b, BufferLoad(a, [Ramp(const(2, "int32"), 1, 2)]), [Ramp(const(0, "int32"), 1, 2)]),
-        BufferStore(b, BufferLoad(a, [Ramp(const(1, "int32"), 3, 2)]), [Ramp(const(8, "int32"), 4, 2)]),
-    )  # fmt: skip
+        BufferStore(
+            b, BufferLoad(a, [Ramp(const(2, "int32"), 1, 2)]), [Ramp(const(0, "int32"), 1, 2)]
+        ),
+        BufferStore(
+            b, BufferLoad(a, [Ramp(const(1, "int32"), 3, 2)]), [Ramp(const(8, "int32"), 4, 2)]
+        ),
+    )
     x, y = values("float32"), np.zeros(N, "float32")
     Compiled(kernel([a, b], body))(x, y)
     rows, expected = x.reshape(16, 4), x.reshape(16, 4)[::-1].copy()
@@ -177,16 +183,26 @@ def test_shuffles():
     n = Var("n", "int32")
 
     def pick(*numbers):
-        return [number if isinstance(number, Var) else IntImm("int32", number) for number in numbers]
+        return [
+            number if isinstance(number, Var) else IntImm("int32", number) for number in numbers
+        ]
 
     body = stmt_seq(
         BufferStore(b, Shuffle([first, second], pick(7, 0, 3, 4)), [Ramp(const(0, "int32"), 1, 4)]),
-        BufferStore(b, Shuffle([first, second, third], pick(9, 1, 5)), [Ramp(const(4, "int32"), 1, 3)]),
+        BufferStore(
+            b, Shuffle([first, second, third], pick(9, 1, 5)), [Ramp(const(4, "int32"), 1, 3)]
+        ),
         BufferStore(b, Shuffle([first], pick(2)), [const(7, "int32")]),
         BufferStore(b, Shuffle([first, third], pick(n)), [const(8, "int32")]),
-        BufferStore(b, Call("float32x8", "tir.vectorcombine", (second, first)), [Ramp(const(9, "int32"), 1, 8)]),
-        BufferStore(b, Call("float32x2", "tir.vectorhigh", (second,)), [Ramp(const(17, "int32"), 1, 2)]),
-    )  # fmt: skip
+        BufferStore(
+            b,
+            Call("float32x8", "tir.vectorcombine", (second, first)),
+            [Ramp(const(9, "int32"), 1, 8)],
+        ),
+        BufferStore(
+            b, Call("float32x2", "tir.vectorhigh", (second,)), [Ramp(const(17, "int32"), 1, 2)]
+        ),
+    )
     x, y = values("float32"), np.zeros(N, "float32")
     Compiled(kernel([a, b, n], body))(x, y, 5)
     picked = [7, 0, 3, 4, 9, 1, 5, 2, 9, 4, 5, 6, 7, 0, 1, 2, 3, 6, 7]
@@ -251,8 +267,10 @@ def test_pointers():
         BufferStore(b, BufferLoad(view, [const(1, "int32")]), [const(0, "int32")]),
         BufferStore(b, BufferLoad(seen, [const(0, "int32")]), [const(1, "int32")]),
         BufferStore(b, BufferLoad(through, [const(2, "int32")]), [const(2, "int32")]),
-        IfThenElse(Call("bool", "tir.isnullptr", (same,)), BufferStore(b, 1, [3]), BufferStore(b, 2, [3])),
-    )  # fmt: skip
+        IfThenElse(
+            Call("bool", "tir.isnullptr", (same,)), BufferStore(b, 1, [3]), BufferStore(b, 2, [3])
+        ),
+    )
     body = LetStmt(accessed, a.access_ptr("r", offset=20), body)
     body = LetStmt(element, address_of(BufferLoad(a, [const(9, "int32")])), body)
     body = LetStmt(moved, Call("handle", "tir.handle_add_byte_offset", (a.data, 16)), body)
@@ -266,15 +284,25 @@ def test_control_flow():
     count = pointer("int32", "local", "count")
     counter = decl_buffer((1,), "int32", "counter", data=count)
     now = BufferLoad(counter, [0])
-    body = SeqStmt([
-        BufferStore(counter, 0, [0]),
-        While(now < 10, SeqStmt([
-            IfThenElse(now % 2 == 0, BufferStore(b, BufferLoad(a, [now]), [now]),
-                       BufferStore(b, 0 - now, [now])),
-            BufferStore(counter, now + 1, [0]),
-        ])),
-        IfThenElse(now > 100, BufferStore(b, 1, [20])),
-    ])  # fmt: skip
+    body = SeqStmt(
+        [
+            BufferStore(counter, 0, [0]),
+            While(
+                now < 10,
+                SeqStmt(
+                    [
+                        IfThenElse(
+                            now % 2 == 0,
+                            BufferStore(b, BufferLoad(a, [now]), [now]),
+                            BufferStore(b, 0 - now, [now]),
+                        ),
+                        BufferStore(counter, now + 1, [0]),
+                    ]
+                ),
+            ),
+            IfThenElse(now > 100, BufferStore(b, 1, [20])),
+        ]
+    )
     body = Allocate(count, "int32", [1], const(True, "bool"), body)
     x, y = np.arange(100, 100 + N, dtype="int32"), np.zeros(N, "int32")
     Compiled(kernel([a, b], body))(x, y)
@@ -287,8 +315,13 @@ def test_loop_bounds(dtype):
     b = decl_buffer((N,), "int32", "b")
     low, high = Var("low", dtype), Var("high", dtype)
     i, j = Var("i", dtype), Var("j", dtype)
-    body = For(i, low, high - low, ForKind.SERIAL,
-               For(j, 5, 3, ForKind.SERIAL, BufferStore(b, BufferLoad(b, [i]) + j.astype("int32"), [i])))  # fmt: skip
+    body = For(
+        i,
+        low,
+        high - low,
+        ForKind.SERIAL,
+        For(j, 5, 3, ForKind.SERIAL, BufferStore(b, BufferLoad(b, [i]) + j.astype("int32"), [i])),
+    )
     compiled = Compiled(kernel([b, low, high], body))
     for first, last in ((3, 9), (4, 4), (0, N)):
         y = np.zeros(N, "int32")
@@ -331,10 +364,13 @@ def test_alignment_is_the_true_one():
     a, b = buffers()
     var = pointer(scope="local")
     temporary = decl_buffer((N,), "float32", "temporary", data=var)
-    body = loop(8, lambda i: stmt_seq(
-        BufferStore(temporary, BufferLoad(a, [Ramp(i * 8, 1, 8)]), [Ramp(i * 8, 1, 8)]),
-        BufferStore(b, BufferLoad(temporary, [Ramp(i * 8 + 1, 1, 4)]), [Ramp(i * 8, 1, 4)]),
-    ))  # fmt: skip
+    body = loop(
+        8,
+        lambda i: stmt_seq(
+            BufferStore(temporary, BufferLoad(a, [Ramp(i * 8, 1, 8)]), [Ramp(i * 8, 1, 8)]),
+            BufferStore(b, BufferLoad(temporary, [Ramp(i * 8 + 1, 1, 4)]), [Ramp(i * 8, 1, 4)]),
+        ),
+    )
     body = Allocate(var, "float32", [N + 1], const(True, "bool"), body)
     text = emit_text(IRModule({"kernel": kernel([a, b], body)}), HOST)
     stores = [line for line in text.split("\n") if "store <8 x float>" in line]
@@ -354,14 +390,20 @@ def test_calls_of_c_functions_and_intrinsics():
         BufferStore(b, Call("float32", "tir.call_pure_extern", (StringImm("fabsf"), a[8])), [8]),
         BufferStore(
             b,
-            Call("float32x8", "tir.call_llvm_pure_intrin", (StringImm("llvm.fma"), vector, vector, vector)),
+            Call(
+                "float32x8",
+                "tir.call_llvm_pure_intrin",
+                (StringImm("llvm.fma"), vector, vector, vector),
+            ),
             [Ramp(const(0, "int32"), 1, 8)],
         ),
-        BufferStore(b, Call("float32", "tir.call_llvm_intrin", (StringImm("llvm.sqrt.f32"), a[9])), [9]),
+        BufferStore(
+            b, Call("float32", "tir.call_llvm_intrin", (StringImm("llvm.sqrt.f32"), a[9])), [9]
+        ),
         Evaluate(Call("void", "tir.prefetch", (address_of(a[0]), 0, 3, 1))),
         Evaluate(Call("int32", "tir.tvm_storage_sync", (StringImm("shared"),))),
         Evaluate(Call("bool", "tir.assume", (const(True, "bool"),))),
-    )  # fmt: skip
+    )
     x, y = -values("float32"), np.zeros(N, "float32")
     x[9] = 9
     Compiled(kernel([a, b], body))(x, y)

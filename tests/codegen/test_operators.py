@@ -1,5 +1,7 @@
 """Every operator on every data type, scalar and in vectors, against numpy."""
 
+# ruff: noqa: B023 - the functions are called before the loop goes on
+
 import math
 
 import ml_dtypes
@@ -38,7 +40,11 @@ def samples(dtype: str, seed: int = 0) -> np.ndarray:
 
 def wide(array: np.ndarray) -> np.ndarray:
     """Narrow floats as float32, in which they are computed."""
-    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind not in "iu" else array  # fmt: skip
+    return (
+        array.astype(np.float32)
+        if array.dtype.itemsize == 2 and array.dtype.kind not in "iu"
+        else array
+    )
 
 
 def trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -201,7 +207,10 @@ def test_rounding_of_narrow_floats(source, target):
         expected = values.astype(kind)
         for lanes in LANES:
             got = run_elementwise(
-                lambda x: Cast(DataType(target).with_lanes(x.dtype.lanes), x), [values], target, lanes
+                lambda x: Cast(DataType(target).with_lanes(x.dtype.lanes), x),
+                [values],
+                target,
+                lanes,
             )
             rounded, reference = got.astype(np.float64), expected.astype(np.float64)
             if source == "float64" and target != "float16":
@@ -210,7 +219,10 @@ def test_rounding_of_narrow_floats(source, target):
                 reference = np.where(nearer, rounded, reference)
             np.testing.assert_array_equal(rounded, reference)
             back = run_elementwise(
-                lambda x: Cast(DataType(source).with_lanes(x.dtype.lanes), x), [expected], source, lanes
+                lambda x: Cast(DataType(source).with_lanes(x.dtype.lanes), x),
+                [expected],
+                source,
+                lanes,
             )
             np.testing.assert_array_equal(back, expected.astype(values.dtype))
 
@@ -314,8 +326,14 @@ def test_bits(dtype, lanes):
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_reinterpret(lanes):
-    for source, target in [("float32", "int32"), ("int64", "float64"), ("uint16", "float16"),
-                           ("bfloat16", "uint16"), ("float16", "bfloat16"), ("uint8", "int8")]:  # fmt: skip
+    for source, target in [
+        ("float32", "int32"),
+        ("int64", "float64"),
+        ("uint16", "float16"),
+        ("bfloat16", "uint16"),
+        ("float16", "bfloat16"),
+        ("uint8", "int8"),
+    ]:
         a = samples(source)
         kind = DataType(target).with_lanes(lanes)
         got = run_elementwise(lambda x: tir.reinterpret(kind, x), [a], target, lanes)

@@ -1,5 +1,7 @@
 """Parallel loops under every launcher, packed calls, assertions, and errors that travel."""
 
+# ruff: noqa: B023 - the functions are called before the loop goes on
+
 import ctypes
 import threading
 
@@ -86,10 +88,14 @@ def test_directly_nested_loops():
 def test_nested_parallel_calls():
     b = decl_buffer((N,), "int32", "b")
     row = Var("row", "int32")
-    inner = kernel([b, row], parallel(100, lambda j: BufferStore(b, row + j, [row * 100 + j])), "inner")
+    inner = kernel(
+        [b, row], parallel(100, lambda j: BufferStore(b, row + j, [row * 100 + j])), "inner"
+    )
     module = IRModule({"inner": inner})
     c = decl_buffer((N,), "int32", "c")
-    call = parallel(10, lambda i: Evaluate(Call("void", module.get_global_var("inner"), (c.data, i))))
+    call = parallel(
+        10, lambda i: Evaluate(Call("void", module.get_global_var("inner"), (c.data, i)))
+    )
     module["kernel"] = kernel([c], call)
     compiled = Compiled(module)
     for kind in ("pool", "gomp") if threads.find_libgomp() else ("pool",):
@@ -101,7 +107,9 @@ def test_nested_parallel_calls():
 
 def test_pool_is_shared_by_threads_of_python_and_can_be_stopped():
     b = decl_buffer((N,), "int32", "b")
-    compiled = Compiled(kernel([b], parallel(N, lambda i: BufferStore(b, BufferLoad(b, [i]) + 1, [i]))))
+    compiled = Compiled(
+        kernel([b], parallel(N, lambda i: BufferStore(b, BufferLoad(b, [i]) + 1, [i])))
+    )
     launch_with(compiled, "pool", 3)
     arrays = [np.zeros(N, "int32") for _ in range(4)]
 
@@ -139,7 +147,12 @@ def test_objects_of_one_library_share_the_thread_runtime():
 
 def packed_main(body, name="main"):
     """`__tvm_ffi_NAME()` around a body."""
-    params = [Var("self", "handle"), Var("args", "handle"), Var("num_args", "int32"), Var("result", "handle")]  # fmt: skip
+    params = [
+        Var("self", "handle"),
+        Var("args", "handle"),
+        Var("num_args", "int32"),
+        Var("result", "handle"),
+    ]
     done = Evaluate(Call("int32", "tir.ret", (const(0, "int32"),)))
     return PrimFunc(params, stmt_seq(body, done), attrs={"global_symbol": "__tvm_ffi_" + name})
 
@@ -165,9 +178,15 @@ def test_packed_calls_give_results():
     runtime.register_func("test.codegen.next", lambda x: x + 1, override=True)
     seen = []
     runtime.register_func("test.codegen.keep", lambda *args: seen.extend(args), override=True)
-    half = Call("float32", "tir.tvm_call_packed", (StringImm("test.codegen.half"), const(5.0, "float32")))
-    following = Call("int64", "tir.tvm_call_packed", (StringImm("test.codegen.next"), const(5, "int64")))
-    traced = Call("int32", "tir.tvm_call_trace_packed", (StringImm("test.codegen.keep"), const(9, "int32")))
+    half = Call(
+        "float32", "tir.tvm_call_packed", (StringImm("test.codegen.half"), const(5.0, "float32"))
+    )
+    following = Call(
+        "int64", "tir.tvm_call_packed", (StringImm("test.codegen.next"), const(5, "int64"))
+    )
+    traced = Call(
+        "int32", "tir.tvm_call_trace_packed", (StringImm("test.codegen.keep"), const(9, "int32"))
+    )
     call_main(Evaluate(call_packed("test.codegen.keep", half, following, traced)))
     assert seen == [9, 2.5, 6, 9]
 
@@ -232,7 +251,9 @@ def test_assertions_name_their_kind():
 def test_messages_write_out_integers(number):
     n = Var("n", "int64")
     parts = (StringImm("ValueError: size "), n, StringImm(" of "), n // 2, StringImm("!"))
-    check = AssertStmt(NE(n, n), Call("handle", "tir.tvm_tuple", parts), Evaluate(IntImm("int32", 0)))
+    check = AssertStmt(
+        NE(n, n), Call("handle", "tir.tvm_tuple", parts), Evaluate(IntImm("int32", 0))
+    )
     module = IRModule({"check": kernel([n], check, "check")})
     call = Evaluate(Call("void", module.get_global_var("check"), (const(number, "int64"),)))
     module["__tvm_ffi_main"] = packed_main(call)
@@ -257,7 +278,9 @@ def test_errors_leave_parallel_loops(kind):
         with pytest.raises(KeyError, match="in task"):
             compiled.module["main"]()
     # all tasks fail: one error arrives, the others are dropped
-    all_fail = parallel(N, lambda i: AssertStmt(i < 0, StringImm("each"), Evaluate(IntImm("int32", 0))))
+    all_fail = parallel(
+        N, lambda i: AssertStmt(i < 0, StringImm("each"), Evaluate(IntImm("int32", 0)))
+    )
     compiled = Compiled(IRModule({"__tvm_ffi_main": packed_main(all_fail)}))
     launch_with(compiled, kind, 3)
     with pytest.raises(RuntimeError, match="each"):
@@ -271,7 +294,9 @@ def test_memory_is_given_back_when_an_error_leaves():
         BufferStore(b, BufferLoad(b, [0]) + const(1, "uint8"), [0]),
         AssertStmt(n < 0, StringImm("never"), Evaluate(IntImm("int32", 0))),
     )
-    compiled = Compiled(kernel([n], Allocate(b.data, "uint8", [1 << 22], const(True, "bool"), body)))
+    compiled = Compiled(
+        kernel([n], Allocate(b.data, "uint8", [1 << 22], const(True, "bool"), body))
+    )
     for _ in range(20_000):  # 80 GB if it leaked
         assert compiled(1) == -1
 
@@ -279,17 +304,27 @@ def test_memory_is_given_back_when_an_error_leaves():
 def test_reading_arguments_and_tensors_of_the_calling_convention():
     from tilesmith.tir.struct_fields import StructField as Field
 
-    self_, args, count, result = [Var(n, d) for n, d in
-                                  (("self", "handle"), ("args", "handle"), ("n", "int32"), ("result", "handle"))]  # fmt: skip
+    self_, args, count, result = [
+        Var(n, d)
+        for n, d in (("self", "handle"), ("args", "handle"), ("n", "int32"), ("result", "handle"))
+    ]
 
     def get(pointer, index, field, dtype):
-        return Call(dtype, "tir.tvm_struct_get", (pointer, const(index, "int32"), const(int(field), "int32")))
+        return Call(
+            dtype,
+            "tir.tvm_struct_get",
+            (pointer, const(index, "int32"), const(int(field), "int32")),
+        )
 
     def put(index, field, value):
         arguments = (result, const(index, "int32"), const(int(field), "int32"), value)
         return Evaluate(Call("int32", "tir.tvm_struct_set", arguments))
 
-    tensor = Call("handle", "tir.handle_add_byte_offset", (get(args, 0, Field.ANY_UNION_VALUE, "handle"), const(24, "int32")))
+    tensor = Call(
+        "handle",
+        "tir.handle_add_byte_offset",
+        (get(args, 0, Field.ANY_UNION_VALUE, "handle"), const(24, "int32")),
+    )
     total = (
         get(tensor, 0, Field.ARRAY_NDIM, "int32") * 1000000
         + get(tensor, 0, Field.ARRAY_TYPE_CODE, "int32") * 100000
@@ -305,7 +340,9 @@ def test_reading_arguments_and_tensors_of_the_calling_convention():
         put(0, Field.ANY_UNION_VALUE, total.astype("float64") + floating.astype("float64")),
         Evaluate(Call("int32", "tir.ret", (const(0, "int32"),))),
     )
-    function = PrimFunc([self_, args, count, result], body, attrs={"global_symbol": "__tvm_ffi_main"})
+    function = PrimFunc(
+        [self_, args, count, result], body, attrs={"global_symbol": "__tvm_ffi_main"}
+    )
     got = Compiled(function).module["main"](nd.array(np.zeros((2, 3), "float32")), 7, 0.5)
     assert got == 70 * 10000000 + 2 * 1000000 + 2 * 100000 + 32 * 100 + 1 + 7 + 0.5
 

@@ -15,8 +15,15 @@ from tilesmith.target import Target
 from tilesmith.target.features import is_host, llvm_machine
 from tilesmith.target.host import host_cpu
 
-__all__ = ["assembly", "build", "compile_formats", "compile_text", "emit_text", "is_runnable",
-           "kernel_symbol"]
+__all__ = [
+    "assembly",
+    "build",
+    "compile_formats",
+    "compile_text",
+    "emit_text",
+    "is_runnable",
+    "kernel_symbol",
+]
 
 
 def is_runnable(target: Target) -> bool:
@@ -31,9 +38,9 @@ def is_runnable(target: Target) -> bool:
         return False
     same_system = ("linux", "darwin", "macos", "windows")
     systems = [name for name in same_system if name in host.triple.lower()]
-    if target.mtriple and not any([name in machine.triple.lower() for name in systems]):
+    if target.mtriple and not any(name in machine.triple.lower() for name in systems):
         return False
-    # LLVM lists tuning words among the features of a CPU; only what the host is known to lack counts
+    # LLVM counts tuning words as features: only what the host is known to lack matters
     lacking = {change[1:] for change in host.changes if change.startswith("-")}
     return not (target_features(target) & lacking)
 
@@ -81,5 +88,3 @@ def _text_of(part: str) -> str:
         return part
     with open(part, encoding="utf-8") as file:
         return file.read()
-
-

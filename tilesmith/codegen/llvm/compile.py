@@ -1,4 +1,4 @@
-"""From LLVM text to object code for a `Target`, in this process or, for foreign CPUs, in a child."""
+"""From LLVM text to object code: in this process or, for foreign CPUs, in a child process."""
 
 from __future__ import annotations
 

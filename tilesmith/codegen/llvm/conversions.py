@@ -22,8 +22,10 @@ _UINT16 = DataType("uint16")
 
 def convert(emit: ExpressionEmitter, value: str, source: DataType, target: DataType) -> str:
     """`value` of dtype `source` as dtype `target`."""
-    if source is target or register_type(source) == register_type(target) and _same_kind(
-        source, target
+    if (
+        source is target
+        or register_type(source) == register_type(target)
+        and _same_kind(source, target)
     ):
         return value
     from_type, to_type = register_type(source), register_type(target)
@@ -43,7 +45,9 @@ def convert(emit: ExpressionEmitter, value: str, source: DataType, target: DataT
         operation = "sitofp" if source.is_int else "uitofp"
         return emit.define(f"{operation} {from_type} {value} to {to_type}")
     if target.is_bool:
-        return emit.define(f"icmp ne {from_type} {value}, {_number(0, source.lanes, 'i' + str(source.bits))}")
+        return emit.define(
+            f"icmp ne {from_type} {value}, {_number(0, source.lanes, 'i' + str(source.bits))}"
+        )
     if source.bits < target.bits:
         operation = "sext" if source.is_int else "zext"
         return emit.define(f"{operation} {from_type} {value} to {to_type}")
@@ -185,8 +189,9 @@ def _narrow(emit: Any, value: str, wide: DataType, target: DataType) -> str:
 
 def _to_bfloat16(emit: Any, value: str, wide: DataType, target: DataType) -> str:
     lanes, single = wide.lanes, register_type(wide)
-    integer, flags = register_type(_INT32.with_lanes(lanes)), register_type(
-        DataType("bool").with_lanes(lanes)
+    integer, flags = (
+        register_type(_INT32.with_lanes(lanes)),
+        register_type(DataType("bool").with_lanes(lanes)),
     )
     bits = emit.define(f"bitcast {single} {value} to {integer}")
     high = emit.define(f"lshr {integer} {bits}, {_number(16, lanes)}")
@@ -201,12 +206,17 @@ def _to_bfloat16(emit: Any, value: str, wide: DataType, target: DataType) -> str
 
 
 def _round_bits(
-    emit: Any, value: str, wide: DataType, exponent_bits: int, digits: int, finite_only: bool = False
+    emit: Any,
+    value: str,
+    wide: DataType,
+    exponent_bits: int,
+    digits: int,
+    finite_only: bool = False,
 ) -> str:
     """The bits (in an i32) of a float32 rounded to a small IEEE-like format.
 
     Normal results: round in the integer domain; subnormal ones: an addition lets the FPU round.
-    `finite_only` is the variant of float8_e4m3fn: no infinities, one NaN, the last exponent is used.
+    `finite_only` is the variant of float8_e4m3fn: no infinities, one NaN, all exponents are used.
     """
     lanes, single = wide.lanes, register_type(wide)
     integer = register_type(_INT32.with_lanes(lanes))
@@ -235,7 +245,10 @@ def _round_bits(
     is_small = emit.define(f"icmp ult {integer} {magnitude}, {number((127 + 1 - bias) << 23)}")
     result = emit.define(f"select {flags} {is_small}, {integer} {small}, {integer} {normal}")
     top = (1 << (exponent_bits + digits)) - 1
-    infinity, nan = ((1 << exponent_bits) - 1) << digits, top if finite_only else top ^ ((1 << (digits - 1)) - 1)
+    infinity, nan = (
+        ((1 << exponent_bits) - 1) << digits,
+        top if finite_only else top ^ ((1 << (digits - 1)) - 1),
+    )
     largest = nan - 1 if finite_only else infinity - 1
     too_large = emit.define(f"icmp ugt {integer} {result}, {number(largest)}")
     beyond = number(nan if finite_only else infinity)

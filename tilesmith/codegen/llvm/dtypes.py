@@ -144,9 +144,7 @@ def local_name(hint: str) -> str:
 
 def escape(data: bytes) -> str:
     """Bytes as they stand between the quotes of a string constant."""
-    return "".join(
-        [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data]
-    )
+    return "".join([chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data])
 
 
 def bytes_constant(data: bytes) -> str:

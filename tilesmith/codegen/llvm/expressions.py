@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.codegen.llvm import conversions, dtypes
-from tilesmith.codegen.llvm.facts import Facts
 from tilesmith.codegen.llvm.dtypes import register_type
+from tilesmith.codegen.llvm.facts import Facts
 from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
@@ -90,7 +90,7 @@ class ExpressionEmitter(Dispatcher[str]):
     # -- values
 
     def value(self, expr: PrimExpr) -> str:
-        """The operand that holds `expr`; an expression met twice in a statement is computed once."""
+        """The operand that holds `expr`; what is met twice in a statement is computed once."""
         found = self._memo.get(id(expr))
         if found is None:
             epoch = self._epoch
@@ -179,7 +179,9 @@ class ExpressionEmitter(Dispatcher[str]):
         else:
             counting = self.visit_Ramp(ir.Ramp(IntImm(dtype.element, 0), 1, lanes))
             stride = self.broadcast(self.value(ramp.stride), dtype)
-            offsets = self.define(f"mul{self._nsw(dtype)} {register_type(dtype)} {stride}, {counting}")
+            offsets = self.define(
+                f"mul{self._nsw(dtype)} {register_type(dtype)} {stride}, {counting}"
+            )
         base = self.broadcast(self.value(ramp.base), dtype)
         return self.define(f"add{self._nsw(dtype)} {register_type(dtype)} {base}, {offsets}")
 
@@ -217,13 +219,13 @@ class ExpressionEmitter(Dispatcher[str]):
 
     def visit_Shuffle(self, shuffle: ir.Shuffle) -> str:
         sources = [(self.value(vector), vector.dtype) for vector in shuffle.vectors]
-        if not all([isinstance(index, IntImm) for index in shuffle.indices]):
+        if not all(isinstance(index, IntImm) for index in shuffle.indices):
             return self._dynamic_shuffle(shuffle, sources)
         picked = [index.value for index in shuffle.indices]  # type: ignore[attr-defined]
         total = sum([dtype.lanes for _, dtype in sources])
-        if any([not 0 <= number < total for number in picked]):
+        if any(not 0 <= number < total for number in picked):
             raise self.unsupported(f"Shuffle picks elements {picked} out of {total}")
-        same = all([dtype is sources[0][1] for _, dtype in sources])
+        same = all(dtype is sources[0][1] for _, dtype in sources)
         if len(sources) <= 2 and same and sources[0][1].lanes > 1 and len(picked) > 1:
             vector = register_type(sources[0][1])
             other = sources[1][0] if len(sources) == 2 else "poison"
@@ -242,10 +244,12 @@ class ExpressionEmitter(Dispatcher[str]):
             joined, dtype = sources[0]
         else:
             dtype = shuffle.dtype.with_lanes(sum([source.lanes for _, source in sources]))
-            joined = self.from_lanes(
-                [self.lane(value, source, n) for value, source in sources for n in range(source.lanes)],
-                dtype,
-            )  # fmt: skip
+            parts = [
+                self.lane(value, source, lane)
+                for value, source in sources
+                for lane in range(source.lanes)
+            ]
+            joined = self.from_lanes(parts, dtype)
         lanes = [
             self.define(f"extractelement {register_type(dtype)} {joined}, {self.typed(index)}")
             for index in shuffle.indices
@@ -293,7 +297,9 @@ class ExpressionEmitter(Dispatcher[str]):
 
     def visit_Mod(self, expr: ir.Mod) -> str:
         if expr.dtype.is_float:
-            return self.float_operation("frem", [self.value(expr.a), self.value(expr.b)], expr.dtype)
+            return self.float_operation(
+                "frem", [self.value(expr.a), self.value(expr.b)], expr.dtype
+            )
         return self._truncated("srem", expr)
 
     def _truncated(self, operation: str, expr: ir.BinaryOp) -> str:
@@ -372,7 +378,7 @@ class ExpressionEmitter(Dispatcher[str]):
         return self.facts.is_non_negative(expr.a) and self.facts.is_non_negative(expr.b)
 
     def _has_wrong_sign(self, expr: ir.BinaryOp, remainder: str, divisor: str) -> str:
-        """Whether a remainder of truncated division is not zero and its sign is not the divisor's."""
+        """Whether a remainder of truncated division is not zero and has not the divisor's sign."""
         kind, zero = register_type(expr.dtype), self.broadcast("0", expr.dtype)
         if self.facts.is_non_negative(expr.b):
             return self.define(f"icmp slt {kind} {remainder}, {zero}")

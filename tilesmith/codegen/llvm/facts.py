@@ -112,7 +112,7 @@ def _cast(facts: Facts, expr: Any) -> bool:
 def _call(facts: Facts, expr: Any) -> bool:
     name = getattr(expr.op, "name", "")
     if name == "tir.bitwise_and":
-        return any([facts.is_non_negative(arg) for arg in expr.args])
+        return bool([arg for arg in expr.args if facts.is_non_negative(arg)])
     if name == "tir.shift_right":
         return facts.is_non_negative(expr.args[0])
     if name in ("tir.clz", "tir.popcount"):

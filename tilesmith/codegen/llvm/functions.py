@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
 from tilesmith.codegen.llvm.facts import FailureFinder
 from tilesmith.codegen.llvm.statements import StatementEmitter, is_on_stack
-from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
 from tilesmith.ir import Call, PointerType, PrimType, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
@@ -116,7 +116,7 @@ class FunctionEmitter(StatementEmitter):
         values += [(kind, self.index(loop.min)), (kind, self.index(loop.extent))]
         finder = FailureFinder(is_on_stack)
         finder.visit(loop.body)
-        can_fail = finder.can_fail or any([self.module.may_fail(f) for f in finder.callees])
+        can_fail = finder.can_fail or any(self.module.may_fail(f) for f in finder.callees)
         if can_fail:
             self.needs_status("can fail inside a parallel loop")
             self.module.helper("__tilesmith_keep_error")
@@ -192,7 +192,9 @@ class _ParallelBody(FunctionEmitter):
         self.write_loop(self.loop, "%begin", "%end", runs_once=False)
         result = "i32" if self.returns == "status" else "void"
         self.write("ret i32 0" if self.returns == "status" else "ret void")
-        parameters = ", ".join([*self._parameters, f"{kind} noundef %begin", f"{kind} noundef %end"])
+        parameters = ", ".join(
+            [*self._parameters, f"{kind} noundef %begin", f"{kind} noundef %end"]
+        )
         name = symbol(self.symbol + ".body")
         return self.finished(f"define internal {result} {name}({parameters}) noinline nounwind")
 
@@ -207,7 +209,8 @@ def _share_function(name: str, captured: list[Var], loop: tir.For, can_fail: boo
     ]
     for number, field in enumerate(kinds):
         lines.append(
-            f"  %place.{number} = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {number}"
+            f"  %place.{number} = getelementptr inbounds {struct}, ptr %closure, "
+            f"i32 0, i32 {number}"
         )
         lines.append(f"  %field.{number} = load {field}, ptr %place.{number}")
     count = len(captured)

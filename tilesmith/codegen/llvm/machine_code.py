@@ -1,8 +1,8 @@
 """LLVM text → optimised text, assembly, object code. Knows llvmlite and nothing of Tilesmith.
 
-The file is also a program: the parent writes a request to its standard input (one line of JSON, then
-the text) and reads the answer. LLVM ends the whole process when it cannot select instructions for
-some code ("Cannot select"), so code for foreign targets is compiled in such a child.
+The file is also a program: the parent writes a request to its standard input (one line of JSON,
+then the text) and reads the answer. LLVM ends the whole process when it cannot select instructions
+for some code ("Cannot select"), so code for foreign targets is compiled in such a child.
 """
 
 from __future__ import annotations

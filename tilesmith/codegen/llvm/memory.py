@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from tilesmith.codegen.llvm.expressions import ExpressionEmitter, constant_value
 from tilesmith.codegen.llvm.dtypes import element_bytes, memory_type, register_type
+from tilesmith.codegen.llvm.expressions import ExpressionEmitter, constant_value
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
@@ -124,10 +124,17 @@ class MemoryEmitter(ExpressionEmitter):
                 mask = self.broadcast(self.any_lane(), DataType("bool").with_lanes(lanes))
         if found is None:
             return mask
-        return self.define(f"and {register_type(DataType('bool').with_lanes(lanes))} {mask}, {found}")
+        return self.define(
+            f"and {register_type(DataType('bool').with_lanes(lanes))} {mask}, {found}"
+        )
 
     def _load_row(
-        self, buffer: Buffer, base: PrimExpr | None, dtype: DataType, predicate: str | None, moved: int
+        self,
+        buffer: Buffer,
+        base: PrimExpr | None,
+        dtype: DataType,
+        predicate: str | None,
+        moved: int,
     ) -> str:
         """Elements next to each other (or one)."""
         kind = memory_type(dtype)
@@ -156,9 +163,9 @@ class MemoryEmitter(ExpressionEmitter):
                 f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {predicate})"
             )
         unit = load.buffer.dtype
-        one = self._load_row(load.buffer, index.value, unit, None if predicate is None else (
-            predicate if unit.lanes == 1 else self.broadcast(predicate, DataType("bool").with_lanes(unit.lanes))
-        ), 0)  # fmt: skip
+        if predicate is not None and unit.lanes > 1:
+            predicate = self.broadcast(predicate, DataType("bool").with_lanes(unit.lanes))
+        one = self._load_row(load.buffer, index.value, unit, predicate, 0)
         if unit.lanes == 1:
             return self.broadcast(one, load.dtype)
         picked = list(range(unit.lanes)) * (load.dtype.lanes // unit.lanes)

@@ -123,7 +123,7 @@ class ModuleEmitter:
             finder.visit(function.body)
             callees[name] = finder.callees
             self._returned[name] = returned_dtype(function, finder)
-            unknown = any([callee not in self.functions for callee in finder.callees])
+            unknown = any(callee not in self.functions for callee in finder.callees)
             if finder.can_fail or unknown:
                 failing.add(name)
         changed = True
@@ -212,9 +212,7 @@ class ModuleEmitter:
 
     # -- declarations
 
-    def declare(
-        self, name: str, result: str, kinds: Sequence[str], attributes: str = ""
-    ) -> str:
+    def declare(self, name: str, result: str, kinds: Sequence[str], attributes: str = "") -> str:
         """Declare a foreign function; `@name`."""
         if name not in self._declared:
             words = f" {attributes}" if attributes else ""
@@ -346,7 +344,7 @@ class ModuleEmitter:
         return dtype.code == "float" and (dtype.bits >= 32 or self.has_float16)
 
     def integer_power(self, dtype: DataType) -> str:
-        """A function for `a ** b` of integers; a negative exponent gives what division rounds to."""
+        """A function for `a ** b` of integers; negative exponents give what division rounds to."""
         name, kind = f"__tilesmith_power_{dtype}", register_type(dtype)
         if name not in self._helpers:
             negative = "slt" if dtype.is_int else "ult"
@@ -371,9 +369,7 @@ class ModuleEmitter:
         """Metadata of one loop; every loop has its own."""
         parts = [self.metadata("!{" + line + "}") for line in advice]
         number = len(self._metadata_lines)
-        self._metadata_lines.append(
-            f"!{number} = distinct !{{!{number}, {', '.join(parts)}}}"
-        )
+        self._metadata_lines.append(f"!{number} = distinct !{{!{number}, {', '.join(parts)}}}")
         return f"!{number}"
 
 

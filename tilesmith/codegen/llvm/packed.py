@@ -1,4 +1,4 @@
-"""tvm-ffi's calling convention in generated code: fields of runtime structures, packed calls, errors.
+"""tvm-ffi's calling convention in generated code: runtime structures, packed calls, errors.
 
 Layouts (64-bit platforms): `TVMFFIAny` is {i32 type index, i32 zero, i64 value}; a tensor object is
 a header of 24 bytes followed by its `DLTensor`; `DLTensor` is {data, device {type, id}, ndim,
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.codegen.llvm.expressions import constant_value
-from tilesmith.codegen.llvm.intrinsics import handles, text_argument
 from tilesmith.codegen.llvm.dtypes import element_bytes, register_type
+from tilesmith.codegen.llvm.expressions import constant_value
+from tilesmith.codegen.llvm.intrinsics import handles
+from tilesmith.codegen.llvm.pointers_and_calls import text_argument
 from tilesmith.ir import Call, PrimExpr, StringImm
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.struct_fields import StructField
@@ -90,7 +91,9 @@ def _struct_set(emit: Any, call: Call) -> str:
         size, offset, stored = _FIELDS[field]
         place = _place(emit, call, size, offset)
     converted = emit.convert(emit.value(value), value.dtype, stored)
-    emit.write(f"store {register_type(stored)} {converted}, ptr {place}, align {element_bytes(stored)}")
+    emit.write(
+        f"store {register_type(stored)} {converted}, ptr {place}, align {element_bytes(stored)}"
+    )
     emit.forget()
     return "0"
 
@@ -279,9 +282,11 @@ declare i32 @TVMFFIFunctionGetGlobal(ptr, ptr)
 declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)
 declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
 @__tilesmith_unknown_kind = private unnamed_addr constant [13 x i8] c"RuntimeError\\00"
-@__tilesmith_unknown_text = private unnamed_addr constant [62 x i8] c"generated code calls a function that nobody has registered: '\\00"
+@__tilesmith_unknown_text = private unnamed_addr constant [62 x i8]
+  c"generated code calls a function that nobody has registered: '\\00"
 @__tilesmith_unknown_end = private unnamed_addr constant [2 x i8] c"'\\00"
-define internal i32 @__tilesmith_call_packed(ptr %slot, ptr %name, ptr %args, i32 %count, ptr %result) noinline {
+define internal i32 @__tilesmith_call_packed(
+    ptr %slot, ptr %name, ptr %args, i32 %count, ptr %result) noinline {
   %known = load atomic ptr, ptr %slot acquire, align 8
   %is_known = icmp ne ptr %known, null
   br i1 %is_known, label %call, label %find
@@ -363,36 +368,6 @@ other:
   %whole = call i64 @__tilesmith_any_int(ptr %any)
   %number = sitofp i64 %whole to double
   ret double %number
-}
-""",
-    "__tilesmith_decimal": """
-define internal ptr @__tilesmith_decimal(i64 %number, ptr %space) noinline cold {
-entry:
-  %end = getelementptr i8, ptr %space, i64 23
-  store i8 0, ptr %end, align 1
-  %is_negative = icmp slt i64 %number, 0
-  %opposite = sub i64 0, %number
-  %magnitude = select i1 %is_negative, i64 %opposite, i64 %number
-  br label %digit
-digit:
-  %rest = phi i64 [ %magnitude, %entry ], [ %quotient, %digit ]
-  %before = phi ptr [ %end, %entry ], [ %place, %digit ]
-  %quotient = udiv i64 %rest, 10
-  %last = urem i64 %rest, 10
-  %small = trunc i64 %last to i8
-  %letter = add i8 %small, 48
-  %place = getelementptr i8, ptr %before, i64 -1
-  store i8 %letter, ptr %place, align 1
-  %more = icmp ne i64 %quotient, 0
-  br i1 %more, label %digit, label %sign
-sign:
-  br i1 %is_negative, label %minus, label %done
-minus:
-  %front = getelementptr i8, ptr %place, i64 -1
-  store i8 45, ptr %front, align 1
-  ret ptr %front
-done:
-  ret ptr %place
 }
 """,
     "__tilesmith_make_tensor": """

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
-from tilesmith.codegen.llvm import intrinsics, packed  # noqa: F401 - packed fills the table too
+from tilesmith.codegen.llvm import intrinsics, packed  # noqa: F401 - fills the table as well
+from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.facts import effect_of, free_variables, has_load
 from tilesmith.codegen.llvm.memory import MemoryEmitter
-from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.ir import Call, CallEffectKind, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
@@ -105,7 +105,8 @@ class StatementEmitter(MemoryEmitter):
         self.write(f"br i1 {condition}, label %{passed}, label %{failed}, !prof {weights}")
         saved, self.lines = self.lines, []
         self.begin_block(failed)
-        code = status()
+        with self.own_memo():
+            code = status()
         self.write_releases()
         self.leave(code, self.lines)
         self.tail += self.lines
@@ -283,7 +284,9 @@ class StatementEmitter(MemoryEmitter):
 
     def visit_IfThenElse(self, stmt: tir.IfThenElse) -> str:
         condition = stmt.condition
-        is_likely = isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely"
+        is_likely = (
+            isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely"
+        )
         value = self.index(condition) if not has_load(condition) else self.value(condition)
         then, after = self.label("then"), self.label("after")
         other = self.label("else") if stmt.else_case is not None else after
@@ -393,7 +396,7 @@ class StatementEmitter(MemoryEmitter):
                     advice.append(f'!"{key}", i32 {value}')
                 elif value:
                     advice.append(f'!"{key}"')
-        if self.uses_vectors and not any(["llvm.loop.vectorize" in line for line in advice]):
+        if self.uses_vectors and not any("llvm.loop.vectorize" in line for line in advice):
             advice.append('!"llvm.loop.vectorize.enable", i1 false')
         if not advice:
             return ""
@@ -478,14 +481,3 @@ class StatementEmitter(MemoryEmitter):
             f"{type(node).__name__} has no translation into LLVM code",
             "lowering removes blocks and tensor expressions before code is generated",
         )
-
-
-def _message_parts(message: PrimExpr) -> list[Any]:
-    """The texts and integer expressions that make up the message of an assertion."""
-    if isinstance(message, StringImm):
-        return [message.value]
-    if isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple":
-        parts = [part.value if isinstance(part, StringImm) else part for part in message.args]
-        if parts and all([isinstance(part, str) or part.dtype.is_integer for part in parts]):
-            return parts
-    return ["assertion failed"]

@@ -85,7 +85,16 @@ define weak_odr {v}void @__tilesmith_pool_stop() {{
 """
 
 # The pool's memory: offsets into one block, so that several object files share it as one symbol.
-_STATE, _PENDING, _BUSY, _WORKERS, _SLEEPERS, _READY, _BODY, _DATA = 0, 64, 128, 132, 136, 140, 192, 200
+_STATE, _PENDING, _BUSY, _WORKERS, _SLEEPERS, _READY, _BODY, _DATA = (
+    0,
+    64,
+    128,
+    132,
+    136,
+    140,
+    192,
+    200,
+)
 _MUTEX, _CONDITION, _THREADS = 256, 384, 512
 _POOL_BYTES = _THREADS + 8 * MAX_WORKERS
 
@@ -164,7 +173,7 @@ done:
   ret void
 }}
 
-; How many workers there are after up to %wanted have been started. Only the holder of the pool calls.
+; How many workers there are once %wanted have been asked for; only the holder of the pool calls.
 define internal i32 @__tilesmith_pool_start(i32 %wanted) {{
 entry:
   %workers = getelementptr i8, ptr @__tilesmith_pool, i64 {workers}
@@ -192,7 +201,8 @@ create:
   %threads = getelementptr i8, ptr @__tilesmith_pool, i64 {threads}
   %thread = getelementptr i64, ptr %threads, i64 %wide
   %argument = inttoptr i64 %wide to ptr
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @__tilesmith_pool_worker, ptr %argument)
+  %failed = call i32 @pthread_create(
+    ptr %thread, ptr null, ptr @__tilesmith_pool_worker, ptr %argument)
   %good = icmp eq i32 %failed, 0
   br i1 %good, label %started, label %done
 started:

@@ -1,0 +1,179 @@
+"""Operators that make pointers, move memory, or call foreign functions, as LLVM text.
+
+They belong to the table of `intrinsics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.llvm import dtypes
+from tilesmith.codegen.llvm.dtypes import memory_type, register_type
+from tilesmith.codegen.llvm.expressions import constant_value
+from tilesmith.codegen.llvm.intrinsics import handles
+from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.expr import BufferLoad
+
+# -- memory
+
+
+@handles("address_of")
+def _address_of(emit: Any, call: Call) -> str:
+    load = call.args[0]
+    if not isinstance(load, BufferLoad):
+        raise emit.unsupported("address_of takes an element of a buffer")
+    index = emit.flat_index(load)
+    if index is not None and index.dtype.lanes > 1:
+        index = index.base  # type: ignore[attr-defined]
+    return emit.address(load.buffer, index, safe=False)[0]
+
+
+@handles("handle_add_byte_offset")
+def _add_bytes(emit: Any, call: Call) -> str:
+    pointer, offset = emit.value(call.args[0]), emit.index64(call.args[1])
+    return emit.define(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+@handles("tvm_access_ptr")
+def _access_pointer(emit: Any, call: Call) -> str:
+    annotation, data, offset = call.args[:3]
+    pointer, moved = emit.value(data), emit.index64(offset)
+    if moved == "0":
+        return pointer
+    unit = annotation.dtype
+    if unit.lanes > 1:
+        moved = emit.define(f"mul i64 {moved}, {unit.lanes}")
+    return emit.define(f"getelementptr {memory_type(unit.element)}, ptr {pointer}, i64 {moved}")
+
+
+@handles("isnullptr")
+def _is_null(emit: Any, call: Call) -> str:
+    return emit.define(f"icmp eq ptr {emit.value(call.args[0])}, null")
+
+
+@handles("mem_copy")
+def _mem_copy(emit: Any, call: Call) -> str:
+    target, source = emit.value(call.args[0]), emit.value(call.args[1])
+    size = emit.index64(call.args[2])
+    emit.write(f"call void @llvm.memmove(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+    emit.forget()
+    return "0"
+
+
+@handles("TVMBackendAllocWorkspace")
+def _alloc_workspace(emit: Any, call: Call) -> str:
+    return emit.module.allocate(emit, emit.index64(call.args[2]))
+
+
+@handles("TVMBackendFreeWorkspace")
+def _free_workspace(emit: Any, call: Call) -> str:
+    emit.module.release(emit, emit.value(call.args[2]))
+    return "0"
+
+
+@handles("lookup_param")
+def _lookup_param(emit: Any, call: Call) -> str:
+    return emit.module.external_data(text_argument(emit, call.args[0]))
+
+
+@handles("tvm_static_handle")
+def _static_handle(emit: Any, call: Call) -> str:
+    return emit.module.static_pointer()
+
+
+@handles("atomic_add")
+def _atomic_add(emit: Any, call: Call) -> str:
+    pointer, value = call.args
+    operation = "fadd" if value.dtype.is_float else "add"
+    emit.forget()
+    return emit.define(
+        f"atomicrmw {operation} ptr {emit.value(pointer)}, {emit.typed(value)} monotonic"
+    )
+
+
+# -- calls of foreign functions
+
+
+def text_argument(emit: Any, arg: Any) -> str:
+    """A name given as an argument of a call."""
+    if not isinstance(arg, StringImm):
+        raise emit.unsupported(f"a name must be a text, got {arg!r}")
+    return arg.value
+
+
+@handles("call_extern", "call_pure_extern")
+def _call_extern(emit: Any, call: Call) -> str:
+    arguments = [emit.typed(arg) for arg in call.args[1:]]
+    result = register_type(call.dtype)
+    pure = call.op.name == "tir.call_pure_extern"
+    kinds = [register_type(arg.dtype) for arg in call.args[1:]]
+    attributes = "nounwind willreturn memory(read)" if pure else ""
+    target = emit.module.declare(text_argument(emit, call.args[0]), result, kinds, attributes)
+    if not pure:
+        emit.forget()
+    text = f"call {result} {target}({', '.join(arguments)})"
+    if call.dtype.is_void:
+        emit.write(text)
+        return "0"
+    return emit.define(text)
+
+
+@handles("call_llvm_intrin", "call_llvm_pure_intrin")
+def _call_llvm(emit: Any, call: Call) -> str:
+    name = call.args[0]
+    if isinstance(name, IntImm):
+        from tilesmith.target.codegen import llvm_get_intrinsic_name
+
+        found = llvm_get_intrinsic_name(name.value)
+        if not found:
+            raise emit.unsupported(f"no LLVM intrinsic has the number {name.value}")
+    else:
+        found = text_argument(emit, name)
+    arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
+    result = _llvm_type(call.dtype)
+    if call.op.name == "tir.call_llvm_intrin":
+        emit.forget()
+    text = f"call {result} {dtypes.symbol(found)}({', '.join(arguments)})"
+    if call.dtype.is_void:
+        emit.write(text)
+        return "0"
+    made = emit.define(text)
+    kept = register_type(call.dtype)
+    return made if kept == result else emit.define(f"bitcast {result} {made} to {kept}")
+
+
+def _llvm_type(dtype: DataType) -> str:
+    """The type that LLVM's intrinsics have for a dtype."""
+    if dtype.element == "bfloat16":
+        return "bfloat" if dtype.lanes == 1 else f"<{dtype.lanes} x bfloat>"
+    return register_type(dtype)
+
+
+def _llvm_argument(emit: Any, arg: PrimExpr) -> str:
+    wanted, kept = _llvm_type(arg.dtype), register_type(arg.dtype)
+    value = emit.value(arg)
+    if wanted != kept:
+        value = emit.define(f"bitcast {kept} {value} to {wanted}")
+    return f"{wanted} {value}"
+
+
+# -- space on the stack
+
+
+@handles("tvm_stack_alloca")
+def _stack_alloca(emit: Any, call: Call) -> str:
+    kind, count = text_argument(emit, call.args[0]), constant_value(call.args[1])
+    size = {"shape": 8, "arg_value": 16, "arg_tcode": 4, "array": 48}.get(kind)
+    if size is None or count is None:
+        raise emit.unsupported(f"tvm_stack_alloca of {call.args[1]!r} '{kind}'")
+    return emit.stack_space(max(1, size * count), 16)
+
+
+@handles("tvm_stack_make_shape")
+def _stack_make_shape(emit: Any, call: Call) -> str:
+    space = emit.stack_space(max(8, 8 * len(call.args)), 8)
+    for number, arg in enumerate(call.args):
+        place = emit.define(f"getelementptr i8, ptr {space}, i64 {8 * number}")
+        emit.write(f"store i64 {emit.index64(arg)}, ptr {place}, align 8")
+    return space
