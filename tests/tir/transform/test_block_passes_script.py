@@ -265,3 +265,30 @@ def test_lower_opaque_block():
 def test_lower_opaque_block_refuses_blocks_with_iterators():
     with pytest.raises(UnsupportedError, match="not opaque"):
         apply(two_rows, transform.LowerOpaqueBlock())
+
+
+def test_storage_align():
+    @T.prim_func
+    def func(A: T.Buffer((4, 6), "float32"), B: T.Buffer((6, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        L = T.alloc_buffer((4, 6))
+        for i, j in T.grid(4, 6):
+            with T.block("L"):
+                T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]})
+                vi, vj = T.axis.remap("SS", [i, j])
+                L[vi, vj] = A[vi, vj]
+        for i, j in T.grid(6, 4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = L[vj, vi]
+
+    got = apply(
+        func,
+        transform.PlanAndUpdateBufferAllocationLocation(),
+        transform.ConvertBlocksToOpaque(),
+        transform.CompactBufferAllocation(),
+    )
+    (buffer,) = got.body.block.alloc_buffers
+    assert [int(stride) for stride in buffer.strides] == [8, 1]
+    assert_same_results(func, apply(got, transform.LowerOpaqueBlock(), transform.FlattenBuffer()))
+    assert_same_results(func, got)

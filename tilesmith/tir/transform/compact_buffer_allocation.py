@@ -9,6 +9,10 @@
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
 scope. Where the bounds span a constant number of elements below the declared size, the dimension
 shrinks to it and the indices are moved; any other dimension stays as it is.
+
+The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
+it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
+stride of the axis that is ``offset`` modulo ``factor``.
 """
 
 from __future__ import annotations
@@ -75,6 +79,7 @@ class _RegionFinder(Visitor):
         self.depth_of: dict[Var, int] = {}
         self.scopes: dict[Buffer, _Scope] = {}
         self.pointers: dict[Var, Buffer] = {}
+        self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
 
     # -- bounds of an index over the loops from `depth` inwards
 
@@ -213,6 +218,9 @@ class _RegionFinder(Visitor):
                 continue
             self.scopes[buffer] = _Scope(len(self.loops), len(buffer.shape))
             self.pointers[buffer.data] = buffer
+        for number, axis, factor, offset in block.annotations.get("buffer_dim_align", ()):
+            rows = self.alignments.setdefault(block.writes[number].buffer, {})
+            rows[int(axis)] = (int(factor), int(offset))
         for match in block.match_buffers:
             self.visit(match)
         if block.init is not None:
@@ -286,17 +294,35 @@ def _single(value: PrimExpr) -> Bounds:
     return value, value
 
 
+def _aligned_strides(
+    shape: tuple[PrimExpr, ...], rows: dict[int, tuple[int, int]]
+) -> tuple[PrimExpr, ...]:
+    """Row-major strides that are enlarged where an axis asks for a residue."""
+    stride: PrimExpr = const(1, shape[0].dtype)
+    strides: list[PrimExpr] = []
+    for axis in range(len(shape) - 1, -1, -1):
+        if axis in rows:
+            factor, offset = rows[axis]
+            stride = stride + (factor + offset - stride % factor) % factor
+        strides.append(stride)
+        stride = stride * shape[axis]
+    return tuple(strides[::-1])
+
+
 class _Compactor(Rewriter):
     def __init__(self, finder: _RegionFinder) -> None:
         self.finder = finder
         self.regions: dict[Buffer, list[Range]] = {}
         self.compact: dict[Buffer, Buffer] = {}
         for buffer in finder.scopes:
-            region = finder.region(buffer)
-            if region is not None:
-                self.regions[buffer] = region
-                shape = tuple([dim.extent for dim in region])
-                self.compact[buffer] = buffer.with_fields(shape=shape)
+            region, rows = finder.region(buffer), finder.alignments.get(buffer)
+            if region is None and rows is None:
+                continue
+            region = region or list(BufferRegion.full_region(buffer).region)
+            shape = tuple([dim.extent for dim in region])
+            strides = _aligned_strides(shape, rows) if rows else ()
+            self.regions[buffer] = region
+            self.compact[buffer] = buffer.with_fields(shape=shape, strides=strides)
 
     def moved(self, region: list[Range], indices: Any) -> list[PrimExpr]:
         simplify = self.finder.analyzer.simplify
