@@ -83,9 +83,10 @@ _LAZY = {
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 __all__ = [
-    "Attrs", "Binding", "BindingBlock", "BlockBuilder", "Call", "Constant", "DataTypeImm", "DataflowBlock",
-    "DataflowVar", "DictAttrs", "Expr", "ExprWithOp", "ExternFunc", "FuncStructInfo", "Function", "If", "MatchCast",
-    "ObjectStructInfo", "PrimStructInfo", "PrimValue", "Schema", "SeqExpr", "ShapeExpr", "ShapeStructInfo",
-    "StringImm", "StructInfo", "TensorStructInfo", "Tuple", "TupleGetItem", "TupleStructInfo", "Var",
-    "VarBinding", "const", "extern", "get_shape_of", "make_shape",
+    "Attrs", "Binding", "BindingBlock", "BlockBuilder", "Call", "Constant", "DataTypeImm",
+    "DataflowBlock", "DataflowVar", "DictAttrs", "Expr", "ExprWithOp", "ExternFunc",
+    "FuncStructInfo", "Function", "If", "MatchCast", "ObjectStructInfo", "PrimStructInfo",
+    "PrimValue", "Schema", "SeqExpr", "ShapeExpr", "ShapeStructInfo", "StringImm", "StructInfo",
+    "TensorStructInfo", "Tuple", "TupleGetItem", "TupleStructInfo", "Var", "VarBinding", "const",
+    "extern", "get_shape_of", "make_shape",
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeInvalid, OpAttributeRequired
 
 __all__ = [
-    "REQUIRED", "Attrs", "DictAttrs", "Schema", "anything", "boolean", "dtype", "integer", "ints", "number",
-    "optional_integer", "optional_ints", "optional_number", "scalar", "text",
+    "REQUIRED", "Attrs", "DictAttrs", "Schema", "anything", "boolean", "dtype", "integer", "ints",
+    "number", "optional_integer", "optional_ints", "optional_number", "scalar", "text",
 ]  # fmt: skip
 
 
@@ -158,7 +158,8 @@ def optional_integer(default: Any = None) -> AttrField:
 
 
 def ints(*default: int) -> AttrField:
-    """A tuple of integers; a single integer stands for a tuple of one. Without default: required."""
+    """A tuple of integers; a single integer stands for a tuple of one. Without default:
+    required."""
     return AttrField(_as_ints, default or REQUIRED, "a list of integers")
 
 

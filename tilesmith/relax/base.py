@@ -46,7 +46,8 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
 
 def _operation(name: str, *args: Any) -> Any:
-    """A call of an elementwise operator; Python numbers take the dtype of the tensor beside them."""
+    """A call of an elementwise operator; Python numbers take the dtype of the tensor beside
+    them."""
     from tilesmith.relax.expr import Call, const
 
     tensor = next(arg for arg in args if isinstance(arg, RelaxExpr))
@@ -150,7 +151,8 @@ class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
             return TupleGetItem(self, int(index) % len(info.fields))
         if isinstance(info, (types.TensorStructInfo, types.ShapeStructInfo, types.PrimStructInfo)):
             raise TypeMismatchError(
-                f"only tuples are indexed, this is {type(info).__name__[:-10].lower()}; take a part of a "
+                f"only tuples are indexed, this is {type(info).__name__[:-10].lower()}; take a "
+                f"part of a "
                 "tensor with relax.op.strided_slice or relax.op.take"
             )
         return TupleGetItem(self, int(index))

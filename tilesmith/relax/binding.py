@@ -100,7 +100,8 @@ class Substitution(PyExprMutator):
 def _by_variable(
     func: Function, binding_map: Mapping[Any, Any], candidates: list[Any], word: str
 ) -> dict[Any, Any]:
-    """The map with variables for names; raises UnknownNameError for what the function does not have."""
+    """The map with variables for names; raises UnknownNameError for what the function does not
+    have."""
     found = {}
     for key, value in binding_map.items():
         if isinstance(key, str):
@@ -125,7 +126,8 @@ def _check_fit(param: Var, value: Any) -> None:
     wanted = known_struct_info(param)
     if struct_info_base_check(wanted, given) == BaseCheckResult.FAIL_L0:
         raise TypeMismatchError(
-            f"the value of the parameter '{param.name_hint}' does not fit: it is {describe(given)}, "
+            f"the value of the parameter '{param.name_hint}' does not fit: it is "
+            f"{describe(given)}, "
             f"the parameter {describe(wanted)}"
         )
 

@@ -51,7 +51,8 @@ from tilesmith.support.recursion import deep_recursion
 __all__ = ["BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks"]
 
 _LEAVES = (
-    Var, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, Op, Function,
+    Var, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, Op,
+    Function,
 )  # fmt: skip
 
 _current = threading.local()
@@ -334,7 +335,8 @@ class BlockBuilder:
         return self.emit(self.call_te(func, *args, **kwargs), kwargs.pop("name_hint", ""))
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-        """The call of the PrimFunc that ``func``, a function of te tensors, gives for graph arguments.
+        """The call of the PrimFunc that ``func``, a function of te tensors, gives for graph
+        arguments.
 
         Tensors become placeholders, shapes and scalars expressions over the symbolic sizes. Equal
         PrimFuncs are added once. ``primfunc_name_hint`` names the PrimFunc (default: the function's
@@ -359,7 +361,8 @@ class BlockBuilder:
             return self._normalize(as_expr(expr), {})
 
     def normalize_argument(self, expr: Any) -> Any:
-        """An expression that may stand as an argument; an operation is bound to a variable first."""
+        """An expression that may stand as an argument; an operation is bound to a variable
+        first."""
         with deep_recursion():
             return self._argument(as_expr(expr), {})
 
@@ -511,7 +514,8 @@ class BlockBuilder:
 
 
 def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:
-    """Blocks in which no value is a sequence: such values give their blocks, neighbours of a kind join."""
+    """Blocks in which no value is a sequence: such values give their blocks, neighbours of a kind
+    join."""
     result: list[BindingBlock] = []
     for block in blocks:
         pieces = _without_sequences(block)

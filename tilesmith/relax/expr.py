@@ -37,10 +37,10 @@ from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
 
 __all__ = [
-    "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr",
-    "ExprWithOp", "ExternFunc", "Function", "GraphExpr", "If", "MatchCast", "PrimValue", "SeqExpr", "ShapeExpr",
-    "StringImm", "StructInfo", "Tuple", "TupleGetItem", "Var", "VarBinding", "const", "extern",
-    "get_shape_of", "make_shape",
+    "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar",
+    "Expr", "ExprWithOp", "ExternFunc", "Function", "GraphExpr", "If", "MatchCast", "PrimValue",
+    "SeqExpr", "ShapeExpr", "StringImm", "StructInfo", "Tuple", "TupleGetItem", "Var",
+    "VarBinding", "const", "extern", "get_shape_of", "make_shape",
 ]  # fmt: skip
 
 
@@ -438,7 +438,8 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
         return bind_params(self, binding_map)
 
     def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
-        """A copy with the calls of some functions (GlobalVars, or their names) replaced by their bodies."""
+        """A copy with the calls of some functions (GlobalVars, or their names) replaced by their
+        bodies."""
         from tilesmith.relax.binding import inline_functions
 
         return inline_functions(self, function_map)
@@ -488,7 +489,8 @@ def known_struct_info(expr: Any) -> StructInfo:
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
-    """A constant tensor. Python floats become float32, Python integers int32, unless ``dtype`` is given."""
+    """A constant tensor. Python floats become float32, Python integers int32, unless ``dtype`` is
+    given."""
     import numpy
 
     if isinstance(value, Constant):

@@ -44,7 +44,8 @@ from tilesmith.relax.struct_info import StructInfo
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "ExprFunctor", "ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor",
+    "ExprFunctor", "ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator",
+    "visitor",
 ]  # fmt: skip
 
 _METHODS: dict[type, str] = {
@@ -346,7 +347,8 @@ class PyExprMutator(ExprFunctor):
         self.reemit_binding(binding, self.builder_.normalize(as_expr(value)), var)
 
     def reemit_binding(self, binding: VarBinding, value: Any, var: Var | None = None) -> None:
-        """Emit ``binding`` with another value; uses of its variable follow when its struct info changes."""
+        """Emit ``binding`` with another value; uses of its variable follow when its struct info
+        changes."""
         old = binding.var
         var = self.with_struct_info(var or old, known_struct_info(value))
         if var is not old:

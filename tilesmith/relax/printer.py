@@ -5,7 +5,7 @@
         n = T.int64()
         with R.dataflow():
             lv = R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((n, 784), dtype="float32"))
-            gv: R.Tensor((n, 10), dtype="float32") = R.matmul(lv, metadata["relax.expr.Constant"][0])
+            gv: R.Tensor((n, 10), dtype="float32") = R.matmul(lv, metadata["…Constant"][0])
             R.output(gv)
         return gv
 
@@ -109,7 +109,8 @@ def _tensor(info: TensorStructInfo, printer: Printer) -> Doc:
 
 
 def vdevice_text(vdevice: Any) -> str:
-    """``llvm:0:global``: the kind of target, the number, and the memory scope of a virtual device."""
+    """``llvm:0:global``: the kind of target, the number, and the memory scope of a virtual
+    device."""
     if isinstance(vdevice, str):
         return vdevice
     kind = getattr(getattr(vdevice.target, "kind", None), "name", str(vdevice.target))
@@ -434,7 +435,7 @@ def symbolic_sizes(function: Function) -> list[Any]:
     """The variables of sizes that occur in a function, in order."""
     found: dict[Any, None] = {}
     for param in function.params:
-        found.update({var: None for var in symbolic_vars(known_struct_info(param))})
+        found.update(dict.fromkeys(symbolic_vars(known_struct_info(param))))
     for binding in bindings_of(function):
         infos = [known_struct_info(binding.var)]
         if isinstance(binding, MatchCast):
@@ -447,8 +448,8 @@ def symbolic_sizes(function: Function) -> list[Any]:
         elif isinstance(binding.value, (ShapeExpr, PrimValue, Tuple)):
             infos.append(binding.value)
         for info in infos:
-            found.update({var: None for var in symbolic_vars(info)})
-    found.update({var: None for var in symbolic_vars(function.ret_struct_info)})
+            found.update(dict.fromkeys(symbolic_vars(info)))
+    found.update(dict.fromkeys(symbolic_vars(function.ret_struct_info)))
     return list(found)
 
 

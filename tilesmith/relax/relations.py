@@ -21,9 +21,9 @@ from tilesmith.relax.struct_info import (
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
-    "BaseCheckResult", "derive_call_ret_struct_info", "describe", "erase_to_well_defined", "infer_call", "is_base_of",
-    "prove_equal", "prove_equal_shapes", "struct_info_base_check", "struct_info_lca", "substitute_sizes",
-    "symbolic_vars",
+    "BaseCheckResult", "derive_call_ret_struct_info", "describe", "erase_to_well_defined",
+    "infer_call", "is_base_of", "prove_equal", "prove_equal_shapes", "struct_info_base_check",
+    "struct_info_lca", "substitute_sizes", "symbolic_vars",
 ]  # fmt: skip
 
 
@@ -103,7 +103,8 @@ class _Substitute(Rewriter):
 
 
 def substitute_sizes(node: Any, values: Mapping[Any, Any]) -> Any:
-    """A struct info (or expression) with variables of sizes, and variables that hold shapes, replaced."""
+    """A struct info (or expression) with variables of sizes, and variables that hold shapes,
+    replaced."""
     if not values:
         return node
     replaced = _Substitute(values).visit(node)

@@ -50,7 +50,8 @@ class PrimStructInfo(StructInfo, key="relax.PrimStructInfo"):
 
 
 class ShapeStructInfo(StructInfo, key="relax.ShapeStructInfo"):
-    """A shape as a value; ``values`` are its sizes or None, ``ndim`` -1 where not even the rank is known."""
+    """A shape as a value; ``values`` are its sizes or None, ``ndim`` -1 where not even the rank
+    is known."""
 
     shape: ShapeExpr | None = child()
     ndim: int = data_field(default=-1)
@@ -128,8 +129,6 @@ class TupleStructInfo(StructInfo, key="relax.TupleStructInfo"):
 class FuncStructInfo(StructInfo, key="relax.FuncStructInfo"):
     """A function; ``params`` is None where its parameters are not known (``derive_func``, a Python
     function of the call, may then tell the result)."""
-
-    structural_binds = ("parameters",)
 
     structural_binds = ("parameters",)
 

@@ -39,11 +39,12 @@ from tilesmith.relax.relations import (
 from tilesmith.relax.relations import symbolic_vars as tir_vars_in_struct_info
 
 __all__ = [
-    "BaseCheckResult", "all_global_vars", "all_vars", "assert_well_formed", "bindings_of", "bound_vars",
-    "collect_non_negative_expressions", "computable_at_compile_time", "contains_impure_call",
-    "definable_tir_vars_in_struct_info", "defined_symbolic_vars", "derive_call_ret_struct_info", "detect_recursion",
-    "erase_to_well_defined", "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type",
-    "get_var2val", "is_impure_call", "name_to_binding", "newborn_blocks", "post_order_visit", "remove_all_unused",
-    "struct_info_base_check", "struct_info_lca", "tensor_bytes", "tir_op_pattern", "tir_vars_in_struct_info", "udchain", "used_vars",
-    "well_formed",
+    "BaseCheckResult", "all_global_vars", "all_vars", "assert_well_formed", "bindings_of",
+    "bound_vars", "collect_non_negative_expressions", "computable_at_compile_time",
+    "contains_impure_call", "definable_tir_vars_in_struct_info", "defined_symbolic_vars",
+    "derive_call_ret_struct_info", "detect_recursion", "erase_to_well_defined",
+    "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val",
+    "is_impure_call", "name_to_binding", "newborn_blocks", "post_order_visit",
+    "remove_all_unused", "struct_info_base_check", "struct_info_lca", "tensor_bytes",
+    "tir_op_pattern", "tir_vars_in_struct_info", "udchain", "used_vars", "well_formed",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Where intermediate values live: offsets in one workspace, shared by values that never live together.
+"""Where intermediate values live: offsets in one workspace, shared by values that never live
+together.
 
 The plan is the data that the executor's ``main`` and ``StaticPlanBlockMemory`` are made from.
 """
@@ -29,7 +30,8 @@ ALIGNMENT = 64
 
 @dataclass(slots=True)
 class PlannedValue:
-    """A tensor that the function computes: ``var`` (``field``: which one of a tuple), its bytes, the
+    """A tensor that the function computes: ``var`` (``field``: which one of a tuple), its bytes,
+    the
     first and last binding at which it lives, and its place."""
 
     var: Var

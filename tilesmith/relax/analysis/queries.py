@@ -21,8 +21,9 @@ from tilesmith.relax.struct_info import (
 )
 
 __all__ = [
-    "collect_non_negative_expressions", "computable_at_compile_time", "defined_symbolic_vars", "detect_recursion",
-    "estimate_memory_usage", "free_symbolic_vars", "get_static_type", "tensor_bytes",
+    "collect_non_negative_expressions", "computable_at_compile_time", "defined_symbolic_vars",
+    "detect_recursion", "estimate_memory_usage", "free_symbolic_vars", "get_static_type",
+    "tensor_bytes",
 ]  # fmt: skip
 
 
@@ -107,7 +108,8 @@ def _reachable(name: GlobalVar, callees: dict[GlobalVar, list[GlobalVar]]) -> di
 
 
 def computable_at_compile_time(func: Function) -> list[Var]:
-    """The variables whose values follow from the parameters after the first ``num_input`` ones alone."""
+    """The variables whose values follow from the parameters after the first ``num_input`` ones
+    alone."""
     count = int(func.attrs.get("num_input", len(func.params)))
     known = set(func.params[count:])
     found = []
@@ -151,7 +153,8 @@ def estimate_memory_usage(mod: IRModule) -> str:
             continue
         plan = plan_memory(function)
         lines.append(
-            f" * {name.name_hint}: {len(plan.values)} intermediate tensors of {plan.unshared_bytes} bytes, "
+            f" * {name.name_hint}: {len(plan.values)} intermediate tensors of "
+            f"{plan.unshared_bytes} bytes, "
             f"{plan.dynamic} of unknown size; with sharing {plan.workspace_bytes} bytes"
         )
     return "\n".join(lines)

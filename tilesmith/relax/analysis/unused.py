@@ -142,7 +142,8 @@ def with_body(function: Function, body: SeqExpr) -> Function:
 
 
 def remove_all_unused(func: Function) -> Function:
-    """A copy of a function (or dataflow block) without bindings that nothing needs; effects stay."""
+    """A copy of a function (or dataflow block) without bindings that nothing needs; effects
+    stay."""
     if func.body is None:
         return func
     with deep_recursion():

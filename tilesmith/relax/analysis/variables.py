@@ -17,8 +17,8 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprVisitor
 
 __all__ = [
-    "all_global_vars", "all_vars", "bindings_of", "bound_vars", "free_vars", "get_var2val", "name_to_binding",
-    "post_order_visit", "udchain", "used_vars",
+    "all_global_vars", "all_vars", "bindings_of", "bound_vars", "free_vars", "get_var2val",
+    "name_to_binding", "post_order_visit", "udchain", "used_vars",
 ]  # fmt: skip
 
 
@@ -97,7 +97,8 @@ class _PostOrder(PyExprVisitor):
 
 
 def post_order_visit(expr: Any, fvisit: Callable[[Any], Any]) -> None:
-    """Call ``fvisit`` on each expression below ``expr`` and on itself, parts first, each one once."""
+    """Call ``fvisit`` on each expression below ``expr`` and on itself, parts first, each one
+    once."""
     _PostOrder(fvisit).visit_expr(expr)
 
 

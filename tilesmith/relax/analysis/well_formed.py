@@ -90,7 +90,8 @@ class _Checker:
             if isinstance(binding.var, DataflowVar):
                 if not is_dataflow:
                     self.fail(
-                        f"the dataflow variable '{binding.var.name_hint}' is bound outside of a dataflow block"
+                        f"the dataflow variable '{binding.var.name_hint}' is bound outside of a "
+                        f"dataflow block"
                     )
                 inside.append(binding.var)
             if isinstance(binding.value, Function):
@@ -146,7 +147,8 @@ class _Checker:
                 self.use_sizes(arg)
         else:
             self.fail(
-                f"a {type(arg).__name__} stands as an argument; it has to be bound to a variable first",
+                f"a {type(arg).__name__} stands as an argument; it has to be bound to a "
+                f"variable first",
                 arg,
             )
 

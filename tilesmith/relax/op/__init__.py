@@ -108,8 +108,6 @@ from tilesmith.relax.op.linear_algebra import dense, einsum, linear, matmul
 from tilesmith.relax.op.manipulate import (
     batch_flatten,
     broadcast_to,
-    collapse_sum_like,
-    collapse_sum_to,
     concat,
     expand_dims,
     flatten,
@@ -118,8 +116,6 @@ from tilesmith.relax.op.manipulate import (
     permute_dims,
     repeat,
     reshape,
-    scatter_elements,
-    scatter_nd,
     split,
     squeeze,
     stack,
@@ -128,6 +124,12 @@ from tilesmith.relax.op.manipulate import (
 from tilesmith.relax.op.memory import ensure_zero_offset, view
 from tilesmith.relax.op.nn import relu
 from tilesmith.relax.op.qdq import dequantize, quantize
+from tilesmith.relax.op.scatter import (
+    collapse_sum_like,
+    collapse_sum_to,
+    scatter_elements,
+    scatter_nd,
+)
 from tilesmith.relax.op.search import (
     argmax,
     argmin,

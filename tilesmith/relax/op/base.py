@@ -104,7 +104,8 @@ def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None) -> Call
 def call_tir_inplace(
     gvar: GlobalVar, args: Any, inplace_indices: Any, out_sinfo: Any, tir_vars: Any = None
 ) -> Call:
-    """Like ``call_tir``; result ``i`` is written over argument ``inplace_indices[i]`` (-1: a new one)."""
+    """Like ``call_tir``; result ``i`` is written over argument ``inplace_indices[i]`` (-1: a new
+    one)."""
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     attrs = {"inplace_indices": inplace_indices}
     return Call(
@@ -135,7 +136,8 @@ def call_tir_with_grad(
 
 
 def call_dps_packed(func: Any, args: Any, out_sinfo: Any) -> Call:
-    """Call a registered function (its name, or an ExternFunc) that writes its results into the last arguments."""
+    """Call a registered function (its name, or an ExternFunc) that writes its results into the
+    last arguments."""
     return Call(
         _CALL_DPS_PACKED, [_function(func), _arguments(args)], None, _result_info(out_sinfo)
     )

@@ -24,9 +24,9 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
-    "argument_name", "broadcast_sizes", "check_axes", "check_axis", "check_dtypes", "check_float", "check_ndim",
-    "first_info", "number_of_elements", "result", "shape_argument", "size", "sizes_of", "tensor", "tensor_or_scalar",
-    "tensors",
+    "argument_name", "broadcast_sizes", "check_axes", "check_axis", "check_dtypes", "check_float",
+    "check_ndim", "first_info", "number_of_elements", "result", "shape_argument", "size",
+    "sizes_of", "tensor", "tensor_or_scalar", "tensors",
 ]  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def tensors(call: Call, index: int) -> list[TensorStructInfo]:
     for number, field in enumerate(info.fields):
         if not isinstance(field, TensorStructInfo):
             raise TypeMismatchError(
-                f"field {number} of {argument_name(call, index)} must be a tensor, got {describe(field)}"
+                f"field {number} of {argument_name(call, index)} must be a tensor, got "
+                f"{describe(field)}"
             )
     return list(info.fields)
 
@@ -145,7 +146,8 @@ def broadcast_sizes(
             sizes.append(x)
         elif surely_different(x, y):
             raise ShapeError(
-                f"{call.op.name} cannot broadcast ({_shown(a)}) with ({_shown(b)}): {x} and {y} differ"
+                f"{call.op.name} cannot broadcast ({_shown(a)}) with ({_shown(b)}): {x} and {y} "
+                f"differ"
             )
         else:
             return None

@@ -298,7 +298,8 @@ def conv2d(
     out_layout: str | None = None,
     out_dtype: Any = None,
 ) -> Call:
-    """Convolution along two axes: data (N, C, H, W), weight (O, I, H, W) unless the layouts differ."""
+    """Convolution along two axes: data (N, C, H, W), weight (O, I, H, W) unless the layouts
+    differ."""
     return _conv(
         2, False, data, weight,
         {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups,

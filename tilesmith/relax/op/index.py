@@ -103,7 +103,8 @@ _GATHER_ELEMENTS = define(
 
 
 def gather_elements(data: Any, indices: Any, axis: int = 0) -> Call:
-    """For each place of ``indices`` the element of ``data`` whose index along ``axis`` stands there."""
+    """For each place of ``indices`` the element of ``data`` whose index along ``axis`` stands
+    there."""
     return call(_GATHER_ELEMENTS, data, indices, axis=axis)
 
 
@@ -123,7 +124,7 @@ def _gather_nd(attrs: Any, data: Any, indices: Any) -> Any:
     batch = attrs.batch_dims
     places = list(numpy.moveaxis(indices, -1, 0))
     grid = numpy.indices(indices.shape[:-1])[:batch]
-    return data[tuple([*grid, *places])]
+    return data[(*grid, *places)]
 
 
 _GATHER_ND = define(
@@ -156,7 +157,8 @@ def _scalars(call: Call, index: int) -> list[PrimExpr]:
         if all(value is not None for value in values):
             return values
     raise TypeMismatchError(
-        f"{call.op.name}: '{call.op.spec.arguments[index]}' must be a tuple of integers, got {describe(info)}"
+        f"{call.op.name}: '{call.op.spec.arguments[index]}' must be a tuple of integers, got "
+        f"{describe(info)}"
     )
 
 

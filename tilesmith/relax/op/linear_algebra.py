@@ -73,7 +73,8 @@ _MATMUL = define(
 
 
 def matmul(x1: Any, x2: Any, out_dtype: Any = None) -> Call:
-    """The matrix product by numpy's rule: leading axes broadcast, vectors count as row or column."""
+    """The matrix product by numpy's rule: leading axes broadcast, vectors count as row or
+    column."""
     return call(_MATMUL, x1, x2, out_dtype=out_dtype)
 
 

@@ -22,8 +22,8 @@ from tilesmith.relax.op.spec import FusionKind, call, define
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d",
-    "max_pool2d", "max_pool3d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "max_pool1d", "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
 
@@ -60,7 +60,8 @@ def _window(attrs: Any, rank: int) -> Any:
 
 
 def _windows(data: Any, attrs: Any, rank: int, fill: Any) -> list[Any]:
-    """For each place in the window, the data that the windows have there; outside stands ``fill``."""
+    """For each place in the window, the data that the windows have there; outside stands
+    ``fill``."""
     window, strides, dilation, padding = _window(attrs, rank)
     extents, width = [], []
     for i in range(rank):
@@ -102,7 +103,8 @@ def _evaluate_avg(rank: int) -> Any:
         total = numpy.add.reduce(
             [part.astype("float64") for part in _windows(data, attrs, rank, 0)]
         )
-        # With count_include_pad the padding that was asked for counts, what ceil_mode adds does not.
+        # With count_include_pad the padding that was asked for counts, what ceil_mode
+        # adds does not.
         counted, inner = numpy.ones(data.shape, "float64"), attrs
         if attrs.count_include_pad:
             padding = paddings(attrs.padding, rank)
@@ -175,8 +177,10 @@ def _pool_function(kind: str, rank: int) -> Any:
     pool.__name__ = pool.__qualname__ = f"{kind}_pool{rank}d"
     word = "largest" if kind == "max" else "mean"
     pool.__doc__ = (
-        f"The {word} value of each window over {rank} spatial dimension{'s' if rank > 1 else ''}.\n\n"
-        "    ``ceil_mode`` keeps windows that reach over the end; ``count_include_pad`` counts padding\n"
+        f"The {word} value of each window over {rank} spatial "
+        f"dimension{'s' if rank > 1 else ''}.\n\n"
+        "    ``ceil_mode`` keeps windows that reach over the end; ``count_include_pad`` counts "
+        "padding\n"
         "    in a mean."
     )
     return pool

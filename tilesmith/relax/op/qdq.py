@@ -71,7 +71,8 @@ _DEQUANTIZE = define(
 def quantize(
     data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: Any = "int8"
 ) -> Call:
-    """``clamp(round(data / scale) + zero_point)``; scale and zero point of rank 0, or along ``axis``."""
+    """``clamp(round(data / scale) + zero_point)``; scale and zero point of rank 0, or along
+    ``axis``."""
     return call(_QUANTIZE, data, scale, zero_point, axis=axis, out_dtype=out_dtype)
 
 

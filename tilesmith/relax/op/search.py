@@ -400,7 +400,8 @@ def one_hot(
     axis: int = -1,
     dtype: Any = "float32",
 ) -> Call:
-    """``on_value`` at the places that the indices name along a new axis, ``off_value`` elsewhere."""
+    """``on_value`` at the places that the indices name along a new axis, ``off_value``
+    elsewhere."""
     return call(
         _ONE_HOT,
         indices,

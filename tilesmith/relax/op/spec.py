@@ -21,7 +21,8 @@ __all__ = ["FusionKind", "OpSpec", "call", "define", "operand"]
 
 
 class FusionKind(IntEnum):
-    """How an operator fuses with its neighbours; the numbers are the ones users know (TOpPattern)."""
+    """How an operator fuses with its neighbours; the numbers are the ones users know
+    (TOpPattern)."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -84,7 +85,8 @@ def define(
     legalize: Callable[[Any, Call], Any] | None = None,
     is_pure: bool = True,
 ) -> Op:
-    """Register the operator ``relax.<name>`` with its record; ``arguments`` are names with blanks between."""
+    """Register the operator ``relax.<name>`` with its record; ``arguments`` are names with blanks
+    between."""
     full_name = "relax." + name
     op = Op.register(full_name, schema=schema, FPurity=is_pure, TOpPattern=int(kind))
     op.spec = OpSpec(
@@ -110,7 +112,8 @@ def call(op: Op, *args: Any, **attrs: Any) -> Call:
 
 
 def operand(value: Any, like: Any) -> RelaxExpr:
-    """An operand of an elementwise operator: a Python number takes the dtype of the tensor beside it."""
+    """An operand of an elementwise operator: a Python number takes the dtype of the tensor beside
+    it."""
     if isinstance(value, RelaxExpr) or not isinstance(value, (bool, int, float)):
         return as_expr(value)
     info = getattr(like, "struct_info", None)

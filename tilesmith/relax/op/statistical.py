@@ -124,7 +124,8 @@ def _scan(name: str, evaluate: Any, identity: int, meaning: str) -> Callable[...
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"{meaning} of the elements up to each one along an axis (of all in a row without ``axis``).\n\n"
+        f"{meaning} of the elements up to each one along an axis (of all in a row without "
+        f"``axis``).\n\n"
         "    ``exclusive``: without the element itself."
     )
     return function

@@ -15,7 +15,10 @@ from tilesmith.ir.transform import (
 from tilesmith.relax.expr import DataflowBlock, Function
 from tilesmith.relax.expr_functor import PyExprMutator
 
-__all__ = ["DataflowBlockPass", "FunctionPass", "dataflowblock_pass", "each_function", "function_pass", "whole_module"]  # fmt: skip
+__all__ = [
+    "DataflowBlockPass", "FunctionPass", "dataflowblock_pass", "each_function", "function_pass",
+    "whole_module",
+]  # fmt: skip
 
 
 class FunctionPass(FunctionLevelPass):
@@ -64,7 +67,8 @@ dataflowblock_pass = pass_decorator(
 def each_function(
     name: str, transform: Callable[[Function, Any], Function], opt_level: int = 0
 ) -> Pass:
-    """The pass ``name`` that applies ``transform(function, module)`` to each function of the graph."""
+    """The pass ``name`` that applies ``transform(function, module)`` to each function of the
+    graph."""
     return FunctionPass(lambda func, mod, ctx: transform(func, mod), PassInfo(opt_level, name))
 
 

@@ -291,11 +291,11 @@ def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
     known = {size for param in params for size in definable_symbolic_vars(known_struct_info(param))}
     used: dict[Any, None] = {}
     for node in [*params, *[binding.var for binding in bindings]]:
-        used.update({size: None for size in symbolic_vars(known_struct_info(node))})
+        used.update(dict.fromkeys(symbolic_vars(known_struct_info(node))))
     for binding in bindings:
         for arg in binding.value.args[1:]:
             if isinstance(arg, ShapeExpr):
-                used.update({size: None for size in symbolic_vars(arg)})
+                used.update(dict.fromkeys(symbolic_vars(arg)))
     return [size for size in used if size not in known]
 
 

@@ -31,7 +31,8 @@ _CALL_TIR = Op.get("relax.call_tir")
 
 
 class _Place(BufferRemapper):
-    """Puts the body of a PrimFunc into another one: its parameters become buffers and sizes there."""
+    """Puts the body of a PrimFunc into another one: its parameters become buffers and sizes
+    there."""
 
     def __init__(self, sizes: dict[Any, Any], buffers: dict[Buffer, Buffer]) -> None:
         super().__init__()

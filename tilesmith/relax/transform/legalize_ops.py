@@ -1,6 +1,6 @@
 """LegalizeOps: calls of operators become calls of PrimFuncs.
 
-    lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((2, 3), "float32"))
+    lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
 
 The tensor expression is the one of the operator's record (`OpSpec.compute`). A call whose shapes or
 dtypes are not known stays as it is, and so does one that the executor carries out itself.
@@ -33,13 +33,14 @@ from tilesmith.support.errors import OpNotImplemented, TilesmithError
 Legalizer = Callable[[Any, Call], Any]
 
 EXECUTED = {
-    "relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad", "relax.call_dps_packed",
-    "relax.call_pure_packed", "relax.call_inplace_packed", "relax.call_builtin_with_ctx", "relax.print",
-    "relax.assert_op", "relax.shape_of", "relax.tensor_to_shape", "relax.shape_to_tensor", "relax.null_value",
-    "relax.make_closure", "relax.invoke_closure", "relax.invoke_pure_closure", "relax.builtin.alloc_tensor",
+    "relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad",
+    "relax.call_dps_packed", "relax.call_pure_packed", "relax.call_inplace_packed",
+    "relax.call_builtin_with_ctx", "relax.print", "relax.assert_op", "relax.shape_of",
+    "relax.tensor_to_shape", "relax.shape_to_tensor", "relax.null_value", "relax.make_closure",
+    "relax.invoke_closure", "relax.invoke_pure_closure", "relax.builtin.alloc_tensor",
     "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.memory.kill_storage",
-    "relax.memory.kill_tensor", "relax.memory.view", "relax.memory.ensure_zero_offset", "relax.to_vdevice",
-    "relax.hint_on_device",
+    "relax.memory.kill_tensor", "relax.memory.view", "relax.memory.ensure_zero_offset",
+    "relax.to_vdevice", "relax.hint_on_device",
 }  # fmt: skip
 """Operators that the executor carries out: they are never legalised."""
 
@@ -47,7 +48,8 @@ _IDENTITIES = {"relax.builtin.stop_lift_params"}
 
 
 def is_known(info: Any) -> bool:
-    """Whether a tensor expression can be written for a value: its sizes (maybe symbolic) and dtype."""
+    """Whether a tensor expression can be written for a value: its sizes (maybe symbolic) and
+    dtype."""
     if isinstance(info, TensorStructInfo):
         return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
     if isinstance(info, TupleStructInfo):
@@ -174,7 +176,8 @@ def operators_left(mod: IRModule) -> dict[str, str]:
 
 
 def CheckLegalized() -> Pass:  # noqa: N802
-    """Raise OpNotImplemented, naming all of them, if operators are left that nothing can carry out."""
+    """Raise OpNotImplemented, naming all of them, if operators are left that nothing can carry
+    out."""
 
     def check(mod: IRModule) -> IRModule:
         left = operators_left(mod)

@@ -1,4 +1,5 @@
-"""Explicit memory: CallTIRRewrite allocates results, StaticPlanBlockMemory lets them share one storage.
+"""Explicit memory: CallTIRRewrite allocates results, StaticPlanBlockMemory lets them share one
+storage.
 
 lv = R.call_tir(cls.f, (x,), R.Tensor((4,)))     alloc = R.builtin.alloc_tensor(R.shape([4]), …)
                                            ->    _ = cls.f(x, alloc)

@@ -1,4 +1,5 @@
-"""Passes that keep the meaning and change the form: normalisation, dataflow blocks, names, purity."""
+"""Passes that keep the meaning and change the form: normalisation, dataflow blocks, names,
+purity."""
 
 from __future__ import annotations
 

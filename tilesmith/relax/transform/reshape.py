@@ -1,4 +1,5 @@
-"""RewriteDataflowReshape: a PrimFunc that only copies elements in order becomes ``R.reshape``, a view
+"""RewriteDataflowReshape: a PrimFunc that only copies elements in order becomes ``R.reshape``, a
+view
 that costs nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Convolutions as tensor expressions: the standard layouts through topi, any plain layout directly."""
+"""Convolutions as tensor expressions: the standard layouts through topi, any plain layout
+directly."""
 
 from __future__ import annotations
 

@@ -1,0 +1,165 @@
+"""Attention, and losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy
+
+from tilesmith.relax.attrs import (
+    Schema,
+    integer,
+    optional_integer,
+    optional_number,
+    text,
+)
+from tilesmith.relax.expr import Call
+from tilesmith.relax.op.common import (
+    check_dtypes,
+    check_ndim,
+    prove_equal,
+    result,
+    sizes_of,
+    tensor,
+)
+from tilesmith.relax.op.spec import call, define
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
+
+__all__ = ["attention", "cross_entropy_with_logits", "nll_loss"]
+
+
+def _infer_attention(call: Call) -> Any:
+    query, key, value = (tensor(call, index) for index in range(3))
+    for index, info in enumerate((query, key, value)):
+        check_ndim(call, index, info, 4)
+    dtype = check_dtypes(call, (query, key, value))
+    q, k, v = sizes_of(query), sizes_of(key), sizes_of(value)
+    if q is None or k is None or v is None:
+        return result(None, dtype, 4)
+    if not prove_equal(q[3], k[3]):
+        raise ShapeError(f"nn.attention: head sizes of query ({q[3]}) and key ({k[3]}) differ")
+    if not prove_equal(k[1], v[1]):
+        raise ShapeError(f"nn.attention: {k[1]} keys but {v[1]} values")
+    return result([q[0], q[1], q[2], v[3]], dtype)
+
+
+def _attention(attrs: Any, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+    q, k, v = (x.transpose(0, 2, 1, 3).astype("float64") for x in (query, key, value))
+    scale = attrs.scale if attrs.scale is not None else 1 / math.sqrt(query.shape[-1])
+    scores = q @ k.transpose(0, 1, 3, 2) * scale
+    if bias is not None:
+        scores = scores + bias
+    if attrs.causal_mask is not None:
+        rows, columns = scores.shape[-2:]
+        offset = columns - rows if attrs.causal_mask == "BottomRight" else 0
+        mask = numpy.arange(columns)[None] > numpy.arange(rows)[:, None] + offset
+        scores = numpy.where(mask, -numpy.inf, scores)
+    weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    return (weights @ v).transpose(0, 2, 1, 3).astype(query.dtype)
+
+
+_ATTENTION = define(
+    "nn.attention",
+    "query key value bias",
+    _infer_attention,
+    schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
+    compute="nn:attention",
+    evaluate=_attention,
+)
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    scale: Any = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Call:
+    """Scaled dot-product attention of tensors (batch, sequence, heads, head size).
+
+    ``scale`` defaults to ``1 / sqrt(head size)``; ``causal_mask`` is "TopLeft" or "BottomRight".
+    """
+    if window_size is not None:
+        raise OpAttributeInvalid("nn.attention: window_size is not supported; pass a bias instead")
+    scale = getattr(scale, "value", scale)
+    return call(_ATTENTION, query, key, value, bias, scale=scale, causal_mask=causal_mask)
+
+
+# Losses
+
+
+def _infer_cross_entropy(call: Call) -> Any:
+    info = tensor(call, 0)
+    tensor(call, 1)
+    return result([], info.dtype)
+
+
+def _cross_entropy(attrs: Any, predictions: Any, labels: Any) -> Any:
+    total = -(predictions * labels).sum()
+    return total / (predictions.shape[0] if predictions.ndim > 1 else 1)
+
+
+_CROSS_ENTROPY = define(
+    "nn.cross_entropy_with_logits",
+    "predictions labels",
+    _infer_cross_entropy,
+    compute="nn:cross_entropy_with_logits",
+    evaluate=_cross_entropy,
+)
+
+
+def cross_entropy_with_logits(predictions: Any, labels: Any) -> Call:
+    """Minus the mean over the batch of the sums of ``predictions * labels``."""
+    return call(_CROSS_ENTROPY, predictions, labels)
+
+
+def _infer_nll_loss(call: Call) -> Any:
+    info, targets = tensor(call, 0), tensor(call, 1)
+    if call.attrs.reduction == "none":
+        return result(sizes_of(targets), info.dtype, targets.ndim)
+    if call.attrs.reduction not in ("mean", "sum"):
+        raise OpAttributeInvalid("nn.nll_loss: reduction is 'mean', 'sum' or 'none'")
+    return result([], info.dtype)
+
+
+def _nll_loss(attrs: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
+    classes = predictions.shape[1 if predictions.ndim > 1 else 0]
+    weights = numpy.ones(classes, predictions.dtype) if weights is None else weights
+    used = targets != attrs.ignore_index
+    chosen = numpy.where(used, targets, 0)
+    if predictions.ndim == 1:
+        picked = predictions[chosen]
+    else:
+        picked = numpy.take_along_axis(predictions, numpy.expand_dims(chosen, 1), 1).squeeze(1)
+    factor = numpy.where(used, weights[chosen], 0)
+    losses = -picked * factor
+    if attrs.reduction == "none":
+        return losses
+    return losses.sum() / factor.sum() if attrs.reduction == "mean" else losses.sum()
+
+
+_NLL_LOSS = define(
+    "nn.nll_loss",
+    "predictions targets weights",
+    _infer_nll_loss,
+    schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
+    compute="nn:nll_loss",
+    evaluate=_nll_loss,
+)
+
+
+def nll_loss(
+    predictions: Any,
+    targets: Any,
+    weights: Any = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Call:
+    """The negative log-likelihood loss; ``reduction`` is "mean", "sum" or "none"."""
+    return call(
+        _NLL_LOSS, predictions, targets, weights, reduction=reduction, ignore_index=ignore_index
+    )

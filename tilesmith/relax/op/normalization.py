@@ -1,0 +1,369 @@
+"""Normalisation: batch, layer, group, instance, root mean square; dropout and local response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.relax.attrs import (
+    Schema,
+    boolean,
+    integer,
+    ints,
+    number,
+)
+from tilesmith.relax.expr import Call
+from tilesmith.relax.op.common import (
+    check_axes,
+    check_axis,
+    check_float,
+    check_ndim,
+    prove_equal,
+    sizes_of,
+    tensor,
+)
+from tilesmith.relax.op.spec import call, define
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.support.errors import ShapeError
+
+__all__ = [
+    "batch_norm", "dropout", "group_norm", "instance_norm", "layer_norm", "lrn", "rms_norm",
+]  # fmt: skip
+
+
+def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first: int) -> None:
+    """The parameters from number ``first`` on have the sizes of ``data`` along ``axes``."""
+    sizes = sizes_of(data)
+    for index in range(first, len(call.args)):
+        info = tensor(call, index)
+        check_ndim(call, index, info, len(axes))
+        own = sizes_of(info)
+        if sizes is None or own is None:
+            continue
+        for axis, size in zip(axes, own):
+            if not prove_equal(sizes[axis], size) and hasattr(size, "value"):
+                name = call.op.spec.arguments[index]
+                raise ShapeError(
+                    f"{call.op.name}: '{name}' has size {size}, axis {axis} of the data "
+                    f"{sizes[axis]}"
+                )
+
+
+def _infer_batch_norm(call: Call) -> Any:
+    data = tensor(call, 0)
+    check_float(call, 0, data)
+    axis = check_axis(call, call.attrs.axis, data.ndim)
+    if data.ndim != -1:
+        _check_parameters(call, data, [axis], 1)
+    return TupleStructInfo((data, tensor(call, 3), tensor(call, 4)))
+
+
+def _batch_norm(attrs: Any, data: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+    shape = [1] * data.ndim
+    shape[attrs.axis] = -1
+    scaled = (data - mean.reshape(shape)) / numpy.sqrt(var.reshape(shape) + attrs.epsilon)
+    if attrs.scale:
+        scaled = scaled * gamma.reshape(shape)
+    if attrs.center:
+        scaled = scaled + beta.reshape(shape)
+    return scaled.astype(data.dtype), mean, var
+
+
+_BATCH_NORM = define(
+    "nn.batch_norm",
+    "data gamma beta moving_mean moving_var",
+    _infer_batch_norm,
+    schema=Schema(
+        axis=integer(1),
+        epsilon=number(1e-5),
+        center=boolean(True),
+        scale=boolean(True),
+        momentum=number(0.1),
+    ),
+    compute="nn:batch_norm",
+    evaluate=_batch_norm,
+)
+
+
+def batch_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    moving_mean: Any,
+    moving_var: Any,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+) -> Call:
+    """``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` along ``axis``.
+
+    Gives a tuple: the result, the mean and the variance (unchanged: this is inference).
+    """
+    return call(
+        _BATCH_NORM,
+        data,
+        gamma,
+        beta,
+        moving_mean,
+        moving_var,
+        axis=axis,
+        epsilon=epsilon,
+        center=center,
+        scale=scale,
+        momentum=momentum,
+    )
+
+
+def _infer_layer_norm(call: Call) -> Any:
+    data = tensor(call, 0)
+    check_float(call, 0, data)
+    axes = check_axes(call, call.attrs.axes, data.ndim)
+    if data.ndim != -1:
+        _check_parameters(call, data, axes, 1)
+    return data
+
+
+def _over_axes(values: Any, ndim: int, axes: Any) -> Any:
+    """``values``, whose axes are ``axes`` of a tensor of rank ``ndim``, in a shape that
+    broadcasts."""
+    shape = [1] * ndim
+    for axis, extent in zip(axes, values.shape):
+        shape[axis] = extent
+    return values.reshape(shape)
+
+
+def _layer_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    axes = tuple(attrs.axes)
+    wide = data.astype("float64")
+    mean = wide.mean(axis=axes, keepdims=True)
+    variance = wide.var(axis=axes, keepdims=True)
+    scaled = (wide - mean) / numpy.sqrt(variance + attrs.epsilon)
+    if attrs.scale:
+        scaled = scaled * _over_axes(gamma, data.ndim, axes)
+    if attrs.center:
+        scaled = scaled + _over_axes(beta, data.ndim, axes)
+    return scaled.astype(data.dtype)
+
+
+_LAYER_NORM = define(
+    "nn.layer_norm",
+    "data gamma beta",
+    _infer_layer_norm,
+    schema=Schema(axes=ints(-1), epsilon=number(1e-5), center=boolean(True), scale=boolean(True)),
+    compute="nn:layer_norm",
+    evaluate=_layer_norm,
+)
+
+
+def layer_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    axes: Any = (-1,),
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call:
+    """``data`` with mean 0 and variance 1 over ``axes``, times ``gamma`` plus ``beta``."""
+    return call(
+        _LAYER_NORM, data, gamma, beta, axes=axes, epsilon=epsilon, center=center, scale=scale
+    )
+
+
+def _infer_group_norm(call: Call) -> Any:
+    data = tensor(call, 0)
+    check_float(call, 0, data)
+    axis = check_axis(call, call.attrs.channel_axis, data.ndim)
+    check_axes(call, call.attrs.axes, data.ndim)
+    sizes = sizes_of(data)
+    groups = call.attrs.num_groups
+    if sizes is not None:
+        channels = sizes[axis]
+        if isinstance(getattr(channels, "value", None), int) and channels.value % groups:
+            raise ShapeError(f"nn.group_norm: {groups} groups do not divide {channels} channels")
+        _check_parameters(call, data, [axis], 1)
+    return data
+
+
+def _group_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    axis = attrs.channel_axis % data.ndim
+    groups = attrs.num_groups
+    shape = (*data.shape[:axis], groups, data.shape[axis] // groups, *data.shape[axis + 1 :])
+    wide = data.astype("float64").reshape(shape)
+    axes = [axis + 1] + [a % data.ndim + (a % data.ndim > axis) for a in attrs.axes]
+    mean = wide.mean(axis=tuple(axes), keepdims=True)
+    variance = wide.var(axis=tuple(axes), keepdims=True)
+    scaled = ((wide - mean) / numpy.sqrt(variance + attrs.epsilon)).reshape(data.shape)
+    if attrs.scale:
+        scaled = scaled * _over_axes(gamma, data.ndim, [axis])
+    if attrs.center:
+        scaled = scaled + _over_axes(beta, data.ndim, [axis])
+    return scaled.astype(data.dtype)
+
+
+_GROUP_NORM = define(
+    "nn.group_norm",
+    "data gamma beta",
+    _infer_group_norm,
+    schema=Schema(
+        num_groups=integer(),
+        channel_axis=integer(1),
+        axes=ints(),
+        epsilon=number(1e-5),
+        center=boolean(True),
+        scale=boolean(True),
+    ),
+    compute="nn:group_norm",
+    evaluate=_group_norm,
+)
+
+
+def group_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int,
+    channel_axis: int,
+    axes: Any,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call:
+    """``data`` normalised in groups of channels, over each group and ``axes``."""
+    return call(
+        _GROUP_NORM,
+        data,
+        gamma,
+        beta,
+        num_groups=num_groups,
+        channel_axis=channel_axis,
+        axes=axes,
+        epsilon=epsilon,
+        center=center,
+        scale=scale,
+    )
+
+
+def _infer_instance_norm(call: Call) -> Any:
+    data = tensor(call, 0)
+    check_float(call, 0, data)
+    axis = check_axis(call, call.attrs.channel_axis, data.ndim)
+    check_axes(call, call.attrs.axes, data.ndim)
+    if data.ndim != -1:
+        _check_parameters(call, data, [axis], 1)
+    return data
+
+
+def _instance_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    wide = data.astype("float64")
+    axes = tuple(attrs.axes)
+    scaled = (wide - wide.mean(axis=axes, keepdims=True)) / numpy.sqrt(
+        wide.var(axis=axes, keepdims=True) + attrs.epsilon
+    )
+    scaled = scaled * _over_axes(gamma, data.ndim, [attrs.channel_axis])
+    return (scaled + _over_axes(beta, data.ndim, [attrs.channel_axis])).astype(data.dtype)
+
+
+_INSTANCE_NORM = define(
+    "nn.instance_norm",
+    "data gamma beta",
+    _infer_instance_norm,
+    schema=Schema(channel_axis=integer(1), axes=ints(), epsilon=number(1e-5)),
+    compute="nn:instance_norm",
+    evaluate=_instance_norm,
+)
+
+
+def instance_norm(
+    data: Any, gamma: Any, beta: Any, channel_axis: int, axes: Any, epsilon: float = 1e-5
+) -> Call:
+    """``data`` normalised over ``axes`` for each channel and item of the batch."""
+    return call(
+        _INSTANCE_NORM, data, gamma, beta, channel_axis=channel_axis, axes=axes, epsilon=epsilon
+    )
+
+
+def _rms_norm(attrs: Any, data: Any, weight: Any) -> Any:
+    axes = tuple(attrs.axes)
+    wide = data.astype("float64")
+    scale = numpy.sqrt((wide * wide).mean(axis=axes, keepdims=True) + attrs.epsilon)
+    return (wide / scale * _over_axes(weight, data.ndim, axes)).astype(data.dtype)
+
+
+_RMS_NORM = define(
+    "nn.rms_norm",
+    "data weight",
+    _infer_layer_norm,
+    schema=Schema(axes=ints(-1), epsilon=number(1e-5)),
+    compute="nn:rms_norm",
+    evaluate=_rms_norm,
+)
+
+
+def rms_norm(data: Any, weight: Any, axes: Any = -1, epsilon: float = 1e-5) -> Call:
+    """``data`` divided by the root of its mean square over ``axes``, times ``weight``."""
+    return call(_RMS_NORM, data, weight, axes=axes, epsilon=epsilon)
+
+
+def _infer_dropout(call: Call) -> Any:
+    info = tensor(call, 0)
+    return TupleStructInfo((info, info))
+
+
+_DROPOUT = define(
+    "nn.dropout",
+    "data",
+    _infer_dropout,
+    schema=Schema(rate=number(0.5)),
+    compute="nn:dropout",
+    evaluate=lambda attrs, x: (x, numpy.ones_like(x)),
+)
+
+
+def dropout(data: Any, rate: float = 0.5) -> Call:
+    """A tuple of ``data`` (at inference nothing is dropped) and the mask (ones)."""
+    return call(_DROPOUT, data, rate=rate)
+
+
+def _infer_lrn(call: Call) -> Any:
+    info = tensor(call, 0)
+    check_float(call, 0, info)
+    check_axis(call, call.attrs.axis, info.ndim)
+    return info
+
+
+def _lrn(attrs: Any, x: Any) -> Any:
+    squares = numpy.moveaxis(x.astype("float64") ** 2, attrs.axis, 0)
+    # Windows of even size reach one further to the right.
+    left, right = (attrs.size - 1) // 2, attrs.size // 2
+    count = len(squares)
+    sums = [squares[max(0, i - left) : min(count, i + right + 1)].sum(axis=0) for i in range(count)]
+    total = numpy.moveaxis(numpy.stack(sums), 0, attrs.axis)
+    return (x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta).astype(x.dtype)
+
+
+_LRN = define(
+    "nn.lrn",
+    "data",
+    _infer_lrn,
+    schema=Schema(
+        size=integer(5), axis=integer(1), bias=number(1.0), alpha=number(1e-4), beta=number(0.75)
+    ),
+    compute="nn:lrn",
+    evaluate=_lrn,
+)
+
+
+def lrn(
+    data: Any,
+    size: int = 5,
+    axis: int = 1,
+    bias: float = 1.0,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+) -> Call:
+    """Local response normalisation: each channel divided by a power of the squares around it."""
+    return call(_LRN, data, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)
