@@ -164,6 +164,11 @@ class IndexMap(Node, key="tir.IndexMap"):
         extents = []
         for index in final:
             interval = analyzer.int_set(index, domains)
+            if not (interval.has_lower_bound() and interval.has_upper_bound()):
+                raise UnsupportedError(
+                    f"the shape that the index map {self.describe()} gives cannot be found",
+                    notes=("symbolic sizes are followed through sums, products and divisions",),
+                )
             extents.append(analyzer.simplify(interval.max_value - interval.min_value + 1))
         return extents
 

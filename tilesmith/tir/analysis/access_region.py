@@ -255,7 +255,7 @@ class _AccessFinder(Visitor):
             # From the inside out: the domain of an inner loop may depend on an outer one.
             domain = {variable: self.domains[variable]}
             lower, upper = analyzer.int_set(low, domain), analyzer.int_set(high, domain)
-            if not (_is_bounded(lower.min_value) and _is_bounded(upper.max_value)):
+            if not (lower.has_lower_bound() and upper.has_upper_bound()):
                 return Range.from_min_extent(const(0, size.dtype), size)
             low, high = lower.min_value, upper.max_value
         low = analyzer.simplify(low)
@@ -293,13 +293,6 @@ class _AccessFinder(Visitor):
         for expr in exprs:
             post_order_visit(expr, note)
         return [variable for variable in reversed(self.domains) if variable in used]
-
-
-def _is_bounded(bound: Any) -> bool:
-    """Whether a bound of an interval is an expression over variables of the program."""
-    if not isinstance(bound, PrimExpr):
-        return False
-    return not (isinstance(bound, Var) and bound.dtype.is_handle)
 
 
 def _everything(buffer: Buffer) -> Region:
