@@ -83,6 +83,9 @@ handle = HandleWord()
 void = DTypeWord("void")
 boolean = DTypeWord("bool")
 ramp, broadcast = Ramp, Broadcast
+tvm_call_packed, tvm_call_cpacked = _op.call_packed, _op.call_cpacked
+tvm_call_packed_lowered = _op.call_packed_lowered
+tvm_call_cpacked_lowered = _op.call_cpacked_lowered
 pow = _op.power
 
 

@@ -20,6 +20,7 @@ __getattr__, __dir__ = lazy_attributes(
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
         "analysis": "tilesmith.tir.analysis",
         "interpreter": "tilesmith.tir.interpreter",
+        "ir_builder": "tilesmith.tir.ir_builder",
         "schedule": "tilesmith.tir.schedule",
         "stmt_functor": "tilesmith.tir.stmt_functor",
         "transform": "tilesmith.tir.transform",
