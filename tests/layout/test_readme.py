@@ -45,3 +45,13 @@ def test_commands_have_the_options_shown():
 def test_links_lead_somewhere():
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert path.startswith("http") or (REPOSITORY / path).exists(), path
+
+
+def test_the_map_marks_what_is_not_built():
+    """In CONTRIBUTING a package is in italics exactly as long as it does not exist."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| (.*?) \|", text, re.M)
+    named = {name: bool(star) for row in rows for star, name in re.findall(r"(\*?)`(\w+)`", row)}
+    packages = {path.parent.name for path in (REPOSITORY / "tilesmith").glob("*/__init__.py")}
+    assert packages <= set(named), "the map lacks a package"
+    assert {name for name, is_planned in named.items() if not is_planned} == packages
