@@ -135,6 +135,41 @@ def test_module_with_an_unprintable_function():
     assert "# odd = test.Odd(attrs={})" in str(ir.IRModule({"odd": Odd({})}))
 
 
+def broken(cls, **fields):
+    """A node with fields that its constructor would refuse."""
+    node = cls.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)
+    return node
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        broken(tir.Add, a=x, b=None),
+        broken(tir.Add, a=x),
+        broken(tir.BufferLoad, buffer=None, indices=None, predicate=None, dtype=None),
+        broken(tir.For, loop_var=x, min=None, extent=3, kind=7, body=None),
+        broken(tir.Block),
+        tir.SeqStmt((tir.Evaluate(x), broken(tir.IfThenElse, condition=x < 1), tir.Evaluate(y))),
+        tir.PrimFunc([x], broken(tir.BufferStore, buffer=A)),
+        broken(tir.PrimFunc, params=None, attrs={}),
+        ir.IRModule({"f": tir.PrimFunc([], broken(tir.While, condition=x < 1, body=3))}),
+    ],
+    ids=lambda node: type(node).__name__,
+)
+def test_broken_nodes_are_printed_as_far_as_they_go(node):
+    assert str(node)
+    assert node.script()
+
+
+def test_what_stands_around_a_broken_node_is_printed():
+    body = tir.SeqStmt((tir.Evaluate(x), broken(tir.IfThenElse, condition=x < 1), tir.Evaluate(y)))
+    lines = str(tir.PrimFunc([x, y], body)).split("\n")
+    assert lines[-1] == "    T.evaluate(y)"
+    assert "    # IfThenElse that cannot be printed: " in "\n".join(lines)
+
+
 def test_ranges_of_nodes():
     loop = tir.For(x, 0, 4, 0, store := tir.BufferStore(A, value := f + 1.0, (x, y)))
     result = printing.printed(loop)

@@ -147,6 +147,18 @@ def operators(A: T.Buffer((16,), "float32"), x: T.int32, y: T.int32, u: T.uint8,
 
 
 @T.prim_func
+def index_maps(A: T.Buffer((4,), "float32")):
+    with T.block("root"):
+        T.reads()
+        T.writes()
+        packed = T.meta_var(T.index_map(lambda i, j: (i // 4, j, i % 4)))
+        back = T.meta_var(T.index_map(lambda a: (a * 2,), index_dtype="int32"))
+        both = T.meta_var(T.index_map(lambda i: (i + 1,), inverse_index_map=lambda i: (i - 1,)))
+        T.block_attr({"layouts": [packed, back, both]})
+        A[0] = A[1]
+
+
+@T.prim_func
 def explicit_root(A: T.Buffer((4,), "float32")):
     with T.block("root"):
         T.reads()
@@ -199,7 +211,7 @@ class Calls:
 
 FUNCTIONS = (
     matmul, symbolic, lowered, threads, shared_threads, opaque_blocks, operators, explicit_root,
-    scalar_buffer, loops_of_other_begin, realized,
+    scalar_buffer, index_maps, loops_of_other_begin, realized,
 )  # fmt: skip
 
 

@@ -482,11 +482,13 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommR
     return CommReducer(lhs, rhs, tuple([convert(value) for value in result]), identity)
 
 
-def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None) -> Any:
+def index_map(
+    mapping: Callable[..., Any], *, inverse_index_map: Any = None, index_dtype: str = "int64"
+) -> Any:
     """A mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
     from tilesmith.tir.index_map import IndexMap
 
-    return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype="int32")
+    return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
 
 
 def target(target_config: Any, host: Any = None) -> Target:

@@ -172,9 +172,9 @@ class _Uses:
         self.seen.add(id(node))
         for field in node._fields:
             if field.role is Role.DEFINES:
-                self.define(getattr(node, field.name))
+                self.define(getattr(node, field.name, None))
             elif field.role is Role.CHILD:
-                value = getattr(node, field.name)
+                value = getattr(node, field.name, None)  # broken programs are printed too
                 if value.__class__ is tuple:
                     for item in value:
                         self.visit(item)
@@ -341,13 +341,17 @@ def _is_implicit_root(realize: BlockRealize) -> bool:
     return bool(block.alloc_buffers) or has_block(inner)
 
 
-def has_block(stmt: Node) -> bool:
+def has_block(stmt: Any) -> bool:
     """Whether there is a block somewhere in a statement."""
     if isinstance(stmt, BlockRealize):
         return True
     if not isinstance(stmt, Stmt):
         return False
-    for inner in stmt.children():
-        if has_block(inner):
-            return True
+    for field in stmt._fields:
+        if field.role is not Role.CHILD:
+            continue
+        value = getattr(stmt, field.name, None)
+        for inner in value if value.__class__ is tuple else (value,):
+            if has_block(inner):
+                return True
     return False

@@ -31,6 +31,7 @@ from tilesmith.tir.expr import (
     ProducerLoad,
     Reduce,
 )
+from tilesmith.tir.index_map import IndexMap
 
 __all__ = [
     "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "pointer_fits",
@@ -238,6 +239,21 @@ def _comm_reducer(node: CommReducer, printer: Printer) -> Doc:
     function = Doc("lambda ", ", ".join(names), ": ", body)
     identity = listed(printer.docs(node.identity_element))
     return call(f"{printer.word('T')}.comm_reducer", [function, identity], node=node)
+
+
+@prints(IndexMap)
+def _index_map(node: IndexMap, printer: Printer) -> Doc:
+    with printer.scope():
+        names = [printer.define(var, var.name) for var in node.initial_indices]
+        indices = tupled(printer.docs(node.final_indices))
+    function = Doc("lambda ", ", ".join(names), ": ", indices)
+    dtypes = {str(var.dtype) for var in node.initial_indices}
+    named: dict[str, Piece | None] = {}
+    if dtypes and dtypes != {"int64"}:
+        named["index_dtype"] = quoted(sorted(dtypes)[0])
+    if node.inverse_index_map is not None:
+        named["inverse_index_map"] = printer.doc(node.inverse_index_map)
+    return call(f"{printer.word('T')}.index_map", [function], node, **named)
 
 
 @prints(Reduce)

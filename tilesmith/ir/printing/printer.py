@@ -119,7 +119,11 @@ class Printer:
         handler, lines = _handler(node.__class__)
         if lines:
             return _skeleton(node, self)
-        doc = handler(node, self)
+        try:
+            doc = handler(node, self)
+        except Exception as error:
+            # The printer is for finding mistakes: a broken node must not stop it.
+            return Doc(f"<{_complaint(node, error)}>", node=node)
         if self._annotated and id(node) in self._annotated:
             self.state.setdefault("comments", []).append(self._annotated[id(node)])
         return doc
@@ -131,7 +135,10 @@ class Printer:
             self.line(self.doc(node))
             return
         first = len(self.lines)
-        handler(node, self)
+        try:
+            handler(node, self)
+        except Exception as error:
+            self.line("# ", _complaint(node, error), node=node)
         if self._annotated and id(node) in self._annotated and len(self.lines) > first:
             self.lines[first].comment = self._annotated[id(node)]
 
@@ -249,6 +256,10 @@ class Printer:
         return Doc(
             "{", joined([Doc(self.doc(k), ": ", self.doc(v)) for k, v in values.items()]), "}"
         )
+
+
+def _complaint(node: Any, error: Exception) -> str:
+    return f"{type(node).__name__} that cannot be printed: {type(error).__name__}: {error}"
 
 
 @prints(object)
