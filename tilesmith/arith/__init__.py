@@ -2,12 +2,8 @@
 
 from tilesmith.arith.analyzer import Analyzer, ConstraintScope, Extension, ProofStrength
 from tilesmith.arith.const_int_bound import ConstIntBound
-from tilesmith.arith.minimal import (
-    IntervalSet,
-    IntSet,
-    detect_iter_map,
-    eval_set,
-)
+from tilesmith.arith.int_set import *  # noqa: F403
+from tilesmith.arith.minimal import detect_iter_map
 from tilesmith.arith.modular_set import ModularSet
 
 

@@ -1,0 +1,219 @@
+"""Symbolic bounds: the interval of a sum while some of its variables range over intervals.
+
+`IntervalEvaluator` works on normal forms, so that what cancels cannot widen the answer: over ``i`` in
+[0, n), ``(i * 4 + 3) - i * 4`` is 3, and ``(i * 16 + j) // 16`` over ``j`` in [0, 16) is ``i``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith.forms import Atom, Extreme, Leaf, Product, Quotient, Remainder, Split, Sum, plus, shifted, times
+from tilesmith.arith.simplify import Simplifier
+from tilesmith.arith.state import INFINITY
+from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
+
+Ends = tuple[Sum | None, Sum | None]
+"""Smallest and largest value, None where there is no bound."""
+
+UNBOUNDED: Ends = (None, None)
+
+
+class IntervalEvaluator:
+    """Evaluates sums over intervals of some variables, ``domains``."""
+
+    def __init__(self, engine: Simplifier, domains: dict[Var, Ends]) -> None:
+        self.engine = engine
+        self.domains = domains
+        self._depends: dict[Atom, bool] = {}
+
+    def ends(self, form: Sum) -> Ends:
+        """The interval of a sum, in terms of variables that are not in the domains."""
+        low, high = self._once(form)
+        for _ in self.domains:  # a domain may be written in terms of another variable's
+            if low is not None and self._varies(low):
+                low = self._once(low)[0]
+            if high is not None and self._varies(high):
+                high = self._once(high)[1]
+        if low is not None and self._varies(low):
+            low = None
+        if high is not None and self._varies(high):
+            high = None
+        return low, high
+
+    def _varies(self, form: Sum) -> bool:
+        for atom in form.terms:
+            if self.depends(atom):
+                return True
+        return False
+
+    def depends(self, atom: Atom) -> bool:
+        """Whether a variable of the domains occurs in an atom."""
+        found = self._depends.get(atom)
+        if found is None:
+            found = self._depends[atom] = self._occurs(atom)
+        return found
+
+    def _occurs(self, atom: Atom) -> bool:
+        if isinstance(atom, Leaf):
+            if isinstance(atom.expr, Var):
+                return atom.expr in self.domains
+            found: list[Any] = []
+
+            def note(node: Any) -> None:
+                if isinstance(node, Var) and node in self.domains:
+                    found.append(node)
+
+            post_order_visit(atom.expr, note)  # type: ignore[arg-type]
+            return bool(found)
+        if isinstance(atom, Product):
+            return any([self.depends(factor) for factor in atom.factors])
+        if isinstance(atom, Extreme):
+            return any([self._varies(arg) for arg in atom.args])
+        if isinstance(atom, Split):
+            return self._varies(atom.index)
+        return self._varies(atom.index) or self._varies(atom.divisor)  # type: ignore[attr-defined]
+
+    def _once(self, form: Sum) -> Ends:
+        """One round of replacing variables by the ends of their domains."""
+        zero = Sum(form.dtype, {}, form.const)
+        low: Sum | None = zero
+        high: Sum | None = zero
+        for atom, coefficient in form.terms.items():
+            smallest, largest = self._atom(atom)
+            if coefficient < 0:
+                smallest, largest = largest, smallest
+            low = None if low is None or smallest is None else plus(low, smallest, coefficient)
+            high = None if high is None or largest is None else plus(high, largest, coefficient)
+        low = None if low is None else self.engine.tidy(low)
+        high = None if high is None else self.engine.tidy(high)
+        return self._with_constant_bounds(form, low, high)
+
+    def _with_constant_bounds(self, form: Sum, low: Sum | None, high: Sum | None) -> Ends:
+        if low is None or high is None:
+            known = self.engine.bounds(form)
+            if low is None and known[0] > -INFINITY:
+                low = Sum(form.dtype, {}, int(known[0]))
+            if high is None and known[1] < INFINITY:
+                high = Sum(form.dtype, {}, int(known[1]))
+        return low, high
+
+    def _atom(self, atom: Atom) -> Ends:
+        if not self.depends(atom):
+            this = self.engine.of_atom(atom)
+            return this, this
+        if isinstance(atom, Leaf):
+            return self._leaf(atom)
+        if isinstance(atom, Product):
+            return self._product(atom)
+        if isinstance(atom, Extreme):
+            return self._extreme(atom)
+        if isinstance(atom, Split):
+            return self._split(atom)
+        if isinstance(atom, Quotient):
+            return self._quotient(atom)
+        return self._remainder(atom)  # type: ignore[arg-type]
+
+    def _leaf(self, atom: Leaf) -> Ends:
+        expr: Any = atom.expr
+        if isinstance(expr, Var):
+            return self.domains[expr]
+        if isinstance(expr, Select):
+            return self._union(expr.true_value, expr.false_value)
+        if isinstance(expr, Call):
+            name = getattr(expr.op, "name", "")
+            if name == "tir.if_then_else":
+                return self._union(expr.args[1], expr.args[2])
+            if name == "tir.likely":
+                return self._once(self.engine.normal(expr.args[0]))
+        if isinstance(expr, Cast) and expr.value.dtype.is_bool:
+            return Sum(atom.dtype, {}, 0), Sum(atom.dtype, {}, 1)
+        return UNBOUNDED
+
+    def _union(self, a: PrimExpr, b: PrimExpr) -> Ends:
+        low_a, high_a = self._once(self.engine.normal(a))
+        low_b, high_b = self._once(self.engine.normal(b))
+        low = None if low_a is None or low_b is None else self.engine.extreme(Min, [low_a, low_b])
+        high = None if high_a is None or high_b is None else self.engine.extreme(Max, [high_a, high_b])
+        return low, high
+
+    def _product(self, atom: Product) -> Ends:
+        fixed = [factor for factor in atom.factors if not self.depends(factor)]
+        varying = [factor for factor in atom.factors if self.depends(factor)]
+        engine = self.engine
+        factor = Sum(atom.dtype, {}, 1)
+        for part in fixed:
+            factor = engine.table.multiply(factor, engine.of_atom(part))
+        if len(varying) == 1:
+            return self._scaled(self._atom(varying[0]), factor)
+        low, high = Sum(atom.dtype, {}, 1), Sum(atom.dtype, {}, 1)
+        for part in varying:  # all parts not negative: the product grows with each
+            smallest, largest = self._atom(part)
+            if smallest is None or largest is None or not engine.prove(smallest):
+                return UNBOUNDED
+            low, high = engine.multiply(low, smallest), engine.multiply(high, largest)
+        return self._scaled((low, high), factor)
+
+    def _scaled(self, ends: Ends, factor: Sum) -> Ends:
+        """An interval times something that does not vary."""
+        engine = self.engine
+        low, high = ends
+        first = None if low is None else engine.multiply(low, factor)
+        second = None if high is None else engine.multiply(high, factor)
+        if engine.prove(factor):
+            return first, second
+        if engine.prove(times(factor, -1)):
+            return second, first
+        if first is None or second is None:
+            return UNBOUNDED
+        return engine.extreme(Min, [first, second]), engine.extreme(Max, [first, second])
+
+    def _extreme(self, atom: Extreme) -> Ends:
+        found = [self._once(arg) for arg in atom.args]
+        lows = [low for low, _ in found if low is not None]
+        highs = [high for _, high in found if high is not None]
+        every_low, every_high = len(lows) == len(found), len(highs) == len(found)
+        if atom.kind is Min:
+            low = self.engine.extreme(Min, lows) if every_low else None
+            return low, (self.engine.extreme(Min, highs) if highs else None)
+        low = self.engine.extreme(Max, lows) if lows else None
+        return low, (self.engine.extreme(Max, highs) if every_high else None)
+
+    def _split(self, atom: Split) -> Ends:
+        engine, index = self.engine, atom.index
+        low, high = self._once(index)
+        if not atom.upper:
+            return self._digit(low, atom.lower, 0), self._digit(high, atom.lower, 0)
+        width = atom.upper // atom.lower
+        if low is not None and high is not None:
+            turns = engine.divide(low, atom.upper)[0], engine.divide(high, atom.upper)[0]
+            difference = engine.tidy(plus(turns[1], turns[0], -1))
+            if not difference.terms and difference.const == 0:
+                return self._digit(low, atom.lower, atom.upper), self._digit(high, atom.lower, atom.upper)
+        last = Sum(atom.dtype, {}, width - 1)
+        if low is not None and high is not None and engine.prove(low):
+            return Sum(atom.dtype, {}, 0), engine.extreme(Min, [last, engine.digit(high, atom.lower, 0)])
+        return Sum(atom.dtype, {}, 0), last
+
+    def _digit(self, form: Sum | None, lower: int, upper: int) -> Sum | None:
+        if form is None:
+            return None
+        quotient = self.engine.divide(form, lower)[0]
+        return self.engine.divide(quotient, upper // lower)[1] if upper else quotient
+
+    def _quotient(self, atom: Quotient) -> Ends:
+        engine = self.engine
+        if self._varies(atom.divisor) or not engine.prove(shifted(atom.divisor, -1)):
+            known = engine.bounds(atom.divisor)
+            if self._varies(atom.divisor) or known[0] < 0:
+                return UNBOUNDED
+        low, high = self._once(atom.index)
+        first = None if low is None else engine.floordiv(low, atom.divisor)
+        return first, (None if high is None else engine.floordiv(high, atom.divisor))
+
+    def _remainder(self, atom: Remainder) -> Ends:
+        engine = self.engine
+        if engine.bounds(atom.divisor)[0] < 0 and not engine.prove(shifted(atom.divisor, -1)):
+            return UNBOUNDED
+        largest = self._once(atom.divisor)[1]
+        return Sum(atom.dtype, {}, 0), (None if largest is None else shifted(largest, -1))
