@@ -245,7 +245,55 @@ def _throw_last_error(emit: Any, call: Call) -> str:
     return "null"
 
 
+NUMBER_MARK = "\x01"
+"""Stands in the text of an error for a number that `__tilesmith_raise` puts in its place."""
+
 HELPERS: dict[str, str] = {
+    "__tilesmith_raise": """
+declare void @TVMFFIErrorSetRaisedFromCStr(ptr, ptr)
+define internal void @__tilesmith_raise(
+    ptr %kind, ptr %text, ptr %values, i64 %size) noinline cold {
+  %message = alloca i8, i64 %size, align 16
+  %digits = alloca [24 x i8], align 8
+  br label %next
+next:
+  %source = phi ptr [ %text, %0 ], [ %source.next, %copied ], [ %source.next, %written ]
+  %target = phi ptr [ %message, %0 ], [ %target.next, %copied ], [ %to, %written ]
+  %value = phi ptr [ %values, %0 ], [ %value, %copied ], [ %value.next, %written ]
+  %character = load i8, ptr %source, align 1
+  %source.next = getelementptr i8, ptr %source, i64 1
+  %is_number = icmp eq i8 %character, 1
+  br i1 %is_number, label %number, label %plain
+plain:
+  store i8 %character, ptr %target, align 1
+  %target.next = getelementptr i8, ptr %target, i64 1
+  %is_end = icmp eq i8 %character, 0
+  br i1 %is_end, label %done, label %copied
+copied:
+  br label %next
+number:
+  %amount = load i64, ptr %value, align 8
+  %value.next = getelementptr i8, ptr %value, i64 8
+  %decimal = call ptr @__tilesmith_decimal(i64 %amount, ptr %digits)
+  br label %digit
+digit:
+  %from = phi ptr [ %decimal, %number ], [ %from.next, %more ]
+  %to = phi ptr [ %target, %number ], [ %to.next, %more ]
+  %figure = load i8, ptr %from, align 1
+  %is_last = icmp eq i8 %figure, 0
+  br i1 %is_last, label %written, label %more
+more:
+  store i8 %figure, ptr %to, align 1
+  %from.next = getelementptr i8, ptr %from, i64 1
+  %to.next = getelementptr i8, ptr %to, i64 1
+  br label %digit
+written:
+  br label %next
+done:
+  call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %message)
+  ret void
+}
+""",
     "__tilesmith_decimal": """
 define internal ptr @__tilesmith_decimal(i64 %value, ptr %space) noinline cold {
   %end = getelementptr i8, ptr %space, i64 23
@@ -436,6 +484,7 @@ make:
 """Functions of generated code, by name; those that one calls are added with it."""
 
 HELPER_CALLS = {
+    "__tilesmith_raise": ("__tilesmith_decimal",),
     "__tilesmith_any_int": ("__tilesmith_any_release",),
     "__tilesmith_any_float": ("__tilesmith_any_int",),
 }

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
-from tilesmith.codegen.llvm import intrinsics, packed  # noqa: F401 - fills the table as well
+from tilesmith.codegen.llvm import intrinsics, packed
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.facts import effect_of, free_variables, has_load
@@ -66,6 +66,7 @@ class StatementEmitter(MemoryEmitter):
         self.independent: set[Var] = set()  # pointers to memory that no other pointer reaches
         self.in_parallel = False
         self.device = (1, 0)  # of tensors made here: DLPack's CPU
+        self._error_values = ""
 
     # -- small helpers
 
@@ -262,25 +263,29 @@ class StatementEmitter(MemoryEmitter):
         if len(parts) == 1 and isinstance(parts[0], StringImm):
             self.module.set_error(self, kind, parts[0].value)
             return "-1"
-        self.forget()  # what was loaded before the test is as good, but its block may be another
-        places = self.stack_space(8 * len(parts), 8)
-        for number, part in enumerate(parts):
-            text = self.value(part) if isinstance(part, StringImm) else self._decimal(part)
-            place = self.define(f"getelementptr ptr, ptr {places}, i64 {number}")
-            self.write(f"store ptr {text}, ptr {place}, align 8")
-        function = self.module.declare(
-            "TVMFFIErrorSetRaisedFromCStrParts", "void", ["ptr", "ptr", "i32"]
+        texts = "".join(
+            [p.value if isinstance(p, StringImm) else packed.NUMBER_MARK for p in parts]
         )
-        words = f"ptr {self.module.text_constant(kind)}, ptr {places}, i32 {len(parts)}"
-        self.write(f"call void {function}({words})")
+        numbers = [part for part in parts if not isinstance(part, StringImm)]
+        values = self.error_values(len(numbers))
+        with self.own_memo():
+            for number, part in enumerate(numbers):
+                value = self.convert(self.value(part), part.dtype, INT64)
+                place = self.define(f"getelementptr i64, ptr {values}, i64 {number}")
+                self.write(f"store i64 {value}, ptr {place}, align 8")
+        size = len(texts.encode()) + 24 * len(numbers) + 1
+        words = f"ptr {self.module.text_constant(kind)}, ptr {self.module.text_constant(texts)}"
+        helper = self.module.helper("__tilesmith_raise")
+        self.write(f"call void {helper}({words}, ptr {values}, i64 {size})")
         return "-1"
 
-    def _decimal(self, number: PrimExpr) -> str:
-        """An integer expression as text, written when the error happens."""
-        value = self.convert(self.value(number), number.dtype, INT64)
-        space = self.stack_space(24, 8)
-        helper = self.module.helper("__tilesmith_decimal")
-        return self.define(f"call ptr {helper}(i64 {value}, ptr {space})")
+    def error_values(self, count: int) -> str:
+        """Space for the numbers in a message; all messages of a function share it."""
+        if count > 4:
+            return self.stack_space(8 * count, 8)
+        if not self._error_values:
+            self._error_values = self.stack_space(32, 8)
+        return self._error_values
 
     def visit_IfThenElse(self, stmt: tir.IfThenElse) -> str:
         condition = stmt.condition

@@ -11,8 +11,10 @@ weak: the object files of one library each bring them and share one copy.
 
 The pool. A launcher takes the pool by an atomic exchange; where another Python thread (or an outer
 loop) holds it, the loop runs serially. `state` is (generation << 32 | tasks): worker `w` takes part
-in a generation where `w + 1 < tasks`. Workers spin for a while, then sleep on a condition; the
-launcher, which does task 0, spins until nobody is left and yields in between.
+in a generation where `w + 1 < tasks`. Each task has a slot that says whether it has been claimed in
+this generation: worker `w` prefers task `w + 1`, the launcher task 0, so that a task mostly meets
+the same cache again; whoever is done takes what nobody has begun, so that a thread that the system
+does not let run holds nobody up. Workers spin for a while, then sleep on a condition.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ _STATE, _PENDING, _BUSY, _WORKERS, _SLEEPERS, _READY, _BODY, _DATA = (
     200,
 )
 _MUTEX, _CONDITION, _THREADS = 256, 384, 512
-_POOL_BYTES = _THREADS + 8 * MAX_WORKERS
+_SLOTS = _THREADS + 8 * MAX_WORKERS  # one cache line each
+_POOL_BYTES = _SLOTS + 64 * (MAX_WORKERS + 1)
 
 _POOL = """
 @__tilesmith_pool = weak_odr {v}global [{pool_bytes} x i8] zeroinitializer, align 64
@@ -125,26 +128,37 @@ start:
   %data_place = getelementptr i8, ptr @__tilesmith_pool, i64 {data}
   store ptr %data, ptr %data_place, align 8
   %pending = getelementptr i8, ptr @__tilesmith_pool, i64 {pending}
-  store atomic i32 %least, ptr %pending monotonic, align 4
+  store atomic i32 %tasks, ptr %pending monotonic, align 4
   %old = load atomic i64, ptr @__tilesmith_pool monotonic, align 8
   %generation = lshr i64 %old, 32
   %next = add i64 %generation, 1
   %high = shl i64 %next, 32
   %low = zext i32 %tasks to i64
   %state = or i64 %high, %low
+  %number = trunc i64 %next to i32
+  %open = shl i32 %number, 1
+  br label %fill
+fill:
+  %task = phi i32 [ 0, %start ], [ %following, %fill ]
+  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
+  store atomic i32 %open, ptr %slot release, align 4
+  %following = add i32 %task, 1
+  %more_slots = icmp slt i32 %following, %tasks
+  br i1 %more_slots, label %fill, label %go
+go:
   store atomic i64 %state, ptr @__tilesmith_pool seq_cst, align 8
   call void @__tilesmith_pool_wake()
-  call void %body(i32 0, i32 %tasks, ptr %data)
+  call void @__tilesmith_pool_run(i32 0, i64 %state)
   br label %wait
 wait:
-  %spins = phi i32 [ 0, %start ], [ %more_spins, %again ]
+  %spins = phi i32 [ 0, %go ], [ %more_spins, %again ]
   %left = load atomic i32, ptr %pending acquire, align 4
   %is_done = icmp eq i32 %left, 0
   br i1 %is_done, label %done, label %spin
 spin:
   {pause}
   %more_spins = add i32 %spins, 1
-  %part = and i32 %more_spins, 1023
+  %part = and i32 %more_spins, 255
   %is_long = icmp eq i32 %part, 0
   br i1 %is_long, label %yield, label %again
 yield:
@@ -154,6 +168,54 @@ again:
   br label %wait
 done:
   store atomic i32 0, ptr %busy release, align 4
+  ret void
+}}
+
+define internal ptr @__tilesmith_pool_slot(i32 %task) {{
+  %wide = zext i32 %task to i64
+  %offset = mul i64 %wide, 64
+  %slots = getelementptr i8, ptr @__tilesmith_pool, i64 {slots}
+  %slot = getelementptr i8, ptr %slots, i64 %offset
+  ret ptr %slot
+}}
+
+; Claim and run tasks of one generation, beginning with %first, until none is left to begin.
+define internal void @__tilesmith_pool_run(i32 %first, i64 %state) {{
+entry:
+  %tasks = trunc i64 %state to i32
+  %high = lshr i64 %state, 32
+  %number = trunc i64 %high to i32
+  %open = shl i32 %number, 1
+  %claimed = or i32 %open, 1
+  %pending = getelementptr i8, ptr @__tilesmith_pool, i64 {pending}
+  br label %look
+look:
+  %step = phi i32 [ 0, %entry ], [ %next, %again ]
+  %sum = add i32 %first, %step
+  %is_over = icmp sge i32 %sum, %tasks
+  %less = sub i32 %sum, %tasks
+  %task = select i1 %is_over, i32 %less, i32 %sum
+  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
+  %seen = load atomic i32, ptr %slot monotonic, align 4
+  %is_open = icmp eq i32 %seen, %open
+  br i1 %is_open, label %claim, label %again
+claim:
+  %result = cmpxchg ptr %slot, i32 %open, i32 %claimed acquire monotonic
+  %is_mine = extractvalue {{ i32, i1 }} %result, 1
+  br i1 %is_mine, label %work, label %again
+work:
+  %body_place = getelementptr i8, ptr @__tilesmith_pool, i64 {body}
+  %body = load ptr, ptr %body_place, align 8
+  %data_place = getelementptr i8, ptr @__tilesmith_pool, i64 {data}
+  %data = load ptr, ptr %data_place, align 8
+  call void %body(i32 %task, i32 %tasks, ptr %data)
+  %left = atomicrmw sub ptr %pending, i32 1 release
+  br label %again
+again:
+  %next = add i32 %step, 1
+  %more = icmp slt i32 %next, %tasks
+  br i1 %more, label %look, label %done
+done:
   ret void
 }}
 
@@ -220,14 +282,11 @@ entry:
   %number = trunc i64 %wide to i32
   %task = add i32 %number, 1
   %sleepers = getelementptr i8, ptr @__tilesmith_pool, i64 {sleepers}
-  %pending = getelementptr i8, ptr @__tilesmith_pool, i64 {pending}
   %mutex = getelementptr i8, ptr @__tilesmith_pool, i64 {mutex}
   %condition = getelementptr i8, ptr @__tilesmith_pool, i64 {condition}
-  %body_place = getelementptr i8, ptr @__tilesmith_pool, i64 {body}
-  %data_place = getelementptr i8, ptr @__tilesmith_pool, i64 {data}
   br label %next
 next:
-  %seen = phi i64 [ 0, %entry ], [ %state, %idle ], [ %state, %finish ]
+  %seen = phi i64 [ 0, %entry ], [ %state, %idle ], [ %state, %work ]
   br label %spin
 spin:
   %spins = phi i32 [ 0, %next ], [ %more_spins, %spin_again ]
@@ -267,12 +326,7 @@ choose:
 idle:
   br label %next
 work:
-  %body = load ptr, ptr %body_place, align 8
-  %data = load ptr, ptr %data_place, align 8
-  call void %body(i32 %task, i32 %tasks, ptr %data)
-  br label %finish
-finish:
-  %left = atomicrmw sub ptr %pending, i32 1 release
+  call void @__tilesmith_pool_run(i32 %task, i64 %state)
   br label %next
 leave:
   ret ptr null
@@ -347,6 +401,7 @@ def runtime_text(triple: str, architecture: str, max_threads: int) -> tuple[str,
         "mutex": _MUTEX,
         "condition": _CONDITION,
         "threads": _THREADS,
+        "slots": _SLOTS,
     }
     if has_threads and is_64_bit:
         return (_GLOBALS + _POOL).format(**words), _POOL_FUNCTIONS
