@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilesmith.codegen.llvm import conversions, dtypes
 from tilesmith.codegen.llvm.dtypes import register_type
-from tilesmith.codegen.llvm.facts import Facts
+from tilesmith.codegen.facts import Facts
 from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType

@@ -16,7 +16,7 @@ from typing import Any
 from tilesmith.codegen.llvm import intrinsics, packed
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
-from tilesmith.codegen.llvm.facts import effect_of, free_variables, has_load
+from tilesmith.codegen.facts import effect_of, free_variables, has_load
 from tilesmith.codegen.llvm.memory import MemoryEmitter
 from tilesmith.ir import Call, CallEffectKind, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
