@@ -292,12 +292,13 @@ class _Wrapper:
         compact.reverse()
         if not buffer.strides:
             conditions = []
-            for axis in range(rank):
+            for axis, size in enumerate(buffer.shape):
+                if isinstance(size, IntImm) and size.value == 1:
+                    continue
                 given = BufferLoad(strides, (axis,))
-                fits = ops.logical_or(
-                    ops.equal(given, self.static(buffer, axis, compact[axis])),
-                    ops.less_equal(BufferLoad(shape, (axis,)), 1),
-                )
+                fits = ops.equal(given, self.static(buffer, axis, compact[axis]))
+                if not isinstance(size, IntImm):
+                    fits = ops.logical_or(fits, BufferLoad(shape, (axis,)) <= 1)
                 message = self.message(
                     "ValueError", f"{where} must be compact (row-major), got stride ", given,
                     f" along axis {axis}",
