@@ -199,6 +199,14 @@ def test_underline_with_context():
     assert "13     T.evaluate(y)\n                  ^" in numbered
 
 
+def test_underline_by_path():
+    from tilesmith.ir.structural import ObjectPath
+
+    body = tir.SeqStmt([tir.Evaluate(x), tir.Evaluate(y)])
+    path = ObjectPath.root().attr("seq").array_index(1)
+    assert body.script(path_to_underline=[path]).endswith("T.evaluate(y)\n^^^^^^^^^^^^^")
+
+
 def test_annotation_of_a_node():
     statement = tir.Evaluate(x)
     body = tir.SeqStmt([tir.Evaluate(y), statement])

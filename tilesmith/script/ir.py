@@ -134,7 +134,8 @@ def array(dtype: str, shape: tuple[int, ...], data: Any) -> Any:
     from tilesmith.runtime.dtype import DataType
 
     raw = base64.b64decode(data) if isinstance(data, str) else data
-    return numpy.frombuffer(raw, DataType(dtype).numpy()).reshape(shape)
+    # Copied, because bytes are read-only and DLPack refuses such arrays.
+    return numpy.frombuffer(bytearray(raw), DataType(dtype).numpy()).reshape(shape)
 
 
 def metadata(values: Mapping[str, Any]) -> dict[str, Any]:

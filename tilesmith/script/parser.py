@@ -312,11 +312,10 @@ class Parser:
         finally:
             modules.stack.pop()
             self.module = None
-        made = IRModule({}, None, module.attrs, module.global_infos)
+        made = IRModule({}, None, module.attrs, module.global_infos, self.span(node))
         for name, function in module.functions.items():
             variable = module.variables.get(name)
             made[variable if variable is not None else name] = function
-        made.span = self.span(node)
         return made
 
     def _module_options(self, node: ast.ClassDef) -> None:

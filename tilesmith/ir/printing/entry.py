@@ -116,15 +116,14 @@ def to_text(node: Any) -> str:
 
 def script(node: Any, **options: Any) -> str:
     """A node as complete text that parses back to an equal one; options as in ``PrinterConfig``."""
-    marked = options.get("obj_to_underline") or options.get("num_context_lines", -1) not in (
-        -1,
-        None,
-    )
+    marked = options.get("obj_to_underline") or options.get("path_to_underline")
+    marked = marked or options.get("num_context_lines", -1) not in (-1, None)
     config = PrinterConfig.of({"show_meta": not marked, **options})
     return _text(node, config)
 
 
 def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
+    _resolve_paths(node, config)
     plain = not config.obj_to_underline and not config.print_line_numbers
     with deep_recursion():
         printer = Printer(config)
@@ -136,6 +135,16 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
         if plain:
             return "\n".join(lines)
         return _decorate(lines, ranges or [], config)
+
+
+def _resolve_paths(node: Any, config: PrinterConfig) -> None:
+    """Paths to nodes (those of structural differences) as the nodes themselves."""
+    found = [path.resolve(node) for path in config.path_to_underline or ()]
+    if found:
+        config.obj_to_underline = (*config.obj_to_underline, *found)
+    notes = {path.resolve(node): text for path, text in (config.path_to_annotate or {}).items()}
+    if notes:
+        config.obj_to_annotate = {**(config.obj_to_annotate or {}), **notes}
 
 
 def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: PrinterConfig) -> str:
