@@ -1,4 +1,4 @@
-"""Scheduled programs: what a schedule makes of a program is lowered and compiled to the same results."""
+"""Scheduled programs: what a schedule makes of a program is compiled to the same results."""
 
 import numpy as np
 import pytest

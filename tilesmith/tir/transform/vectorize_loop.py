@@ -434,11 +434,37 @@ class _Vectorizer(Rewriter):
             return While(condition, self.visit(loop.body), loop.span)
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
-        condition = self.visit(branch.condition)
-        if condition.dtype.lanes == 1:
-            then_case = self.statement(branch.then_case)
+        uniform: list[PrimExpr] = []  # what is the same for all lanes stays a branch
+        varying: list[PrimExpr] = []
+        own: list[PrimExpr] = []
+        for part in _conjuncts(branch.condition):
+            condition = self.visit(part)
+            if condition.dtype.lanes == 1:
+                uniform.append(condition)
+            else:
+                varying.append(condition)
+                own.append(part)
+        if not varying:
+            condition = self.visit(branch.condition)
+            then_case = self.statement_under(condition, branch.then_case)
             else_case = branch.else_case and self.statement(branch.else_case)
             return IfThenElse(condition, then_case, else_case, branch.span)
+        if branch.else_case is not None or not uniform:
+            return self.masked_branch(branch, self.visit(branch.condition))
+        inner = IfThenElse(ops.all_of(*own), branch.then_case, None, branch.span)
+        mask = varying[0]
+        for condition in varying[1:]:
+            mask = And(mask, condition)
+        outer = ops.all_of(*uniform)
+        with self.analyzer.constraint_scope(outer):
+            return IfThenElse(outer, self.masked_branch(inner, mask), None, branch.span)
+
+    def statement_under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
+        """A statement where a condition on all lanes holds."""
+        with self.analyzer.constraint_scope(condition):
+            return self.statement(stmt)
+
+    def masked_branch(self, branch: IfThenElse, condition: PrimExpr) -> Stmt:
         if reads_memory(condition):
             # What the branch writes must not change who takes part in it.
             mask = Var("mask", condition.dtype)
@@ -496,6 +522,15 @@ class _Vectorizer(Rewriter):
 
     def visit_Stmt(self, stmt: Stmt) -> Stmt:
         raise _NeedsLanes
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """The conditions that must all hold; hints that they mostly do are dropped."""
+    if isinstance(condition, And):
+        return _conjuncts(condition.a) + _conjuncts(condition.b)
+    if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        return _conjuncts(condition.args[0])
+    return [condition]
 
 
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
