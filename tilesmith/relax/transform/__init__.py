@@ -16,6 +16,12 @@ from tilesmith.relax.transform.function_pass import (
     dataflowblock_pass,
     function_pass,
 )
+from tilesmith.relax.transform.fuse_by_pattern import (
+    FuseOpsByPattern,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+)
 from tilesmith.relax.transform.fuse_ops import FuseOps
 from tilesmith.relax.transform.fuse_tir import FuseTIR
 from tilesmith.relax.transform.lambda_lift import LambdaLift

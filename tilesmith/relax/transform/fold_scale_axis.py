@@ -121,4 +121,4 @@ def FoldScaleAxis() -> Pass:  # noqa: N802
         folded = _FoldScale(mod, func).visit_expr(func)
         return folded if folded is func else remove_all_unused(folded)
 
-    return each_function("FoldScaleAxis", fold, opt_level=3)
+    return each_function("FoldScaleAxis", fold)

@@ -11,6 +11,7 @@ everything on the way allows it. So only the last value of a group is seen outsi
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
@@ -27,6 +28,7 @@ from tilesmith.relax.expr import (
     SeqExpr,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
     known_struct_info,
@@ -243,9 +245,11 @@ class _FuseOps(PyExprMutator):
         return Call(self.builder_.add_func(function, "_".join(["fused", *names])), args)
 
 
-def fused_function(bindings: list[Binding]) -> tuple[Function, list[Any]]:
-    """A function that carries out some bindings and gives the last one's value, marked
-    ``Primitive``, and the arguments of the call that stands for them."""
+def fused_function(
+    bindings: list[Binding], attrs: Mapping[str, Any] | None = None, keep_constants: bool = False
+) -> tuple[Function, list[Any]]:
+    """A function that carries out some bindings and gives the last one's value, and the arguments
+    of the call that stands for them. It is marked ``Primitive`` unless ``attrs`` are given."""
     bound = {binding.var for binding in bindings}
     params: dict[Any, Var] = {}  # what comes from outside → parameter
     args: list[Any] = []
@@ -262,27 +266,29 @@ def fused_function(bindings: list[Binding]) -> tuple[Function, list[Any]]:
             return Tuple([inner(field) for field in arg.fields])
         if isinstance(arg, Var) and arg not in bound:
             return parameter(arg, arg.name_hint)
-        if isinstance(arg, Constant) and arg.data.shape:
+        if isinstance(arg, Constant) and arg.data.shape and not keep_constants:
             return parameter(arg, f"param_{len(args)}")
         return arg
 
     rebuilt: list[Binding] = []
     for number, binding in enumerate(bindings):
-        call = binding.value
-        new = [call.args[0], *[inner(arg) for arg in call.args[1:]]]
+        value = binding.value
+        if isinstance(value, Call):
+            args_ = [inner(arg) for arg in value.args]
+            value = Call(value.op, args_, value.attrs, value.sinfo_args, value.span)
+        else:
+            value = value.map_children(inner) if isinstance(value, TupleGetItem) else inner(value)
         var = binding.var
         if number == len(bindings) - 1:
             var = Var("gv", known_struct_info(var))
-        rebuilt.append(
-            VarBinding(var, Call(call.op, new, call.attrs, call.sinfo_args), binding.span)
-        )
+        rebuilt.append(VarBinding(var, value, binding.span))
     own = list(params.values())
     sizes = _missing_sizes(rebuilt, own)
     if sizes:
         own.append(Var("sizes", ShapeStructInfo(sizes)))
         args.append(ShapeExpr(sizes))
     body = SeqExpr([DataflowBlock(tuple(rebuilt))], rebuilt[-1].var)
-    function = Function(own, body, None, True, {"Primitive": 1})
+    function = Function(own, body, None, True, attrs or {"Primitive": 1})
     return copy_with_new_vars(function), args
 
 
@@ -293,7 +299,7 @@ def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
     for node in [*params, *[binding.var for binding in bindings]]:
         used.update(dict.fromkeys(symbolic_vars(known_struct_info(node))))
     for binding in bindings:
-        for arg in binding.value.args[1:]:
+        for arg in getattr(binding.value, "args", ()):
             if isinstance(arg, ShapeExpr):
                 used.update(dict.fromkeys(symbolic_vars(arg)))
     return [size for size in used if size not in known]

@@ -1,0 +1,444 @@
+"""The patterns. One object stands for one value: used twice, it has to match the same value
+twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.ir import Op, PrimExpr
+from tilesmith.ir.module import plain_value
+from tilesmith.relax.struct_info import StructInfo
+from tilesmith.runtime.dtype import DataType
+
+__all__ = [
+    "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFConstraint", "DFPattern",
+    "DataTypePattern", "DataflowVarPattern", "ExprPattern", "ExternFuncPattern", "FunctionPattern",
+    "GlobalVarPattern", "NotPattern", "OrPattern", "PatternSeq", "PrimArrPattern",
+    "SameShapeConstraint", "ShapePattern", "StructInfoPattern", "TupleGetItemPattern",
+    "TuplePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern", "has_attr",
+    "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_dfv",
+    "is_expr", "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var",
+    "make_fused_bias_activation_pattern", "reject", "wildcard",
+]  # fmt: skip
+
+
+class DFPattern:
+    """Base of patterns. ``a | b``, ``a & b``, ``~a`` combine; ``op(x, y)`` is a call."""
+
+    def __call__(self, *args: Any, varg_default_wildcard: bool = False) -> CallPattern:
+        return CallPattern(self, args, varg_default_wildcard)
+
+    def __or__(self, other: DFPattern) -> OrPattern:
+        return OrPattern(self, other)
+
+    def __and__(self, other: DFPattern) -> AndPattern:
+        return AndPattern(self, other)
+
+    def __invert__(self) -> NotPattern:
+        return NotPattern(self)
+
+    def __rshift__(self, other: Any) -> PatternSeq:
+        return self.used_by(other)
+
+    def __xor__(self, other: Any) -> PatternSeq:
+        return self.only_used_by(other)
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
+        """This, with these attributes (of the call, or of the function)."""
+        return AttrPattern(self, attrs)
+
+    def has_dtype(self, dtype: str) -> DataTypePattern:
+        """This, of a dtype."""
+        return DataTypePattern(self, dtype)
+
+    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+        """This, of a shape."""
+        return ShapePattern(self, shape)
+
+    def has_struct_info(self, struct_info: StructInfo) -> StructInfoPattern:
+        """This, described by a struct info."""
+        return StructInfoPattern(self, struct_info)
+
+    def match(self, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
+        """Whether an expression matches; with ``var2val`` variables stand for their values."""
+        return self.extract_matched_expr(expr, var2val) is not None
+
+    def extract_matched_expr(
+        self, expr: Any, var2val: Mapping[Any, Any] | None = None
+    ) -> dict[DFPattern, Any] | None:
+        """What each part of the pattern matched, or None."""
+        from tilesmith.relax.dpl.matcher import match_expr
+
+        return match_expr(self, expr, var2val)
+
+    def used_by(self, other: Any, index: int = -1) -> PatternSeq:
+        """What this matches is used by what ``other`` matches (as argument number ``index``)."""
+        return PatternSeq([self]).used_by(other, index)
+
+    def only_used_by(self, other: Any, index: int = -1) -> PatternSeq:
+        """Like ``used_by``, and by nothing else."""
+        return PatternSeq([self]).only_used_by(other, index)
+
+    def dup(self) -> DFPattern:
+        """A pattern of the same kind that stands for another value."""
+        import copy
+
+        return copy.copy(self)
+
+    def fork_to(self, *args: Any) -> None:
+        """What this matches is used by what each of the patterns matches."""
+        for other in args:
+            self.used_by(other)
+
+    def same_shape_as(self, *args: DFPattern) -> SameShapeConstraint:
+        """What this matches has the shape of what the others match."""
+        return SameShapeConstraint(self, *args)
+
+    def children(self) -> list[DFPattern]:
+        """The patterns inside."""
+        return []
+
+
+class WildcardPattern(DFPattern):
+    """Anything."""
+
+
+class ExprPattern(DFPattern):
+    """An operator, or an expression that is structurally equal."""
+
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+
+class VarPattern(DFPattern):
+    """A variable (of a name)."""
+
+    def __init__(self, name_hint: str = "") -> None:
+        self.name = name_hint
+
+
+class DataflowVarPattern(VarPattern):
+    """A dataflow variable (of a name)."""
+
+
+class GlobalVarPattern(VarPattern):
+    """A function of the module (of a name)."""
+
+
+class ExternFuncPattern(DFPattern):
+    """A registered function (of a name)."""
+
+    def __init__(self, global_symbol: str = "") -> None:
+        self.global_symbol = global_symbol
+
+
+class ConstantPattern(DFPattern):
+    """A constant."""
+
+
+class CallPattern(DFPattern):
+    """A call; with ``varg_default_wildcard`` further arguments may be anything."""
+
+    def __init__(
+        self,
+        op: Any,
+        args: Sequence[Any] | None,
+        varg_default_wildcard: bool = False,
+        add_constraint: bool = True,
+    ) -> None:
+        self.op = as_pattern(op)
+        self.args = [as_pattern(arg) for arg in args or ()]
+        self.varg_default_wildcard = varg_default_wildcard
+
+    def children(self) -> list[DFPattern]:
+        """The callee and the arguments."""
+        return [self.op, *self.args]
+
+
+class FunctionPattern(DFPattern):
+    """A function of so many parameters whose result matches."""
+
+    def __init__(self, params: Sequence[DFPattern], body: DFPattern) -> None:
+        self.params = list(params)
+        self.body = body
+
+    def children(self) -> list[DFPattern]:
+        """Parameters and body."""
+        return [*self.params, self.body]
+
+
+class TuplePattern(DFPattern):
+    """A tuple."""
+
+    def __init__(self, fields: Sequence[Any]) -> None:
+        self.fields = [as_pattern(field) for field in fields]
+
+    def children(self) -> list[DFPattern]:
+        """The fields."""
+        return list(self.fields)
+
+
+class UnorderedTuplePattern(TuplePattern):
+    """A tuple of these fields in any order."""
+
+
+class TupleGetItemPattern(DFPattern):
+    """A field of a tuple (any, or of a number)."""
+
+    def __init__(self, tuple_value: Any, index: int | None = None) -> None:
+        self.tuple = as_pattern(tuple_value)
+        self.index = index
+
+    def children(self) -> list[DFPattern]:
+        """The tuple."""
+        return [self.tuple]
+
+
+class OrPattern(DFPattern):
+    """One or the other, tried in this order."""
+
+    def __init__(self, left: DFPattern, right: DFPattern) -> None:
+        self.left, self.right = left, right
+
+    def children(self) -> list[DFPattern]:
+        """Both."""
+        return [self.left, self.right]
+
+
+class AndPattern(OrPattern):
+    """Both at once."""
+
+
+class NotPattern(DFPattern):
+    """Anything but this."""
+
+    def __init__(self, to_reject: DFPattern) -> None:
+        self.reject = to_reject
+
+
+class _Restricted(DFPattern):
+    """A pattern with a condition on what it matches."""
+
+    pattern: DFPattern
+
+    def children(self) -> list[DFPattern]:
+        """The pattern inside."""
+        return [self.pattern]
+
+
+class AttrPattern(_Restricted):
+    """A pattern with attributes."""
+
+    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
+        self.pattern = pattern
+        self.attrs = {key: plain_value(value) for key, value in attrs.items()}
+
+
+class DataTypePattern(_Restricted):
+    """A pattern with a dtype."""
+
+    def __init__(self, pattern: DFPattern, dtype: str) -> None:
+        self.pattern = pattern
+        self.dtype = DataType(dtype)
+
+
+class ShapePattern(_Restricted):
+    """A pattern with a shape."""
+
+    def __init__(self, pattern: DFPattern, shape: Sequence[Any]) -> None:
+        self.pattern = pattern
+        self.shape = list(shape)
+
+
+class StructInfoPattern(_Restricted):
+    """A pattern with a struct info."""
+
+    def __init__(self, pattern: DFPattern, struct_info: StructInfo) -> None:
+        self.pattern = pattern
+        self.struct_info = struct_info
+
+
+class PrimArrPattern(DFPattern):
+    """A shape of these sizes."""
+
+    def __init__(self, shape: Sequence[Any]) -> None:
+        self.shape = list(shape)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.shape[index]
+
+    def __len__(self) -> int:
+        return len(self.shape)
+
+
+class DFConstraint:
+    """A condition on what several patterns match."""
+
+
+class SameShapeConstraint(DFConstraint):
+    """Several patterns match values of one shape."""
+
+    def __init__(self, *args: DFPattern) -> None:
+        from tilesmith.relax.dpl.context import PatternContext
+
+        self.args = list(args)
+        context = PatternContext.current(required=False)
+        if context is not None:
+            context.constraints.append(self)
+
+
+class PatternSeq:
+    """A chain of patterns, each used by the next."""
+
+    def __init__(self, patterns: Sequence[Any], only_use: bool = False) -> None:
+        self.patterns = list(patterns)
+        for first, second in zip(self.patterns, self.patterns[1:]):
+            _edge(first, second, -1, only_use)
+
+    def used_by(self, other: Any, index: int = -1) -> PatternSeq:
+        """The end of the chain is used by another pattern (or chain)."""
+        return self._join(other, index, False)
+
+    def only_used_by(self, other: Any, index: int = -1) -> PatternSeq:
+        """Like ``used_by``, and by nothing else."""
+        return self._join(other, index, True)
+
+    def _join(self, other: Any, index: int, only: bool) -> PatternSeq:
+        others = other.patterns if isinstance(other, PatternSeq) else [other]
+        _edge(self.patterns[-1], others[0], index, only)
+        joined = PatternSeq([])
+        joined.patterns = [*self.patterns, *others]
+        return joined
+
+    def __rshift__(self, other: Any) -> PatternSeq:
+        return self.used_by(other)
+
+    def __xor__(self, other: Any) -> PatternSeq:
+        return self.only_used_by(other)
+
+    def __getitem__(self, index: int) -> DFPattern:
+        return self.patterns[index]
+
+    def dup(self) -> PatternSeq:
+        """A chain of new patterns of the same kinds."""
+        return PatternSeq([pattern.dup() for pattern in self.patterns])
+
+
+def _edge(first: DFPattern, second: DFPattern, index: int, only: bool) -> None:
+    from tilesmith.relax.dpl.context import PatternContext
+
+    context = PatternContext.current()
+    context.edges.append((first, second, index, only))
+
+
+def as_pattern(value: Any) -> DFPattern:
+    """A pattern for what a user writes: patterns, tuples of them, expressions, operators."""
+    if isinstance(value, DFPattern):
+        return value
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(item, (int, PrimExpr)) for item in value):
+            return PrimArrPattern(value)
+        return TuplePattern(value)
+    return ExprPattern(value)
+
+
+# Words
+
+
+def wildcard() -> WildcardPattern:
+    """Anything."""
+    return WildcardPattern()
+
+
+def is_op(op_name: str) -> ExprPattern:
+    """An operator; call it with patterns of the arguments."""
+    return ExprPattern(Op.get(op_name))
+
+
+def is_expr(expr: Any) -> ExprPattern:
+    """An expression that is structurally equal."""
+    return ExprPattern(expr)
+
+
+def is_const() -> ConstantPattern:
+    """A constant."""
+    return ConstantPattern()
+
+
+def is_var(name: str = "") -> VarPattern:
+    """A variable."""
+    return VarPattern(name)
+
+
+def is_dfv(name: str = "") -> DataflowVarPattern:
+    """A dataflow variable."""
+    return DataflowVarPattern(name)
+
+
+def is_gv(name: str = "") -> GlobalVarPattern:
+    """A function of the module."""
+    return GlobalVarPattern(name)
+
+
+def is_tuple(fields: Sequence[Any], unordered: bool = False) -> TuplePattern:
+    """A tuple."""
+    return UnorderedTuplePattern(fields) if unordered else TuplePattern(fields)
+
+
+def is_tuple_get_item(tuple_value: Any, index: int | None = None) -> TupleGetItemPattern:
+    """A field of a tuple."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+def is_shape(shape: Sequence[Any]) -> PrimArrPattern:
+    """A shape as a value."""
+    return PrimArrPattern(shape)
+
+
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+    """A value of a dtype."""
+    return DataTypePattern(pattern or wildcard(), dtype)
+
+
+def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+    """A call with attributes."""
+    return AttrPattern(pattern or wildcard(), attrs)
+
+
+def reject(pattern: DFPattern) -> NotPattern:
+    """Anything but this."""
+    return NotPattern(pattern)
+
+
+def _destination_call(op_name: str, callee: DFPattern, args: Any, tir_vars: Any) -> CallPattern:
+    operands = [callee, wildcard() if args is None else as_pattern(args)]
+    if tir_vars is not None:
+        operands.append(as_pattern(tir_vars))
+        return is_op(op_name)(*operands)
+    return CallPattern(is_op(op_name), operands, varg_default_wildcard=True)
+
+
+def is_call_tir(func_name: str, args: Any = None, tir_vars: Any = None) -> CallPattern:
+    """A call of a PrimFunc of that name."""
+    return _destination_call("relax.call_tir", GlobalVarPattern(func_name), args, tir_vars)
+
+
+def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
+    """A destination-passing call of a registered function."""
+    return _destination_call("relax.call_dps_packed", ExternFuncPattern(func_name), args, None)
+
+
+def is_call_packed(func_name: str, args: Any = None) -> CallPattern:
+    """A call of a registered function."""
+    return CallPattern(ExternFuncPattern(func_name), args, varg_default_wildcard=args is None)
+
+
+def make_fused_bias_activation_pattern(
+    op_name: str, with_bias: bool = False, activation: str | None = None
+) -> DFPattern:
+    """An operator of two arguments, then maybe a bias, then maybe an activation."""
+    out: DFPattern = is_op(op_name)(wildcard(), wildcard())
+    if with_bias:
+        out = is_op("relax.add")(out, wildcard())
+    return out if activation is None else is_op(activation)(out)

@@ -1,0 +1,143 @@
+"""Replacing what patterns match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilesmith.relax.analysis import remove_all_unused
+from tilesmith.relax.dpl.matcher import match_dfb, match_expr
+from tilesmith.relax.expr import (
+    DataflowBlock,
+    Function,
+    Var,
+    VarBinding,
+    as_expr,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+
+__all__ = [
+    "ExprPatternRewriter", "OrRewriter", "PatternMatchingRewriter", "rewrite_bindings",
+    "rewrite_call",
+]  # fmt: skip
+
+Rewriter = Callable[[Any, dict[Any, Any]], Any]
+
+
+class _Replace(PyExprMutator):
+    """Offers each bound value to the rewriters; the first that changes it wins."""
+
+    def __init__(self, rules: list[tuple[Any, Rewriter]]) -> None:
+        super().__init__()
+        self.rules = rules
+        self.values: dict[Var, Any] = {}
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        for pattern, rewriter in self.rules:
+            matched = match_expr(pattern, value, self.values)
+            if matched is None:
+                continue
+            replaced = rewriter(value, matched)
+            if replaced is not value and replaced is not None:
+                value = replaced
+                break
+        if value is binding.value:
+            self.builder_.emit_normalized(binding)
+            self.values[binding.var] = value
+            return
+        value = self.builder_.normalize(as_expr(value))
+        self.reemit_binding(binding, value)
+        self.values[self.get_var_remap(binding.var)] = value
+
+
+class PatternMatchingRewriter:
+    """Rewrites functions wherever one of its patterns matches."""
+
+    def __init__(self, rules: list[tuple[Any, Rewriter]]) -> None:
+        self.rules = rules
+
+    @staticmethod
+    def from_pattern(pattern: Any, func: Rewriter) -> PatternMatchingRewriter:
+        """``func(expr, matches)`` gives the replacement, or the expression itself."""
+        return ExprPatternRewriter(pattern, func)
+
+    def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
+        return OrRewriter(self, other)
+
+    def __call__(self, obj: Any) -> Any:
+        """A function, or all functions of a module, rewritten."""
+        if isinstance(obj, Function):
+            return self._function(obj)
+        result = obj.shallow_copy()
+        for name, function in list(result.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                result[name] = self._function(function)
+        return result
+
+    def _function(self, function: Function) -> Function:
+        changed = _Replace(self.rules).visit_expr(function)
+        return changed if changed is function else remove_all_unused(changed)
+
+
+class ExprPatternRewriter(PatternMatchingRewriter):
+    """A rewriter with one pattern."""
+
+    def __init__(self, pattern: Any, func: Rewriter) -> None:
+        super().__init__([(pattern, func)])
+
+
+class OrRewriter(PatternMatchingRewriter):
+    """The patterns of two rewriters, tried in order."""
+
+    def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
+        super().__init__([*lhs.rules, *rhs.rules])
+
+
+def rewrite_call(pattern: Any, rewriter: Rewriter, func: Function) -> Function:
+    """A function with each value that matches replaced by ``rewriter(expr, matches)``."""
+    return PatternMatchingRewriter([(pattern, rewriter)])(func)
+
+
+class _RewriteBlocks(PyExprMutator):
+    def __init__(self, context: Any, rewriter: Callable[..., Mapping[Var, Any]]) -> None:
+        super().__init__()
+        self.context = context
+        self.rewriter = rewriter
+        self.changed = False
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        matched = match_dfb(self.context, block)
+        if matched is None:
+            return super().visit_dataflow_block_(block)
+        values = {binding.var: binding.value for binding in block.bindings}
+        replacements = dict(self.rewriter(matched, values))
+        if not replacements:
+            return super().visit_dataflow_block_(block)
+        self.changed = True
+        self.builder_._begin_dataflow_block()
+        for binding in block.bindings:
+            if binding.var in replacements:
+                value = self.visit_expr(as_expr(replacements[binding.var]))
+                self.reemit_binding(binding, self.builder_.normalize(value))
+            else:
+                self.visit_binding(binding)
+        return self.builder_._end_block()
+
+
+def rewrite_bindings(
+    ctx: Any,
+    rewriter: Callable[[dict[Any, Any], dict[Var, Any]], Mapping[Var, Any]],
+    func: Function,
+) -> Function:
+    """A function with variables bound to other values wherever connected patterns match.
+
+    ``rewriter(matches, bindings)`` gives variable → new value; it is asked again until nothing
+    matches, or it gives nothing.
+    """
+    while True:
+        mutator = _RewriteBlocks(ctx, rewriter)
+        changed = mutator.visit_expr(func)
+        if not mutator.changed:
+            return func
+        func = remove_all_unused(changed)

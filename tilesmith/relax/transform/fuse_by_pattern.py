@@ -1,0 +1,387 @@
+"""FuseOpsByPattern, MergeCompositeFunctions: pieces of a graph for somebody else to carry out.
+
+What a pattern matches becomes a function with the attribute ``Composite`` (the pattern's name);
+neighbours for one code generator (the first part of the name, ``"cutlass.matmul"``) are merged into
+functions with the attribute ``Codegen``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import udchain, used_vars
+from tilesmith.relax.binding import copy_with_new_vars
+from tilesmith.relax.dpl.matcher import match_expr
+from tilesmith.relax.dpl.pattern import (
+    CallPattern,
+    DFPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+)
+from tilesmith.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.relax.transform.fuse_ops import fused_function
+
+
+@dataclass
+class PatternCheckContext:
+    """What the check of a pattern is told about a match."""
+
+    matched_expr: Any
+    annotated_expr: Mapping[str, Any]
+    matched_bindings: Mapping[Var, Any]
+    var_usages: Mapping[Var, list[Var]]
+    value_to_bound_var: Mapping[Any, Var]
+
+
+@dataclass
+class FusionPattern:
+    """A pattern with its name, names for parts of it, and a check of its matches."""
+
+    name: str
+    pattern: DFPattern
+    annotation_patterns: Mapping[str, DFPattern] = field(default_factory=dict)
+    check: Callable[[PatternCheckContext], bool] | None = None
+    attrs_getter: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+
+    @staticmethod
+    def of(value: Any) -> FusionPattern:
+        """A pattern as users write it: ``(name, pattern)``, with annotations and check behind."""
+        return value if isinstance(value, FusionPattern) else FusionPattern(*value)
+
+
+_INNER = (CallPattern, TuplePattern, TupleGetItemPattern)
+
+
+class _Group:
+    """Bindings that a pattern matched."""
+
+    def __init__(self, pattern: FusionPattern, bindings: list[Binding], attrs: Any) -> None:
+        self.pattern = pattern
+        self.bindings = bindings
+        self.attrs = dict(attrs or {})
+
+
+class _Matches:
+    """The matches of one dataflow block; earlier patterns win."""
+
+    def __init__(self, block: DataflowBlock, outside: set[Var]) -> None:
+        self.block = block
+        self.values = {binding.var: binding.value for binding in block.bindings}
+        self.of_value = {id(binding.value): binding for binding in block.bindings}
+        self.users = udchain(block)
+        self.outside = outside
+        self.taken: set[Var] = set()
+        self.groups: list[_Group] = []
+
+    def find(self, pattern: FusionPattern) -> None:
+        """Find the matches of a pattern, the last bindings first: they give the largest matches."""
+        for binding in reversed(self.block.bindings):
+            if binding.var in self.taken:
+                continue
+            matched = match_expr(pattern.pattern, binding.value, self.values)
+            if matched is None:
+                continue
+            inner = {
+                id(value)
+                for part, value in matched.items()
+                if isinstance(part, _INNER) or part is pattern.pattern
+            }
+            inner.add(id(binding.value))
+            bindings = [b for b in self.block.bindings if id(b.value) in inner]
+            if self._is_closed(bindings, binding.var) and self._passes(pattern, binding, matched):
+                attrs = None
+                if pattern.attrs_getter is not None:
+                    attrs = pattern.attrs_getter(self._annotated(pattern, matched))
+                self.taken.update([b.var for b in bindings])
+                self.groups.append(_Group(pattern, bindings, attrs))
+
+    def _is_closed(self, bindings: list[Binding], last: Var) -> bool:
+        own = {binding.var for binding in bindings}
+        if own & self.taken:
+            return False
+        for var in own:
+            if var is last:
+                continue
+            if var in self.outside or not isinstance(var, DataflowVar):
+                return False
+            if any(user not in own for user in self.users.get(var, ())):
+                return False
+        return True
+
+    def _annotated(self, pattern: FusionPattern, matched: Mapping[Any, Any]) -> dict[str, Any]:
+        return {
+            name: matched[part]
+            for name, part in pattern.annotation_patterns.items()
+            if part in matched
+        }
+
+    def _passes(self, pattern: FusionPattern, binding: Binding, matched: Any) -> bool:
+        if pattern.check is None:
+            return True
+        own = {
+            b.var: b.value for b in self.block.bindings if id(b.value) in map(id, matched.values())
+        }
+        context = PatternCheckContext(
+            binding.value,
+            self._annotated(pattern, matched),
+            own,
+            self.users,
+            {b.value: b.var for b in self.block.bindings},
+        )
+        return bool(pattern.check(context))
+
+
+def _operator_names(bindings: list[Binding]) -> str:
+    names = []
+    for binding in bindings:
+        op = getattr(binding.value, "op", None)
+        if isinstance(op, Op):
+            names.append(op.name.replace(".", "_"))
+        elif isinstance(op, GlobalVar):
+            names.append(op.name_hint)
+    return "_".join(["fused", *names])
+
+
+class _FuseByPattern(PyExprMutator):
+    def __init__(
+        self, mod: IRModule, patterns: list[FusionPattern], keep: bool, annotate: bool
+    ) -> None:
+        super().__init__(mod)
+        self.patterns = patterns
+        self.keep = keep
+        self.annotate = annotate
+        self.outside: set[Var] = set()
+
+    def visit_function_(self, op: Function) -> Any:
+        self.outside = set(used_vars(op.body.body)) if op.body is not None else set()
+        return super().visit_function_(op)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        matches = _Matches(block, self.outside)
+        for pattern in self.patterns:
+            matches.find(pattern)
+        if not matches.groups:
+            return super().visit_dataflow_block_(block)
+        last = {id(group.bindings[-1]): group for group in matches.groups}
+        self.builder_._begin_dataflow_block()
+        for binding in block.bindings:
+            group = last.get(id(binding))
+            if group is not None:
+                call = self._call(group)
+                self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
+            elif binding.var not in matches.taken:
+                self.visit_binding(binding)
+        return self.builder_._end_block()
+
+    def _call(self, group: _Group) -> Call:
+        name = group.pattern.name
+        attrs = {"Composite": name, **group.attrs}
+        if not self.annotate:
+            attrs["Primitive"] = 1
+        function, args = fused_function(group.bindings, attrs, keep_constants=self.keep)
+        symbol = _operator_names(group.bindings)
+        if self.annotate:
+            symbol = self.builder_.get_unique_name(f"{symbol}_{name.split('.')[0]}")
+            function = codegen_function([function], name.split(".")[0], symbol)
+            variable = GlobalVar(symbol)
+            variable.struct_info = function.struct_info
+            self.builder_.update_func(variable, function)
+            return Call(variable, args)
+        return Call(self.builder_.add_func(function, symbol), args)
+
+
+def codegen_function(composites: list[Function], codegen: str, symbol: str) -> Function:
+    """A function for a code generator that calls one composite function."""
+    (inner,) = composites
+    params = [Var(param.name_hint, known_struct_info(param)) for param in inner.params]
+    local = Var("local_func", inner.struct_info)
+    output = Var("output", inner.ret_struct_info)
+    block = BindingBlock([VarBinding(local, inner), VarBinding(output, Call(local, params))])
+    attrs = {"Codegen": codegen, "global_symbol": symbol}
+    return copy_with_new_vars(Function(params, SeqExpr([block], output), None, True, attrs))
+
+
+def FuseOpsByPattern(  # noqa: N802
+    patterns: Iterable[Any],
+    bind_constants: bool = True,
+    annotate_codegen: bool = False,
+    entry_functions: Iterable[str] | None = None,
+) -> Pass:
+    """What patterns match becomes calls of functions with the attribute ``Composite``.
+
+    ``patterns``: ``FusionPattern`` or ``(name, pattern[, annotations[, check]])``, earlier ones
+    first. ``bind_constants``: constants go into the function. ``annotate_codegen``: each one is put
+    into a function with the attribute ``Codegen``, ready for its code generator.
+    """
+    rules = [FusionPattern.of(pattern) for pattern in patterns]
+    entries = list(entry_functions or ())
+
+    def fuse(mod: IRModule) -> IRModule:
+        mutator = _FuseByPattern(mod, rules, bind_constants, annotate_codegen)
+        for name, function in list(mod.functions.items()):
+            if not isinstance(function, Function) or function.body is None:
+                continue
+            if "Composite" in function.attrs or "Codegen" in function.attrs:
+                continue
+            if entries and name.name_hint not in entries:
+                continue
+            updated = mutator.visit_expr(function)
+            if updated is not function:
+                mutator.builder_.update_func(name, updated)
+        return mutator.builder_.get()
+
+    return whole_module("FuseOpsByPattern", fuse)
+
+
+# Merging
+
+
+class _Merge(PyExprMutator):
+    """Runs of calls of composite functions for one code generator become one call."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self.mod = mod
+        self.outside: set[Var] = set()
+
+    def visit_function_(self, op: Function) -> Any:
+        self.outside = set(used_vars(op.body.body)) if op.body is not None else set()
+        return super().visit_function_(op)
+
+    def _codegen(self, binding: Binding) -> str | None:
+        value = binding.value
+        if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+            function = self.mod.functions.get(value.op)
+            if isinstance(function, Function) and "Composite" in function.attrs:
+                return str(function.attrs["Composite"]).split(".")[0]
+        return None
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        groups = self._groups(block)
+        if not groups:
+            return super().visit_dataflow_block_(block)
+        users = udchain(block)
+        last = {id(members[-1]): (codegen, members) for codegen, members in groups}
+        inside = {id(binding) for _, members in groups for binding in members}
+        self.builder_._begin_dataflow_block()
+        for binding in block.bindings:
+            if id(binding) in last:
+                self._emit(*last[id(binding)], users)
+            elif id(binding) not in inside:
+                self.visit_binding(binding)
+        return self.builder_._end_block()
+
+    def _groups(self, block: DataflowBlock) -> list[tuple[str, list[Binding]]]:
+        """Groups in which no path between two members leaves the group."""
+        group_of: dict[Var, int] = {}
+        groups: list[tuple[str, list[Binding]]] = []
+        reached: dict[Var, set[int]] = {}  # groups that a value depends on from outside of them
+        for binding in block.bindings:
+            codegen = self._codegen(binding)
+            reads = [var for var in used_vars(binding.value) if var in reached]
+            dependent = set().union(*[reached[var] for var in reads]) if reads else set()
+            joined = None
+            if codegen is not None:
+                for var in reads:
+                    number = group_of.get(var)
+                    blocked = any(
+                        number in reached[other] for other in reads if group_of.get(other) != number
+                    )
+                    if number is not None and groups[number][0] == codegen and not blocked:
+                        joined = number
+                        break
+                if joined is None:
+                    joined = len(groups)
+                    groups.append((codegen, []))
+                groups[joined][1].append(binding)
+                group_of[binding.var] = joined
+            own = {group_of[var] for var in reads if var in group_of and group_of[var] != joined}
+            reached[binding.var] = (dependent | own) - ({joined} if joined is not None else set())
+        return groups
+
+    def _emit(self, codegen: str, members: list[Binding], users: Mapping[Var, list[Var]]) -> None:
+        own = {binding.var for binding in members}
+        outputs = [
+            b.var
+            for b in members
+            if not isinstance(b.var, DataflowVar)
+            or b.var in self.outside
+            or any(user not in own for user in users.get(b.var, ()))
+        ]
+        params: dict[Var, Var] = {}
+        args: list[Any] = []
+        bindings: list[Binding] = []
+        local: dict[Var, Var] = {}
+        for number, binding in enumerate(members):
+            call = binding.value
+            inner = copy_with_new_vars(self.mod[call.op])
+            function = Var(f"local_func_{number}", inner.struct_info)
+            values = []
+            for arg in call.args:
+                if isinstance(arg, Var) and arg in local:
+                    values.append(local[arg])
+                    continue
+                key = arg if isinstance(arg, Var) else Var("constant", known_struct_info(arg))
+                if key not in params:
+                    params[key] = Var(f"arg{len(params)}", known_struct_info(arg))
+                    args.append(self.visit_expr(arg))
+                values.append(params[key])
+            result = Var(binding.var.name_hint, known_struct_info(binding.var))
+            local[binding.var] = result
+            bindings += [VarBinding(function, inner), VarBinding(result, Call(function, values))]
+        body = local[outputs[0]] if len(outputs) == 1 else Tuple([local[v] for v in outputs])
+        names = "_".join([binding.value.op.name_hint for binding in members])
+        symbol = self.builder_.get_unique_name(f"{names}_{codegen}")
+        attrs = {"Codegen": codegen, "global_symbol": symbol}
+        merged = Function(
+            list(params.values()), SeqExpr([BindingBlock(bindings)], body), None, True, attrs
+        )
+        variable = GlobalVar(symbol)
+        variable.struct_info = merged.struct_info
+        self.builder_.update_func(variable, merged)
+        call = Call(variable, args)
+        if len(outputs) == 1:
+            self.builder_.emit_normalized(VarBinding(outputs[0], call))
+            return
+        whole = self.builder_.emit(call)
+        for number, var in enumerate(outputs):
+            self.builder_.emit_normalized(VarBinding(var, whole[number]))
+
+
+def MergeCompositeFunctions() -> Pass:  # noqa: N802
+    """Neighbouring calls of composite functions for one code generator become one function with
+    the attribute ``Codegen``."""
+
+    def merge(mod: IRModule) -> IRModule:
+        mutator = _Merge(mod)
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                if "Composite" not in function.attrs and "Codegen" not in function.attrs:
+                    updated = mutator.visit_expr(function)
+                    if updated is not function:
+                        mutator.builder_.update_func(name, updated)
+        result = mutator.builder_.get()
+        for name, function in list(result.functions.items()):
+            if isinstance(function, Function) and "Composite" in function.attrs:
+                del result[name]
+        return result
+
+    return whole_module("MergeCompositeFunctions", merge)
