@@ -1,6 +1,6 @@
 """Sets of integers: intervals with symbolic ends, and what an expression ranges over.
 
-    eval_set(i * 4 + j, {i: Range(0, 8)})      # [j, j + 28]
+eval_set(i * 4 + j, {i: Range(0, 8)})      # [j, j + 28]
 """
 
 from __future__ import annotations
@@ -171,7 +171,10 @@ def eval_set(
         domains: dict[Var, Ends] = {}
         for key, value in dom_map.items():
             var, domain = _variable(key), as_set(value)
-            domains[var] = _form(analyzer, domain.min_value, var), _form(analyzer, domain.max_value, var)
+            domains[var] = (
+                _form(analyzer, domain.min_value, var),
+                _form(analyzer, domain.max_value, var),
+            )
             _bind(analyzer, var, domain)
         evaluator = IntervalEvaluator(engine, domains)
         if isinstance(expr, Range):
@@ -201,7 +204,9 @@ def _bind(analyzer: Analyzer, var: Var, domain: IntervalSet) -> None:
     low, high = engine.normal(domain.min_value), engine.normal(domain.max_value)
     if low.terms and engine.table.number(low) == engine.table.number(high):
         return  # a point: what it is shows in the domains
-    analyzer.bind(var, Range.from_min_extent(domain.min_value, domain.max_value - domain.min_value + 1))
+    analyzer.bind(
+        var, Range.from_min_extent(domain.min_value, domain.max_value - domain.min_value + 1)
+    )
     engine.values.pop(var, None)
     engine.forget()
 
@@ -320,10 +325,14 @@ def covers(outer: IntervalSet, inner: IntervalSet, analyzer: Analyzer | None = N
     if inner.is_nothing() or outer.is_everything():
         return True
     if outer.has_lower_bound():
-        if not inner.has_lower_bound() or not analyzer.can_prove(outer.min_value <= inner.min_value):
+        if not inner.has_lower_bound() or not analyzer.can_prove(
+            outer.min_value <= inner.min_value
+        ):
             return False
     if outer.has_upper_bound():
-        if not inner.has_upper_bound() or not analyzer.can_prove(inner.max_value <= outer.max_value):
+        if not inner.has_upper_bound() or not analyzer.can_prove(
+            inner.max_value <= outer.max_value
+        ):
             return False
     return True
 

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith.forms import Atom, Extreme, Leaf, Product, Quotient, Remainder, Split, Sum, plus, shifted, times
+from tilesmith.arith.forms import (
+    Atom,
+    Extreme,
+    Leaf,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    plus,
+    shifted,
+    times,
+)
 from tilesmith.arith.simplify import Simplifier
 from tilesmith.arith.state import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
@@ -134,7 +146,9 @@ class IntervalEvaluator:
         low_a, high_a = self._once(self.engine.normal(a))
         low_b, high_b = self._once(self.engine.normal(b))
         low = None if low_a is None or low_b is None else self.engine.extreme(Min, [low_a, low_b])
-        high = None if high_a is None or high_b is None else self.engine.extreme(Max, [high_a, high_b])
+        high = (
+            None if high_a is None or high_b is None else self.engine.extreme(Max, [high_a, high_b])
+        )
         return low, high
 
     def _product(self, atom: Product) -> Ends:
@@ -189,10 +203,14 @@ class IntervalEvaluator:
             turns = engine.divide(low, atom.upper)[0], engine.divide(high, atom.upper)[0]
             difference = engine.tidy(plus(turns[1], turns[0], -1))
             if not difference.terms and difference.const == 0:
-                return self._digit(low, atom.lower, atom.upper), self._digit(high, atom.lower, atom.upper)
+                return self._digit(low, atom.lower, atom.upper), self._digit(
+                    high, atom.lower, atom.upper
+                )
         last = Sum(atom.dtype, {}, width - 1)
         if low is not None and high is not None and engine.prove(low):
-            return Sum(atom.dtype, {}, 0), engine.extreme(Min, [last, engine.digit(high, atom.lower, 0)])
+            return Sum(atom.dtype, {}, 0), engine.extreme(
+                Min, [last, engine.digit(high, atom.lower, 0)]
+            )
         return Sum(atom.dtype, {}, 0), last
 
     def _digit(self, form: Sum | None, lower: int, upper: int) -> Sum | None:

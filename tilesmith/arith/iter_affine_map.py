@@ -1,0 +1,396 @@
+"""Maps of iterators: whether indices over loops are independent, complete, and how to invert them.
+
+detect_iter_map([i * 16 + j], {i: Range(0, 8), j: Range(0, 16)}).indices     # one iterator over 128
+detect_iter_map([i, i + j], ...)                                             # errors: i is used twice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.iter_nodes import (
+    IterMapExpr, IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, expression_of,
+)  # fmt: skip
+from tilesmith.arith.iter_rewriter import IterRewriter, NotAffine, PaddingChanged
+from tilesmith.ir import PrimExpr, Range, Sub, Var, const, convert
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import TilesmithError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = [
+    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
+    "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
+    "subspace_divide",
+]  # fmt: skip
+
+
+class IterMapResult:
+    """What ``detect_iter_map`` found.
+
+    ``indices``: one `IterSumExpr` per index, empty if the map is not of the kind asked for; ``errors``: why
+    not; ``padding_predicate``: where padded iterators are outside of what was given.
+    """
+
+    __slots__ = ("errors", "indices", "padding_predicate")
+
+    def __init__(
+        self, indices: Sequence[IterSumExpr], errors: Sequence[str], padding_predicate: PrimExpr
+    ) -> None:
+        self.indices = tuple(indices)
+        self.errors = tuple(errors)
+        self.padding_predicate = padding_predicate
+
+    def __repr__(self) -> str:
+        return f"IterMapResult({len(self.indices)} indices, errors={list(self.errors)})"
+
+
+FALSE = const(False, "bool")
+
+
+def _domains(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+    return {
+        var: dom if isinstance(dom, Range) else Range(0, dom) for var, dom in input_iters.items()
+    }
+
+
+def _analyzer(domains: Mapping[Var, Range]) -> Analyzer:
+    """Knows the domains: what is asked about sizes may hang on outer variables only, which is fine."""
+    analyzer = Analyzer()
+    for var, domain in domains.items():
+        analyzer.bind(var, domain)
+    return analyzer
+
+
+@deep_recursion
+def detect_iter_map(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Range],
+    predicate: Any = True,
+    check_level: Any = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> IterMapResult:
+    """Write each index as a sum of digits of the iterators, and check that they are independent.
+
+    The map goes from the points of ``input_iters`` where ``predicate`` holds to the box of the indices.
+    ``Surjective``: every point of the box is hit, each index has its digits for itself. ``Bijective``:
+    exactly once. A division that does not come out even pads the iterator, unless bijective.
+    """
+    level = IterMapLevel.from_str(check_level)
+    level = IterMapLevel.Surjective if level is None else level
+    domains = _domains(input_iters)
+    exprs = [convert(index) for index in indices]
+    first = _attempt(exprs, domains, convert(predicate), level, simplify_trivial_iterators)
+    if first.indices or not exprs:
+        return first
+    analyzer = _analyzer(domains)
+    simple = [analyzer.simplify(expr) for expr in exprs]
+    condition = analyzer.simplify(convert(predicate))
+    if all([a is b for a, b in zip(simple, exprs)]) and condition is predicate:
+        return first
+    second = _attempt(simple, domains, condition, level, simplify_trivial_iterators)
+    return second if second.indices else first
+
+
+def _attempt(
+    exprs: list[PrimExpr],
+    domains: dict[Var, Range],
+    predicate: PrimExpr,
+    level: IterMapLevel,
+    simplify_trivial: bool,
+) -> IterMapResult:
+    paddings: dict[Any, int] = {}
+    for _ in range(8):
+        rewriter = IterRewriter(Analyzer(), level is not IterMapLevel.Bijective, paddings)
+        try:
+            for var, domain in domains.items():
+                rewriter.add_iterator(var, domain, simplify_trivial)
+            rewriter.add_predicate(predicate)
+            sums = [rewriter.fuse(rewriter.visit(expr)) for expr in exprs]
+            if level is not IterMapLevel.NoCheck:
+                rewriter.check(sums, level)
+            return IterMapResult(sums, (), _padding_predicate(rewriter))
+        except NotAffine as error:
+            return IterMapResult((), (str(error),), FALSE)
+        except PaddingChanged:
+            continue
+    return IterMapResult((), ("the paddings of the iterators do not settle",), FALSE)
+
+
+def _padding_predicate(rewriter: IterRewriter) -> PrimExpr:
+    result: PrimExpr = FALSE
+    for mark, left, end in rewriter.padded:
+        value = expression_of(mark)
+        if not op.is_const(left, 0):
+            result = op.logical_or(result, value < left)
+        if not rewriter.equal(end, mark.extent):
+            result = op.logical_or(result, value >= end)
+    return result
+
+
+@deep_recursion
+def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
+    """The index as a sum of digits, those with large scales first; nothing is fused or checked."""
+    domains = _domains(input_iters)
+    rewriter = IterRewriter(Analyzer(), True, {})
+    for var, domain in domains.items():
+        rewriter.add_iterator(var, domain, True)
+    try:
+        form = rewriter.visit(convert(index))
+    except NotAffine:
+        try:
+            form = rewriter.visit(_analyzer(domains).simplify(convert(index)))
+        except NotAffine as error:
+            raise TilesmithError(f"{index} is no sum of iterators: {error}") from None
+    args = rewriter.joined(list(form.args))
+    ordered = sorted(enumerate(args), key=_large_scale_first)
+    return IterSumExpr([arg for _, arg in ordered], form.base)
+
+
+def _large_scale_first(item: tuple[int, IterSplitExpr]) -> tuple[int, int]:
+    position, arg = item
+    value = getattr(arg.scale, "value", None)
+    return (0, position) if value is None else (1, -abs(value))
+
+
+def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
+    """The plain expression of a sum, digit or iterator."""
+    analyzer = Analyzer()
+    return analyzer.simplify(expression_of(expr, analyzer))
+
+
+@deep_recursion
+def iter_map_simplify(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Range],
+    predicate: Any = True,
+    check_level: Any = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[PrimExpr]:
+    """The indices simplified, by what holds for the iterators in their ranges."""
+    domains = _domains(input_iters)
+    analyzer = _analyzer(domains)
+    exprs = [convert(index) for index in indices]
+    with analyzer.constraint_scope(convert(predicate)):
+        simple = [analyzer.simplify(expr) for expr in exprs]
+    found = detect_iter_map(simple, domains, predicate, check_level, simplify_trivial_iterators)
+    if not found.indices:
+        return simple
+    written = [analyzer.simplify(expression_of(index, analyzer)) for index in found.indices]
+    return [a if _size(a) <= _size(b) else b for a, b in zip(simple, written)]
+
+
+def _size(expr: PrimExpr) -> int:
+    return 1 + sum([_size(inner) for inner in expr.children() if isinstance(inner, PrimExpr)])
+
+
+# Inverse
+
+
+@deep_recursion
+def inverse_affine_iter_map(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]
+) -> dict[Var, PrimExpr]:
+    """The input iterators as functions of the indices; ``iter_map`` comes from a bijective ``detect_iter_map``."""
+    inverse = _Inverse()
+    outputs = [convert(output) for output in outputs]
+    if len(outputs) != len(iter_map):
+        raise TilesmithError(f"{len(iter_map)} indices and {len(outputs)} outputs do not match")
+    for form, output in zip(iter_map, outputs):
+        inverse.note_sum(form, output, False)
+    inverse.propagate()
+    analyzer = Analyzer()
+    return {var: analyzer.simplify(value) for var, value in inverse.result.items()}
+
+
+class _Inverse:
+    """Hands values down from sums to digits, from digits to iterators."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, PrimExpr] = {}
+        self.marks: dict[int, IterMark] = {}
+        self.result: dict[Var, PrimExpr] = {}
+
+    def note_sum(self, form: IterSumExpr, value: PrimExpr, exact: bool) -> None:
+        """Every digit of a sum gets its share of the value of the sum."""
+        dtype = value.dtype
+        value = value - op.cast(dtype, form.base)
+        if len(form.args) == 1:
+            arg = form.args[0]
+            self.note_digit(arg, op.floordiv(value, op.cast(dtype, arg.scale)))
+            return
+        for position, arg in enumerate(form.args):
+            digit = op.floordiv(value, op.cast(dtype, arg.scale))
+            if position:  # the highest digit comes first and needs no remainder
+                digit = op.floormod(digit, op.cast(dtype, arg.extent))
+            self.note_digit(arg, digit)
+
+    def note_digit(self, arg: IterSplitExpr, digit: PrimExpr) -> None:
+        """An iterator is the sum of its digits."""
+        mark = arg.source
+        part = digit * op.cast(digit.dtype, arg.lower_factor)
+        known = self.values.get(id(mark))
+        self.marks[id(mark)] = mark
+        self.values[id(mark)] = part if known is None else known + part
+
+    def propagate(self) -> None:
+        """From iterators that are sums to what they consist of, outer ones first."""
+        done: set[int] = set()
+        while True:
+            ready = [key for key in self.marks if key not in done and not self._is_part(key, done)]
+            if not ready:
+                return
+            for key in ready:
+                done.add(key)
+                self._settle(self.marks[key], self.values[key])
+
+    def _is_part(self, key: int, done: set[int]) -> bool:
+        """Whether an iterator that waits is made of this one, so that more may come."""
+        for other, mark in self.marks.items():
+            if other in done or other == key:
+                continue
+            if _consists_of(mark, key):
+                return True
+        return False
+
+    def _settle(self, mark: IterMark, value: PrimExpr) -> None:
+        source: Any = mark.source
+        if isinstance(source, IterSumExpr):
+            self.note_sum(source, value, True)
+            return
+        while source.__class__.__name__ == "Cast":
+            source = source.value
+        value = op.cast(source.dtype, value)
+        if isinstance(source, Sub) and isinstance(source.a, Var):
+            self.result[source.a] = value + source.b
+        elif isinstance(source, Var):
+            self.result[source] = value
+
+
+def _consists_of(mark: IterMark, key: int) -> bool:
+    source = mark.source
+    if not isinstance(source, IterSumExpr):
+        return False
+    return any([id(arg.source) == key or _consists_of(arg.source, key) for arg in source.args])
+
+
+# Subspaces
+
+
+@deep_recursion
+def subspace_divide(
+    bindings: Sequence[Any],
+    input_iters: Mapping[Var, Range],
+    sub_iters: Sequence[Var],
+    predicate: Any = True,
+    check_level: Any = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[list[IterMark]]:
+    """Divide each binding into an outer part and one over ``sub_iters``: ``binding = outer * extent + inner``.
+
+    Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates of the outer
+    and of the inner space as sources. An empty list if the bindings cannot be divided.
+    """
+    domains = _domains(input_iters)
+    condition = convert(predicate)
+    found = detect_iter_map(bindings, domains, condition, check_level, simplify_trivial_iterators)
+    if not found.indices:
+        return []
+    divider = _Divider(set(sub_iters))
+    pairs: list[list[IterMark]] = []
+    for form in found.indices:
+        pair = divider.divide(form)
+        if pair is None:
+            return []
+        pairs.append(pair)
+    true = const(True, "bool")
+    outer = op.all_of(*divider.outer_conditions) if divider.outer_conditions else true
+    inner = op.all_of(*divider.inner_conditions) if divider.inner_conditions else true
+    one = const(1, "int32")
+    return [*pairs, [IterMark(outer, one), IterMark(inner, one)]]
+
+
+class _Divider:
+    """Tells outer from inner digits."""
+
+    def __init__(self, inner: set[Var]) -> None:
+        self.inner = inner
+        self.outer_conditions: list[PrimExpr] = []
+        self.inner_conditions: list[PrimExpr] = []
+        self.analyzer = Analyzer()
+
+    def side(self, arg: IterSplitExpr) -> str:
+        """ "inner", "outer", or "both" for a digit that mixes them."""
+        source: Any = arg.source.source
+        if isinstance(source, IterSumExpr):
+            sides = {self.side(part) for part in source.args}
+            return sides.pop() if len(sides) == 1 else "both"
+        while not isinstance(source, Var):
+            source = source.a if isinstance(source, Sub) else source.value
+        return "inner" if source in self.inner else "outer"
+
+    def divide(self, form: IterSumExpr) -> list[IterMark] | None:
+        """(outer, inner) of one binding."""
+        one, zero = const(1, form.dtype), const(0, form.dtype)
+        empty = IterMark(IterSumExpr((), zero), one)
+        if not form.args:
+            return [IterMark(form, one), empty]
+        arg = form.args[0]
+        side = self.side(arg)
+        if side == "inner":
+            self._condition(arg, self.inner_conditions)
+            return [empty, IterMark(form, self._span(arg))]
+        if side == "outer":
+            self._condition(arg, self.outer_conditions)
+            return [IterMark(form, self._span(arg)), empty]
+        return self._mixed(form, arg)
+
+    def _span(self, arg: IterSplitExpr) -> PrimExpr:
+        return (
+            arg.extent
+            if op.is_const(arg.scale, 1)
+            else self.analyzer.simplify(arg.extent * arg.scale)
+        )
+
+    def _condition(self, arg: IterSplitExpr, into: list[PrimExpr]) -> None:
+        """A capped sum of one side keeps its predicate there."""
+        mark = arg.source
+        source = mark.source
+        if isinstance(source, IterSumExpr) and source.args:
+            size = source.args[0].extent
+            for part in source.args[1:]:
+                size = self.analyzer.simplify(size * part.extent)
+            if not self.analyzer.can_prove_equal(size, mark.extent):
+                value = expression_of(source, self.analyzer)
+                into.append(value < mark.extent)
+                if not op.is_const(source.base, 0):
+                    into.append(value >= 0)
+
+    def _mixed(self, form: IterSumExpr, arg: IterSplitExpr) -> list[IterMark] | None:
+        source = arg.source.source
+        whole = op.is_const(arg.lower_factor, 1)
+        if not whole or not op.is_const(arg.scale, 1) or not isinstance(source, IterSumExpr):
+            return None
+        parts = list(source.args)
+        sides = [self.side(part) for part in parts]
+        cut = len([side for side in sides if side == "outer"])
+        if sides != ["outer"] * cut + ["inner"] * (len(parts) - cut):
+            return None
+        inner, outer = parts[cut:], parts[:cut]
+        span = self.analyzer.simplify(inner[0].extent * inner[0].scale)
+        scaled = [
+            IterSplitExpr(
+                part.source, part.lower_factor, part.extent,
+                self.analyzer.simplify(op.floordiv(part.scale, span)),
+            )
+            for part in outer
+        ]  # fmt: skip
+        size = self.analyzer.simplify(outer[0].extent * scaled[0].scale)
+        zero = const(0, form.dtype)
+        if not self.analyzer.can_prove_equal(size * span, arg.source.extent):
+            return None  # a predicate across the two: neither side can say it alone
+        if not self.analyzer.can_prove_equal(op.floormod(form.base, span), 0):
+            return None
+        base = self.analyzer.simplify(op.floordiv(form.base, span))
+        return [IterMark(IterSumExpr(scaled, base), size), IterMark(IterSumExpr(inner, zero), span)]
