@@ -1,0 +1,131 @@
+"""Programs that say `import tvm`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import tilesmith
+from tilesmith.compat.tvm.aliases import MODULES, NAMES
+from tilesmith.support.lazy import resolve
+
+PROGRAM = """
+    import sys
+    import numpy as np
+    import tvm
+    import tvm.testing
+    from tvm import te, tir, relax, topi
+    from tvm.ir.module import IRModule
+    from tvm.script import ir as I, tir as T, relax as R
+
+    @tvm.script.ir_module
+    class Add:
+        @T.prim_func
+        def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                with T.block("B"):
+                    vi = T.axis.spatial(8, i)
+                    B[vi] = A[vi] + T.float32(1)
+
+    sch = tvm.tir.Schedule(Add)
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    sch.vectorize(loop)
+    lib = tvm.build(sch.mod, target="llvm")
+    a = tvm.nd.array(np.arange(8, dtype="float32"))
+    b = tvm.nd.array(np.zeros(8, "float32"))
+    lib["main"](a, b)
+    tvm.testing.assert_allclose(b.numpy(), a.numpy() + 1)
+    assert isinstance(sch.mod, tvm.IRModule) and isinstance(sch.mod, IRModule)
+    x = te.placeholder((4,), name="x")
+    y = tvm.compute((4,), lambda i: x[i] * 2, name="y")
+    assert isinstance(te.create_prim_func([x, y]), tvm.tir.PrimFunc)
+    print("arguments", sys.argv[1:], "version", tvm.__version__)
+"""
+
+
+def run(code: str, *arguments: str, module: str = "") -> subprocess.CompletedProcess:
+    command = [sys.executable, *(["-m", module] if module else []), *arguments]
+    if code:
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_a_program_runs_unchanged(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    done = run("", str(program), "--size", "3", module="tilesmith.compat.tvm")
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['--size', '3'] version 0.18.0" in done.stdout
+
+
+def test_off_unless_asked_for():
+    done = run("import tilesmith, tvm")
+    assert done.returncode != 0 and "No module named 'tvm'" in done.stderr
+
+
+def test_refused_beside_a_real_tvm():
+    done = run(
+        """
+        import sys, types
+        sys.modules["tvm"] = types.ModuleType("tvm")
+        import tilesmith.compat.tvm
+        tilesmith.compat.tvm.install()
+        """
+    )
+    assert done.returncode != 0 and "imported already" in done.stderr
+
+
+def test_unknown_names_are_errors():
+    done = run(
+        """
+        import tilesmith.compat.tvm
+        tilesmith.compat.tvm.install()
+        import tvm
+        try:
+            tvm.te.no_such_thing
+        except AttributeError as error:
+            assert "no_such_thing" in str(error) and "tilesmith.te" in str(error)
+        else:
+            raise SystemExit("no error")
+        try:
+            import tvm.no_such_module
+        except ImportError:
+            pass
+        else:
+            raise SystemExit("no error")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_program_is_said(tmp_path):
+    done = run("", str(tmp_path / "none.py"), module="tilesmith.compat.tvm")
+    assert done.returncode == 2 and "there is no file" in done.stderr
+
+
+@pytest.mark.parametrize("alias", [(m, n) for m, names in NAMES.items() for n in names])
+def test_each_alias_leads_somewhere(alias):
+    module, name = alias
+    assert resolve(NAMES[module][name]) is not None
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES.values())))
+def test_each_module_is_there(module):
+    assert resolve(module) is not None
+
+
+def test_tilesmith_itself_is_not_changed():
+    done = run(
+        """
+        import tilesmith.compat.tvm
+        tilesmith.compat.tvm.install()
+        import tvm, tilesmith
+        assert tvm is not tilesmith and tilesmith.__spec__.name == "tilesmith"
+        assert tvm.tir.Var is tilesmith.tir.Var
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert tilesmith.__spec__.name == "tilesmith"

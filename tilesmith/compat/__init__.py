@@ -1,0 +1,1 @@
+"""Opt-in names of other projects, for programs that were written for them."""
