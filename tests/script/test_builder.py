@@ -40,18 +40,33 @@ def test_function_in_frames():
     assert_structural_equal(builder.get(), main)
 
 
+@T.prim_func
+def parsed(n: T.int32):
+    T.evaluate(n)
+
+
 def test_module_in_frames():
     with IRBuilder() as builder:
         with I.ir_module():
             I.module_attrs({"a": 1})
-            with T.prim_func() as frame:
+            with T.prim_func():
                 T.func_name("f")
                 n = T.arg("n", T.int32())
                 T.evaluate(n)
-            I.def_function("f", frame.function)
+            I.def_function("g", parsed)
     module = builder.get()
     assert module.attrs["a"] == 1
     assert isinstance(module["f"], tir.PrimFunc)
+    assert module["g"] is parsed
+
+
+def test_names_of_the_package(capsys):
+    from tilesmith.script import highlight, ir_builder
+
+    assert ir_builder.IRBuilder is IRBuilder
+    highlight.cprint(parsed)
+    highlight.cprint("x = 1")
+    assert "def parsed(n: T.int32):" in capsys.readouterr().out
 
 
 def test_statement_without_function():

@@ -221,6 +221,20 @@ def test_place_in_this_file():
     assert line[span.column - 1 : span.end_column - 1] == "unknown"
 
 
+def test_place_of_an_annotation():
+    """Annotations are evaluated by Python itself, before there is a parser."""
+    with pytest.raises(DiagnosticError, match="unknown data type 'flaot32'") as caught:
+
+        @T.prim_func
+        def wrong(A: T.Buffer((4,), "flaot32")):
+            A[0] = 1.0
+
+    span = caught.value.span
+    line = linecache.getline(__file__, span.line)
+    assert line[span.column - 1 : span.end_column - 1] == '"flaot32"'
+    assert caught.value.notes == ("did you mean 'float32'?",)
+
+
 def test_place_in_a_module_of_this_file():
     with pytest.raises(ScriptError) as caught:
 

@@ -14,4 +14,10 @@ from tilesmith.support.lazy import lazy_attributes
 
 __all__ = ["IRBuilder", "from_source", "ir", "ir_module", "parse", "tir"]
 
-__getattr__, __dir__ = lazy_attributes(__name__)
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {
+        "highlight": "tilesmith.script.highlight",
+        "ir_builder": "tilesmith.script.ir_builder",
+    },
+)

@@ -108,6 +108,10 @@ class Frame:
     def finish(self) -> None:
         """Make the node and hand it on."""
 
+    def take_function(self, name: str, function: Any) -> bool:
+        """Take a function that was built inside of this frame; False if it does not want it."""
+        return False
+
     def add_callback(self, callback: Callable[[], Any]) -> None:
         """Call this when the frame is closed."""
         self.callbacks.append(callback)

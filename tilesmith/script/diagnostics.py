@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
+from types import FrameType
 from typing import Any
 
 from tilesmith.ir.span import Span
 from tilesmith.support.errors import DiagnosticError, ScriptError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Source", "nearest"]
+__all__ = ["Source", "error_at_caller", "guilty_argument", "nearest"]
 
 
 def nearest(name: str, known: Any) -> tuple[str, ...]:
@@ -103,6 +105,47 @@ class Source:
                 text = f"{type(problem).__name__}: {text}"
             problem = text
         return ScriptError(problem, span=self.span(node), notes=notes)
+
+
+def guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
+    """The argument of a call that an error message quotes."""
+    for keyword in node.keywords:
+        if f"unexpected keyword argument '{keyword.arg}'" in message:
+            return keyword
+    for argument in [*node.args, *[keyword.value for keyword in node.keywords]]:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            if f"'{argument.value}'" in message:
+                return argument
+    return None
+
+
+def error_at_caller(problem: TilesmithError) -> TilesmithError:
+    """The error with the place of the call in the user's file, for words that Python runs itself.
+
+    Annotations of parameters are evaluated by Python before the decorator parses the function.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilesmith."):
+        frame = frame.f_back
+    if frame is None or problem.span is not None:
+        return problem
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    line, end_line, column, end_column = positions
+    if line is None or end_line is None or column is None or end_column is None:
+        return problem
+    place = ast.Name("", lineno=line, end_lineno=end_line)
+    place.col_offset, place.end_col_offset = column, end_column
+    source = Source(place, frame.f_code.co_filename)
+    written = linecache.getline(source.filename, line).encode()[column:end_column].decode()
+    try:
+        call = ast.parse(written, mode="eval").body if line == end_line else None
+    except SyntaxError:
+        call = None
+    argument = guilty_argument(call, problem.message) if isinstance(call, ast.Call) else None
+    if argument is not None:
+        place.end_col_offset = column + argument.end_col_offset  # type: ignore[attr-defined]
+        place.col_offset = column + argument.col_offset  # type: ignore[attr-defined]
+    return source.error(place, problem)
 
 
 _DTYPES = (

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir import ExprOp, operators
-from tilesmith.script.diagnostics import nearest
+from tilesmith.script.diagnostics import guilty_argument, nearest
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Evaluator:
             place = node.slice
             notes = self._declared(node)
         elif isinstance(node, ast.Call):
-            place = _guilty_argument(node, str(error)) or node
+            place = guilty_argument(node, str(error)) or node
             if not isinstance(error, TilesmithError):
                 notes = self._usage(node, error)
         return self.parser.error(place, error, notes)
@@ -341,18 +341,6 @@ def shape_note(name: str, shape: Any) -> str:
     """What is said about the shape of a buffer where an access has another rank."""
     sizes = ", ".join([str(size) for size in shape])
     return f"{name} has the shape ({sizes}{',' if len(shape) == 1 else ''})"
-
-
-def _guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
-    """The argument of a call that an error message quotes."""
-    for keyword in node.keywords:
-        if f"unexpected keyword argument '{keyword.arg}'" in message:
-            return keyword
-    for argument in [*node.args, *[keyword.value for keyword in node.keywords]]:
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            if f"'{argument.value}'" in message:
-                return argument
-    return None
 
 
 def _comparable(value: Any) -> bool:

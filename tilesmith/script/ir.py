@@ -35,6 +35,13 @@ class ModuleFrame(Frame):
         super().__init__()
         self.scope = ModuleScope()
 
+    def take_function(self, name: str, function: Any) -> bool:
+        """Functions that are built inside of the module are its own."""
+        if not name:
+            raise ScriptError("a function of a module needs a name", notes=("say T.func_name",))
+        self.scope.functions[name] = function
+        return True
+
     def finish(self) -> None:
         """Make the module of what was defined."""
         made = IRModule({}, None, self.scope.attrs, self.scope.global_infos)

@@ -106,6 +106,9 @@ class PrimFuncFrame(StmtFrame):
         self.function = PrimFunc(
             self.params, body, self.ret_type, self.buffer_map, attrs, self.span
         )
+        for frame in reversed(self.builder.frames):
+            if frame.take_function(self.name, self.function):
+                return
         self.builder.result = self.function
 
 

@@ -22,7 +22,9 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ScriptError, ShapeError, TypeMismatchError
+from tilesmith.script.builder import IRBuilder, name_fresh
+from tilesmith.script.diagnostics import error_at_caller
+from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
 from tilesmith.tir.printer_buffers import extent_between
@@ -93,15 +95,20 @@ class BufferWord:
     ) -> Buffer:
         """A buffer of a shape and dtype, over the memory behind ``data`` if given."""
         dtype = dtype.dtype if isinstance(dtype, DTypeWord) else dtype
-        if not isinstance(dtype, str):
-            raise TypeMismatchError(f"the dtype of a buffer is a text, got {dtype!r}")
-        if data is not None and not isinstance(data, Var):
-            raise TypeMismatchError("the data of a buffer is a pointer variable")
-        kinds = {"default": ""}
-        return decl_buffer(
-            shape, dtype, "", data, strides, elem_offset, scope, align, offset_factor,
-            kinds.get(buffer_type, buffer_type), axis_separators,
-        )  # fmt: skip
+        kind = "" if buffer_type == "default" else buffer_type
+        try:
+            if not isinstance(dtype, str):
+                raise TypeMismatchError(f"the dtype of a buffer is a text, got {dtype!r}")
+            if data is not None and not isinstance(data, Var):
+                raise TypeMismatchError("the data of a buffer is a pointer variable")
+            return decl_buffer(
+                shape, dtype, "", data, strides, elem_offset, scope, align, offset_factor, kind,
+                axis_separators,
+            )  # fmt: skip
+        except TilesmithError as error:
+            if IRBuilder.is_in_scope():
+                raise  # the parser knows the place
+            raise error_at_caller(error) from None
 
     def __getitem__(self, keys: Any) -> Buffer:
         if not isinstance(keys, tuple):
@@ -133,8 +140,6 @@ def as_type(value: Any) -> Type:
 
 def parameter_of(annotation: Any, name: str) -> tuple[Var, Any]:
     """The parameter that an annotation stands for, and what the body knows under its name."""
-    from tilesmith.script.builder import name_fresh
-
     if isinstance(annotation, BufferWord):
         raise ScriptError(
             f"T.Buffer without a shape for parameter '{name}'",
