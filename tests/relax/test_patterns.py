@@ -193,3 +193,22 @@ def test_checks_and_codegen_annotation():
     np.testing.assert_allclose(
         interpreter.run(fused, "main", array), interpreter.run(module, "main", array)
     )
+
+
+def test_block_rewrite():
+    module = build(lambda bb, x: op.nn.relu(op.exp(x)), (2, 4))
+    function = module["main"]
+    block = function.body.blocks[0]
+    exp = block.bindings[0].var
+    rewrite = relax.DataflowBlockRewrite(block, function)
+    doubled = rewrite.add(op.multiply(function.params[0], relax.const(2.0)), "d", True)
+    with pytest.raises(DiagnosticError, match="used"):
+        rewrite.remove_unused(exp)
+    rewrite.bindings.insert(0, rewrite.bindings.pop())
+    rewrite.replace_all_uses(exp, doubled)
+    rewrite.remove_all_unused()
+    changed = rewrite.mutate_irmodule(module)
+    analysis.assert_well_formed(changed)
+    array = f32(2, 4)
+    want = np.maximum(array * 2, 0)
+    np.testing.assert_allclose(interpreter.run(changed, "main", array), want)
