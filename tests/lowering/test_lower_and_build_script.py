@@ -160,6 +160,25 @@ def test_disabled_assertions():
         module["func"](a)
 
 
+def test_checked_accesses():
+    @T.prim_func
+    def func(
+        A: T.Buffer((4, 3), "float32"), idx: T.Buffer((4,), "int32"), B: T.Buffer((4,), "float32")
+    ):
+        T.func_attr({"global_symbol": "func"})
+        for i in range(4):
+            B[i] = A[i, idx[i]] + T.if_then_else(i > 0, A[i - 1, 0], T.float32(0))
+
+    a, idx, b = np.ones((4, 3), "float32"), np.array([0, 2, 1, 3], "int32"), np.zeros(4, "float32")
+    with PassContext(config={"tir.instrument_bound_checkers": True}):
+        module = build(func)
+    with pytest.raises(Exception, match="buffer 'A' is accessed outside of axis 1"):
+        module["func"](a, idx, b)
+    idx[3] = 0
+    module["func"](a, idx, b)
+    np.testing.assert_array_equal(b, [1, 2, 2, 2])
+
+
 def test_names_of_passes_are_those_that_users_know():
     names = [step.info.name for step in lower_passes()]
     assert len(names) == len([name for name in names if name.startswith("tir.")])

@@ -6,7 +6,7 @@ Each list is read from top to bottom. ``PassContext`` can disable passes by name
 
 from __future__ import annotations
 
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.target import Target
 from tilesmith.tir import transform as passes
 
@@ -29,10 +29,16 @@ def _flat_loops() -> list[Pass]:
     """Phase 1: opaque blocks → loops over flat buffers, with 32-bit indices where they fit."""
     return [
         passes.LowerOpaqueBlock(),
+        *_when("tir.instrument_bound_checkers", passes.InstrumentBoundCheckers()),
         passes.FlattenBuffer(),
         passes.NarrowDataType(32),  # before vectors are made: fewer bits, more lanes
         passes.Simplify(),
     ]
+
+
+def _when(option: str, step: Pass) -> list[Pass]:
+    """A pass that runs only where an option of the context asks for it."""
+    return [step] if PassContext.current().get_config(option) else []
 
 
 def _vectors() -> list[Pass]:

@@ -12,6 +12,7 @@ from tilesmith.tir.transform.flatten_buffer import FlattenBuffer
 from tilesmith.tir.transform.function_pass import PrimFuncPass, prim_func_pass
 from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
+from tilesmith.tir.transform.instrument_bound_checkers import InstrumentBoundCheckers
 from tilesmith.tir.transform.loop_partition import LoopPartition
 from tilesmith.tir.transform.lower_init_block import LowerInitBlock
 from tilesmith.tir.transform.lower_intrin import LowerIntrin

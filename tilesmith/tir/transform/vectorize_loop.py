@@ -46,7 +46,7 @@ from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import substitute
+from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -564,13 +564,16 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         outer = Var(var.name, var.dtype)
         low = loop.min + outer * MAX_LANES
         body = self.vectorized(var, low, MAX_LANES, loop.body)
-        whole = For(outer, 0, pieces, ForKind.SERIAL, body)
+        whole: Stmt = For(outer, 0, pieces, ForKind.SERIAL, body)
+        if pieces == 1:
+            whole = substitute(body, {outer: 0})
         if not rest:
             return whole
         low = loop.min + pieces * MAX_LANES
+        body = renew_defs(loop.body)  # type: ignore[arg-type] - a variable is bound once only
         if rest == 1:
-            return stmt_seq(whole, substitute(loop.body, {var: low}))
-        return stmt_seq(whole, self.vectorized(var, low, rest, loop.body))
+            return stmt_seq(whole, substitute(body, {var: low}))
+        return stmt_seq(whole, self.vectorized(var, low, rest, body))
 
 
 def vectorize_loop(func: PrimFunc, enable_vectorize: bool = True) -> PrimFunc:
