@@ -554,6 +554,12 @@ class IterRewriter:
         if not form.args:
             raise NotAffine("a predicate without iterators")
         fused = self.fuse(form)
+        if not fused.args:  # one point is left of it
+            inside = [low is None or self.analyzer.can_prove(low <= fused.base)]
+            inside.append(high is None or self.analyzer.can_prove(fused.base <= high))
+            if not all(inside):
+                raise NotAffine("the predicate never holds")
+            return
         digit, base = fused.args[0], fused.base
         smallest: PrimExpr = const(0, digit.dtype)
         largest = self.plus(digit.extent, const(-1, digit.dtype))
@@ -580,7 +586,20 @@ class IterRewriter:
             parts = list(source.args)
         else:
             parts = [self.rescaled(digit, const(1, digit.dtype))]
+        parts, smallest, size = self._without_low_parts(parts, smallest, size)
         self.caps[self.sum_key(parts)] = self._made_cap(parts, smallest, size)
+
+    def _without_low_parts(
+        self, parts: list[IterSplitExpr], low: PrimExpr, size: PrimExpr
+    ) -> tuple[list[IterSplitExpr], PrimExpr, PrimExpr]:
+        """``i * 8 + j < 40`` says no more than ``i < 5``."""
+        while len(parts) > 1:
+            width = parts[-1].extent
+            if not (self.divides(width, low) and self.divides(width, size)):
+                break
+            low, size = self.quotient(low, width), self.quotient(size, width)
+            parts = [self.rescaled(part, self.quotient(part.scale, width)) for part in parts[:-1]]
+        return parts, low, size
 
     def _made_cap(self, parts: list[IterSplitExpr], low: PrimExpr, size: PrimExpr) -> Cap:
         base = self.times(low, const(-1, low.dtype))
