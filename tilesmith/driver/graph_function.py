@@ -15,6 +15,16 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.arith import Analyzer
+from tilesmith.driver.graph_values import (
+    ScalarValue,
+    ShapeValue,
+    TensorValue,
+    TupleValue,
+    describe_input,
+    describe_value,
+    leaves,
+    static_shape,
+)
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
     Call,
@@ -23,7 +33,6 @@ from tilesmith.ir import (
     IRModule,
     PointerType,
     PrimExpr,
-    SizeVar,
     StringImm,
     Var,
     const,
@@ -58,36 +67,6 @@ from tilesmith.tir.functor import substitute
 __all__ = ["ConstantTable", "GraphFunction", "lower_graph_function"]
 
 _INT64 = DataType("int64")
-
-
-@dataclass(eq=False)
-class TensorValue:
-    """A tensor during a call: its memory, and how it is looked at."""
-
-    storage: Storage
-    shape: tuple[PrimExpr, ...]
-    dtype: DataType
-
-
-@dataclass(eq=False)
-class TupleValue:
-    """Several values."""
-
-    fields: list[Any]
-
-
-@dataclass(eq=False)
-class ShapeValue:
-    """A shape, known as expressions over symbolic sizes."""
-
-    values: tuple[PrimExpr, ...]
-
-
-@dataclass(eq=False)
-class ScalarValue:
-    """A number."""
-
-    value: PrimExpr
 
 
 @dataclass(eq=False)
@@ -218,7 +197,7 @@ class _Lowering:
         )
 
     def _shape_of(self, info: TensorStructInfo, what: str) -> tuple[PrimExpr, ...]:
-        values = _static_shape(info)
+        values = static_shape(info)
         if values is None:
             raise UnsupportedError(
                 f"'{self.name}': the shape of {what} is not known when it is compiled ({info})",
@@ -230,7 +209,7 @@ class _Lowering:
         """Buffers for the leaves of the result; each leaf's memory becomes that buffer, or is copied."""
         buffers: list[Buffer] = []
         taken: set[int] = set()
-        for leaf in _leaves(result):
+        for leaf in leaves(result):
             if isinstance(leaf, ShapeValue):
                 continue
             number = len(buffers)
@@ -386,11 +365,11 @@ class _Lowering:
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]
         function: PrimFunc = self.module[kernel]
-        arguments = _leaves(self.value(call.args[1]))
+        arguments = leaves(self.value(call.args[1]))
         info = call.sinfo_args[0]
         inplace = list(call.attrs["inplace_indices"]) if call.op.name.endswith("inplace") else []
         result = self._new(info, kernel.name_hint)
-        results = _leaves(result)
+        results = leaves(result)
         for number, index in enumerate(inplace):
             if index >= 0:
                 results[number].storage = arguments[index].storage
@@ -451,12 +430,12 @@ class _Lowering:
     def _call_dps(self, call: relax.Call) -> Any:
         """A registered function: it gets tensors of its own (see ``runtime.builtins.call_dps``)."""
         symbol = call.args[0].global_symbol
-        arguments = _leaves(self.value(call.args[1]))
+        arguments = leaves(self.value(call.args[1]))
         result = self._new(call.sinfo_args[0], symbol)
         parts: list[str] = []
         words: list[Any] = []
         touched: list[Storage] = []
-        for role, values in (("in", arguments), ("out", _leaves(result))):
+        for role, values in (("in", arguments), ("out", leaves(result))):
             for value in values:
                 if isinstance(value, TensorValue):
                     parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
@@ -534,7 +513,7 @@ class _Lowering:
             outer, self.steps = self.steps, []
             saved = dict(self.values)
             self._bindings(branch)
-            for source, target in zip(_leaves(self.value(branch.body)), _leaves(result)):
+            for source, target in zip(leaves(self.value(branch.body)), leaves(result)):
                 self._copy(source, target)
             self.values = saved
             branches.append(self.steps)
@@ -592,11 +571,11 @@ class _Lowering:
 
     def _metadata(self, result: Any, size: PrimExpr) -> dict[str, Any]:
         params = [
-            _describe_input(param.name_hint, param.struct_info) for param in self.function.params
+            describe_input(param.name_hint, param.struct_info) for param in self.function.params
         ]
         dynamic = not isinstance(size, IntImm)
-        leaves = [leaf for leaf in _leaves(result) if not isinstance(leaf, ScalarValue)]
-        shapes = [leaf.shape if isinstance(leaf, TensorValue) else leaf.values for leaf in leaves]
+        tensors = [leaf for leaf in leaves(result) if not isinstance(leaf, ScalarValue)]
+        shapes = [leaf.shape if isinstance(leaf, TensorValue) else leaf.values for leaf in tensors]
         symbolic = any(not isinstance(extent, IntImm) for shape in shapes for extent in shape)
         symbols = {
             extent.name
@@ -607,7 +586,7 @@ class _Lowering:
         }
         return {
             "params": params,
-            "result": _describe_value(result),
+            "result": describe_value(result),
             "symbols": sorted(symbols),
             "workspace_bytes": "dynamic" if dynamic else int(size),  # type: ignore[call-overload]
             "shapes_function": f"{self.name}_shapes" if dynamic or symbolic else None,
@@ -617,7 +596,7 @@ class _Lowering:
         self, name: str, inputs: list[Any], result: Any, size: PrimExpr
     ) -> PrimFunc:
         extents: list[PrimExpr] = []
-        for leaf in _leaves(result):
+        for leaf in leaves(result):
             if isinstance(leaf, TensorValue):
                 extents += leaf.shape
             elif isinstance(leaf, ShapeValue):
@@ -647,12 +626,6 @@ class _Lowering:
         return PrimFunc([*params, buffer], stmt_seq(*stores), attrs=attrs)
 
 
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, TupleValue):
-        return [leaf for one in value.fields for leaf in _leaves(one)]
-    return [value]
-
-
 def _bytes(shape: tuple[PrimExpr, ...], dtype: DataType) -> PrimExpr:
     size: PrimExpr = const(dtype.nbytes, "int64")
     for extent in shape:
@@ -660,52 +633,8 @@ def _bytes(shape: tuple[PrimExpr, ...], dtype: DataType) -> PrimExpr:
     return size
 
 
-def _static_shape(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
-    shape = info.shape
-    if shape is None:
-        return None
-    values = getattr(shape, "values", None)
-    if values is None:
-        inner = getattr(shape, "struct_info", None)
-        values = getattr(inner, "values", None)
-    return None if values is None else tuple(values)
-
-
 def _match_sizes(info: StructInfo, value: Any, sizes: dict[Var, PrimExpr]) -> None:
     if isinstance(info, TensorStructInfo) and isinstance(value, TensorValue):
-        for extent, given in zip(_static_shape(info) or (), value.shape):
+        for extent, given in zip(static_shape(info) or (), value.shape):
             if isinstance(extent, Var) and extent is not given:
                 sizes.setdefault(extent, given)
-
-
-def _extent_text(extent: PrimExpr) -> int | str:
-    if isinstance(extent, IntImm):
-        return extent.value
-    return extent.name if isinstance(extent, (Var, SizeVar)) else str(extent)
-
-
-def _describe_input(name: str, info: StructInfo) -> dict[str, Any]:
-    if isinstance(info, TupleStructInfo):
-        fields = [_describe_input(f"{name}_{k}", one) for k, one in enumerate(info.fields)]
-        return {"name": name, "kind": "tuple", "fields": fields}
-    if isinstance(info, TensorStructInfo):
-        shape = [_extent_text(extent) for extent in _static_shape(info) or ()]
-        return {"name": name, "kind": "tensor", "shape": shape, "dtype": str(info.dtype)}
-    if isinstance(info, ShapeStructInfo):
-        return {
-            "name": name,
-            "kind": "shape",
-            "shape": [_extent_text(e) for e in info.values or ()],
-        }
-    return {"name": name, "kind": "prim", "dtype": str(info.dtype)}
-
-
-def _describe_value(value: Any) -> dict[str, Any]:
-    if isinstance(value, TupleValue):
-        return {"kind": "tuple", "fields": [_describe_value(one) for one in value.fields]}
-    if isinstance(value, ShapeValue):
-        return {"kind": "shape", "shape": [_extent_text(extent) for extent in value.values]}
-    if isinstance(value, ScalarValue):
-        return {"kind": "prim", "dtype": str(value.value.dtype)}
-    shape = [_extent_text(extent) for extent in value.shape]
-    return {"kind": "tensor", "shape": shape, "dtype": str(value.dtype)}
