@@ -1,4 +1,4 @@
-"""Passes of the graph: what they change, and that the meaning stays (interpreter before and after)."""
+"""Passes of the graph: what they change, and that the meaning stays (run before and after)."""
 
 import numpy as np
 import pytest
