@@ -198,6 +198,15 @@ def realized(A: T.Buffer((64,), "float32"), n: T.int32, p: T.handle("float32", "
 @I.ir_module
 class Calls:
     I.module_attrs({"version": 1})
+    I.module_global_infos(
+        {
+            "vdevice": [
+                I.vdevice("llvm"),
+                I.vdevice({"kind": "llvm"}, 1, "shared"),
+            ],
+            "dummy": [I.dummy_global_info()],
+        }
+    )
 
     @T.prim_func(private=True)
     def first(x: T.int32, p: T.handle("int32", "global")):

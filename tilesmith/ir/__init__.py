@@ -1,6 +1,7 @@
 """Nodes, scalar expressions, types, operators, modules, passes and printing: what all levels share."""
 
 from tilesmith.ir.expr import *  # noqa: F403
+from tilesmith.ir.global_info import *  # noqa: F403
 from tilesmith.ir.module import *  # noqa: F403
 from tilesmith.ir.node import *  # noqa: F403
 from tilesmith.ir.op import *  # noqa: F403

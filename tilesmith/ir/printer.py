@@ -11,6 +11,7 @@ from typing import Any
 
 from tilesmith.ir import call_intrinsics, device_intrinsics, intrinsics, operators
 from tilesmith.ir import expr as ir
+from tilesmith.ir.global_info import DummyGlobalInfo, VDevice
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.op import Op
 from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
@@ -289,6 +290,19 @@ def _range(node: ir.Range, printer: Printer) -> Doc:
 
 
 # Modules.
+
+
+@prints(DummyGlobalInfo)
+def _dummy_global_info(node: DummyGlobalInfo, printer: Printer) -> Doc:
+    return call(f"{printer.word('I')}.dummy_global_info", [], node=node)
+
+
+@prints(VDevice)
+def _vdevice(node: VDevice, printer: Printer) -> Doc:
+    target = node.target
+    config = target.export() if hasattr(target, "export") else target
+    arguments = [printer.doc(config), str(node.vdevice_id), quoted(node.memory_scope)]
+    return call(f"{printer.word('I')}.vdevice", arguments, node=node)
 
 
 @prints_lines(IRModule)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Range  # noqa: F401, I001
+from tilesmith.ir import DummyGlobalInfo, GlobalVar, IRModule, Range, VDevice
 from tilesmith.ir import Op as _Op
 from tilesmith.script.builder import Frame, IRBuilder
 from tilesmith.script.parser import ModuleScope, modules
@@ -18,8 +18,8 @@ from tilesmith.support.errors import ScriptError
 
 __all__ = [
     "GlobalVar", "Op", "Range", "array", "current_ir_module", "decl_function", "def_function",
-    "ir_module", "metadata", "module_attrs", "module_get_attr", "module_get_attrs",
-    "module_global_infos", "module_set_attr",
+    "dummy_global_info", "ir_module", "lookup_vdevice", "metadata", "module_attrs",
+    "module_get_attr", "module_get_attrs", "module_global_infos", "module_set_attr", "vdevice",
 ]  # fmt: skip
 
 
@@ -112,6 +112,28 @@ def module_global_infos(global_infos: Mapping[str, Any]) -> None:
     """Lists of global infos by name."""
     module = _module("module_global_infos")
     module.global_infos.update({name: tuple(infos) for name, infos in global_infos.items()})
+
+
+def dummy_global_info() -> DummyGlobalInfo:
+    """A fact without content."""
+    return DummyGlobalInfo()
+
+
+def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+    """A device that tensors live on."""
+    return VDevice(target, vdevice_id, memory_scope)
+
+
+def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VDevice:
+    """The device of the module with this kind of target (or ``"vdevice"``) and number."""
+    devices = _module("lookup_vdevice").global_infos.get("vdevice", ())
+    if device_index < 0:
+        device_index = 0
+    if target_kind not in (None, "vdevice"):
+        devices = [d for d in devices if getattr(d.target.kind, "name", None) == target_kind]
+    if device_index >= len(devices):
+        raise ScriptError(f"the module has no device '{target_kind}:{device_index}'")
+    return devices[device_index]
 
 
 def current_ir_module() -> ModuleScope:

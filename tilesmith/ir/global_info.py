@@ -1,0 +1,34 @@
+"""Facts about a module that its functions refer to: the virtual devices that tensors live on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir.node import Node, data
+from tilesmith.support.lazy import resolve
+
+__all__ = ["DummyGlobalInfo", "GlobalInfo", "VDevice"]
+
+
+class GlobalInfo(Node, key="ir.GlobalInfo"):
+    """Base of the facts in ``IRModule.global_infos``."""
+
+
+class DummyGlobalInfo(GlobalInfo, key="ir.DummyGlobalInfo"):
+    """A fact without content, to try things out."""
+
+
+def _target(target: Any) -> Any:
+    """Texts and dictionaries become targets, which live on a higher floor."""
+    if isinstance(target, (str, Mapping)):
+        return resolve("tilesmith.target:Target")(target)
+    return target
+
+
+class VDevice(GlobalInfo, key="ir.VDevice"):
+    """A device that tensors live on: a target, a number among its like, a memory scope."""
+
+    target: Any = data(default=None, convert=_target)
+    vdevice_id: int = data(default=0)
+    memory_scope: str = data(default="global")
