@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilesmith import codegen
+from tilesmith.codegen import llvm
 from tilesmith.ir import Broadcast, IRModule, Ramp, Var, const
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
@@ -53,7 +54,8 @@ class Compiled:
         name = name or list(self.functions)[-1]
         function = self.functions[name]
         kinds = [_C_TYPES[str(param.dtype)] for param in function.params]
-        address = self.module.library.symbol(codegen.llvm.kernel_symbol(name))
+        symbol = llvm.kernel_symbol(name) if self.module.type_key == "llvm" else name
+        address = self.module.library.symbol(symbol)
         call = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
         return call(*[a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
 

@@ -301,3 +301,14 @@ class FailureFinder(_OnceVisitor):
         elif call.op.name == "tir.ret" and call.args:
             self.returned = call.args[0].dtype
         self.visit_children(call)
+
+
+def constant_bytes(allocation: tir.Allocate) -> int | None:
+    """Bytes of an allocation whose extents are constants; None for another."""
+    dtype = allocation.dtype
+    size = (8 if dtype.is_handle else dtype.element.nbytes) * dtype.lanes
+    for extent in allocation.extents:
+        if not isinstance(extent, IntImm):
+            return None
+        size *= extent.value
+    return size

@@ -8,4 +8,6 @@ from tilesmith.runtime.module import Module
 from tilesmith.support.registry import Registry
 
 BackEnd = Callable[..., Module]
-BACK_ENDS: Registry[BackEnd] = Registry("back end", {"llvm": "tilesmith.codegen.llvm"})
+BACK_ENDS: Registry[BackEnd] = Registry(
+    "back end", {"llvm": "tilesmith.codegen.llvm", "c": "tilesmith.codegen.c"}
+)

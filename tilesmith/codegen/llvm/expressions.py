@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tilesmith.codegen.facts import Facts
 from tilesmith.codegen.llvm import conversions, dtypes
 from tilesmith.codegen.llvm.dtypes import register_type
-from tilesmith.codegen.facts import Facts
 from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
 from tilesmith.codegen.facts import FailureFinder
+from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
 from tilesmith.codegen.llvm.statements import StatementEmitter, is_on_stack
 from tilesmith.ir import Call, PointerType, PrimType, Var
 from tilesmith.runtime.dtype import DataType

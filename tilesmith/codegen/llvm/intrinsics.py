@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.codegen.facts import may_fault
 from tilesmith.codegen.llvm import dtypes
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
 from tilesmith.codegen.llvm.expressions import FLOAT32, constant_value
-from tilesmith.codegen.facts import may_fault
 from tilesmith.ir import Call, PrimExpr
 from tilesmith.runtime.dtype import DataType
 

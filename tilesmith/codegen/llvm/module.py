@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy
 
+from tilesmith.codegen.facts import FailureFinder
 from tilesmith.codegen.llvm import dtypes, packed, threads
 from tilesmith.codegen.llvm.dtypes import escape, register_type, symbol
-from tilesmith.codegen.facts import FailureFinder
 from tilesmith.codegen.llvm.functions import FunctionEmitter, returned_dtype
 from tilesmith.codegen.llvm.intrinsics import C_LIBRARY
 from tilesmith.codegen.llvm.statements import ALIGNMENT, is_on_stack

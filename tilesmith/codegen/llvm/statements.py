@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
+from tilesmith.codegen.facts import constant_bytes, effect_of, free_variables, has_load
 from tilesmith.codegen.llvm import intrinsics, packed
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
-from tilesmith.codegen.facts import effect_of, free_variables, has_load
 from tilesmith.codegen.llvm.memory import MemoryEmitter
 from tilesmith.ir import Call, CallEffectKind, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
@@ -36,16 +36,6 @@ _FORBIDDEN = {
     "virtual_thread": "virtual threads",
     "coproc_scope": "coprocessor scopes",
 }
-
-
-def constant_bytes(allocation: tir.Allocate) -> int | None:
-    """Bytes of an allocation whose extents are constants; None for another."""
-    size = element_bytes(allocation.dtype) * allocation.dtype.lanes
-    for extent in allocation.extents:
-        if not isinstance(extent, IntImm):
-            return None
-        size *= extent.value
-    return size
 
 
 def is_on_stack(allocation: tir.Allocate) -> bool:

@@ -1,0 +1,271 @@
+"""C types, constants, and the small functions that a C file brings where it needs them.
+
+C has no names for some of TensorIR's operators (division that rounds down, float16). Each has a
+`static inline` function, written into the file once, named after the operator and the dtype.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import CodegenError
+
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while bool true false main NULL INFINITY NAN asm typeof".split()
+)
+_SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool"}
+
+
+def c_type(dtype: DataType) -> str:
+    """The C type of one lane of `dtype`; float16 and bfloat16 are kept as their bits."""
+    if dtype.is_bool:
+        return "bool"
+    if dtype.is_integer and dtype.bits in (8, 16, 32, 64):
+        return f"{'u' if dtype.is_uint else ''}int{dtype.bits}_t"
+    if dtype.element in ("float32", "float64"):
+        return "float" if dtype.bits == 32 else "double"
+    if dtype.element in ("float16", "bfloat16"):
+        return "uint16_t"
+    if dtype.is_handle:
+        return "void*"
+    if dtype.is_void:
+        return "void"
+    raise CodegenError(f"C code cannot hold values of '{dtype}'")
+
+
+def is_narrow(dtype: DataType) -> bool:
+    """Whether a float dtype is computed in float32."""
+    return dtype.is_float and dtype.bits < 32
+
+
+def short(dtype: DataType) -> str:
+    """A dtype in the name of a helper: `i32`, `u8`, `f32`."""
+    element = dtype.element
+    return _SHORT.get(element) or f"{'u' if element.is_uint else 'i'}{element.bits}"
+
+
+def identifier(name: str) -> str:
+    """A name with only the letters that C allows."""
+    cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name) or "v"
+    if cleaned[0].isdigit():
+        cleaned = "v" + cleaned
+    return cleaned + "_" if cleaned in _KEYWORDS else cleaned
+
+
+def constant(value: float, dtype: DataType) -> str:
+    """A constant of a scalar dtype."""
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if is_narrow(dtype):
+        bits = numpy.array(value, dtype.numpy()).view(numpy.uint16)
+        return f"0x{int(bits):04x}"
+    if dtype.is_float:
+        return float_text(float(value), dtype)
+    if dtype.bits == 64:
+        if dtype.is_int and value == -(1 << 63):
+            return "INT64_MIN"
+        return f"UINT64_C({value})" if dtype.is_uint else f"INT64_C({value})"
+    if dtype == "int32" and value == -(1 << 31):
+        return "INT32_MIN"
+    return f"{value}u" if dtype == "uint32" else str(value)
+
+
+def float_text(value: float, dtype: DataType) -> str:
+    """A float32 or float64 constant, shortest text that reads back the same."""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "-INFINITY" if value < 0 else "INFINITY"
+    if dtype.bits == 64:
+        return repr(value)
+    rounded = numpy.float32(value)
+    if numpy.isinf(rounded):
+        return "-INFINITY" if value < 0 else "INFINITY"
+    text = str(rounded)
+    return (text if "." in text or "e" in text else text + ".0") + "f"
+
+
+def c_string(text: str) -> str:
+    """A text as a C string constant."""
+    letters = []
+    for byte in text.encode():
+        if byte in (34, 92):
+            letters.append("\\" + chr(byte))
+        else:
+            letters.append(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+    return '"' + "".join(letters) + '"'
+
+
+_FIXED = {
+    "f16_to_f32": """
+static inline float f16_to_f32(uint16_t h) {
+  uint32_t rest = h & 0x7fffu, bits = rest << 13;
+  float value;
+  memcpy(&value, &bits, 4);
+  value *= 5.192296858534828e+33f; /* 2 ** 112 */
+  memcpy(&bits, &value, 4);
+  if (rest >= 0x7c00u) bits = (rest << 13) | 0x7f800000u;
+  bits |= (uint32_t)(h & 0x8000u) << 16;
+  memcpy(&value, &bits, 4);
+  return value;
+}""",
+    "f32_to_f16": """
+static inline uint16_t f32_to_f16(float value) {
+  uint32_t bits, magnitude, result;
+  memcpy(&bits, &value, 4);
+  magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {
+    result = 0x7e00u;
+  } else if (magnitude < 0x38800000u) { /* below 2 ** -14: steps of 2 ** -24 */
+    float small;
+    memcpy(&small, &magnitude, 4);
+    small += 0.5f; /* the last digit of a sum near one half is 2 ** -24 */
+    memcpy(&result, &small, 4);
+    result -= 0x3f000000u;
+  } else {
+    result = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    if (result > 0x7c00u || magnitude >= 0x7f800000u) result = 0x7c00u;
+  }
+  return (uint16_t)(result | ((bits >> 16) & 0x8000u));
+}""",
+    "bf16_to_f32": """
+static inline float bf16_to_f32(uint16_t h) {
+  uint32_t bits = (uint32_t)h << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}""",
+    "f32_to_bf16": """
+static inline uint16_t f32_to_bf16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u);
+  return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}""",
+    "popcount": """
+static inline int popcount(uint64_t x) {
+  int count = 0;
+  for (; x; x &= x - 1) ++count;
+  return count;
+}""",
+    "count_leading_zeros": """
+static inline int count_leading_zeros(uint64_t x, int bits) {
+  for (; x; x >>= 1) --bits;
+  return bits;
+}""",
+    "scale_rounded": """
+static inline int64_t scale_rounded(int64_t value, int64_t factor, int64_t shift) {
+  int64_t product = value * factor;
+  return shift > 0 ? (product + (INT64_C(1) << (shift - 1))) >> shift : product << -shift;
+}""",
+    "decimal": """
+static char* decimal(int64_t value, char* space) {
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  char* place = space + 23;
+  *place = 0;
+  do { *--place = (char)('0' + rest % 10); rest /= 10; } while (rest);
+  if (value < 0) *--place = '-';
+  return place;
+}""",
+}
+
+_BY_TYPE = {
+    "floordiv": """
+static inline {type} floordiv_{short}({type} a, {type} b) {{
+  {type} quotient = ({type})(a / b), rest = ({type})(a % b);
+  return ({type})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
+}}""",
+    "floormod": """
+static inline {type} floormod_{short}({type} a, {type} b) {{
+  {type} rest = ({type})(a % b);
+  return ({type})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
+}}""",
+    # the first operand stays unless the second is really better, as Python's min and max do
+    "min": """
+static inline {type} min_{short}({type} a, {type} b) {{ return b < a ? b : a; }}""",
+    "max": """
+static inline {type} max_{short}({type} a, {type} b) {{ return b > a ? b : a; }}""",
+    "pow": """
+static inline {type} pow_{short}({type} base, {type} exponent) {{
+  {type} result = 1;
+  if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));
+  for (; exponent; exponent = ({type})(exponent / 2)) {{
+    if (exponent % 2) result = ({type})(result * base);
+    base = ({type})(base * base);
+  }}
+  return result;
+}}""",
+}
+
+
+def helper_text(name: str, dtype: DataType | None = None) -> str:
+    """The text of a helper."""
+    if dtype is None:
+        return _FIXED[name].strip("\n")
+    return _BY_TYPE[name].strip("\n").format(type=c_type(dtype), short=short(dtype))
+
+
+def reinterpret_text(source: DataType, target: DataType) -> str:
+    """The helper that reads the bits of one type as another."""
+    from_type, to_type = c_type(source), c_type(target)
+    return (
+        f"static inline {to_type} bits_{short(source)}_as_{short(target)}({from_type} x) {{\n"
+        f"  {to_type} y;\n  memcpy(&y, &x, sizeof y);\n  return y;\n}}"
+    )
+
+
+FFI_TEXT = """
+/* The part of tvm-ffi's C interface that is used here. */
+typedef struct {
+  int32_t type_index;
+  uint32_t zero;
+  union { int64_t i; double f; void* p; } v;
+} TsAny;
+typedef struct {
+  void* data;
+  struct { int32_t type, id; } device;
+  int32_t ndim;
+  struct { uint8_t code, bits; uint16_t lanes; } dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} TsTensor;
+typedef struct { const char* data; size_t size; } TsText;
+extern int TVMFFIFunctionGetGlobal(const TsText* name, void** out);
+extern int TVMFFIFunctionCall(void* function, TsAny* args, int32_t count, TsAny* result);
+extern int TVMFFIObjectDecRef(void* object);
+extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
+extern void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count);
+"""
+
+CALL_PACKED = """
+static int call_packed(void** slot, const char* name, TsAny* args, int32_t count, TsAny* result) {
+  memset(result, 0, sizeof *result);
+  if (*slot == NULL) {
+    TsText text = {name, strlen(name)};
+    int status = TVMFFIFunctionGetGlobal(&text, slot);
+    if (status != 0) return status;
+    if (*slot == NULL) {
+      const char* parts[3] = {
+        "generated code calls a function that nobody has registered: '", name, "'"};
+      TVMFFIErrorSetRaisedFromCStrParts("RuntimeError", parts, 3);
+      return -1;
+    }
+  }
+  return TVMFFIFunctionCall(*slot, args, count, result);
+}
+static int64_t any_as_int(TsAny* any) {
+  if (any->type_index >= 64) { TVMFFIObjectDecRef(any->v.p); return 0; }
+  if (any->type_index == 3) return (int64_t)any->v.f;
+  return any->type_index == 1 || any->type_index == 2 ? any->v.i : 0;
+}
+static inline double any_as_float(TsAny* any) {
+  return any->type_index == 3 ? any->v.f : (double)any_as_int(any);
+}
+"""

@@ -1,0 +1,413 @@
+"""Statements and functions as C99 text.
+
+A store of a vector is a loop over its lanes. Parallel loops carry OpenMP's pragma where nothing in
+them can fail. Functions return 0, or the code of an error that is set in tvm-ffi.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy
+
+from tilesmith.codegen.c.expressions import ExpressionWriter, Piece
+from tilesmith.codegen.c.helpers import c_string, c_type, constant, identifier, is_narrow
+from tilesmith.codegen.c.intrinsics import INTRINSICS
+from tilesmith.codegen.facts import FailureFinder, constant_bytes, effect_of
+from tilesmith.ir import (
+    Call,
+    CallEffectKind,
+    GlobalVar,
+    IntImm,
+    PointerType,
+    PrimExpr,
+    PrimType,
+    Ramp,
+    StringImm,
+    Var,
+    post_order_visit,
+)
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir import stmt as tir
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+
+STACK_BYTES = 4096
+"""Memory of at most so many bytes is a local array."""
+_HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
+_KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
+_FORBIDDEN = ("thread_extent", "virtual_thread", "coproc_scope")
+
+
+def is_on_stack(allocation: tir.Allocate) -> bool:
+    """Whether an allocation becomes a local array."""
+    size = constant_bytes(allocation)
+    return size is not None and (
+        size <= STACK_BYTES or allocation.buffer_var.storage_scope == "local"
+    )
+
+
+class FunctionWriter(ExpressionWriter):
+    """Writes one function. `returns` is the C type of its value, or `"status"`."""
+
+    def __init__(self, module: Any, name: str, returns: str) -> None:
+        super().__init__(module, name)
+        self.returns = returns
+        self.releases: list[str] = []
+
+    # -- the function
+
+    def function_text(self, function: PrimFunc, head: str) -> str:
+        """The text of a function with the given beginning (linkage and type)."""
+        restrict = "restrict " if function.attrs.get("tir.noalias") else ""
+        parameters = [self.parameter(var, restrict) for var in function.params]
+        self.visit(function.body)
+        if self.returns == "status":
+            self.write("return 0;")
+        return f"{head}({', '.join(parameters) or 'void'}) {{\n" + "\n".join(self.lines) + "\n}\n"
+
+    def parameter(self, var: Var, restrict: str) -> str:
+        """Bind a parameter; its declaration."""
+        if var.dtype.lanes > 1:
+            raise self.unsupported(f"parameter '{var.name}' is a vector")
+        name = self.names[var] = self.fresh(var.name)
+        if not var.dtype.is_handle:
+            return f"{c_type(var.dtype)} {name}"
+        element = self.pointer_types[var] = _pointed(var)
+        if element is None:
+            return f"void* {name}"
+        return f"{c_type(element)}* {restrict}{name}"
+
+    def needs_status(self, what: str) -> None:
+        """An error must be able to leave the function."""
+        if self.returns not in ("status", "int32_t"):
+            raise self.unsupported(f"it {what}, but returns {self.returns}: no error can be told")
+
+    def check_status(self, call: str) -> None:
+        """Leave with the same code unless a call gives 0."""
+        name = self.fresh("status")
+        self.write(f"const int32_t {name} = {call};")
+        self.leave_if(f"{name} != 0", name)
+
+    def leave_if(self, condition: str, status: str, *before: str) -> None:
+        """Give memory back and return a status where a condition holds."""
+        lines = [*before, *[f"free({name});" for name in reversed(self.releases)]]
+        if not lines:
+            self.write(f"if ({condition}) return {status};")
+            return
+        self.write(f"if ({condition}) {{")
+        for line in [*lines, f"return {status};"]:
+            self.write("  " + line)
+        self.write("}")
+
+    # -- calls
+
+    def visit_Call(self, call: Call) -> Piece:
+        if isinstance(call.op, GlobalVar):
+            return self._call_function(call)
+        handler = INTRINSICS.get(call.op.name)
+        if handler is None:
+            raise self.unsupported(f"operator '{call.op.name}' has no translation into C")
+        return handler(self, call)
+
+    def _call_function(self, call: Call) -> Piece:
+        name = call.op.name_hint
+        arguments = ", ".join([self.text(arg) for arg in call.args])
+        symbol, returned = self.module.callee(name, call)
+        written = f"{symbol}({arguments})"
+        if returned != "status":
+            return written, 15
+        if self.module.may_fail(name):
+            self.needs_status(f"calls '{name}', which can fail")
+            self.check_status(written)
+            return "0", 15
+        return written, 15
+
+    # -- statements
+
+    def visit_SeqStmt(self, stmt: tir.SeqStmt) -> Piece:
+        for part in stmt.seq:
+            self.visit(part)
+        return "", 0
+
+    def visit_Evaluate(self, stmt: tir.Evaluate) -> Piece:
+        value = stmt.value
+        self.begin_statement(value)
+        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.ret":
+            result = self.text(value.args[0]) if value.args else ""
+            for name in reversed(self.releases):
+                self.write(f"free({name});")
+            self.write(f"return {'0' if self.returns == 'status' else result};")
+        elif isinstance(value, Call) and effect_of(value) not in _HARMLESS:
+            written = self.text(value)
+            if written not in ("0", "") and not written.startswith("(int32_t)any_as_int"):
+                self.write(f"{written};")
+            elif written not in ("0", ""):
+                self.write(f"(void){written};")
+        return "", 0
+
+    def visit_BufferStore(self, stmt: tir.BufferStore) -> Piece:
+        roots = [stmt.value, *stmt.indices]
+        self.begin_statement(*roots, *([stmt.predicate] if stmt.predicate is not None else []))
+        lanes = stmt.value.dtype.lanes
+        if lanes == 1:
+            value = self.text(stmt.value)
+            self._store(stmt, value)
+        elif _overlaps(stmt):
+            self._in_two_steps(stmt, lanes)
+        else:
+            self.open_lanes(lanes)
+            self._store(stmt, self.text(stmt.value))
+            self.close_lanes()
+        return "", 0
+
+    def _store(self, stmt: tir.BufferStore, value: str) -> None:
+        place = self.element(stmt)
+        if stmt.predicate is None:
+            self.write(f"{place} = {value};")
+        else:
+            self.write(f"if ({self.text(stmt.predicate)}) {place} = {value};")
+
+    def _in_two_steps(self, stmt: tir.BufferStore, lanes: int) -> None:
+        """All lanes are read before one is written."""
+        values = self.fresh("values")
+        self.write(f"{c_type(stmt.value.dtype)} {values}[{lanes}];")
+        self.open_lanes(lanes)
+        self.write(f"{values}[lane] = {self.text(stmt.value)};")
+        self.close_lanes()
+        self.begin_statement(*stmt.indices)
+        self.open_lanes(lanes)
+        self._store(stmt, f"{values}[lane]")
+        self.close_lanes()
+
+    def open_lanes(self, lanes: int) -> None:
+        """Begin a loop over the lanes of a vector."""
+        self.write(f"for (int lane = 0; lane < {lanes}; ++lane) {{")
+        self.indent += 1
+        self.lane = "lane"
+        self.taken.add("lane")
+
+    def close_lanes(self) -> None:
+        """End it."""
+        self.lane = None
+        self.indent -= 1
+        self.write("}")
+
+    def visit_LetStmt(self, stmt: tir.LetStmt) -> Piece:
+        self.begin_statement(stmt.value)
+        var = stmt.var
+        if var.dtype.lanes > 1:
+            name = self.fresh(var.name)
+            self.write(f"{c_type(var.dtype)} {name}[{var.dtype.lanes}];")
+            self.open_lanes(var.dtype.lanes)
+            self.write(f"{name}[lane] = {self.text(stmt.value)};")
+            self.close_lanes()
+            self.names[var] = name
+            self.arrays.add(var)
+        elif var.dtype.is_handle:
+            self._let_pointer(var, self.text(stmt.value, 14))
+        else:
+            self.define(var, self.text(stmt.value))
+            if self.facts.is_non_negative(stmt.value):
+                self.facts.non_negative.add(var)
+        return self.visit(stmt.body)
+
+    def _let_pointer(self, var: Var, value: str) -> None:
+        element = self.pointer_types[var] = _pointed(var)
+        name = self.names[var] = self.fresh(var.name)
+        kind = "void*" if element is None else c_type(element) + "*"
+        self.write(f"{kind} {name} = ({kind}){value};")
+
+    def visit_AttrStmt(self, stmt: tir.AttrStmt) -> Piece:
+        if stmt.attr_key in _FORBIDDEN:
+            raise self.unsupported(f"'{stmt.attr_key}' has no meaning on a CPU")
+        if stmt.attr_key in ("pragma_import_c", "import_c"):
+            self.module.imported.append(str(getattr(stmt.value, "value", stmt.value)))
+        elif stmt.attr_key in ("pragma_import_llvm", "import_llvm"):
+            raise self.unsupported("LLVM text cannot become part of C code")
+        return self.visit(stmt.body)
+
+    def visit_AssertStmt(self, stmt: tir.AssertStmt) -> Piece:
+        self.needs_status("contains an assertion")
+        self.begin_statement(stmt.condition)
+        failed = f"!({self.text(stmt.condition)})"
+        self.module.uses_ffi = True
+        message = stmt.message
+        is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
+        parts = list(message.args) if is_joined else [message]  # type: ignore[attr-defined]
+        kind = "RuntimeError"
+        named = _KIND.match(parts[0].value) if isinstance(parts[0], StringImm) else None
+        if named is not None:
+            kind, text = named.groups()
+            parts[0] = StringImm(text)
+        if len(parts) == 1:
+            text = c_string(parts[0].value)
+            call = f"TVMFFIErrorSetRaisedFromCStr({c_string(kind)}, {text});"
+            self.leave_if(failed, "-1", call)
+        else:
+            self._leave_with_parts(failed, kind, parts)
+        return self.visit(stmt.body)
+
+    def _leave_with_parts(self, failed: str, kind: str, parts: list[Any]) -> None:
+        """An error whose message has numbers in it."""
+        self.module.helper("decimal")
+        texts = []
+        for number, part in enumerate(parts):
+            if isinstance(part, StringImm):
+                texts.append(c_string(part.value))
+            else:
+                texts.append(f"decimal({self.text(part)}, digits[{number}])")
+        before = (
+            f"char digits[{len(parts)}][24];",
+            f"const char* parts[{len(parts)}] = {{{', '.join(texts)}}};",
+            f"TVMFFIErrorSetRaisedFromCStrParts({c_string(kind)}, parts, {len(parts)});",
+        )
+        self.leave_if(failed, "-1", *before)
+
+    def visit_IfThenElse(self, stmt: tir.IfThenElse) -> Piece:
+        self.begin_statement(stmt.condition)
+        self.write(f"if ({self.text(stmt.condition)}) {{")
+        self._indented(stmt.then_case)
+        if stmt.else_case is not None:
+            self.write("} else {")
+            self._indented(stmt.else_case)
+        self.write("}")
+        return "", 0
+
+    def _indented(self, stmt: tir.Stmt) -> None:
+        self.indent += 1
+        self.visit(stmt)
+        self.indent -= 1
+
+    def visit_While(self, stmt: tir.While) -> Piece:
+        self.begin_statement(stmt.condition)
+        self.write("while (1) {")
+        self.indent += 1
+        self.write(f"if (!({self.text(stmt.condition)})) break;")
+        self.visit(stmt.body)
+        self.indent -= 1
+        self.write("}")
+        return "", 0
+
+    def visit_For(self, loop: tir.For) -> Piece:
+        if loop.kind in (tir.ForKind.VECTORIZED, tir.ForKind.THREAD_BINDING):
+            raise self.unsupported(f"loop '{loop.loop_var.name}' is of kind {loop.kind.name}")
+        self.begin_statement(loop.min, loop.extent)
+        var, kind = loop.loop_var, c_type(loop.loop_var.dtype)
+        name = self.names[var] = self.fresh(var.name)
+        start = self.text(loop.min)
+        if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
+            stop = constant(loop.min.value + loop.extent.value, var.dtype)
+        elif isinstance(loop.min, IntImm) and loop.min.value == 0:
+            stop = self.text(loop.extent, 11)
+        else:
+            stop = f"{self.text(loop.min, 12)} + {self.text(loop.extent, 13)}"
+        if not isinstance(loop.extent, (IntImm, Var)):
+            end = self.fresh(var.name + "_end")
+            self.write(f"const {kind} {end} = {stop};")
+            stop = end
+        if self.facts.is_non_negative(loop.min):
+            self.facts.non_negative.add(var)
+        self._loop_pragma(loop)
+        self.write(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name}) {{")
+        self._indented(loop.body)
+        self.write("}")
+        return "", 0
+
+    def _loop_pragma(self, loop: tir.For) -> None:
+        if loop.kind is tir.ForKind.UNROLLED and isinstance(loop.extent, IntImm):
+            self.lines.append(f"TS_UNROLL({loop.extent.value})")
+            self.module.uses_unroll = True
+        elif loop.kind is tir.ForKind.PARALLEL:
+            finder = FailureFinder(is_on_stack)
+            finder.visit(loop.body)
+            if not finder.can_fail and not any(self.module.may_fail(f) for f in finder.callees):
+                self.lines.append("#pragma omp parallel for")
+
+    # -- memory
+
+    def visit_Allocate(self, stmt: tir.Allocate) -> Piece:
+        var, element = stmt.buffer_var, stmt.dtype.element
+        name = self.names[var] = self.fresh(var.name)
+        self.pointer_types[var] = element
+        kind = c_type(element)
+        self.begin_statement(*stmt.extents)
+        if is_on_stack(stmt):
+            size = constant_bytes(stmt) or 0
+            count = max(1, size // (8 if element.is_handle else element.nbytes))
+            self.write(f"{kind} {name}[{count}];")
+            return self.visit(stmt.body)
+        self.needs_status("allocates memory")
+        factors = [self.text(extent, 14) for extent in stmt.extents]
+        size_text = " * ".join([f"sizeof({kind})", *[f"(size_t){f}" for f in factors]])
+        if stmt.dtype.lanes > 1:
+            size_text += f" * {stmt.dtype.lanes}"
+        self.module.uses_ffi = True
+        self.write(f"{kind}* {name} = ({kind}*)malloc({size_text} + 1);")
+        text = c_string(f"no memory for '{var.name}' in function '{self.name}'")
+        self.leave_if(
+            f"{name} == NULL", "-1", f'TVMFFIErrorSetRaisedFromCStr("MemoryError", {text});'
+        )
+        self.releases.append(name)
+        self.visit(stmt.body)
+        self.releases.pop()
+        self.write(f"free({name});")
+        return "", 0
+
+    def visit_AllocateConst(self, stmt: tir.AllocateConst) -> Piece:
+        var, element = stmt.buffer_var, stmt.dtype.element
+        given = stmt.data_or_idx
+        if isinstance(given, int):
+            given = self.module.constants[given]
+        array = given.numpy() if hasattr(given, "numpy") else numpy.asarray(given)
+        if array.dtype != element.numpy():
+            raise self.unsupported(f"constant of {array.dtype} where {stmt.dtype} is declared")
+        self.names[var] = self.module.constant_array(identifier(var.name), array, element)
+        self.pointer_types[var] = element
+        return self.visit(stmt.body)
+
+    def visit_DeclBuffer(self, stmt: tir.DeclBuffer) -> Piece:
+        return self.visit(stmt.body)
+
+
+def _pointed(var: Var) -> DataType | None:
+    """The element type that a pointer variable tells; None for `void*`."""
+    annotation = var.type_annotation
+    if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
+        dtype = annotation.element_type.dtype.element
+        return None if dtype.is_void else dtype
+    return None
+
+
+def _overlaps(stmt: tir.BufferStore) -> bool:
+    """Whether a vector store reads its own buffer at other places than those it writes."""
+    found: list[bool] = []
+    index = stmt.indices[0] if stmt.indices else None
+
+    def look(node: Any) -> None:
+        if isinstance(node, BufferLoad) and node.buffer.data is stmt.buffer.data:
+            if node.buffer is not stmt.buffer or not _same_index(node.indices[0], index):
+                found.append(True)
+
+    post_order_visit(stmt.value, look)
+    return bool(found)
+
+
+def _same_index(a: PrimExpr | None, b: PrimExpr | None) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, Ramp) and isinstance(b, Ramp):
+        return _same_index(a.base, b.base) and _same_index(a.stride, b.stride)
+    return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
+
+
+def array_text(array: numpy.ndarray, dtype: DataType) -> str:
+    """The elements of an array as C constants, twelve to a line."""
+    flat = array.reshape(-1)
+    if is_narrow(dtype):
+        texts = [f"0x{bits:04x}" for bits in flat.view(numpy.uint16).tolist()]
+    else:
+        texts = [constant(value, dtype) for value in flat.tolist()]
+    rows = [", ".join(texts[start : start + 12]) for start in range(0, len(texts), 12)]
+    return "{\n  " + ",\n  ".join(rows or ["0"]) + "\n}"
