@@ -81,6 +81,40 @@ def test_two_classes_of_one_name():
     assert int(Same["f"].buffers[0].shape[0]) == 2
 
 
+def test_decorator_over_several_lines():
+    @I.ir_module(
+        check_well_formed=False,
+    )
+    # a remark
+    class Loose:
+        @T.prim_func
+        def f(A: T.Buffer((1,), "float32")):
+            free = T.int32()
+            A[free] = 2.0
+
+    assert isinstance(Loose["f"].body, tir.BufferStore)
+    with pytest.raises(ts.TilesmithError, match="'free' is used; it is bound nowhere") as caught:
+        ts.script.from_source(
+            Loose.script().replace("# free", "#"), {"free": Loose["f"].body.indices[0]}
+        )
+    assert "check_well_formed=False" in str(caught.value)
+
+
+def test_class_that_is_handed_over_later():
+    class Later:
+        @T.prim_func
+        def f(A: T.Buffer((3,), "float32")):
+            A[0] = 1.0
+
+    class Plain:
+        pass
+
+    with pytest.raises(ts.TilesmithError, match="source text|no decorator|define"):
+        ts.script.from_source("class Later:\n    def f(self):\n        pass\n")
+    assert isinstance(Later.f, tir.PrimFunc)
+    assert not ts.script.ir_module(Plain).functions
+
+
 def test_decorator_in_a_plain_class():
     class Holder:
         @T.prim_func

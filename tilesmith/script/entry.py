@@ -6,6 +6,7 @@ import ast
 import base64
 import inspect
 import linecache
+import re
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any
@@ -43,34 +44,43 @@ def definition_of(program: Any) -> Source:
 
 
 def _class_definition(program: type, frame: FrameType) -> Source:
-    """The source of a class, found from the line that is being executed (its decorator)."""
-    filename = frame.f_code.co_filename
+    """The source of a class: around its first function, else below the line being executed."""
+    codes = [code for code in [_code_of(value) for value in vars(program).values()] if code]
+    filename = codes[0].co_filename if codes else frame.f_code.co_filename
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, frame.f_globals)
-    line = frame.f_lineno
     if not lines:
         raise ScriptError(
             f"the source text of class '{program.__name__}' is not available",
             notes=("put the program into a file or notebook, or give its text to from_source",),
         )
-    start = line
-    while start <= len(lines):
-        text = lines[start - 1].lstrip()
-        if text.startswith("class ") and text[6:].lstrip().startswith(program.__name__):
-            break
-        start += 1
+    header = re.compile(rf"class\s+{program.__name__}\b")
+    if codes:
+        candidates = range(min(codes[0].co_firstlineno, len(lines)), 0, -1)
     else:
-        return _class_from_inspect(program)
-    # Back to the first of the decorators, which may span several lines.
-    while start > 1 and start > line - 50:
-        before = lines[start - 2]
-        if not before.strip() or before.lstrip().startswith(("#", "class ", "def ")):
+        candidates = range(frame.f_lineno, len(lines) + 1)
+    for line in candidates:
+        if header.match(lines[line - 1].lstrip()):
+            return Source.from_block(filename, _first_decorator(lines, line), frame.f_globals)
+    return _class_from_inspect(program)
+
+
+def _first_decorator(lines: list[str], line: int) -> int:
+    """The line where the decorators of a definition begin; each may span several lines."""
+
+    def indentation(text: str) -> int:
+        return len(text) - len(text.lstrip())
+
+    own, start = indentation(lines[line - 1]), line
+    for above in range(line - 1, 0, -1):
+        text = lines[above - 1]
+        if not text.strip():
             break
-        if before.lstrip().startswith("@"):
-            start -= 1
-            continue
-        break
-    return Source.from_block(filename, start, frame.f_globals)
+        if indentation(text) == own and text.lstrip().startswith("@"):
+            start = above
+        elif indentation(text) <= own and text.lstrip()[0] not in ")]}#":
+            break
+    return start
 
 
 def _class_from_inspect(program: type) -> Source:
