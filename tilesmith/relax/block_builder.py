@@ -166,7 +166,7 @@ class BlockBuilder:
         self._scopes: list[Any] = []
         self._function_scopes: list[FunctionScope] = []
         self._values: dict[Var, Any] = {}
-        self._by_hash: dict[int, list[GlobalVar]] | None = None
+        self._by_hash: dict[Any, dict[int, list[GlobalVar]]] = {}
 
     @staticmethod
     def current() -> BlockBuilder | None:
@@ -471,27 +471,33 @@ class BlockBuilder:
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Add a function under a fresh name; the GlobalVar of an equal one if there is one."""
-        digest = structural_hash(func)
-        for known in self._equal_candidates(digest):
+        alike, digest = self._alike(func), structural_hash(func)
+        for known in alike.setdefault(digest, []):
             if known in self._module.functions and structural_equal(self._module[known], func):
                 return known
         variable = GlobalVar(self._global_names.fresh(func_name))
         self._set_function(variable, func)
-        self._equal_candidates(digest).append(variable)
+        alike[digest].append(variable)
         return variable
 
-    def _equal_candidates(self, digest: int) -> list[GlobalVar]:
-        if self._by_hash is None:
-            self._by_hash = {}
+    def _alike(self, func: BaseFunc) -> dict[int, list[GlobalVar]]:
+        """The functions of the same class with the same attributes, by their hash.
+
+        Others cannot be equal: they are not hashed, which costs time where constants are large.
+        """
+        kind = _kind_of(func)
+        if kind not in self._by_hash:
+            found: dict[int, list[GlobalVar]] = {}
             for variable, function in self._module.functions.items():
-                self._by_hash.setdefault(structural_hash(function), []).append(variable)
-        return self._by_hash.setdefault(digest, [])
+                if _kind_of(function) == kind:
+                    found.setdefault(structural_hash(function), []).append(variable)
+            self._by_hash[kind] = found
+        return self._by_hash[kind]
 
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace a function of the module."""
         self._set_function(gv, updated_func)
-        if self._by_hash is not None:
-            self._by_hash.setdefault(structural_hash(updated_func), []).append(gv)
+        self._by_hash.pop(_kind_of(updated_func), None)
 
     def _set_function(self, variable: GlobalVar, function: BaseFunc) -> None:
         self._module[variable] = function
@@ -511,6 +517,11 @@ class BlockBuilder:
                 notes=("leave its `with` block first",),
             )
         return self.get()
+
+
+def _kind_of(func: Any) -> tuple[Any, ...]:
+    """What two functions have in common if they are equal and cheap to compare."""
+    return (type(func), tuple(sorted(func.attrs)), func.attrs.get("global_symbol"))
 
 
 def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir import GlobalVar, IRModule, Node, Op
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.ir.transform import Pass
 from tilesmith.relax.analysis import (
@@ -17,6 +17,7 @@ from tilesmith.relax.analysis import (
 from tilesmith.relax.binding import inline_functions
 from tilesmith.relax.expr import (
     Call,
+    Constant,
     DataflowVar,
     Function,
     If,
@@ -96,11 +97,47 @@ def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:  
 # The same computed twice
 
 
+SMALL_CONSTANT = 4096  # bytes; larger constants are the same only if they are one object
+
+
+def value_key(value: Any) -> Any:
+    """A plain value that is equal for two values in normal form that compute the same."""
+    if isinstance(value, Constant):
+        data = value.data
+        if data.nbytes > SMALL_CONSTANT:
+            return id(data)
+        return (data.dtype, data.shape, data.numpy().tobytes())
+    if isinstance(value, Call):
+        attrs = tuple(
+            [(k, _attribute_key(v)) for k, v in value.attrs.items()] if value.attrs else ()
+        )
+        args = tuple([value_key(arg) for arg in value.args])
+        infos = tuple([structural_hash(info) for info in value.sinfo_args])
+        return (id(value.op), args, attrs, infos)
+    if isinstance(value, Tuple):
+        return ("tuple", tuple([value_key(field) for field in value.fields]))
+    if isinstance(value, TupleGetItem):
+        return ("field", value_key(value.tuple_value), value.index)
+    if isinstance(value, (Var, GlobalVar, Function)):
+        return id(value)
+    return (type(value).__name__, structural_hash(value))
+
+
+def _attribute_key(value: Any) -> Any:
+    if isinstance(value, Node):
+        return structural_hash(value)
+    if isinstance(value, Mapping):
+        return tuple([(key, _attribute_key(item)) for key, item in value.items()])
+    if isinstance(value, tuple):
+        return tuple([_attribute_key(item) for item in value])
+    return (type(value).__name__, value)
+
+
 class _CommonSubexpressions(PyExprMutator):
     def __init__(self, mod: IRModule, call_only: bool) -> None:
         super().__init__(mod)
         self.call_only = call_only
-        self.scopes: list[dict[int, list[tuple[Any, Var]]]] = [{}]
+        self.scopes: list[dict[Any, list[tuple[Any, Var]]]] = [{}]
 
     def visit_with_new_scope(self, expr: Any, params: Any = ()) -> SeqExpr:
         self.scopes.append({})
@@ -108,10 +145,9 @@ class _CommonSubexpressions(PyExprMutator):
         self.scopes.pop()
         return result
 
-    def _find(self, value: Any) -> Var | None:
-        digest = structural_hash(value)
+    def _find(self, key: Any, value: Any) -> Var | None:
         for scope in self.scopes:
-            for known, var in scope.get(digest, ()):
+            for known, var in scope.get(key, ()):
                 if structural_equal(known, value):
                     return var
         return None
@@ -127,16 +163,17 @@ class _CommonSubexpressions(PyExprMutator):
         self.scopes.append({})
         result = super().visit_dataflow_block_(block)
         inner = self.scopes.pop()
-        for digest, entries in inner.items():
+        for key, entries in inner.items():
             seen = [entry for entry in entries if not isinstance(entry[1], DataflowVar)]
             if seen:
-                self.scopes[-1].setdefault(digest, []).extend(seen)
+                self.scopes[-1].setdefault(key, []).extend(seen)
         return result
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         value = self.builder_.normalize(self.visit_expr(binding.value))
         if not isinstance(value, (If, Function)) and self._candidate(value):
-            known = self._find(value)
+            key = value_key(value)
+            known = self._find(key, value)
             if known is not None and same_struct_info(
                 known_struct_info(known), known_struct_info(binding.var)
             ):
@@ -144,8 +181,7 @@ class _CommonSubexpressions(PyExprMutator):
                 if not isinstance(binding.var, DataflowVar):
                     self.builder_.emit_normalized(VarBinding(binding.var, known, binding.span))
                 return
-            entry = (value, binding.var)
-            self.scopes[-1].setdefault(structural_hash(value), []).append(entry)
+            self.scopes[-1].setdefault(key, []).append((value, binding.var))
         if value is binding.value:
             self.builder_.emit_normalized(binding)
         else:

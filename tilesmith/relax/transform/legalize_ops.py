@@ -20,7 +20,6 @@ from tilesmith.relax.expr import (
     Constant,
     Function,
     ShapeExpr,
-    StringImm,
     Tuple,
     known_struct_info,
 )
@@ -94,11 +93,52 @@ _SCALARS_INLINE = {("x1", "x2"), ("condition", "x1", "x2")}
 """Operators (by their arguments) whose scalar constants go into the loop body."""
 
 
+def _is_operand(arg: Any, info: Any) -> bool:
+    """Whether an argument is handed to the program (and does not go into it)."""
+    return isinstance(info, TensorStructInfo)
+
+
+def _program_key(call: Call) -> Any:
+    """What decides about the program of a call of tensors of constant shape: equal keys, equal
+    programs. None where a constant scalar or a symbolic size goes into the program."""
+    parts: list[Any] = []
+    for arg in call.args:
+        info = known_struct_info(arg)
+        if isinstance(info, TensorStructInfo):
+            shape = info.concrete_shape
+            if shape is None or (isinstance(arg, Constant) and not shape):
+                return None
+            parts.append((shape, info.dtype))
+        elif isinstance(arg, ShapeExpr) and arg.concrete is not None:
+            parts.append(arg.concrete)
+        else:
+            return None
+    attrs = tuple(call.attrs.items()) if call.attrs is not None else ()
+    try:
+        key = (call.op.name, tuple(parts), attrs)
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _is_plain(result: Any, call: Call, infos: list[Any]) -> bool:
+    """Whether a program takes the tensors of the call in their order and nothing else."""
+    if not isinstance(result, Call) or len(result.args) != 2 or result.op is call.op:
+        return False
+    if not isinstance(result.op, Op) or result.op.name != "relax.call_tir":
+        return False
+    operands = [arg for arg, info in zip(call.args, infos) if _is_operand(arg, info)]
+    given = result.args[1].fields if isinstance(result.args[1], Tuple) else ()
+    return len(given) == len(operands) and all(a is b for a, b in zip(given, operands))
+
+
 class _Legalizer(PyExprMutator):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalizer], warn: bool) -> None:
         super().__init__(mod)
         self.custom = custom
         self.warn = warn
+        self.made: dict[Any, Call] = {}  # calls of operators by what decides about the program
 
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
@@ -111,10 +151,15 @@ class _Legalizer(PyExprMutator):
             return call
         if custom is not None:
             return custom(self.builder_, call)
-        infos = [known_struct_info(arg) for arg in call.args if not isinstance(arg, StringImm)]
+        infos = [known_struct_info(arg) for arg in call.args]
         if not all(is_known(info) for info in [*infos, call.struct_info]):
             self._leave(call, "its shapes or dtypes are not known")
             return call
+        key = _program_key(call)
+        if key is not None and key in self.made:
+            known = self.made[key]
+            operands = [arg for arg, info in zip(call.args, infos) if _is_operand(arg, info)]
+            return Call(known.op, [known.args[0], Tuple(operands)], None, known.sinfo_args)
         try:
             result = legalize_call(self.builder_, call)
         except TilesmithError as error:
@@ -123,6 +168,8 @@ class _Legalizer(PyExprMutator):
         if result is None:
             self._leave(call, "it has no tensor expression")
             return call
+        if key is not None and _is_plain(result, call, infos):
+            self.made[key] = result
         return self._keep_tuple(call, result)
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:
