@@ -200,7 +200,9 @@ def test_private_functions_are_taken_as_they_stand():
             output = builder.emit_output(value)
         builder.emit_func_output(output)
     data = random(4, 6)
-    np.testing.assert_allclose(run(builder.get(), data), np.maximum(data @ w, 0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        run(builder.get(), data), np.maximum(data @ w, 0), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_equal_kernels_are_compiled_once():
@@ -289,7 +291,9 @@ def test_emit_te_beside_operators():
     x = random(3, 10)
     want = np.exp(x - x.max(-1, keepdims=True))
     want = 2 * want / want.sum(-1, keepdims=True)
-    np.testing.assert_allclose(run(build_function([tensor("x", (3, 10))], body), x), want, rtol=1e-5)
+    np.testing.assert_allclose(
+        run(build_function([tensor("x", (3, 10))], body), x), want, rtol=1e-5
+    )
 
 
 def test_unknown_modes_are_refused():

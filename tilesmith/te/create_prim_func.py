@@ -68,7 +68,32 @@ def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
     return list(order)
 
 
-class _IndexDtype(Rewriter):
+def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Both in the wider of their dtypes: an index of the new dtype may meet one of the old."""
+    if a.dtype is b.dtype:
+        return a, b
+    wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
+    return cast(wide, a), cast(wide, b)
+
+
+class _MatchDtypes(Rewriter):
+    """A rewriter after which operands have one dtype again."""
+
+    def visit_BinaryOp(self, node: Any) -> PrimExpr:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if a is node.a and b is node.b:
+            return node
+        return type(node)(*_same_dtype(a, b))
+
+    def visit_Select(self, node: Any) -> PrimExpr:
+        condition = self.visit(node.condition)
+        a, b = self.visit(node.true_value), self.visit(node.false_value)
+        if condition is node.condition and a is node.true_value and b is node.false_value:
+            return node
+        return type(node)(condition, *_same_dtype(a, b))
+
+
+class _IndexDtype(_MatchDtypes):
     """Gives integers of index arithmetic another dtype."""
 
     def __init__(self, dtype: str) -> None:
@@ -91,14 +116,6 @@ class _IndexDtype(Rewriter):
     def visit_Call(self, call: Any) -> PrimExpr:
         return call
 
-    def visit_BinaryOp(self, node: Any) -> PrimExpr:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if a is node.a and b is node.b:
-            return node
-        if a.dtype is not b.dtype:
-            a, b = cast(self.dtype, a), cast(self.dtype, b)
-        return type(node)(a, b)
-
     def visit_ProducerLoad(self, load: Any) -> PrimExpr:
         return load
 
@@ -107,7 +124,7 @@ class _IndexDtype(Rewriter):
         return node if value is node.value else cast(node.dtype, value)
 
 
-class _Body(Rewriter):
+class _Body(_MatchDtypes):
     """Rewrites a body: reads of tensors become loads of buffers, iterators become block iterators."""
 
     def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
@@ -123,46 +140,13 @@ class _Body(Rewriter):
         indices = [self.builder.index(self.visit(index)) for index in load.indices]
         return BufferLoad(buffer, indices)
 
-    def visit_BinaryOp(self, node: Any) -> PrimExpr:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if a is node.a and b is node.b:
-            return node
-        if a.dtype is not b.dtype:  # an index of the new dtype meets a constant of the old one
-            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-            a, b = cast(wide, a), cast(wide, b)
-        return type(node)(a, b)
-
-    def visit_Cast(self, node: Any) -> PrimExpr:
-        value = self.visit(node.value)  # an iterator of the new dtype needs no cast to it
-        return node if value is node.value else cast(node.dtype, value)
-
     def visit_Call(self, call: Any) -> PrimExpr:
         new = self.children(call)
-        if new is call or not call.args:
-            return new
-        # Branches and operands of the same dtype before must be of the same dtype after.
-        if new.op.name in ("tir.if_then_else", "tir.likely") if hasattr(new.op, "name") else False:
-            return self._same_branches(new)
+        if new is not call and getattr(new.op, "name", "") == "tir.if_then_else":
+            condition, a, b = new.args
+            a, b = _same_dtype(a, b)
+            return type(new)(a.dtype, new.op, (condition, a, b))
         return new
-
-    def _same_branches(self, call: Any) -> PrimExpr:
-        if call.op.name == "tir.likely":
-            return call
-        condition, a, b = call.args
-        if a.dtype is not b.dtype:
-            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-            a, b = cast(wide, a), cast(wide, b)
-        return type(call)(a.dtype, call.op, (condition, a, b))
-
-    def visit_Select(self, node: Any) -> PrimExpr:
-        condition = self.visit(node.condition)
-        a, b = self.visit(node.true_value), self.visit(node.false_value)
-        if condition is node.condition and a is node.true_value and b is node.false_value:
-            return node
-        if a.dtype is not b.dtype:
-            wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-            a, b = cast(wide, a), cast(wide, b)
-        return type(node)(condition, a, b)
 
     def visit_Let(self, node: Any) -> PrimExpr:
         value = self.visit(node.value)
@@ -292,7 +276,7 @@ class _Builder:
         else:
             init = None
             stores = [
-                BufferStore(target, rewrite.visit(value), indices)
+                BufferStore(target, cast(target.dtype, rewrite.visit(value)), indices)
                 for target, value in zip(targets, op.body)
             ]
             body = stmt_seq(*stores)
@@ -307,7 +291,11 @@ class _Builder:
     ) -> tuple[Stmt, Stmt]:
         combiner = reduce.combiner
         own = [BufferLoad(target, indices) for target in targets]
-        sources = [rewrite.visit(source) for source in reduce.source]
+        # An index among the values has the dtype of indices here; as a value it keeps its own.
+        sources = [
+            cast(variable.dtype, rewrite.visit(source))
+            for variable, source in zip(combiner.rhs, reduce.source)
+        ]
         if not isinstance(reduce.condition, type(const(0))) or not reduce.condition.value:
             condition = rewrite.visit(reduce.condition)
             from tilesmith.tir import if_then_else
