@@ -11,7 +11,7 @@ from tilesmith.script import ir as I  # noqa: E741 - the letter that users write
 from tilesmith.script import tir as T
 from tilesmith.support.errors import TilesmithError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
-from tilesmith.tir import For, ForKind, PrimFunc
+from tilesmith.tir import For, ForKind, PrimFunc, Schedule
 
 
 @T.prim_func
@@ -64,12 +64,26 @@ def test_build_forms():
         (IRModule({"double": named}), "double"),
         ([named], "double"),
         ({"llvm": named}, "double"),
+        (Schedule(named), "double"),
     ):
         module = build(given, target=None if isinstance(given, dict) else "llvm")
         np.testing.assert_array_equal(run(module[name], a, b)[1], a * 2)
         assert module.entry_name == "double"
     np.testing.assert_array_equal(run(ts.build(named, target=Target("llvm")), a, b)[1], a * 2)
     np.testing.assert_array_equal(run(ts.build(double, name="mine")["mine"], a, b)[1], a * 2)
+
+
+def test_a_module_of_private_functions_shows_them_all():
+    private = double.without_attr("global_symbol")
+    module = build(IRModule({"first": private, "second": private}))
+    a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    for name in ("first", "second"):
+        np.testing.assert_array_equal(run(module[name], a, b)[1], a * 2)
+
+
+def test_two_functions_of_one_name():
+    with pytest.raises(UnsupportedError, match="two functions are called 'double'"):
+        build([double, double])
 
 
 def test_several_functions_that_call_each_other():

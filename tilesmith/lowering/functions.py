@@ -13,6 +13,7 @@ from tilesmith.runtime.module import Module
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply
 
 __all__ = ["build", "lower"]
@@ -61,14 +62,20 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
     if isinstance(inp, (list, tuple)) and all(isinstance(part, PrimFunc) for part in inp):
         module = IRModule()
         for part in inp:
-            module.update(_as_module(part, None, name))
+            for variable, func in _as_module(part, None, name).items():
+                if variable.name_hint in module:
+                    raise UnsupportedError(
+                        f"two functions are called '{variable.name_hint}'",
+                        notes=("give them names: func.with_attr('global_symbol', 'name')",),
+                    )
+                module[variable] = func
         return module
     if isinstance(inp, BaseFunc):
         raise UnsupportedError(
             f"a {type(inp).__name__} cannot be lowered here",
             notes=("compile graph functions with relax.build",),
         )
-    if type(inp).__name__ == "Schedule" and hasattr(inp, "mod"):
+    if isinstance(inp, Schedule):
         return _as_module(inp.mod, args, name)
     if type(inp).__name__ == "Schedule":
         raise UnsupportedError(
@@ -78,6 +85,17 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
     raise TypeMismatchError(
         f"lower takes a PrimFunc, an IRModule or a schedule, got {type(inp).__name__}"
     )
+
+
+def _with_public_function(module: IRModule) -> IRModule:
+    """A module in which no function is public has all of them public, under their names."""
+    functions = dict(module.items())
+    if any("global_symbol" in func.attrs for func in functions.values()):
+        return module
+    module = module.shallow_copy()
+    for variable, func in functions.items():
+        module[variable] = func.with_attr("global_symbol", variable.name_hint)
+    return module
 
 
 def _no_alias() -> bool:
@@ -111,7 +129,7 @@ def build(
     if isinstance(inputs, Mapping):
         return _build_for_several(inputs, args, target_host, name)
     chosen = _target(target, target_host)
-    module = lower(inputs, args, name, binds)
+    module = _with_public_function(lower(inputs, args, name, binds))
     if target is None:
         for func in module.functions.values():
             if "target" in func.attrs:

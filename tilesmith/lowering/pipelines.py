@@ -13,6 +13,11 @@ from tilesmith.tir import transform as passes
 __all__ = ["PHASES", "host_passes", "lower_passes"]
 
 
+def _when(option: str, step: Pass) -> list[Pass]:
+    """A pass that runs only where an option of the context asks for it."""
+    return [step] if PassContext.current().get_config(option) else []
+
+
 def _blocks() -> list[Pass]:
     """Phase 0: blocks with iterators and reductions → opaque blocks."""
     return [
@@ -29,16 +34,12 @@ def _flat_loops() -> list[Pass]:
     """Phase 1: opaque blocks → loops over flat buffers, with 32-bit indices where they fit."""
     return [
         passes.LowerOpaqueBlock(),
+        passes.RewriteUnsafeSelect(),  # while each dimension can be compared with its index
         *_when("tir.instrument_bound_checkers", passes.InstrumentBoundCheckers()),
         passes.FlattenBuffer(),
         passes.NarrowDataType(32),  # before vectors are made: fewer bits, more lanes
         passes.Simplify(),
     ]
-
-
-def _when(option: str, step: Pass) -> list[Pass]:
-    """A pass that runs only where an option of the context asks for it."""
-    return [step] if PassContext.current().get_config(option) else []
 
 
 def _vectors() -> list[Pass]:
@@ -47,7 +48,6 @@ def _vectors() -> list[Pass]:
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
         passes.LoopPartition(),
-        passes.RewriteUnsafeSelect(),  # before vectors: a lazy choice becomes predicates there
         passes.VectorizeLoop(),
         passes.StorageRewrite(),
         passes.UnrollLoop(),

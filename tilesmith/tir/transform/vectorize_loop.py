@@ -228,9 +228,13 @@ class _Vectorizer(Rewriter):
             return expr
         if expr.dtype.lanes > 1:
             raise _NeedsLanes
-        if isinstance(value, Ramp) and expr.dtype.is_int and expr.dtype.bits >= value.dtype.bits:
-            base, stride = ops.cast(expr.dtype, value.base), ops.cast(expr.dtype, value.stride)
-            return Ramp(base, stride, self.lanes)
+        if isinstance(value, Ramp) and expr.dtype.is_integer:
+            # Dropping upper bits keeps the lanes evenly spaced; so does widening what does not
+            # overflow, as indices do not.
+            bits = value.dtype.bits
+            if expr.dtype.bits <= bits or (value.dtype.is_int and bits >= 32):
+                base, stride = ops.cast(expr.dtype, value.base), ops.cast(expr.dtype, value.stride)
+                return Ramp(base, stride, self.lanes)
         return Cast(expr.dtype.with_lanes(value.dtype.lanes), value)
 
     def visit_Select(self, expr: Select) -> PrimExpr:
