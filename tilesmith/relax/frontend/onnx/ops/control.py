@@ -1,1 +1,146 @@
-"""Converters still to come."""
+"""Branches and loops: chosen or unrolled at import where that is known, else kept as branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.relax import op
+from tilesmith.relax.expr import If, SeqExpr, Tuple, TupleGetItem
+from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
+from tilesmith.relax.frontend.onnx.registry import converter
+from tilesmith.relax.frontend.onnx.values import rank_of, scalar, shape_of
+from tilesmith.support.errors import FrontendError
+
+MOST_ITERATIONS = 1000
+"""Loops with more iterations than this are not unrolled."""
+
+
+@converter("If")
+def _if(node: OnnxNode) -> Any:
+    known = node.known(0)
+    branches = node.required("then_branch"), node.required("else_branch")
+    if known is not None and known.dtype != object:
+        graph = branches[0] if bool(known.reshape(-1)[0]) else branches[1]
+        return tuple(node.importer.import_subgraph(graph, node.scope, []))
+    condition = op.reshape(node[0], []) if rank_of(node[0]) else node[0]
+    condition = node.emit(condition)
+    then_branch, else_branch = [_branch(node, graph) for graph in branches]
+    found = node.emit(If(condition, then_branch, else_branch))
+    count = len(branches[0].output)
+    return (found,) if count == 1 else tuple([TupleGetItem(found, i) for i in range(count)])
+
+
+def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
+    """A subgraph as a sequence of bindings with its outputs as value."""
+    builder = node.importer.builder
+    builder._begin_binding_block()
+    outputs = node.importer.import_subgraph(graph, node.scope, [])
+    if any(isinstance(value, list) or value is None for value in outputs):
+        raise node.unsupported(
+            "a branch that is chosen at run time and gives a sequence or nothing"
+        )
+    tensors = [node.importer.tensor(value) for value in outputs]
+    value = tensors[0] if len(tensors) == 1 else Tuple(tensors)
+    return SeqExpr([builder._end_block()], value)
+
+
+@converter("Loop")
+def _loop(node: OnnxNode) -> Any:
+    """Unrolled: the number of iterations and the condition have to be known at import."""
+    body = node.required("body")
+    limit = node.number(0, "M") if node.has(0) else None
+    keep_going = bool(node.constant(1, "cond").reshape(-1)[0]) if node.has(1) else True
+    if limit is None and not node.has(1):
+        raise FrontendError("the loop has neither a number of iterations nor a condition")
+    carried = list(node.inputs[2:])
+    count = len(carried)
+    scanned: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - count)]
+    iteration = 0
+    while keep_going and (limit is None or iteration < limit):
+        if iteration >= MOST_ITERATIONS:
+            raise node.unsupported(f"a loop of more than {MOST_ITERATIONS} iterations")
+        inputs = [scalar(iteration, "int64"), scalar(True, "bool"), *carried]
+        condition, *outputs = node.importer.import_subgraph(body, node.scope, inputs)
+        keep_going = _known_condition(node, condition)
+        carried = outputs[:count]
+        for values, value in zip(scanned, outputs[count:]):
+            values.append(value)
+        iteration += 1
+    return (*carried, *[_stacked(node, values, 0) for values in scanned])
+
+
+def _known_condition(node: OnnxNode, condition: Any) -> bool:
+    from tilesmith.relax.expr import Constant
+    from tilesmith.relax.frontend.onnx.values import as_array
+
+    if not isinstance(condition, Constant):
+        raise node.unsupported(
+            "a loop whose condition is computed from data",
+            "give it a number of iterations that is a constant",
+        )
+    return bool(as_array(condition).reshape(-1)[0])
+
+
+def _stacked(node: OnnxNode, values: list[Any], axis: int) -> Any:
+    if not values:
+        raise node.unsupported("a loop without iterations whose results are collected")
+    tensors = [op.expand_dims(node.importer.tensor(value), axis) for value in values]
+    return op.concat(tensors, axis) if len(tensors) > 1 else tensors[0]
+
+
+@converter("Scan", since=9)
+def _scan(node: OnnxNode) -> Any:
+    return _unrolled_scan(node, list(node.inputs))
+
+
+@converter("Scan", since=8)
+def _batched_scan(node: OnnxNode) -> Any:
+    """Before opset 9 a batch axis stood in front, and the first input gave the lengths."""
+    if node.has(0):
+        raise node.unsupported("a scan over sequences of different lengths")
+    inputs = [node[index] for index in range(1, len(node))]
+    batch = shape_of(inputs[0])[0]
+    if not isinstance(batch, int):
+        raise node.unsupported("a scan with a batch of symbolic size")
+    results = []
+    for item in range(batch):
+        parts = [node.emit(op.take(value, scalar(item, "int64"), 0)) for value in inputs]
+        results.append(_unrolled_scan(node, parts))
+    return tuple([_stacked(node, [node.emit(r) for r in column], 0) for column in zip(*results)])
+
+
+def _directions(node: OnnxNode, name: str, count: int) -> list[int]:
+    return [int(value) for value in node.attribute(name) or [0] * count]
+
+
+def _unrolled_scan(node: OnnxNode, inputs: list[Any]) -> tuple[Any, ...]:
+    body, count = node.required("body"), int(node.required("num_scan_inputs"))
+    states = inputs[: len(inputs) - count]
+    sequences = [node.importer.tensor(value) for value in inputs[len(states) :]]
+    axes = [
+        normal_axis(axis, rank_of(value))
+        for axis, value in zip(_directions(node, "scan_input_axes", count), sequences)
+    ]
+    name = "directions" if node.version < 9 else "scan_input_directions"
+    reverse = _directions(node, name, count)
+    length = shape_of(sequences[0])[axes[0]]
+    if not isinstance(length, int) or length > MOST_ITERATIONS:
+        raise node.unsupported(f"a scan over an axis of size {length}")
+    collected: list[list[Any]] = [[] for _ in range(len(body.output) - len(states))]
+    for step in range(length):
+        parts = []
+        for value, axis, is_reversed in zip(sequences, axes, reverse):
+            place = length - 1 - step if is_reversed else step
+            parts.append(node.emit(op.take(value, scalar(place, "int64"), axis)))
+        outputs = node.importer.import_subgraph(body, node.scope, [*states, *parts])
+        states = outputs[: len(states)]
+        for values, value in zip(collected, outputs[len(states) :]):
+            values.append(value)
+    turned = _directions(node, "scan_output_directions", len(collected))
+    out_axes = _directions(node, "scan_output_axes", len(collected))
+    results = []
+    for values, is_reversed, axis in zip(collected, turned, out_axes):
+        rank = rank_of(node.importer.tensor(values[0])) + 1
+        ordered = values[::-1] if is_reversed else values
+        results.append(_stacked(node, ordered, normal_axis(axis, rank)))
+    return (*states, *results)

@@ -1,1 +1,260 @@
-"""Converters still to come."""
+"""RNN, GRU and LSTM, unrolled over the steps of the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.relax import op
+from tilesmith.relax.frontend.onnx.node import OnnxNode
+from tilesmith.relax.frontend.onnx.ops.activation import ACTIVATIONS
+from tilesmith.relax.frontend.onnx.registry import converter
+from tilesmith.relax.frontend.onnx.values import dtype_of, scalar, shape_of
+from tilesmith.support.errors import OpAttributeInvalid
+
+MOST_STEPS = 1000
+"""Longer sequences are not unrolled."""
+
+_ACTIVATIONS_WITH_ALPHA = (
+    "affine",
+    "elu",
+    "hardsigmoid",
+    "leakyrelu",
+    "scaledtanh",
+    "thresholdedrelu",
+)
+_ACTIVATIONS_WITH_BETA = ("affine", "hardsigmoid", "scaledtanh")
+
+Step = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
+
+
+class Recurrence:
+    """One direction of a recurrent operator: its weights and activations.
+
+    Weights are (gates * hidden, inputs) for the input, (gates * hidden, hidden) for the state.
+    """
+
+    def __init__(self, node: OnnxNode, direction: int, gates: int, functions: list[Any]) -> None:
+        self.node = node
+        self.gates = gates
+        self.activations = functions
+        self.clip = node.attribute("clip")
+        self.input_weights = self._of_direction(node[1], direction)
+        self.state_weights = self._of_direction(node[2], direction)
+        self.hidden = int(shape_of(self.state_weights)[1])
+        self.input_bias = self.state_bias = None
+        if node.has(3):
+            both = self._of_direction(node[3], direction)
+            size = gates * self.hidden
+            self.input_bias = node.emit(op.strided_slice(both, [0], [0], [size]))
+            self.state_bias = node.emit(op.strided_slice(both, [0], [size], [2 * size]))
+
+    def _of_direction(self, value: Any, direction: int) -> Any:
+        return self.node.emit(op.take(value, scalar(direction, "int64"), 0))
+
+    def from_inputs(self, steps: Any) -> Any:
+        """What the inputs of all steps (steps, batch, inputs) give to the gates."""
+        product = op.matmul(steps, op.permute_dims(self.input_weights))
+        return self.node.emit(
+            product if self.input_bias is None else op.add(product, self.input_bias)
+        )
+
+    def from_state(self, state: Any, first: int = 0, last: int | None = None) -> Any:
+        """What a state (batch, hidden) gives to the gates from ``first`` to before ``last``."""
+        weights, bias = self.state_weights, self.state_bias
+        last = self.gates if last is None else last
+        if (first, last) != (0, self.gates):
+            bounds = [first * self.hidden], [last * self.hidden]
+            weights = self.node.emit(op.strided_slice(weights, [0], *bounds))
+            bias = None if bias is None else self.node.emit(op.strided_slice(bias, [0], *bounds))
+        product = op.matmul(state, op.permute_dims(weights))
+        return self.node.emit(product if bias is None else op.add(product, bias))
+
+    def gate(self, total: Any, index: int) -> Any:
+        """One gate's part of a sum over all of them."""
+        bounds = [index * self.hidden], [(index + 1) * self.hidden]
+        return op.strided_slice(total, [1], *bounds)
+
+    def activate(self, index: int, x: Any) -> Any:
+        """An activation of the limited sum ``x``."""
+        if self.clip is not None:
+            x = op.clip(x, -float(self.clip), float(self.clip))
+        return self.node.emit(self.activations[index](self.node.emit(x)))
+
+
+def _functions(node: OnnxNode, defaults: list[str], directions: int) -> list[list[Any]]:
+    """The activations of each direction."""
+    names = [str(name).lower() for name in node.attribute("activations") or defaults * directions]
+    alphas = [float(value) for value in node.attribute("activation_alpha") or []]
+    betas = [float(value) for value in node.attribute("activation_beta") or []]
+    found = []
+    for name in names:
+        if name not in ACTIVATIONS:
+            raise OpAttributeInvalid(f"there is no activation '{name}'")
+        arguments = {}
+        if name in _ACTIVATIONS_WITH_ALPHA and alphas:
+            arguments["alpha"] = alphas.pop(0)
+        if name in _ACTIVATIONS_WITH_BETA and betas:
+            arguments["beta"] = betas.pop(0)
+        found.append(_with(ACTIVATIONS[name], arguments))
+    count = len(defaults)
+    if len(found) != count * directions:
+        raise OpAttributeInvalid(f"{len(found)} activations for {directions} directions")
+    return [found[i * count : (i + 1) * count] for i in range(directions)]
+
+
+def _with(function: Callable[..., Any], arguments: dict[str, float]) -> Callable[[Any], Any]:
+    return lambda x: function(x, **arguments)
+
+
+def _run(
+    node: OnnxNode, gates: int, defaults: list[str], states: tuple[int, ...], make: Any
+) -> Any:
+    """All directions over all steps: Y, then the last value of each state.
+
+    ``states`` are the inputs with the initial states; ``make(recurrence, direction)`` gives the
+    step: (what the inputs give, states) → states, of which the first is the output.
+    """
+    direction = node.choice("direction", "forward", "forward", "reverse", "bidirectional")
+    turned = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    batch_first = bool(node.attribute("layout", 0))
+    x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
+    length, batch, _ = shape_of(x)
+    if not isinstance(length, int) or length > MOST_STEPS:
+        raise node.unsupported(f"a sequence of {length} steps, which are unrolled,")
+    functions = _functions(node, defaults, len(turned))
+    outputs, lasts = [], []
+    for number, is_reversed in enumerate(turned):
+        recurrence = Recurrence(node, number, gates, functions[number])
+        start = [_initial(node, index, number, batch, recurrence, batch_first) for index in states]
+        step = make(recurrence, number)
+        found, last = _over_steps(node, recurrence, x, start, step, is_reversed)
+        outputs.append(found)
+        lasts.append(last)
+    return _results(node, outputs, lasts, batch_first)
+
+
+def _initial(
+    node: OnnxNode, index: int, number: int, batch: Any, recurrence: Recurrence, batch_first: bool
+) -> Any:
+    if node.has(index):
+        return node.emit(op.take(node[index], scalar(number, "int64"), 1 if batch_first else 0))
+    dtype = dtype_of(node[0])
+    return node.emit(op.full([batch, recurrence.hidden], scalar(0, dtype), dtype))
+
+
+def _over_steps(
+    node: OnnxNode, recurrence: Recurrence, x: Any, state: Any, step: Step, is_reversed: bool
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """The outputs of all steps in the order of time, and the states after the last one."""
+    length = shape_of(x)[0]
+    total = recurrence.from_inputs(x)
+    lengths = node.emit(op.expand_dims(node[4], 1)) if node.has(4) else None
+    order = range(length - 1, -1, -1) if is_reversed else range(length)
+    outputs: list[Any] = [None] * length
+    state = tuple(state)
+    for place in order:
+        given = node.emit(op.take(total, scalar(place, "int64"), 0))
+        new = step(given, state)
+        if lengths is None:
+            outputs[place], state = new[0], new
+            continue
+        # Behind its end a sequence keeps its state, and its output is 0.
+        runs = node.emit(op.greater(lengths, scalar(place, dtype_of(lengths))))
+        state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
+        outputs[place] = op.where(runs, new[0], scalar(0, dtype_of(x)))
+    return outputs, state
+
+
+def _results(node: OnnxNode, outputs: list[Any], lasts: list[Any], batch_first: bool) -> Any:
+    steps = []
+    for parts in zip(*outputs):  # one step: all directions
+        joined = op.concat([op.expand_dims(part, 0) for part in parts], 0)
+        steps.append(op.expand_dims(joined, 0))
+    whole = node.emit(op.concat(steps, 0))  # (steps, directions, batch, hidden)
+    if batch_first:
+        whole = op.permute_dims(whole, [2, 0, 1, 3])
+    results = [whole]
+    axis = 1 if batch_first else 0
+    for state in zip(*lasts):
+        results.append(op.concat([op.expand_dims(part, axis) for part in state], axis))
+    return tuple(results)
+
+
+@converter("RNN")
+def _rnn(node: OnnxNode) -> Any:
+    def make(recurrence: Recurrence, direction: int) -> Step:
+        def step(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (recurrence.activate(0, op.add(given, recurrence.from_state(state[0]))),)
+
+        return step
+
+    return _run(node, 1, ["Tanh"], (5,), make)
+
+
+@converter("GRU")
+def _gru(node: OnnxNode) -> Any:
+    before = bool(node.attribute("linear_before_reset", 0))
+
+    def make(recurrence: Recurrence, direction: int) -> Step:
+        def step(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+            hidden = state[0]
+            two = recurrence.from_state(hidden, 0, 2)
+            update, reset = [
+                recurrence.activate(0, op.add(recurrence.gate(given, i), recurrence.gate(two, i)))
+                for i in range(2)
+            ]
+            if before:
+                candidate = op.multiply(reset, recurrence.from_state(hidden, 2, 3))
+            else:
+                candidate = recurrence.from_state(node.emit(op.multiply(reset, hidden)), 2, 3)
+            new = recurrence.activate(1, op.add(recurrence.gate(given, 2), candidate))
+            kept = op.multiply(update, op.subtract(hidden, new))
+            return (node.emit(op.add(new, kept)),)
+
+        return step
+
+    return _run(node, 3, ["Sigmoid", "Tanh"], (5,), make)
+
+
+@converter("LSTM")
+def _lstm(node: OnnxNode) -> Any:
+    coupled = bool(node.attribute("input_forget", 0))
+
+    def make(recurrence: Recurrence, direction: int) -> Step:
+        peepholes = _peepholes(node, recurrence, direction)
+
+        def with_cell(total: Any, gate: int, cell: Any) -> Any:
+            part = recurrence.gate(total, gate)
+            weights = peepholes.get(gate)
+            return part if weights is None else op.add(part, op.multiply(weights, cell))
+
+        def step(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+            hidden, cell = state
+            total = node.emit(op.add(given, recurrence.from_state(hidden)))
+            entry = recurrence.activate(0, with_cell(total, 0, cell))
+            if coupled:
+                forget = op.subtract(scalar(1, dtype_of(cell)), entry)
+            else:
+                forget = recurrence.activate(0, with_cell(total, 2, cell))
+            candidate = recurrence.activate(1, recurrence.gate(total, 3))
+            cell = node.emit(op.add(op.multiply(forget, cell), op.multiply(entry, candidate)))
+            exit_gate = recurrence.activate(0, with_cell(total, 1, cell))
+            limited = recurrence.activations[2](cell)
+            return node.emit(op.multiply(exit_gate, limited)), cell
+
+        return step
+
+    return _run(node, 4, ["Sigmoid", "Tanh", "Tanh"], (5, 6), make)
+
+
+def _peepholes(node: OnnxNode, recurrence: Recurrence, direction: int) -> dict[int, Any]:
+    """Gate → weights of the cell: input, output, forget gate in this order."""
+    if not node.has(7):
+        return {}
+    weights = node.emit(op.take(node[7], scalar(direction, "int64"), 0))
+    size = recurrence.hidden
+    return {
+        gate: node.emit(op.strided_slice(weights, [0], [gate * size], [(gate + 1) * size]))
+        for gate in range(3)
+    }
