@@ -8,6 +8,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Op, PrimExpr, RelaxExpr, Rewriter, Visitor
 from tilesmith.ir import Var as SymbolicVar
+from tilesmith.ir.printing import Printer, PrinterConfig
 from tilesmith.relax import expr as nodes
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
@@ -396,17 +397,24 @@ def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> No
 # Words for errors
 
 
+def size_text(size: PrimExpr) -> str:
+    """A size as a person writes it: without the dtype of its constants."""
+    if isinstance(size, IntImm):
+        return str(size.value)
+    return str(Printer(PrinterConfig(int_dtype="int64")).doc(size))
+
+
 def describe(info: Any) -> str:
     """A struct info in few words: ``float32 tensor (1, 3, n)``."""
     if isinstance(info, TensorStructInfo):
         dtype = "" if info.dtype.is_void else f"{info.dtype} "
         if isinstance(info.shape, nodes.ShapeExpr):
-            sizes = ", ".join([str(size) for size in info.shape])
+            sizes = ", ".join([size_text(size) for size in info.shape])
             return f"{dtype}tensor ({sizes})"
         return f"{dtype}tensor of rank {info.ndim if info.ndim >= 0 else 'unknown'}"
     if isinstance(info, ShapeStructInfo):
         if info.values is not None:
-            return f"shape ({', '.join([str(size) for size in info.values])})"
+            return f"shape ({', '.join([size_text(size) for size in info.values])})"
         return f"shape of rank {info.ndim if info.ndim >= 0 else 'unknown'}"
     if isinstance(info, PrimStructInfo):
         return f"{info.dtype} scalar" + (f" {info.value}" if info.value is not None else "")

@@ -20,6 +20,7 @@ from tilesmith.relax.op.common import (
     check_ndim,
     prove_equal,
     result,
+    size_text,
     sizes_of,
     tensor,
 )
@@ -38,9 +39,12 @@ def _infer_attention(call: Call) -> Any:
     if q is None or k is None or v is None:
         return result(None, dtype, 4)
     if not prove_equal(q[3], k[3]):
-        raise ShapeError(f"nn.attention: head sizes of query ({q[3]}) and key ({k[3]}) differ")
+        raise ShapeError(
+            f"nn.attention: head sizes of query ({size_text(q[3])}) and key ({size_text(k[3])}) "
+            f"differ"
+        )
     if not prove_equal(k[1], v[1]):
-        raise ShapeError(f"nn.attention: {k[1]} keys but {v[1]} values")
+        raise ShapeError(f"nn.attention: {size_text(k[1])} keys but {size_text(v[1])} values")
     return result([q[0], q[1], q[2], v[3]], dtype)
 
 

@@ -11,6 +11,7 @@ from tilesmith.relax.relations import (
     describe,
     prove_equal,
     simplify_size,
+    size_text,
     sizes_of,
     surely_different,
 )
@@ -139,6 +140,7 @@ def broadcast_sizes(
     """The sizes that two shapes give by numpy's rule; None where symbolic sizes leave it open."""
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     sizes = list(long[: len(long) - len(short)])
+    is_open = False
     for x, y in zip(short, long[len(long) - len(short) :]):
         if isinstance(x, IntImm) and x.value == 1:
             sizes.append(y)
@@ -150,12 +152,12 @@ def broadcast_sizes(
                 f"differ"
             )
         else:
-            return None
-    return sizes
+            is_open = True  # a later pair may still be a mistake
+    return None if is_open else sizes
 
 
 def _shown(sizes: Sequence[PrimExpr]) -> str:
-    return ", ".join([str(item) for item in sizes])
+    return ", ".join([size_text(item) for item in sizes])
 
 
 def check_axis(call: Call, axis: int, ndim: int) -> int:

@@ -10,7 +10,7 @@ import numpy
 from tilesmith.ir import IntImm
 from tilesmith.relax.attrs import Schema, dtype, integer, ints, text
 from tilesmith.relax.expr import Call
-from tilesmith.relax.op.common import check_ndim, prove_equal, result, sizes_of, tensor
+from tilesmith.relax.op.common import check_ndim, prove_equal, result, size_text, sizes_of, tensor
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
 from tilesmith.relax.op.spec import FusionKind, call, define
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
@@ -65,8 +65,9 @@ def _result_dtype(call: Call, data: Any, weight: Any) -> Any:
 def _check_channels(call: Call, channels: Any, wanted: Any, groups: int) -> None:
     if not prove_equal(channels, wanted) and isinstance(channels, IntImm):
         raise ShapeError(
-            f"{call.op.name}: the data has {channels} channels, the weight with {groups} group"
-            f"{'s' if groups != 1 else ''} needs {wanted}"
+            f"{call.op.name}: the data has {size_text(channels)} channels, the weight with "
+            f"{groups} group"
+            f"{'s' if groups != 1 else ''} needs {size_text(wanted)}"
         )
 
 

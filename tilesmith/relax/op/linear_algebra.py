@@ -13,6 +13,7 @@ from tilesmith.relax.op.common import (
     check_dtypes,
     prove_equal,
     result,
+    size_text,
     sizes_of,
     tensor,
     tensors,
@@ -45,8 +46,9 @@ def _infer_matmul(call: Call) -> Any:
     inner_right = right[0] if len(right) == 1 else right[-2]
     if not prove_equal(inner_left, inner_right) and surely_different(inner_left, inner_right):
         raise ShapeError(
-            f"matmul: the last size of the first tensor ({inner_left}) differs from the one of the "
-            f"second that it meets ({inner_right}): {describe(a)}, {describe(b)}"
+            f"matmul: the last size of the first tensor ({size_text(inner_left)}) differs from "
+            f"the one of the "
+            f"second that it meets ({size_text(inner_right)}): {describe(a)}, {describe(b)}"
         )
     batch = broadcast_sizes(call, left[:-2], right[:-2])
     if batch is None:
@@ -131,7 +133,9 @@ def _einsum_sizes(call: Call, infos: Any, subscripts: str) -> Any:
         for letter, size in zip(term, own or ()):
             known = sizes.get(letter)
             if known is not None and surely_different(known, size):
-                raise ShapeError(f"einsum: axis '{letter}' has sizes {known} and {size}")
+                raise ShapeError(
+                    f"einsum: axis '{letter}' has sizes {size_text(known)} and {size_text(size)}"
+                )
             sizes.setdefault(letter, size)
         if own is None:
             return None, len(output)

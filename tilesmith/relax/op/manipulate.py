@@ -28,6 +28,7 @@ from tilesmith.relax.op.common import (
     shape_argument,
     simplify_size,
     size,
+    size_text,
     sizes_of,
     surely_different,
     tensor,
@@ -54,8 +55,8 @@ def _infer_reshape(call: Call) -> Any:
         after = simplify_size(number_of_elements(shape.values))
         if surely_different(before, after):
             raise ShapeError(
-                f"reshape keeps the number of elements: {describe(data)} has {before}, "
-                f"{describe(shape)} has {after}"
+                f"reshape keeps the number of elements: {describe(data)} has {size_text(before)}, "
+                f"{describe(shape)} has {size_text(after)}"
             )
     given = call.args[1]
     sizes_ = shape.values if isinstance(given, ShapeExpr) else given

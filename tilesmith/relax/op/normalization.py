@@ -20,6 +20,7 @@ from tilesmith.relax.op.common import (
     check_float,
     check_ndim,
     prove_equal,
+    size_text,
     sizes_of,
     tensor,
 )
@@ -45,8 +46,8 @@ def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first
             if not prove_equal(sizes[axis], size) and hasattr(size, "value"):
                 name = call.op.spec.arguments[index]
                 raise ShapeError(
-                    f"{call.op.name}: '{name}' has size {size}, axis {axis} of the data "
-                    f"{sizes[axis]}"
+                    f"{call.op.name}: '{name}' has size {size_text(size)}, axis {axis} of the data "
+                    f"{size_text(sizes[axis])}"
                 )
 
 
@@ -183,7 +184,9 @@ def _infer_group_norm(call: Call) -> Any:
     if sizes is not None:
         channels = sizes[axis]
         if isinstance(getattr(channels, "value", None), int) and channels.value % groups:
-            raise ShapeError(f"nn.group_norm: {groups} groups do not divide {channels} channels")
+            raise ShapeError(
+                f"nn.group_norm: {groups} groups do not divide {channels.value} channels"
+            )
         _check_parameters(call, data, [axis], 1)
     return data
 

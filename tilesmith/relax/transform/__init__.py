@@ -27,6 +27,7 @@ from tilesmith.relax.transform.fuse_tir import FuseTIR
 from tilesmith.relax.transform.lambda_lift import LambdaLift
 from tilesmith.relax.transform.legalize_ops import CheckLegalized, LegalizeOps
 from tilesmith.relax.transform.memory import CallTIRRewrite, StaticPlanBlockMemory
+from tilesmith.relax.transform.mixed_precision import ToMixedPrecision
 from tilesmith.relax.transform.normal_form import (
     AttachGlobalSymbol,
     CanonicalizeBindings,
@@ -39,5 +40,6 @@ from tilesmith.relax.transform.normal_form import (
 )
 from tilesmith.relax.transform.pack_for_vectors import PackForVectors
 from tilesmith.relax.transform.reshape import RewriteDataflowReshape
+from tilesmith.relax.transform.simplify import RecognizeOps, RemoveRedundantReshape, SimplifyExpr
 
 __all__ = sorted(name for name in globals() if name[0].isupper() or name.endswith("_pass"))

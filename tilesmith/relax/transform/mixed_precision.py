@@ -1,0 +1,148 @@
+"""ToMixedPrecision: products and convolutions in float16 (or bfloat16), sums in ``out_dtype``.
+
+Operators fall into three classes: those that gain from narrow inputs, those that follow their
+inputs, and those that need the precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax import op as operators
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.runtime.dtype import DataType
+
+NARROW = {
+    "relax.matmul", "relax.nn.dense", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d",
+    "relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.attention",
+}  # fmt: skip
+"""Operators that gain from narrow inputs."""
+
+FOLLOWING = {
+    "relax.add", "relax.subtract", "relax.multiply", "relax.maximum", "relax.minimum", "relax.abs",
+    "relax.negative", "relax.clip", "relax.nn.relu", "relax.nn.leakyrelu", "relax.nn.max_pool2d",
+    "relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze", "relax.flatten",
+    "relax.broadcast_to", "relax.concat", "relax.split", "relax.strided_slice", "relax.take",
+    "relax.repeat", "relax.tile", "relax.flip", "relax.nn.pad", "relax.where", "relax.stack",
+}  # fmt: skip
+"""Operators that stay narrow if an input is."""
+
+
+class _Mixed(PyExprMutator):
+    def __init__(self, mod: IRModule, out_dtype: DataType, names: set[str]) -> None:
+        super().__init__(mod)
+        self.out_dtype = out_dtype
+        self.narrow = DataType("float16")
+        self.names = names
+
+    def cast(self, expr: Any, dtype: DataType) -> Any:
+        """A tensor of floats in a dtype; tuples field by field; anything else as it is."""
+        info = known_struct_info(expr)
+        if isinstance(info, TupleStructInfo):
+            if isinstance(expr, Tuple):
+                return Tuple([self.cast(field, dtype) for field in expr.fields])
+            fields = [TupleGetItem(expr, i) for i in range(len(info.fields))]
+            return Tuple([self.cast(self.builder_.emit(field), dtype) for field in fields])
+        if not isinstance(info, TensorStructInfo) or not info.dtype.is_float:
+            return expr
+        if info.dtype == dtype or info.dtype == "float64":
+            return expr
+        if isinstance(expr, Constant):
+            return Constant(expr.data._view().astype(dtype.numpy()))
+        return self.builder_.emit(operators.astype(expr, dtype))
+
+    def _is_narrow(self, expr: Any) -> bool:
+        info = known_struct_info(expr)
+        if isinstance(info, TupleStructInfo):
+            return isinstance(expr, Tuple) and any(self._is_narrow(f) for f in expr.fields)
+        return isinstance(info, TensorStructInfo) and info.dtype == self.narrow
+
+    def visit_call_(self, op: Call) -> Any:
+        if not isinstance(op.op, Op):
+            return self.visit_expr_post_order(op)
+        # Arguments may have become narrow one by one: dtypes fit again after the casts below.
+        args = [self.visit_expr(arg) for arg in op.args]
+        changed = any(a is not b for a, b in zip(args, op.args))
+        call = Call(op.op, args, op.attrs, op.sinfo_args, op.span) if changed else op
+        name = op.op.name
+        if name in NARROW and not self._touches_float64(call):
+            args = [self.cast(arg, self.narrow) for arg in call.args]
+            attrs = dict(call.attrs.items())
+            if "out_dtype" in attrs:
+                attrs["out_dtype"] = self.out_dtype
+            return Call(call.op, args, attrs, call.sinfo_args, call.span)
+        if name in FOLLOWING and any(self._is_narrow(arg) for arg in call.args):
+            args = [self.cast(arg, self.narrow) for arg in call.args]
+            return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+        if any(self._is_narrow(arg) for arg in call.args) and name != "relax.astype":
+            wide = DataType("float32")
+            args = [self.cast(arg, wide) for arg in call.args]
+            return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+        return call
+
+    def _touches_float64(self, call: Call) -> bool:
+        infos = [known_struct_info(arg) for arg in call.args]
+        return any(isinstance(i, TensorStructInfo) and i.dtype == "float64" for i in infos)
+
+    def visit_var_def_(self, var: Var) -> Var:
+        if var.name_hint in self.names and isinstance(var.struct_info, TensorStructInfo):
+            info = var.struct_info
+            if info.dtype == "float32":
+                narrow = TensorStructInfo(info.shape, self.narrow, info.vdevice, info.ndim)
+                new = type(var)(var.name_hint, narrow, var.span)
+                self.set_var_remap(var, new)
+                return new
+        return var
+
+    def visit_function_(self, op: Function) -> Any:
+        changed = super().visit_function_(op)
+        if changed is op or changed.body is None:
+            return changed
+        return _with_result(changed, op)
+
+
+def _with_result(changed: Function, original: Function) -> Function:
+    """The function with its result in the dtype that it had before."""
+    wanted = original.ret_struct_info
+    if known_struct_info(changed.body) is wanted or not isinstance(wanted, TensorStructInfo):
+        return changed
+    info = known_struct_info(changed.body)
+    if not isinstance(info, TensorStructInfo) or info.dtype == wanted.dtype:
+        return changed
+    from tilesmith.relax.expr import BindingBlock, SeqExpr, VarBinding
+
+    body = changed.body
+    call = operators.astype(body.body, wanted.dtype)
+    result = Var("result", call.struct_info)
+    block = BindingBlock([VarBinding(result, call)])
+    return changed.with_fields(body=SeqExpr([*body.blocks, block], result), ret_struct_info=wanted)
+
+
+def ToMixedPrecision(  # noqa: N802
+    out_dtype: str = "float32", fp16_input_names: Iterable[str] | None = None
+) -> Pass:
+    """Products and convolutions take float16 and give ``out_dtype``; parameters named in
+    ``fp16_input_names`` become float16."""
+
+    def convert(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if isinstance(function, Function) and function.body is not None:
+                mutator = _Mixed(mod, DataType(out_dtype), set(fp16_input_names or ()))
+                mod[name] = mutator.visit_expr(function)
+        return mod
+
+    return whole_module("ToMixedPrecision", convert)

@@ -1,0 +1,330 @@
+"""SimplifyExpr, RecognizeOps: fewer operators that mean the same.
+
+``SimplifyExpr`` drops operators that do nothing and joins neighbours (two reshapes, two
+permutations, conversions that lose nothing). ``RecognizeOps`` finds layer normalisation and gelu
+where an exporter wrote them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax import op as operators
+from tilesmith.relax.analysis import remove_all_unused
+from tilesmith.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
+from tilesmith.relax.dpl.rewrite import PatternMatchingRewriter
+from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, known_struct_info
+from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.function_pass import each_function
+from tilesmith.runtime.dtype import DataType
+
+Rule = Callable[["_Simplifier", Call], Any]
+_RULES: dict[str, list[Rule]] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for calls of operators; it gives the replacement or None."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            _RULES.setdefault("relax." + name, []).append(function)
+        return function
+
+    return register
+
+
+class _Simplifier(PyExprMutator):
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        for _ in range(8):  # a replacement may itself be replaced
+            replaced = self._once(call)
+            if replaced is None:
+                return call
+            call = replaced
+        return call
+
+    def _once(self, call: Any) -> Any:
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return None
+        for function in _RULES.get(call.op.name, ()):
+            replaced = function(self, call)
+            if replaced is not None:
+                return replaced
+        return None
+
+    def value(self, expr: Any, name: str) -> Any:
+        """The call of an operator that a variable is bound to, or None."""
+        bound = self.lookup_binding(expr)
+        if isinstance(bound, Call) and isinstance(bound.op, Op) and bound.op.name == name:
+            return bound
+        return None
+
+
+def _same(call: Call, expr: Any) -> Any:
+    """``expr`` if it is known to be like the result of the call."""
+    return expr if same_struct_info(known_struct_info(call), known_struct_info(expr)) else None
+
+
+def _is_scalar(expr: Any, value: float) -> bool:
+    """Whether an expression is a constant whose elements are all ``value``."""
+    if not isinstance(expr, Constant) or expr.data.size > 4096:
+        return False
+    array = expr.data._view()
+    return bool(array.size) and bool((array == value).all())
+
+
+@rule("reshape")
+def join_reshapes(simplifier: _Simplifier, call: Call) -> Any:
+    """reshape(reshape(x, s), t) -> reshape(x, t); reshape(x, shape of x) -> x"""
+    inner = simplifier.value(call.args[0], "relax.reshape")
+    if inner is not None and isinstance(call.args[1], ShapeExpr):
+        return Call(call.op, (inner.args[0], call.args[1]))
+    return _same(call, call.args[0])
+
+
+@rule("permute_dims")
+def join_permutations(simplifier: _Simplifier, call: Call) -> Any:
+    """permute_dims(permute_dims(x, a), b) -> permute_dims(x, a[b]); the identity -> x"""
+    rank = known_struct_info(call).ndim
+    if rank < 0:
+        return None
+    axes = _permutation(call, rank)
+    if axes == list(range(rank)):
+        return call.args[0]
+    inner = simplifier.value(call.args[0], "relax.permute_dims")
+    if inner is None:
+        return None
+    first = _permutation(inner, rank)
+    return operators.permute_dims(inner.args[0], [first[axis] for axis in axes])
+
+
+def _permutation(call: Call, rank: int) -> list[int]:
+    if call.attrs.axes is None:
+        return list(range(rank))[::-1]
+    return [axis % rank for axis in call.attrs.axes]
+
+
+def _holds(narrow: DataType, wide: DataType) -> bool:
+    """Whether each value of one dtype is a value of another."""
+    if narrow == wide or narrow.is_bool:
+        return True
+    if narrow.is_integer and wide.is_integer:
+        grows = wide.bits > narrow.bits
+        return grows and (narrow.is_uint or wide.is_int)
+    if narrow.code == wide.code == "float":
+        return wide.bits >= narrow.bits
+    if narrow.is_integer and wide.code == "float":
+        return narrow.bits < {16: 11, 32: 24, 64: 53}[wide.bits]
+    return narrow.code == "bfloat" and wide.code == "float" and wide.bits >= 32
+
+
+@rule("astype")
+def join_conversions(simplifier: _Simplifier, call: Call) -> Any:
+    """astype(x, dtype of x) -> x; astype(astype(x, wide), d) -> astype(x, d)"""
+    same = _same(call, call.args[0])
+    if same is not None:
+        return same
+    inner = simplifier.value(call.args[0], "relax.astype")
+    if inner is not None:
+        source = known_struct_info(inner.args[0])
+        if not source.dtype.is_void and _holds(source.dtype, inner.attrs.dtype):
+            return operators.astype(inner.args[0], call.attrs.dtype)
+    return None
+
+
+@rule("add", "subtract")
+def drop_zero(simplifier: _Simplifier, call: Call) -> Any:
+    """x + 0 -> x; x - 0 -> x"""
+    if _is_scalar(call.args[1], 0):
+        return _same(call, call.args[0])
+    if call.op.name == "relax.add" and _is_scalar(call.args[0], 0):
+        return _same(call, call.args[1])
+    return None
+
+
+@rule("multiply", "divide")
+def drop_one(simplifier: _Simplifier, call: Call) -> Any:
+    """x * 1 -> x; x / 1 -> x"""
+    if _is_scalar(call.args[1], 1):
+        return _same(call, call.args[0])
+    if call.op.name == "relax.multiply" and _is_scalar(call.args[0], 1):
+        return _same(call, call.args[1])
+    return None
+
+
+@rule("power")
+def small_powers(simplifier: _Simplifier, call: Call) -> Any:
+    """x ** 2 -> x * x; x ** 0.5 -> sqrt(x); x ** 1 -> x"""
+    base, exponent = call.args
+    if _is_scalar(exponent, 1):
+        return _same(call, base)
+    if _is_scalar(exponent, 2):
+        product = operators.multiply(base, base)
+        return product if _same(call, product) is not None else None
+    info = known_struct_info(base)
+    if _is_scalar(exponent, 0.5) and isinstance(info, TensorStructInfo) and info.dtype.is_float:
+        return operators.sqrt(base) if _same(call, base) is not None else None
+    return None
+
+
+@rule("negative", "logical_not", "bitwise_not")
+def drop_pairs(simplifier: _Simplifier, call: Call) -> Any:
+    """-(-x) -> x; not not x -> x"""
+    inner = simplifier.value(call.args[0], call.op.name)
+    return None if inner is None else _same(call, inner.args[0])
+
+
+@rule("nn.relu", "abs")
+def drop_repetitions(simplifier: _Simplifier, call: Call) -> Any:
+    """relu(relu(x)) -> relu(x)"""
+    inner = simplifier.value(call.args[0], call.op.name)
+    return None if inner is None else call.args[0]
+
+
+@rule("concat")
+def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
+    """concat((x,)) -> x"""
+    if isinstance(call.args[0], Tuple) and len(call.args[0].fields) == 1:
+        return call.args[0].fields[0]
+    return None
+
+
+@rule("strided_slice", "broadcast_to", "tile", "repeat", "squeeze", "expand_dims", "flatten")
+def drop_what_changes_nothing(simplifier: _Simplifier, call: Call) -> Any:
+    """A slice of everything, a broadcast to the same shape, … -> x"""
+    if call.op.name == "relax.strided_slice" and not _takes_everything(call):
+        return None
+    return _same(call, call.args[0])
+
+
+def _takes_everything(call: Call) -> bool:
+    # A slice of the whole size goes forward from the beginning, unless its stride is negative.
+    if len(call.args) < 5:
+        return True
+    strides = call.args[4]
+    return isinstance(strides, Tuple) and all(
+        getattr(field.value, "value", -1) == 1 for field in strides.fields
+    )
+
+
+def simplify(func: Function, mod: IRModule) -> Function:
+    """A function with fewer operators that means the same."""
+    changed = _Simplifier(mod).visit_expr(func)
+    return changed if changed is func else remove_all_unused(changed)
+
+
+def SimplifyExpr() -> Pass:  # noqa: N802
+    """Operators that do nothing are dropped, neighbours joined."""
+    return each_function("SimplifyExpr", simplify)
+
+
+def RemoveRedundantReshape() -> Pass:  # noqa: N802
+    """Reshapes of reshapes, and to the same shape, are dropped (with all that SimplifyExpr
+    does)."""
+    return each_function("RemoveRedundantReshape", simplify)
+
+
+# Operators that were written out
+
+
+def _either(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
+    """A commutative operator of two patterns."""
+    return is_op(name)(a, b) | is_op(name)(b, a)
+
+
+def _scalar(expr: Any) -> float | None:
+    """The one value of a constant."""
+    if isinstance(expr, Constant) and expr.data.size == 1:
+        return float(expr.data._view().reshape(()))
+    return None
+
+
+class _LayerNorm:
+    """(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * γ + β"""
+
+    def __init__(self) -> None:
+        self.x, self.gamma, self.beta = wildcard(), is_const(), is_const()
+        self.epsilon, self.two = is_const(), is_const()
+        self.mean = is_op("relax.mean")(self.x)
+        centred = is_op("relax.subtract")(self.x, self.mean)
+        squared = (
+            is_op("relax.power")(centred, self.two)
+            | is_op("relax.multiply")(centred, centred)
+            | is_op("relax.square")(centred)
+        )
+        self.variance = is_op("relax.mean")(squared) | is_op("relax.variance")(self.x)
+        shifted = _either("relax.add", self.variance, self.epsilon)
+        divided = is_op("relax.divide")(centred, is_op("relax.sqrt")(shifted)) | _either(
+            "relax.multiply", centred, is_op("relax.rsqrt")(shifted)
+        )
+        scaled = _either("relax.multiply", divided, self.gamma)
+        self.pattern = _either("relax.add", scaled, self.beta)
+
+    def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
+        """The call of the operator, where axes and shapes fit."""
+        epsilon = _scalar(found[self.epsilon])
+        if epsilon is None or (self.two in found and _scalar(found[self.two]) != 2):
+            return expr
+        mean, variance = found[self.mean], found[self.variance]
+        rank = known_struct_info(found[self.x]).ndim
+        if rank < 0 or any(not c.attrs.keepdims or c.attrs.axis is None for c in (mean, variance)):
+            return expr
+        axes = [axis % rank for axis in mean.attrs.axis]
+        if axes != [axis % rank for axis in variance.attrs.axis]:
+            return expr
+        if axes != list(range(rank - len(axes), rank)):
+            return expr
+        shape = known_struct_info(found[self.x]).shape
+        sizes = [getattr(shape[axis], "value", -1) for axis in axes] if shape is not None else []
+        gamma, beta = found[self.gamma], found[self.beta]
+        if not all(list(part.data.shape) == sizes for part in (gamma, beta)):
+            return expr
+        return operators.nn.layer_norm(found[self.x], gamma, beta, axes, epsilon)
+
+
+class _Gelu:
+    """x * 0.5 * (1 + erf(x / √2)), in any order of the factors"""
+
+    def __init__(self) -> None:
+        self.x, self.root = wildcard(), is_const()
+        self.half, self.one = is_const(), is_const()
+        scaled = is_op("relax.divide")(self.x, self.root) | _either(
+            "relax.multiply", self.x, self.root
+        )
+        self.inner = scaled
+        bell = _either("relax.add", is_op("relax.erf")(scaled), self.one)
+        halved = _either("relax.multiply", self.x, self.half)
+        self.pattern = (
+            _either("relax.multiply", halved, bell)
+            | _either("relax.multiply", _either("relax.multiply", self.x, bell), self.half)
+            | _either("relax.multiply", self.x, _either("relax.multiply", bell, self.half))
+        )
+
+    def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
+        """The call of the operator, where the constants are the right ones."""
+        root = _scalar(found[self.root])
+        if root is None or _scalar(found[self.half]) != 0.5 or _scalar(found[self.one]) != 1:
+            return expr
+        wanted = 2**0.5 if found[self.inner].op.name == "relax.divide" else 2**-0.5
+        if not numpy.isclose(root, wanted, rtol=1e-5):
+            return expr
+        return operators.nn.gelu(found[self.x])
+
+
+def _recognizer() -> PatternMatchingRewriter:
+    rules = []
+    for form in (_LayerNorm(), _Gelu()):
+        rules.append((form.pattern, form.rewrite))
+    return PatternMatchingRewriter(rules)
+
+
+def RecognizeOps() -> Pass:  # noqa: N802
+    """Layer normalisation and gelu that are written out become the operators."""
+    rewriter = _recognizer()
+    return each_function("RecognizeOps", lambda func, mod: rewriter(func))
