@@ -167,3 +167,11 @@ def copy_with_new_vars(func: Function) -> Function:
     from tilesmith.relax.binding import copy_with_new_vars as copy
 
     return copy(func)
+
+
+def substitute_symbols(body: Any, sizes: dict[SymbolicVar, PrimExpr]) -> Any:
+    """A sequence (or another expression) with symbolic sizes replaced; what depends on them gets new
+    variables inside."""
+    from tilesmith.relax.binding import Substitution
+
+    return Substitution({}, sizes).visit_with_new_scope(body)
