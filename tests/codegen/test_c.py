@@ -86,8 +86,9 @@ def test_operators(dtype):
                 lambda x, y, name=name: Call(x.dtype, "tir.bitwise_" + name, (x, y)),
                 [a, b], dtype, expected,
             )  # fmt: skip
-        batch.add(tir.popcount, [a], dtype, np.array(
-            [bin(int(v) & ((1 << a.itemsize * 8) - 1)).count("1") for v in a], a.dtype))  # fmt: skip
+        mask = (1 << a.itemsize * 8) - 1
+        counts = [bin(int(value) & mask).count("1") for value in a]
+        batch.add(tir.popcount, [a], dtype, np.array(counts, a.dtype))
     low = np.where(wide(a) < wide(b), a, b)
     batch.add(lambda x, y: tir.Select(tir.LT(x, y), x, y), [a, b], dtype, low)
     batch.check()
@@ -171,11 +172,12 @@ def test_statements():
     constants = decl_buffer((64,), "float32", "constants", data=table)
     memory = decl_buffer((n,), "float32", "memory")
     whole = Ramp(const(8, "int32"), 1, 4)
+    picked = Shuffle([x_of(a, 0), x_of(a, 4)], [IntImm("int32", k) for k in (7, 0, 5, 2)])
     body = stmt_seq(
         For(i, 0, 8, ForKind.PARALLEL, BufferStore(b, BufferLoad(a, [i]) + constants[i + 3], [i])),
         LetStmt(x, BufferLoad(a, [whole]), BufferStore(b, x * x, [whole])),
         BufferStore(b, BufferLoad(b, [Ramp(const(7, "int32"), 1, 4)]), [whole]),  # overlapping
-        BufferStore(b, Shuffle([x_of(a, 0), x_of(a, 4)], [IntImm("int32", k) for k in (7, 0, 5, 2)]),
+        BufferStore(b, picked,
                     [Ramp(const(12, "int32"), 1, 4)]),
         For(j, 2, n, ForKind.UNROLLED, BufferStore(memory, BufferLoad(a, [j]), [j - 2])),
         IfThenElse(n > 3, BufferStore(b, BufferLoad(memory, [3]), [16]), BufferStore(b, 1.0, [17])),
