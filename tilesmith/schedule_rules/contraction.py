@@ -26,11 +26,12 @@ from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.functor import post_order_visit, substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.schedule.primitives.common import variables_in
 
 __all__ = ["Contraction", "find_contraction", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
-_MOST_OF_A_ROW = 64  # rows that one parallel task has at least, where rows are short
+_FEWEST_PRODUCTS = 1 << 20  # below some 20 microseconds of work threads cost more than they save
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def _step(load: BufferLoad, variable: Var) -> int | None:
         return 0
     inner = load.indices[-1]
     outer_free = not any(
-        _index_uses(index, variable) for index in load.indices[:-1] if not _is_tile_number(index, variable)
+        _index_uses(index, variable)
+        for index in load.indices[:-1]
+        if not _is_tile_number(index, variable)
     )
     if isinstance(inner, FloorMod) and inner.a is variable and outer_free:
         return 1
@@ -164,9 +167,19 @@ def schedule_contraction(
     sch.reorder(*order, *inner)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
-    _tile_body(sch, block, lanes)
+    _tile_body(sch, block, order[-1], lanes)
     _finish_follower(sch, inner, lanes)
-    _parallelise(sch, order, threads)
+    if _work(sch.get(block)) >= _FEWEST_PRODUCTS:
+        _parallelise(sch, order, threads)
+
+
+def _work(block: Block) -> int:
+    """How many products a block takes; a symbolic size counts as many."""
+    total = 1
+    for iterator in block.iter_vars:
+        extent = iterator.dom.extent
+        total *= extent.value if isinstance(extent, IntImm) else 1 << 10
+    return total
 
 
 def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
@@ -206,7 +219,9 @@ def _same_shape(a: Any, b: Any) -> bool:
 
 def _is_output(sch: Schedule, block: BlockRV) -> bool:
     buffer = sch.get(block).writes[0].buffer
-    return any(buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values())
+    return any(
+        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
+    )
 
 
 def _axes(
@@ -238,10 +253,9 @@ def _outer_order(
     return [*batch, vector_0, *outer[len(batch) :], row_0]
 
 
-def _tile_body(sch: Schedule, block: BlockRV, lanes: int) -> None:
+def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
     """Inside of the tile: reduction loops around, rows and vectors unrolled, lanes vectorised."""
-    realize = sch.state.stmt(sch.get_sref(block))
-    tile, reduction = _tile_loops(sch, block, realize)
+    tile, reduction = _tile_loops(sch, block, place)
     if not tile:
         return
     first, second = sch.split(tile[-1], [None, lanes])
@@ -259,21 +273,18 @@ def _tile_body(sch: Schedule, block: BlockRV, lanes: int) -> None:
             _unroll(sch, loop)
 
 
-def _tile_loops(sch: Schedule, block: BlockRV, realize: Any) -> tuple[list[LoopRV], list[LoopRV]]:
-    from tilesmith.tir.schedule.primitives.common import variables_in
-
+def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
+    """The loops of a block below ``place``: those of the tile, those of the reduction."""
+    realize = sch.state.stmt(sch.get_sref(block))
     reduction_vars: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type == IterVar.CommReduce:
             reduction_vars.update(variables_in(value))
-    tile, reduction = [], []
-    for loop in sch.get_loops(block):
-        variable = sch.get(loop).loop_var
-        if variable in reduction_vars:
-            reduction.append(loop)
-        elif variable.name.startswith("ax"):  # made by compute_at
-            tile.append(loop)
-    return tile, reduction
+    loops = sch.get_loops(block)
+    outside = [sch.get_sref(loop) for loop in loops].index(sch.get_sref(place)) + 1
+    inside = loops[outside:]
+    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
+    return [loop for loop in inside if loop not in reduction], reduction
 
 
 def _unroll(sch: Schedule, loop: LoopRV) -> None:

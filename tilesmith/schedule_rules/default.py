@@ -7,11 +7,12 @@ rule that turns out not to apply leaves the function as it was: right, only slow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
 from tilesmith.schedule_rules.inline import inline_elementwise
+from tilesmith.schedule_rules.loops import split_loops
+from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
@@ -21,7 +22,7 @@ from tilesmith.tir.schedule.primitives.common import variables_in
 
 __all__ = ["default_schedule"]
 
-_FEWEST_FOR_THREADS = 8192  # elements below which a parallel loop costs more than it saves
+_FEWEST_FOR_THREADS = 1 << 16  # elements below which a parallel loop costs more than it saves
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
@@ -31,7 +32,7 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
-    for rule in (_contractions, _simple_blocks):
+    for rule in (_contractions, _row_reductions, _simple_blocks):
         sch = rule(sch, machine, threads)
     return sch.mod[name].with_attr("tir.is_scheduled", True)
 
@@ -69,6 +70,19 @@ def _is_there(sch: Schedule, block: BlockRV) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    lanes = machine.lanes(32)
+    for block in _blocks(sch):
+        loops = sch.get_loops(block)
+        if (
+            loops
+            and not any(_is_marked(sch, loop) for loop in loops)
+            and runs_along_rows(sch, block)
+        ):
+            sch = _attempt(sch, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads))
+    return sch
 
 
 def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
@@ -139,18 +153,4 @@ def _reduction_outside(
     first, second = sch.split(inner, [None, lanes])
     sch.reorder(first, *reduction, second)
     sch.vectorize(second)
-    init = sch.decompose_reduction(block, reduction[0])
-    del init
-
-
-def split_loops(
-    sch: Schedule, block: BlockRV, loops: list[LoopRV]
-) -> tuple[list[LoopRV], list[LoopRV]]:
-    """The loops that drive data-parallel iterators, and those that drive reductions."""
-    realize: Any = sch.state.stmt(sch.get_sref(block))
-    reduction_vars = set()
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        if iterator.iter_type != IterVar.DataPar:
-            reduction_vars.update(variables_in(value))
-    spatial = [loop for loop in loops if sch.get(loop).loop_var not in reduction_vars]
-    return spatial, [loop for loop in loops if loop not in spatial]
+    sch.decompose_reduction(block, reduction[0])

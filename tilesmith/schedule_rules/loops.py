@@ -1,0 +1,24 @@
+"""What rules ask about the loops of a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.tir import IterVar
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.schedule.primitives.common import variables_in
+
+__all__ = ["split_loops"]
+
+
+def split_loops(
+    sch: Schedule, block: BlockRV, loops: list[LoopRV]
+) -> tuple[list[LoopRV], list[LoopRV]]:
+    """The loops that drive data-parallel iterators, and those that drive reductions."""
+    realize: Any = sch.state.stmt(sch.get_sref(block))
+    reduction_vars = set()
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type != IterVar.DataPar:
+            reduction_vars.update(variables_in(value))
+    spatial = [loop for loop in loops if sch.get(loop).loop_var not in reduction_vars]
+    return spatial, [loop for loop in loops if loop not in spatial]

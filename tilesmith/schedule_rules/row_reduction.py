@@ -1,0 +1,70 @@
+"""Reductions along rows: partial results in the lanes of a vector.
+
+  for i, k: S[i] += A[i, k]
+becomes
+  for i:
+      P[lanes] = 0
+      for k_0: P[lane] += A[i, k_0 * lanes + lane]      (in vectors)
+      for lane: S[i] += P[lane]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IntImm, Var
+from tilesmith.schedule_rules.loops import split_loops
+from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
+from tilesmith.tir.functor import post_order_visit
+from tilesmith.tir.schedule import BlockRV, Schedule
+
+__all__ = ["runs_along_rows", "schedule_row_reduction"]
+
+_FEWEST_FOR_THREADS = 1 << 16
+
+
+def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
+    """Whether the last reduction iterator runs along the last axis of what is read."""
+    node: Block = sch.get(block)
+    if node.init is None or not isinstance(node.body, BufferStore):
+        return False
+    reduction = [i for i in node.iter_vars if i.iter_type == IterVar.CommReduce]
+    if not reduction:
+        return False
+    last: Var = reduction[-1].var
+    target = node.body.buffer
+    found: list[Any] = []
+
+    def look(part: Any) -> None:
+        if isinstance(part, BufferLoad) and part.buffer is not target and part.indices:
+            found.append(part.indices[-1] is last)
+
+    post_order_visit(node.body.value, look)
+    return bool(found) and all(found)
+
+
+def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
+    """Split the rows over the lanes of vectors; outer loops in parallel."""
+    loops = sch.get_loops(block)
+    spatial, reduction = split_loops(sch, block, loops)
+    extent = sch.get(reduction[-1]).extent
+    if not isinstance(extent, IntImm) or extent.value % lanes or extent.value < 2 * lanes:
+        return
+    total = 1
+    for loop in loops:
+        size = sch.get(loop).extent
+        total *= size.value if isinstance(size, IntImm) else 1 << 10
+    lane = sch.split(reduction[-1], [None, lanes])[1]
+    partial = sch.rfactor(lane, len(sch.get(block).writes[0].region))
+    final_spatial, _ = split_loops(sch, block, sch.get_loops(block))
+    sch.set_scope(partial, 0, "local")
+    if final_spatial:
+        sch.compute_at(partial, final_spatial[-1])
+    inner = sch.get_loops(partial)[len(final_spatial) :]
+    kinds, reductions = split_loops(sch, partial, inner)
+    vector, rest = kinds[-1], reductions
+    sch.reorder(*rest, vector)
+    sch.vectorize(vector)
+    sch.decompose_reduction(partial, rest[0])
+    if final_spatial and threads > 1 and total >= _FEWEST_FOR_THREADS:
+        sch.parallel(sch.fuse(*final_spatial))
