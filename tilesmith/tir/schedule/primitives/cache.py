@@ -132,6 +132,20 @@ def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: 
     return buffer.with_fields(data=pointer, name=name, **changes)
 
 
+def _cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
+    """A compact buffer of the same shape in a storage scope."""
+    name = f"{buffer.name}_{storage_scope}"
+    offset = const(0, buffer.elem_offset.dtype)
+    return buffer_with(buffer, name, storage_scope, strides=(), elem_offset=offset)
+
+
+def _statement_number(state: ScheduleState, scope: StmtSRef, sref: StmtSRef) -> int:
+    """Which of the statements right below a scope holds a block."""
+    chain = [sref, *state.ancestors(sref)]
+    top = chain[chain.index(scope) - 1]
+    return state.child_srefs(scope).index(top)
+
+
 def _copy_block(
     source: Buffer, target: Buffer, region: list[Range], name: str
 ) -> tuple[Stmt, BlockRealize]:
@@ -186,20 +200,23 @@ def cache_read(
     """Read a buffer through a copy; see ``Schedule.cache_read``."""
     buffer = _region_of(state, "cache_read", sref, index, reads=True).buffer
     scope = scope_of(state, sref, "cache_read")
-    cache = buffer_with(
-        buffer,
-        f"{buffer.name}_{storage_scope}",
-        storage_scope,
-        strides=(),
-        elem_offset=const(0, "int32"),
-    )
+    cache = _cache_of(buffer, storage_scope)
     nest, realize = _copy_block(buffer, cache, _whole(buffer), cache.name)
     writers = [s for s in scope_blocks(state, scope) if _writes(state, s, buffer)]
-    readers = consumers or [
-        s for s in scope_blocks(state, scope) if s not in writers and _reads(state, s, buffer)
+    last = max([_statement_number(state, scope, s) for s in writers], default=-1)
+    later = [
+        s
+        for s in scope_blocks(state, scope)
+        if _reads(state, s, buffer) and _statement_number(state, scope, s) > last
     ]
-    if sref not in readers:
-        readers = [*readers, sref]
+    readers = [*consumers, *([] if sref in consumers else [sref])] if consumers else later
+    for reader in (sref, *readers):
+        if reader not in later:
+            name = state.stmt(reader).block.name_hint
+            raise refuse_at(
+                state, "cache_read", f"block '{name}' does not read '{buffer.name}' after all that write it", reader,
+                "cache first, then move blocks into one nest",
+            )  # fmt: skip
     for reader in readers:
         rewrite = ReplaceBuffer({buffer: cache}, only_reads=True)
         before = state.stmt(reader)
@@ -222,13 +239,17 @@ def cache_write(
         raise refuse_at(
             state, "cache_write", f"another block writes buffer '{buffer.name}' too", sref
         )
-    cache = buffer_with(
-        buffer,
-        f"{buffer.name}_{storage_scope}",
-        storage_scope,
-        strides=(),
-        elem_offset=const(0, "int32"),
-    )
+    number = _statement_number(state, scope, sref)
+    for other in scope_blocks(state, scope):
+        if other is sref or other in consumers or not _reads(state, other, buffer):
+            continue
+        if _statement_number(state, scope, other) == number:
+            name = state.stmt(other).block.name_hint
+            raise refuse_at(
+                state, "cache_write", f"block '{name}' reads '{buffer.name}' in the same nest, before the copy", other,
+                "name it in consumer_blocks to let it read the cache",
+            )  # fmt: skip
+    cache = _cache_of(buffer, storage_scope)
     nest, realize = _copy_block(cache, buffer, _whole(buffer), cache.name)
     rewrite = ReplaceBuffer({buffer: cache})
     before = state.stmt(sref)
