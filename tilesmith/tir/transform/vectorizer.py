@@ -1,0 +1,520 @@
+"""The body of one vectorized loop as vector code; ``VectorizeLoop`` finds the loops."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import (
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    Call,
+    CallEffectKind,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mod,
+    Mul,
+    Not,
+    PrimExpr,
+    Ramp,
+    Rewriter,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+    const,
+)
+from tilesmith.ir import operators as ops
+from tilesmith.ir.intrinsics import effect_of
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    stmt_seq,
+)
+from tilesmith.tir.transform.uses import loads_from, reads_memory
+
+__all__ = ["NeedsLanes", "Vectorizer"]
+
+_ROUNDING = {FloorDiv: ops.floordiv, FloorMod: ops.floormod}
+
+
+class NeedsLanes(Exception):
+    """A piece of code has no vector form."""
+
+
+class Vectorizer(Rewriter):
+    """Rewrites the body of one loop for all its iterations at once.
+
+    An expression that does not depend on the lane stays scalar until a vector needs it.
+    """
+
+    def __init__(self, var: Var, low: PrimExpr, lanes: int, analyzer: Analyzer) -> None:
+        self.var = var
+        self.low = low
+        self.lanes = lanes
+        self.analyzer = analyzer
+        self.values: dict[Var, PrimExpr] = {var: Ramp(low, const(1, low.dtype), lanes)}
+        self.private: set[Var] = set()  # pointers to memory with one copy per lane
+        self.private_buffers: dict[Buffer, Buffer] = {}
+        self.mask: PrimExpr | None = None
+        self.conditions: list[PrimExpr] = []  # what the mask says, in terms of the loop variable
+        self.bound = 0  # scopes around here that only vector code can use
+
+    # -- helpers
+
+    def wide(self, expr: PrimExpr) -> PrimExpr:
+        """A value in all lanes."""
+        return expr if expr.dtype.lanes > 1 else Broadcast(expr, self.lanes)
+
+    def linear(self, expr: PrimExpr) -> tuple[PrimExpr, PrimExpr | None] | None:
+        """Base and stride of an integer vector whose lanes are evenly spaced (no stride: equal)."""
+        if isinstance(expr, Ramp):
+            return expr.base, expr.stride
+        if isinstance(expr, Broadcast):
+            return expr.value, None
+        return (expr, None) if expr.dtype.lanes == 1 else None
+
+    def ramp(self, base: PrimExpr, stride: PrimExpr | None) -> PrimExpr:
+        return base if stride is None or ops.is_const(stride, 0) else Ramp(base, stride, self.lanes)
+
+    @contextmanager
+    def scope(self):  # noqa: ANN201 - a context manager
+        """A stretch in which falling back to single lanes is not possible."""
+        self.bound += 1
+        try:
+            yield
+        finally:
+            self.bound -= 1
+
+    @contextmanager
+    def masked(self, mask: PrimExpr, condition: PrimExpr | None = None):  # noqa: ANN201
+        """A stretch that only some lanes take part in."""
+        outer = self.mask
+        self.mask = mask if outer is None else And(outer, mask)
+        if condition is not None:
+            self.conditions.append(condition)
+        try:
+            yield
+        finally:
+            self.mask = outer
+            if condition is not None:
+                self.conditions.pop()
+
+    # -- expressions
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        if var in self.private:
+            raise NeedsLanes
+        return self.values.get(var, var)
+
+    def visit_default(self, node: Any) -> Any:
+        if not isinstance(node, PrimExpr):
+            return node.map_children(self.visit)
+        new = node.map_children(self.visit_same)
+        return new
+
+    def visit_same(self, node: Any) -> Any:
+        """A part that must not depend on the lane."""
+        new = self.visit(node)
+        if new is not node and isinstance(new, PrimExpr) and new.dtype is not node.dtype:
+            raise NeedsLanes
+        return new
+
+    def operands(self, expr: BinaryOp) -> tuple[PrimExpr, PrimExpr]:
+        return self.visit(expr.a), self.visit(expr.b)
+
+    def visit_BinaryOp(self, expr: BinaryOp) -> PrimExpr:
+        a, b = self.operands(expr)
+        if a is expr.a and b is expr.b:
+            return expr
+        if expr.a.dtype.lanes > 1:
+            raise NeedsLanes
+        if a.dtype.lanes == 1 and b.dtype.lanes == 1:
+            return type(expr)(a, b)
+        if isinstance(expr, (Div, Mod, FloorDiv, FloorMod)):
+            return self.division(type(expr), a, b)
+        if expr.a.dtype.is_integer and isinstance(expr, (Add, Sub, Mul)):
+            found = self.linear_operation(type(expr), a, b)
+            if found is not None:
+                return found
+        return type(expr)(self.wide(a), self.wide(b))
+
+    visit_CompareOp = visit_BinaryOp
+
+    def linear_operation(self, kind: type, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+        """Sum, difference or product as a Ramp where that is one."""
+        left, right = self.linear(a), self.linear(b)
+        if left is None or right is None:
+            return None
+        zero = const(0, left[0].dtype)
+        if kind is Mul:
+            if left[1] is None:
+                left, right = right, left
+            if right[1] is not None:
+                return None
+            stride = None if left[1] is None else left[1] * right[0]
+            return self.ramp(left[0] * right[0], stride)
+        combine = ops.add if kind is Add else ops.subtract
+        strides = combine(
+            zero if left[1] is None else left[1], zero if right[1] is None else right[1]
+        )
+        return self.ramp(combine(left[0], right[0]), strides)
+
+    def division(self, kind: type, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """A division whose lanes agree, or whose remainders are evenly spaced, stays simple."""
+        if isinstance(a, Ramp) and isinstance(b, IntImm) and kind in _ROUNDING and b.value > 0:
+            stride = a.stride
+            if isinstance(stride, IntImm) and stride.value % b.value == 0:
+                quotient = self.ramp(a.base // b, const(stride.value // b.value, stride.dtype))
+                return quotient if kind is FloorDiv else a.base % b
+            if isinstance(stride, IntImm) and stride.value > 0:
+                last = a.base % b + stride.value * (self.lanes - 1)
+                if self.analyzer.can_prove(last < b):
+                    return a.base // b if kind is FloorDiv else self.ramp(a.base % b, stride)
+        if (
+            self.mask is not None
+            and not a.dtype.is_float
+            and not (ops.is_const(b) and not ops.is_const(b, 0))
+        ):
+            # Lanes that are off must not divide by what they find there.
+            b = Select(self.mask, self.wide(b), const(1, a.dtype.with_lanes(self.lanes)))
+        return kind(self.wide(a), self.wide(b))
+
+    def visit_Not(self, expr: Not) -> PrimExpr:
+        a = self.visit(expr.a)
+        return expr if a is expr.a else Not(a)
+
+    def visit_Cast(self, expr: Cast) -> PrimExpr:
+        value = self.visit(expr.value)
+        if value is expr.value:
+            return expr
+        if expr.dtype.lanes > 1:
+            raise NeedsLanes
+        if isinstance(value, Ramp) and expr.dtype.is_integer:
+            # Dropping upper bits keeps the lanes evenly spaced; so does widening what does not
+            # overflow, as indices do not.
+            bits = value.dtype.bits
+            if expr.dtype.bits <= bits or (value.dtype.is_int and bits >= 32):
+                base, stride = ops.cast(expr.dtype, value.base), ops.cast(expr.dtype, value.stride)
+                return Ramp(base, stride, self.lanes)
+        return Cast(expr.dtype.with_lanes(value.dtype.lanes), value)
+
+    def visit_Select(self, expr: Select) -> PrimExpr:
+        condition = self.visit(expr.condition)
+        true, false = self.visit(expr.true_value), self.visit(expr.false_value)
+        return self.choice(expr, condition, true, false)
+
+    def choice(
+        self, expr: PrimExpr, condition: PrimExpr, true: PrimExpr, false: PrimExpr
+    ) -> PrimExpr:
+        if expr.dtype.lanes > 1:
+            raise NeedsLanes
+        if condition.dtype.lanes > 1 or true.dtype.lanes > 1 or false.dtype.lanes > 1:
+            true, false = self.wide(true), self.wide(false)
+        return Select(condition, true, false)
+
+    def visit_Let(self, let: Let) -> PrimExpr:
+        value = self.visit(let.value)
+        var = let.var
+        if value.dtype is not var.dtype:
+            if var.dtype.lanes > 1:
+                raise NeedsLanes
+            var = self.values[let.var] = Var(var.name, value.dtype)
+        body = self.visit(let.body)
+        if value is let.value and body is let.body:
+            return let
+        return Let(var, value, body)
+
+    def visit_Ramp(self, expr: Ramp) -> PrimExpr:
+        return expr.map_children(self.visit_same)
+
+    visit_Broadcast = visit_Ramp
+    visit_Shuffle = visit_Ramp
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        name = getattr(call.op, "name", "")
+        if name == "tir.if_then_else":
+            return self.if_then_else(call)
+        if name == "tir.likely":
+            value = self.visit(call.args[0])
+            return call if value is call.args[0] else value
+        if effect_of(call) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
+            raise NeedsLanes
+        if name == "" or not call.op.get_attr("TVectorizable", False):
+            return call.map_children(self.visit_same)
+        args = [self.visit(arg) for arg in call.args]
+        if all(new is old for new, old in zip(args, call.args)):
+            return call
+        if call.dtype.lanes > 1:
+            raise NeedsLanes
+        if all(arg.dtype.lanes == 1 for arg in args):
+            return Call(call.dtype, call.op, tuple(args))
+        wide = [arg if isinstance(arg, StringImm) else self.wide(arg) for arg in args]
+        return Call(call.dtype.with_lanes(self.lanes), call.op, tuple(wide))
+
+    def if_then_else(self, call: Call) -> PrimExpr:
+        condition = self.visit(call.args[0])
+        if condition.dtype.lanes == 1:
+            true, false = self.visit(call.args[1]), self.visit(call.args[2])
+            if condition is call.args[0] and true is call.args[1] and false is call.args[2]:
+                return call
+            if true.dtype.lanes > 1 or false.dtype.lanes > 1:
+                true, false = self.wide(true), self.wide(false)
+            return Call(true.dtype, call.op, (condition, true, false))
+        with self.masked(condition):
+            true = self.visit(call.args[1])
+        with self.masked(Not(condition)):
+            false = self.visit(call.args[2])
+        return self.choice(call, condition, true, false)
+
+    # -- memory
+
+    def index(self, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """The indices of an access; in memory that each lane has for itself, of all copies."""
+        new = [self.visit(index) for index in old]
+        for index in new[:-1]:
+            if index.dtype.lanes > 1:
+                raise NeedsLanes
+        if buffer.data in self.private:
+            number = const(self.lanes, new[-1].dtype.element)
+            own = Ramp(const(0, number.dtype), const(1, number.dtype), self.lanes)
+            scaled = self.linear_operation(Mul, new[-1], number)
+            if scaled is None:
+                scaled = Mul(new[-1], self.wide(number))
+            place = self.linear_operation(Add, scaled, own)
+            new[-1] = Add(self.wide(scaled), own) if place is None else place
+        if new[-1:] and new[-1].dtype.lanes > 1 and buffer.dtype.lanes > 1:
+            raise NeedsLanes
+        return tuple(new)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """The buffer with a copy for each lane, where that is needed."""
+        if buffer.data not in self.private:
+            return buffer
+        found = self.private_buffers.get(buffer)
+        if found is None:
+            shape = (*buffer.shape[:-1], buffer.shape[-1] * self.lanes)
+            found = self.private_buffers[buffer] = buffer.with_fields(shape=shape)
+        return found
+
+    def predicate(self, old: PrimExpr | None, buffer: Buffer, index: PrimExpr) -> PrimExpr | None:
+        """The lanes that an access is for."""
+        own = None if old is None else self.visit(old)
+        mask = self.mask
+        if mask is not None and self.is_inside(buffer, index):
+            mask = None
+        if mask is None:
+            return own if own is None or own is old and index.dtype.lanes == 1 else self.wide(own)
+        return mask if own is None else And(self.wide(own), mask)
+
+    def is_inside(self, buffer: Buffer, index: PrimExpr) -> bool:
+        """Whether a read touches nothing but the buffer whatever the mask says."""
+        if len(buffer.shape) != 1:
+            return False
+        parts = self.linear(index)
+        if parts is None:
+            return False
+        first, last = parts[0], parts[0]
+        if parts[1] is not None:
+            if not isinstance(parts[1], IntImm):
+                return False
+            reach = parts[1].value * (self.lanes - 1)
+            first, last = (first, last + reach) if reach > 0 else (first + reach, last)
+        return self.analyzer.can_prove(first >= 0) and self.analyzer.can_prove(
+            last < ops.cast(last.dtype, buffer.shape[0])
+        )
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        if load.dtype.lanes > 1:
+            if self.mask is not None or load.buffer.data in self.private:
+                raise NeedsLanes
+            return load.map_children(self.visit_same)
+        indices = self.index(load.buffer, load.indices)
+        if not indices:
+            return load
+        predicate = self.predicate(load.predicate, load.buffer, indices[-1])
+        if indices[-1].dtype.lanes == 1:
+            if predicate is None or predicate is load.predicate:
+                if all(new is old for new, old in zip(indices, load.indices)):
+                    return load
+                return BufferLoad(load.buffer, indices, predicate, load.span)
+            indices = (*indices[:-1], self.wide(indices[-1]))
+        return BufferLoad(self.buffer(load.buffer), indices, predicate, load.span)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        if store.value.dtype.lanes > 1:
+            raise NeedsLanes
+        indices, value = self.index(store.buffer, store.indices), self.visit(store.value)
+        place = indices[-1] if indices else None
+        if place is None or place.dtype.lanes == 1:
+            # All lanes write one element. Once is enough if all write the same, whatever it was.
+            if value.dtype.lanes > 1 or self.mask is not None or store.predicate is not None:
+                raise NeedsLanes
+            if loads_from(store.value, store.buffer.data):
+                raise NeedsLanes
+            if value is store.value and all(a is b for a, b in zip(indices, store.indices)):
+                return store
+            return BufferStore(store.buffer, value, indices, None, store.span)
+        distinct = isinstance(place, Ramp) and ops.is_const(place.stride)
+        if not distinct and loads_from(store.value, store.buffer.data):
+            raise NeedsLanes
+        predicate = None if store.predicate is None else self.wide(self.visit(store.predicate))
+        if self.mask is not None:
+            predicate = self.mask if predicate is None else And(predicate, self.mask)
+        return BufferStore(
+            self.buffer(store.buffer), self.wide(value), indices, predicate, store.span
+        )
+
+    # -- statements
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """A statement as vector code, or else lane by lane."""
+        if self.bound:
+            return self.visit(stmt)
+        try:
+            return self.visit(stmt)
+        except NeedsLanes:
+            return self.lane_by_lane(stmt)
+
+    def lane_by_lane(self, stmt: Stmt) -> Stmt:
+        """A serial loop over the lanes."""
+        for condition in reversed(self.conditions):
+            stmt = IfThenElse(condition, stmt)
+        lane = Var(self.var.name, self.var.dtype)
+        body = substitute(stmt, {self.var: self.low + lane})
+        return For(lane, 0, self.lanes, ForKind.SERIAL, body)
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        return sequence.map_children(self.statement)
+
+    def visit_For(self, loop: For) -> Stmt:
+        low, extent = self.visit_same(loop.min), self.visit_same(loop.extent)
+        body = self.statement(loop.body)
+        return loop.with_fields(min=low, extent=extent, body=body)
+
+    def visit_While(self, loop: While) -> Stmt:
+        condition = self.visit(loop.condition)
+        if condition is not loop.condition or self.mask is not None:
+            raise NeedsLanes
+        with self.scope():
+            return While(condition, self.visit(loop.body), loop.span)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        uniform: list[PrimExpr] = []  # what is the same for all lanes stays a branch
+        varying: list[PrimExpr] = []
+        own: list[PrimExpr] = []
+        for part in _conjuncts(branch.condition):
+            condition = self.visit(part)
+            if condition.dtype.lanes == 1:
+                uniform.append(condition)
+            else:
+                varying.append(condition)
+                own.append(part)
+        if not varying:
+            condition = self.visit(branch.condition)
+            then_case = self.statement_under(condition, branch.then_case)
+            else_case = branch.else_case and self.statement(branch.else_case)
+            return IfThenElse(condition, then_case, else_case, branch.span)
+        if branch.else_case is not None or not uniform:
+            return self.masked_branch(branch, self.visit(branch.condition))
+        inner = IfThenElse(ops.all_of(*own), branch.then_case, None, branch.span)
+        mask = varying[0]
+        for condition in varying[1:]:
+            mask = And(mask, condition)
+        outer = ops.all_of(*uniform)
+        with self.analyzer.constraint_scope(outer):
+            return IfThenElse(outer, self.masked_branch(inner, mask), None, branch.span)
+
+    def statement_under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
+        """A statement where a condition on all lanes holds."""
+        with self.analyzer.constraint_scope(condition):
+            return self.statement(stmt)
+
+    def masked_branch(self, branch: IfThenElse, condition: PrimExpr) -> Stmt:
+        if reads_memory(condition):
+            # What the branch writes must not change who takes part in it.
+            mask = Var("mask", condition.dtype)
+            with self.scope():
+                return LetStmt(mask, condition, self.branches(branch, mask))
+        return self.branches(branch, condition)
+
+    def branches(self, branch: IfThenElse, mask: PrimExpr) -> Stmt:
+        with self.masked(mask, branch.condition):
+            then_case = self.statement(branch.then_case)
+        if branch.else_case is None:
+            return then_case
+        with self.masked(Not(mask), Not(branch.condition)):
+            return stmt_seq(then_case, self.statement(branch.else_case))
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = self.visit(let.value)
+        if value.dtype is let.var.dtype:
+            return LetStmt(let.var, value, self.statement(let.body), let.span)
+        if let.var.dtype.lanes > 1:
+            raise NeedsLanes
+        var = self.values[let.var] = Var(let.var.name, value.dtype)
+        with self.scope():
+            return LetStmt(var, value, self.visit(let.body), let.span)
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        extents = tuple([self.visit_same(extent) for extent in allocation.extents])
+        self.visit_same(allocation.condition)
+        self.private.add(allocation.buffer_var)
+        with self.scope():
+            body = self.visit(allocation.body)
+        extents = (*extents[:-1], extents[-1] * self.lanes)
+        return allocation.with_fields(extents=extents, body=body)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        body = self.statement(declaration.body)
+        return DeclBuffer(self.buffer(declaration.buffer), body, declaration.span)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        value = self.visit_same(attribute.value)
+        return attribute.with_fields(value=value, body=self.statement(attribute.body))
+
+    def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
+        condition = self.visit_same(check.condition)
+        if self.mask is not None:
+            raise NeedsLanes
+        return check.with_fields(condition=condition, body=self.statement(check.body))
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        value = evaluation.value
+        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.prefetch":
+            # One line of memory holds all lanes: the first one is asked for.
+            return substitute(evaluation, {self.var: self.low})
+        raise NeedsLanes
+
+    def visit_Stmt(self, stmt: Stmt) -> Stmt:
+        raise NeedsLanes
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """The conditions that must all hold; hints that they mostly do are dropped."""
+    if isinstance(condition, And):
+        return _conjuncts(condition.a) + _conjuncts(condition.b)
+    if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        return _conjuncts(condition.args[0])
+    return [condition]
