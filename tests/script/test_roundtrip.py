@@ -146,6 +146,23 @@ def operators(A: T.Buffer((16,), "float32"), x: T.int32, y: T.int32, u: T.uint8,
     T.evaluate(T.max_value("int32") + T.min_value("int8"))
 
 
+@T.prim_func(implicit_root=False)
+def without_root(A: T.Buffer((4,), "float32")):
+    for i in T.thread_binding(4, thread=T.env_thread("threadIdx.x")):
+        with T.block("b"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = 1.0
+
+
+@T.prim_func
+def reductions(A: T.Buffer((T.int64(4),), "float32", elem_offset=T.int32(8))):
+    k = T.int32()
+    axis = T.meta_var(T.iter_var(k, (0, 3), "CommReduce", ""))
+    add = T.meta_var(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]))
+    value = T.meta_var(T.Reduce(add, [T.Cast("float32", k)], [axis], T.bool(True), 0, []))
+    A[0] = value
+
+
 @T.prim_func
 def index_maps(A: T.Buffer((4,), "float32")):
     with T.block("root"):
@@ -220,7 +237,7 @@ class Calls:
 
 FUNCTIONS = (
     matmul, symbolic, lowered, threads, shared_threads, opaque_blocks, operators, explicit_root,
-    scalar_buffer, index_maps, loops_of_other_begin, realized,
+    scalar_buffer, index_maps, without_root, reductions, loops_of_other_begin, realized,
 )  # fmt: skip
 
 

@@ -221,9 +221,7 @@ def alloc_buffer(
 # Loops.
 
 
-def _loop(
-    kind: ForKind, start: Any, stop: Any, annotations: Any, thread: str | None = None
-) -> ForFrame:
+def _loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: Any = None) -> ForFrame:
     if stop is None:
         start, stop = const(0, convert(start).dtype), convert(start)
     low, stop = operators.match_types(start, stop)
@@ -253,7 +251,7 @@ def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame
 
 
 def thread_binding(
-    start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None
+    start: Any, stop: Any = None, thread: Any = None, *, annotations: Any = None
 ) -> ForFrame:
     """A loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
     if thread is None and isinstance(stop, str):

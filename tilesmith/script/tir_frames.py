@@ -78,9 +78,10 @@ def emit(statement: Stmt, builder: IRBuilder | None = None) -> None:
 class PrimFuncFrame(StmtFrame):
     """A tensor function."""
 
-    def __init__(self, private: bool = False) -> None:
+    def __init__(self, private: bool = False, implicit_root: bool = True) -> None:
         super().__init__()
         self.private = private
+        self.implicit_root = implicit_root
         self.name = ""
         self.params: list[Var] = []
         self.buffer_map: dict[Var, Buffer] = {}
@@ -94,7 +95,8 @@ class PrimFuncFrame(StmtFrame):
     def finish(self) -> None:
         """Put the root block around the body, complete regions, make the function."""
         body = self.body()
-        if self.alloc_buffers or (has_block(body) and not _is_root(body)):
+        rootless = self.implicit_root and has_block(body) and not _is_root(body)
+        if self.alloc_buffers or rootless:
             block = Block((), (), (), "root", body, None, self.alloc_buffers, span=self.span)
             body = BlockRealize((), const(True, "bool"), block, self.span)
         if self.incomplete:
@@ -210,7 +212,7 @@ class ForFrame(StmtFrame):
         self,
         domains: Sequence[tuple[PrimExpr, PrimExpr]],
         kind: ForKind = ForKind.SERIAL,
-        thread: str | None = None,
+        thread: str | IterVar | None = None,
         annotations: Mapping[str, Any] | None = None,
         many: bool = False,
     ) -> None:
@@ -231,7 +233,9 @@ class ForFrame(StmtFrame):
         body = self.body()
         for var, (low, extent) in zip(reversed(self.vars), reversed(self.domains)):
             binding = None
-            if self.thread is not None:
+            if isinstance(self.thread, IterVar):
+                binding = self.thread
+            elif self.thread is not None:
                 domain = Range.from_min_extent(low, extent)
                 tag_var = Var(self.thread, var.dtype)
                 binding = IterVar(domain, tag_var, IterVar.ThreadIndex, self.thread)

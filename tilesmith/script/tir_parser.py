@@ -57,7 +57,10 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
     """A function under ``@T.prim_func``."""
     parser.builder.span = parser.span(node)
     with parser.builder:
-        frame = PrimFuncFrame(private=bool(options.get("private", False)))
+        frame = PrimFuncFrame(
+            private=bool(options.get("private", False)),
+            implicit_root=bool(options.get("implicit_root", True)),
+        )
         with frame:
             frame.name = node.name
             for parameter in _parameters(parser, node):

@@ -446,11 +446,25 @@ _KINDS = {
 }
 
 
+def _thread(loop: For, iterator: IterVar, printer: Printer) -> Piece:
+    """The tag alone where the iterator is the one that ``T.thread_binding`` makes."""
+    domain = iterator.dom
+    plain = iterator.iter_type == IterVar.ThreadIndex and bool(iterator.thread_tag)
+    if plain and domain is None:
+        dtype = [] if iterator.var.dtype == "int32" else [quoted(str(iterator.var.dtype))]
+        return call(f"{printer.word('T')}.env_thread", [quoted(iterator.thread_tag), *dtype])
+    if plain and iterator.var.dtype is loop.loop_var.dtype:
+        same = structural_equal(domain.min, loop.min)
+        if same and structural_equal(domain.extent, loop.extent):
+            return quoted(iterator.thread_tag)
+    return printer.doc(iterator)
+
+
 def loop_keywords(loop: For, printer: Printer) -> dict[str, Piece | None]:
     """``thread=`` and ``annotations=`` of a loop."""
     named: dict[str, Piece | None] = {}
     if loop.thread_binding is not None:
-        named["thread"] = quoted(loop.thread_binding.thread_tag)
+        named["thread"] = _thread(loop, loop.thread_binding, printer)
     if loop.annotations:
         named["annotations"] = printer.mapping(loop.annotations)
     return named

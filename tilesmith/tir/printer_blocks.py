@@ -199,7 +199,10 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
     uses = _Uses()
     uses.visit(node.body)
     word = printer.word("T")
-    printer.line(f"@{word}.prim_func" + ("(private=True)" if symbol is None else ""))
+    options = ["private=True"] if symbol is None else []
+    if has_block(node.body) and not _is_root(node.body):
+        options.append("implicit_root=False")  # the parser must not put a root block around it
+    printer.line(f"@{word}.prim_func" + (f"({', '.join(options)})" if options else ""))
     at = len(printer.lines)
     printer.line("def")
     with printer.block():
@@ -318,6 +321,10 @@ def _write_function_body(body: Stmt, printer: Printer) -> None:
         statements.write_body(body.block.body, printer)
         return
     statements.write_body(body, printer)
+
+
+def _is_root(body: Any) -> bool:
+    return isinstance(body, BlockRealize) and not body.block.iter_vars
 
 
 def _is_implicit_root(realize: BlockRealize) -> bool:

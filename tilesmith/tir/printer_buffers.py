@@ -102,7 +102,7 @@ def buffer_arguments(
     index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
     offset = buffer.elem_offset
     if not (is_const(offset, 0) and offset.dtype is index_dtype):
-        named["elem_offset"] = printer.doc(offset)
+        named["elem_offset"] = _offset(offset, index_dtype, printer)
     if buffer.scope() != "global" and data is None:
         named["scope"] = quoted(buffer.scope())
     if buffer.data_alignment != 64:
@@ -121,6 +121,13 @@ def pointer_fits(buffer: Buffer) -> bool:
     """Whether a buffer declared without ``data`` gets a pointer of this buffer's type."""
     type_ = buffer.data.type_annotation
     return points_to(type_, buffer.dtype)
+
+
+def _offset(offset: PrimExpr, index_dtype: DataType, printer: Printer) -> Piece:
+    """An offset; a bare number would take the dtype of the shape."""
+    if isinstance(offset, IntImm) and offset.dtype is not index_dtype:
+        return f"{printer.word('T')}.{offset.dtype}({offset.value})"
+    return printer.doc(offset)
 
 
 def points_to(type_: Any, dtype: DataType) -> bool:
@@ -258,10 +265,11 @@ def _index_map(node: IndexMap, printer: Printer) -> Doc:
 
 @prints(Reduce)
 def _reduce(node: Reduce, printer: Printer) -> Doc:
+    axes = listed(printer.docs(node.axis))  # first, because this declares their variables
     arguments = [
         printer.doc(node.combiner),
         listed(printer.docs(node.source)),
-        listed(printer.docs(node.axis)),
+        axes,
         printer.doc(node.condition),
         str(node.value_index),
         listed(printer.docs(node.init)),
