@@ -430,6 +430,8 @@ def _nest(node: For, printer: Printer) -> list[For]:
         return loops
     while _plain(loops[-1]) and isinstance(loops[-1].body, For) and _plain(loops[-1].body):
         inner = loops[-1].body
+        if any(marked is loops[-1] or marked is inner for marked in printer.config.obj_to_underline):
+            break  # a marker under the line must mean this one loop
         outer = {loop.loop_var for loop in loops}
         if inner.loop_var in outer or any(var in outer for var in variables_of(inner.extent)):
             break

@@ -124,6 +124,11 @@ _kind("DecomposePadding", "block loop")
 _kind("PadEinsum", "block", "padding")
 _kind("RollingBuffer", "block", "write_buffer_index")
 _kind("UnsafeHideBufferAccess", "block", "buf_type buf_index_array")
+# These give a list, even of one; the others give their result itself.
+RETURNS_LIST = {
+    "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks", "SamplePerfectTile",
+    "SamplePartitionedTile", "Split", "LoopPartition",
+}
 KINDS.register("EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True))
 # fmt: on
 
@@ -286,6 +291,8 @@ class Trace:
                 arguments.append(f"decision={_python(self.decisions[inst], names)}")
             call = f"sch.{inst.kind.method}({', '.join(arguments)})"
             outputs = ", ".join([names[id(output)] for output in inst.outputs])
+            if len(inst.outputs) == 1 and inst.kind.name in RETURNS_LIST:
+                outputs += ","
             lines.append(f"{outputs} = {call}" if outputs else call)
         return lines
 

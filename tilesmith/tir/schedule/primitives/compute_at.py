@@ -6,11 +6,11 @@ the values of the moved block's iterators that belong to that part, and make loo
 
 from __future__ import annotations
 
-from tilesmith.arith import Analyzer, eval_set
+from tilesmith.arith import Analyzer, detect_iter_map, eval_set
 from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
     consumers_of,
@@ -33,6 +33,7 @@ from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_lis
 __all__ = ["compute_at", "remove_block", "reverse_compute_at"]
 
 Interval = tuple[PrimExpr, PrimExpr]  # both ends belong to it
+Domains = dict[Var, Interval]  # by iterator; those left out take all their values
 
 
 def compute_at(
@@ -58,9 +59,10 @@ def compute_at(
         raise refuse_at(
             state, "compute_at", f"nobody reads what block '{block.name_hint}' writes", sref
         )
+    _check_order(state, "compute_at", sref, loop_sref, scope)
     buffers = [region.buffer for region in block.writes]
     touched = _touched(state, consumers, loop_sref, buffers, reads=True)
-    domains = _iterator_domains(state, block, block.writes, touched, exact=False)
+    domains = _producer_domains(block, touched)
     _move(state, "compute_at", sref, loop_sref, scope, domains, preserve_unit_loops, index)
 
 
@@ -88,10 +90,11 @@ def reverse_compute_at(
             f"no producer of block '{block.name_hint}' is under the loop",
             loop_sref,
         )
+    _check_order(state, "reverse_compute_at", sref, loop_sref, scope)
+    _check_finished(state, sref, under, loop_sref)
     buffers = [region.buffer for region in block.reads]
     touched = _touched(state, under, loop_sref, buffers, reads=False)
-    domains = _iterator_domains(state, block, block.reads, touched, exact=True)
-    _check_covered(state, sref, loop_sref, domains)
+    domains = _consumer_domains(state, sref, loop_sref, touched)
     _move(state, "reverse_compute_at", sref, loop_sref, scope, domains, preserve_unit_loops, index)
 
 
@@ -178,17 +181,11 @@ def _union(analyzer: Analyzer, a: list[Interval], b: list[Interval]) -> list[Int
     ]
 
 
-def _iterator_domains(
-    state: ScheduleState,
-    block: Block,
-    regions: tuple[BufferRegion, ...],
-    touched: dict[int, list[Interval]],
-    exact: bool,
-) -> dict[Var, Interval | None]:
-    """Which values of each iterator belong to the touched parts; None: all of them."""
-    domains: dict[Var, Interval | None] = {}
+def _producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domains:
+    """Which values of each iterator write the touched parts; iterators left out: all of them."""
+    domains: Domains = {}
     analyzer = Analyzer()
-    for region in regions:
+    for region in block.writes:
         intervals = touched.get(id(region.buffer))
         if intervals is None:
             continue
@@ -196,37 +193,146 @@ def _iterator_domains(
             solved = _solve(analyzer, part, interval)
             if solved is None:
                 continue
-            variable, low, high = solved
+            variable, low, high, _ = solved
             known = domains.get(variable)
             if known is not None:
-                if exact:  # a consumer read of several producers: all of them must have made it
-                    low, high = maximum(low, known[0]), minimum(high, known[1])
-                else:
-                    low, high = minimum(low, known[0]), maximum(high, known[1])
+                low, high = minimum(low, known[0]), maximum(high, known[1])
             domains[variable] = (analyzer.simplify(low), analyzer.simplify(high))
     return domains
 
 
+def _consumer_domains(
+    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, touched: dict[int, list[Interval]]
+) -> Domains:
+    """Which values of each iterator read what one iteration of the loop makes.
+
+    Each iteration must make all that these values read, and all iterations together all that the
+    block reads; else it would run on what is not there yet, or not at all. Refuses where that cannot
+    be shown.
+    """
+    block: Block = state.stmt(sref).block
+    name = state.stmt(loop_sref).loop_var.name
+    analyzer = analyzer_for(state, loop_sref)
+    analyzer.bind(state.stmt(loop_sref).loop_var, loop_range(state.stmt(loop_sref)))
+    for iterator in block.iter_vars:
+        analyzer.bind(iterator.var, iterator.dom)
+    ranges = _ranges_around(state, sref, loop_sref)
+    domains: Domains = {}
+    for region in block.reads:
+        intervals = touched.get(id(region.buffer), [])
+        for part, interval, size in zip(region.region, intervals, region.buffer.shape):
+            if _is_whole(analyzer, interval, size):
+                continue
+            solved = _solve(analyzer, part, interval)
+            reason = ""
+            if solved is None:
+                reason = f"the part of '{region.buffer.name}' that block '{block.name_hint}' reads is no iterator"
+            elif not analyzer.can_prove(part.extent <= solved[3]):
+                reason = f"block '{block.name_hint}' reads '{region.buffer.name}' over several iterations of '{name}'"
+            elif not _is_whole(analyzer, _over(interval, ranges), size) or not _is_whole(
+                analyzer, (-part.min, size - part.min - part.extent), const(1, size.dtype)
+            ):
+                reason = f"the loop does not make all of '{region.buffer.name}' that block '{block.name_hint}' reads"
+            else:
+                variable, low, high, _ = solved
+                found = (analyzer.simplify(low), analyzer.simplify(high))
+                known = domains.setdefault(variable, found)
+                if not all(analyzer.can_prove_equal(x, y) for x, y in zip(known, found)):
+                    reason = f"the producers of block '{block.name_hint}' make different parts in '{name}'"
+            if reason:
+                raise refuse_at(state, "reverse_compute_at", reason, sref)
+    return domains
+
+
+def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
+    """Whether ``[0, size)`` lies within an interval."""
+    return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
+
+
+def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
+    """The union of an interval over all values of some variables."""
+    below, above = eval_set(interval[0], ranges), eval_set(interval[1], ranges)
+    if not (below.has_lower_bound() and above.has_upper_bound()):
+        return interval
+    return below.min_value, above.max_value
+
+
+def _ranges_around(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> dict[Var, Range]:
+    """The ranges of a loop and of those around it that are not around a block."""
+    own = set(state.ancestors(sref))
+    ranges = {}
+    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
+        if ancestor in own:
+            break
+        loop: For = state.stmt(ancestor)
+        ranges[loop.loop_var] = loop_range(loop)
+    return ranges
+
+
+def _check_finished(
+    state: ScheduleState, sref: StmtSRef, under: list[StmtSRef], loop_sref: StmtSRef
+) -> None:
+    """A reduction is complete only after its loops: the new place must not be inside of one."""
+    around = _ranges_around(state, sref, loop_sref)
+    for producer in under:
+        realize: BlockRealize = state.stmt(producer)
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            if iterator.iter_type != IterVar.CommReduce:
+                continue
+            for variable in variables_in(value):
+                if variable in around and not is_const(around[variable].extent, 1):
+                    raise refuse_at(
+                        state, "reverse_compute_at",
+                        f"the reduction of block '{realize.block.name_hint}' is complete only after "
+                        f"loop '{variable.name}'", state.loop_of(variable, sref),
+                    )  # fmt: skip
+
+
+def _check_order(
+    state: ScheduleState, primitive: str, sref: StmtSRef, loop_sref: StmtSRef, scope: StmtSRef
+) -> None:
+    """What a block reads and writes must not be written or read on its way to the new place."""
+    blocks = state.blocks_below(scope)
+    below = set(state.blocks_below(loop_sref))
+    here, first = blocks.index(sref), min(blocks.index(other) for other in below)
+    last = max(blocks.index(other) for other in below)
+    passed = blocks[here + 1 : last + 1] if here < first else blocks[first:here]
+    own: Block = state.stmt(sref).block
+    reads = {id(region.buffer) for region in own.reads}
+    writes = {id(region.buffer) for region in own.writes}
+    is_reverse = primitive == "reverse_compute_at"
+    for other in passed:
+        block: Block = state.stmt(other).block
+        written = any(id(region.buffer) in reads for region in block.writes)
+        read = any(id(region.buffer) in writes for region in block.reads)
+        if (written and not (is_reverse and other in below)) or (read and is_reverse):
+            verb = "writes what it reads" if written else "reads what it writes"
+            raise refuse_at(
+                state, primitive, f"block '{block.name_hint}' {verb}, and block '{own.name_hint}' "
+                "would pass it", other,
+            )  # fmt: skip
+
+
 def _solve(
     analyzer: Analyzer, part: Range, interval: Interval
-) -> tuple[Var, PrimExpr, PrimExpr] | None:
-    """The values of the one iterator in ``part`` for which it lies within the interval.
+) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
+    """The values of the one iterator in ``part`` for which it meets the interval, and its step.
 
-    Serves ``v``, ``v + c``, and ``v * c + d`` with a constant c > 0 (blocks of c elements).
+    Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side.
     """
     used = list(variables_in(part.min))
     if len(used) != 1:
         return None
     (variable,) = used
-    offset = analyzer.simplify(part.min - variable)
-    low, high = interval
-    if variable not in variables_in(offset):
-        return variable, low - offset, high - offset
     scale = _scale(analyzer, part.min, variable)
     if scale is None:
         return None
     factor, offset = scale
-    return variable, floordiv(low - offset, factor), floordiv(high - offset, factor)
+    step = const(factor, variable.dtype)
+    low, high = interval[0] - offset, interval[1] - offset
+    if factor == 1:
+        return variable, low - (part.extent - 1), high, step
+    return variable, floordiv(low - part.extent + step, step), floordiv(high, step), step
 
 
 def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
@@ -242,44 +348,13 @@ def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, Prim
     return step.value, at_zero
 
 
-def _check_covered(
-    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, domains: dict[Var, Interval | None]
-) -> None:
-    """A consumer moved under a loop must run once for each of its iterations.
-
-    An iterator that is not tied to the loop runs over all its values in each iteration of the loop:
-    harmless for what is computed again from the same inputs, but then the producer must have made
-    all of it, which is so only if the loop does not divide the axis.
-    """
-    block: Block = state.stmt(sref).block
-    loop: For = state.stmt(loop_sref)
-    if is_const(loop.extent, 1):
-        return
-    tied = any(
-        domain is not None and loop.loop_var in variables_in(*domain) for domain in domains.values()
-    )
-    unsolved = [
-        iterator.var.name
-        for iterator in block.iter_vars
-        if iterator.iter_type == IterVar.DataPar and domains.get(iterator.var) is None
-    ]
-    if unsolved and not tied:
-        raise refuse_at(
-            state,
-            "reverse_compute_at",
-            f"the part of iterator '{unsolved[0]}' that an iteration of '{loop.loop_var.name}' makes cannot be found",
-            sref,
-            "the consumer must read its producer at iterators, or at iterators times a constant",
-        )
-
-
 def _move(
     state: ScheduleState,
     primitive: str,
     sref: StmtSRef,
     loop_sref: StmtSRef,
     scope: StmtSRef,
-    domains: dict[Var, Interval | None],
+    domains: Domains,
     preserve_unit_loops: bool,
     index: int,
 ) -> None:
@@ -290,6 +365,8 @@ def _move(
     loop: For = state.stmt(loop_sref)
     analyzer.bind(loop.loop_var, loop_range(loop))
     nest = _nest(analyzer, realize, domains, preserve_unit_loops)
+    if primitive == "reverse_compute_at":
+        _check_runs_once(state, sref, loop_sref, nest)
     before = child_statements(loop)
     anchor = before[place] if place < len(before) else None
     if anchor is not None:
@@ -305,6 +382,35 @@ def _move(
         position = next(k for k, stmt in enumerate(statements) if _contains(stmt, target))
         statements = [*statements[:position], nest, *statements[position:]]
     state.replace(loop_sref, loop.with_fields(body=stmt_seq(*statements)))
+
+
+def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, nest: Stmt) -> None:
+    """At its new place a consumer runs once for all values of its iterators, reductions in order."""
+    ranges = _ranges_around(state, sref, loop_sref)
+    inner = nest
+    while isinstance(inner, For):
+        ranges[inner.loop_var] = loop_range(inner)
+        inner = inner.body
+    realize: BlockRealize = inner  # type: ignore[assignment]
+    for sref_around in reversed(list(state.ancestors(sref))):
+        stmt = state.stmt(sref_around)
+        if isinstance(stmt, For):
+            ranges[stmt.loop_var] = loop_range(stmt)
+    values = list(realize.iter_values)
+    name = realize.block.name_hint
+    if values and not detect_iter_map(values, ranges, realize.predicate).indices:
+        reason = f"block '{name}' would be computed several times"
+        raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
+    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
+        loop = state.stmt(ancestor)
+        if not isinstance(loop, For):
+            break
+        if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+            continue
+        for iterator, value in zip(realize.block.iter_vars, values):
+            if iterator.iter_type == IterVar.CommReduce and loop.loop_var in variables_in(value):
+                reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
+                raise refuse_at(state, "reverse_compute_at", reason, ancestor)
 
 
 def _contains(stmt: Stmt, target: Stmt) -> bool:
@@ -362,7 +468,7 @@ def _blocks_in(stmt: Stmt) -> list[BlockRealize]:
 def _nest(
     analyzer: Analyzer,
     realize: BlockRealize,
-    domains: dict[Var, Interval | None],
+    domains: Domains,
     preserve_unit_loops: bool,
 ) -> Stmt:
     """The block under new loops over the domains of its iterators."""

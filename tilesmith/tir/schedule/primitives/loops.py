@@ -18,7 +18,7 @@ from tilesmith.tir.schedule.primitives.common import (
     variables_in,
 )
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
-from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
+from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, stmt_seq
 
 __all__ = [
     "add_unit_loop",

@@ -283,11 +283,7 @@ class _Rfactor:
     def factored(self, loops: list[StmtSRef]) -> BlockRealize:
         """The block that computes partial results."""
         block, store = self.block, self.combiner.store
-        factor = IterVar(
-            Range.from_min_extent(const(0, self.loop.loop_var.dtype), self.loop.extent),
-            Var("v" + self.loop.loop_var.name, self.loop.loop_var.dtype),
-            IterVar.DataPar,
-        )
+        factor = self._factor_iterator(IterVar.DataPar)
         iterators: list[IterVar] = [factor]
         values: list[PrimExpr] = [self.loop.loop_var]
         mapping: dict[Var, PrimExpr] = {}
@@ -340,66 +336,65 @@ class _Rfactor:
 
     def write_back(self, loops: list[StmtSRef]) -> Stmt:
         """The nest that combines the partial results: spatial loops and the factored one."""
-        block, store = self.block, self.combiner.store
-        spatial = [
-            (iterator, value)
-            for iterator, value in zip(block.iter_vars, self.realize.iter_values)
-            if iterator.iter_type == IterVar.DataPar
-        ]
-        needed = set(variables_in(*[value for _, value in spatial])) if spatial else set()
-        mapping: dict[Var, PrimExpr] = {}
-        relocated: dict[Var, PrimExpr] = {}
+        pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
+        spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
+        needed = {self.loop.loop_var, *variables_in(*spatial)}
         nest: list[tuple[For, Var]] = []
         for sref in loops:
-            loop = self.state.stmt(sref)
-            if loop.loop_var in needed or sref is self.loop_sref:
-                relocated[loop.loop_var] = Var(loop.loop_var.name, loop.loop_var.dtype)
-                nest.append((loop, relocated[loop.loop_var]))
-        factor = IterVar(
-            Range.from_min_extent(const(0, self.loop.loop_var.dtype), self.loop.extent),
-            Var("v" + self.loop.loop_var.name, self.loop.loop_var.dtype),
-            IterVar.CommReduce,
-        )
+            loop: For = self.state.stmt(sref)
+            if loop.loop_var in needed:
+                nest.append((loop, Var(loop.loop_var.name, loop.loop_var.dtype)))
+        relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
         relocate = Replace(relocated)
-        iterators, values = [], []
-        for iterator, value in spatial:
-            new = IterVar(
-                iterator.dom, Var(iterator.var.name, iterator.var.dtype), iterator.iter_type
-            )
-            mapping[iterator.var] = new.var
-            iterators.append(new)
-            values.append(relocate.visit(value))
+        self.final = self._final_block()
+        values = [relocate.visit(value) for value in spatial] + [relocated[self.loop.loop_var]]
+        # Conditions on reduction loops have done their work in the factored block.
+        known = set(relocated) - {self.loop.loop_var}
+        kept = [c for c in clauses(self.realize.predicate) if set(variables_in(c)) <= known]
+        predicate = all_of(*[relocate.visit(c) for c in kept]) if kept else const(True, "bool")
+        body: Stmt = BlockRealize(tuple(values), predicate, self.final)
+        for loop, variable in reversed(nest):
+            plain = loop is self.loop
+            body = For(
+                variable, relocate.visit(loop.min), relocate.visit(loop.extent),
+                ForKind.SERIAL if plain else loop.kind, body, None if plain else loop.thread_binding,
+                span=loop.span,
+            )  # fmt: skip
+        return body
+
+    def _factor_iterator(self, kind: int) -> IterVar:
+        """An iterator for the factored loop."""
+        loop, variable = self.loop, self.loop.loop_var
+        domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
+        return IterVar(domain, Var("v" + variable.name, variable.dtype), kind)
+
+    def _final_block(self) -> Block:
+        """The block that combines the partial results over the factored loop."""
+        block, store = self.block, self.combiner.store
+        iterators: list[IterVar] = []
+        mapping: dict[Var, PrimExpr] = {}
+        for iterator in block.iter_vars:
+            if iterator.iter_type == IterVar.DataPar:
+                own = Var(iterator.var.name, iterator.var.dtype)
+                mapping[iterator.var] = own
+                iterators.append(IterVar(iterator.dom, own, IterVar.DataPar))
+        factor = self._factor_iterator(IterVar.CommReduce)
         iterators.append(factor)
-        values.append(relocated[self.loop.loop_var])
         replace = Replace(mapping)
         indices = [replace.visit(index) for index in store.indices]
         partial = BufferLoad(self.partial, self._partial_indices(indices, factor.var))
         target = store.buffer
-        made = Block(
+        value = self.combiner.combine(BufferLoad(target, indices), partial)
+        return Block(
             tuple(iterators),
             [BufferRegion.from_point(self.partial, partial.indices)],
             [BufferRegion.from_point(target, indices)],
             block.name_hint,
-            BufferStore(
-                target, self.combiner.combine(BufferLoad(target, indices), partial), indices
-            ),
+            BufferStore(target, value, indices),
             BufferStore(target, self.combiner.identity, indices),
             annotations=block.annotations,
             span=block.span,
         )
-        self.final = made
-        known = set(relocated) - {self.loop.loop_var}
-        kept = [c for c in clauses(self.realize.predicate) if set(variables_in(c)) <= known]
-        predicate = (
-            all_of(*[relocate.visit(clause) for clause in kept]) if kept else const(True, "bool")
-        )
-        body: Stmt = BlockRealize(tuple(values), predicate, made)
-        for loop, variable in reversed(nest):
-            kind = ForKind.SERIAL if loop is self.loop else loop.kind
-            body = For(
-                variable, loop.min, loop.extent, kind, body, loop.thread_binding, span=loop.span
-            )
-        return body
 
     def apply(self, loops: list[StmtSRef], scope: StmtSRef) -> StmtSRef:
         """Put both blocks into the program; gives the factored block."""

@@ -1,0 +1,159 @@
+"""Primitives in any order: the program computes the same, or a refusal changed nothing."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tir.schedule import programs_script as programs
+from tests.tir.schedule.harness import main_of, schedule_of
+from tests.tir.transform.harness import assert_same_results
+from tilesmith.tir.schedule import ScheduleError
+
+
+class Choices:
+    """Draws blocks, loops and numbers of the program as it is now."""
+
+    def __init__(self, data, sch):
+        self.data = data
+        self.sch = sch
+
+    def number(self, low, high):
+        return self.data.draw(st.integers(low, high))
+
+    def among(self, values):
+        return values[self.number(0, len(values) - 1)]
+
+    def block(self):
+        root = self.sch.get_block("root")
+        return self.among(self.sch.get_child_blocks(root))
+
+    def loops(self):
+        return self.sch.get_loops(self.block())
+
+    def loop(self):
+        loops = self.loops()
+        return self.among(loops) if loops else None
+
+
+def split(sch, draw):
+    sch.split(draw.loop(), [None, draw.number(1, 5)], preserve_unit_iters=draw.number(0, 1) == 1)
+
+
+def fuse(sch, draw):
+    loops = draw.loops()
+    start = draw.number(0, len(loops) - 1)
+    sch.fuse(*loops[start : start + 2])
+
+
+def reorder(sch, draw):
+    loops = draw.loops()
+    order = draw.data.draw(st.permutations(list(range(len(loops)))))
+    sch.reorder(*[loops[k] for k in order[: draw.number(1, len(loops))]])
+
+
+def partition(sch, draw):
+    sch.loop_partition(draw.loop(), [draw.number(1, 4), None])
+
+
+def compute_at(sch, draw):
+    sch.compute_at(draw.block(), draw.loop(), preserve_unit_loops=draw.number(0, 1) == 1)
+
+
+def reverse_compute_at(sch, draw):
+    sch.reverse_compute_at(draw.block(), draw.loop(), preserve_unit_loops=draw.number(0, 1) == 1)
+
+
+def compute_inline(sch, draw):
+    sch.compute_inline(draw.block())
+
+
+def reverse_compute_inline(sch, draw):
+    sch.reverse_compute_inline(draw.block())
+
+
+def cache_read(sch, draw):
+    sch.cache_read(draw.block(), draw.number(0, 1), "global")
+
+
+def cache_write(sch, draw):
+    sch.cache_write(draw.block(), 0, "global")
+
+
+def decompose_reduction(sch, draw):
+    block = draw.block()
+    sch.decompose_reduction(block, draw.among(sch.get_loops(block)))
+
+
+def rfactor(sch, draw):
+    sch.rfactor(draw.loop(), draw.number(0, 1))
+
+
+def parallel(sch, draw):
+    sch.parallel(draw.loop())
+
+
+def vectorize(sch, draw):
+    sch.vectorize(draw.loop())
+
+
+def unroll(sch, draw):
+    sch.unroll(draw.loop())
+
+
+def add_unit_loop(sch, draw):
+    sch.add_unit_loop(draw.loop())
+
+
+def transform_layout(sch, draw):
+    block = draw.block()
+    buffer = sch.get(block).writes[0].buffer
+    factor = draw.number(2, 4)
+    if any(buffer is parameter for parameter in main_of(sch).buffer_map.values()):
+        return  # the callers would have to know
+
+    def tiled(*indices):
+        return [*indices[:-1], indices[-1] // factor, indices[-1] % factor]
+
+    def turned(*indices):
+        return list(indices[::-1])
+
+    sch.transform_layout(block, ("write", 0), tiled if draw.number(0, 1) else turned)
+
+
+def merge(sch, draw):
+    sch.merge(draw.loop(), draw.loop())
+
+
+PRIMITIVES = [
+    split, fuse, reorder, partition, compute_at, reverse_compute_at, compute_inline,
+    reverse_compute_inline, cache_read, cache_write, decompose_reduction, rfactor, parallel,
+    vectorize, unroll, add_unit_loop, transform_layout, merge,
+]  # fmt: skip
+PROGRAMS = [
+    programs.elementwise, programs.elementwise64, programs.matmul_relu, programs.stencil,
+    programs.padded, programs.row_softmax_sums, programs.three_stages,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[str(k) for k in range(len(PROGRAMS))])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_schedules(program, data):
+    sch = schedule_of(program, error_render_level="fast")
+    draw = Choices(data, sch)
+    done = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        step = draw.among(PRIMITIVES)
+        before = main_of(sch)
+        try:
+            step(sch, draw)
+        except ScheduleError as error:
+            if main_of(sch) is not before:
+                raise AssertionError(f"{step.__name__} refused and changed the program") from error
+        else:
+            done.append(step.__name__)
+    if done:
+        try:
+            assert_same_results(program, main_of(sch))
+        except Exception as error:
+            raise AssertionError(f"{done}\n{sch.trace}\n{main_of(sch).script()}") from error
