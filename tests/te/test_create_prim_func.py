@@ -19,7 +19,7 @@ def test_elementwise_and_reduction():
     out = te.compute((8,), lambda i: rows[i] * 2.0, name="out")
 
     @T.prim_func
-    def main(A: T.Buffer((8, 6), "float32"), O: T.Buffer((8,), "float32")):
+    def main(A: T.Buffer((8, 6), "float32"), result: T.Buffer((8,), "float32")):
         T.func_attr({"tir.noalias": True})
         rows = T.alloc_buffer((8,), "float32")
         for i, k in T.grid(8, 6):
@@ -31,7 +31,7 @@ def test_elementwise_and_reduction():
         for i in range(8):
             with T.block("out"):
                 v_i = T.axis.spatial(8, i)
-                O[v_i] = rows[v_i] * T.float32(2)
+                result[v_i] = rows[v_i] * T.float32(2)
 
     assert_structural_equal(te.create_prim_func([a, out]), main)
 

@@ -206,7 +206,9 @@ class _Lowering:
         return values
 
     def _outputs(self, result: Any) -> list[Buffer]:
-        """Buffers for the leaves of the result; each leaf's memory becomes that buffer, or is copied."""
+        """Buffers for the leaves of the result; each leaf's memory becomes that buffer, or is
+        copied.
+        """
         buffers: list[Buffer] = []
         taken: set[int] = set()
         for leaf in leaves(result):
@@ -345,10 +347,13 @@ class _Lowering:
         if isinstance(op, GlobalVar):
             return self._inline(call, self.module[op])
         raise UnsupportedError(
-            f"'{self.name}': the call of {name or op} is not lowered to a kernel, so it cannot be compiled",
+            f"'{self.name}': the call of {name or op} is not lowered to a kernel, so it cannot be"
+            " compiled",
             notes=(
-                "operators become kernels in relax.transform.LegalizeOps; registered functions are "
-                "called in destination-passing style with relax.call_dps_packed",
+                (
+                    "operators become kernels in relax.transform.LegalizeOps; registered functions"
+                    " are called in destination-passing style with relax.call_dps_packed"
+                ),
             ),
         )
 
@@ -416,12 +421,13 @@ class _Lowering:
     ) -> None:
         if len(buffer.shape) != len(operand.shape):
             raise ShapeError(
-                f"kernel '{kernel.name_hint}' takes '{buffer.name}' with {len(buffer.shape)} dimensions, "
-                f"it is given {len(operand.shape)}"
+                f"kernel '{kernel.name_hint}' takes '{buffer.name}' with {len(buffer.shape)}"
+                f" dimensions, it is given {len(operand.shape)}"
             )
         if buffer.dtype is not operand.dtype:
             raise ShapeError(
-                f"kernel '{kernel.name_hint}' takes '{buffer.name}' of {buffer.dtype}, it is given {operand.dtype}"
+                f"kernel '{kernel.name_hint}' takes '{buffer.name}' of {buffer.dtype}, it is given"
+                f" {operand.dtype}"
             )
         for size, given in zip(buffer.shape, operand.shape):
             if isinstance(size, Var):

@@ -36,14 +36,14 @@ def _is_born(stmt: Stmt, loops: list[Var]) -> bool:
     inner = getattr(stmt, "seq", None)
     if inner is None or loops:  # several statements under a loop: somebody moved them there
         return False
-    return all([_is_born(one, []) for one in inner])
+    return all(_is_born(one, []) for one in inner)
 
 
 def _is_bound_to(realize: BlockRealize, loops: list[Var]) -> bool:
     values = [value for value in realize.iter_values if isinstance(value, Var)]
     rest = [value for value in realize.iter_values if not isinstance(value, Var)]
-    constants = all([hasattr(value, "value") for value in rest])
-    return constants and len(values) == len(loops) and all([a is b for a, b in zip(values, loops)])
+    constants = all(hasattr(value, "value") for value in rest)
+    return constants and len(values) == len(loops) and all(a is b for a, b in zip(values, loops))
 
 
 def _holds_blocks(block: Block) -> bool:

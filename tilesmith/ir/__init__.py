@@ -1,4 +1,4 @@
-"""Nodes, scalar expressions, types, operators, modules, passes and printing: what all levels share."""
+"""What all levels share: nodes, scalar expressions, types, operators, modules, passes, printing."""
 
 from tilesmith.ir.expr import *  # noqa: F403
 from tilesmith.ir.global_info import *  # noqa: F403

@@ -24,7 +24,8 @@ from tilesmith.support.lazy import resolve
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BaseExpr", "BinaryOp", "Broadcast", "Call",
-    "Cast", "CompareOp", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv", "FloorMod", "GlobalVar", "IntImm",
+    "Cast", "CompareOp", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv", "FloorMod",
+    "GlobalVar", "IntImm",
     "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range",
     "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "convert",
 ]  # fmt: skip
@@ -490,14 +491,16 @@ class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("struct_info",)):
         self.struct_info = None
 
     def __call__(self, *args: Any) -> Any:
-        """A call of this function: of scalar arguments here; graph arguments go to ``relax.Call``."""
+        """A call of this function; where an argument is of the graph, a ``relax.Call``."""
         if args and all(isinstance(arg, (PrimExpr, int, float, str)) for arg in args):
             return Call("void", self, args)
         return resolve("tilesmith.relax:Call")(self, args)
 
 
 class Range(Node, key="ir.Range"):
-    """The integers in ``[min, min + extent)``. ``Range(begin, end)`` and ``Range(extent)`` make one."""
+    """The integers in ``[min, min + extent)``. ``Range(begin, end)`` and ``Range(extent)`` make
+    one.
+    """
 
     min: PrimExpr = child()
     extent: PrimExpr = child()

@@ -10,7 +10,8 @@ equality, structural hash, printing's skeleton and JSON are derived from that li
 
 Roles:
 
-* ``child``: a node (or a tuple, an optional, or a mapping of nodes) that is visited, compared, hashed.
+* ``child``: a node (or a tuple, an optional, or a mapping of nodes) that is visited, compared,
+hashed.
 * ``defines``: a variable, buffer or symbolic size that is *bound* here. Compared by pairing it with
   its partner before the other fields are looked at. Not visited by ``map_children``.
 * ``data``: a plain value (number, text, dtype, attribute dictionary): compared and hashed.
@@ -85,7 +86,9 @@ def child(*, default: Any = MISSING, convert: Callable[[Any], Any] | None = None
 def defines(
     *, scope: str | None = None, default: Any = MISSING, convert: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Declare a variable, buffer or size that this node binds; ``scope`` names the field it is bound in."""
+    """Declare a variable, buffer or size that this node binds; ``scope`` names the field it is
+    bound in.
+    """
     return Field(Role.DEFINES, default, convert, scope)
 
 
@@ -209,7 +212,8 @@ def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
 class NodeMeta(type):
     """Makes ``__slots__`` and the table of fields from a class's declarations.
 
-    Class arguments: ``key``, the name in JSON and in the registry (default: package and class name);
+    Class arguments: ``key``, the name in JSON and in the registry (default: package and class
+    name);
     ``slots``, further slots that are no fields (derived values such as ``dtype``).
     """
 

@@ -91,7 +91,9 @@ class Op(Node, key="ir.Op", slots=("_attrs", "spec")):
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
-    """Set an attribute of an operator, making the operator if it is new; a decorator without ``value``."""
+    """Set an attribute of an operator, making the operator if it is new; a decorator without
+    ``value``.
+    """
     op = Op.get(op_name) if Op.exists(op_name) else Op.register(op_name)
 
     def set_value(attribute: Any) -> Any:

@@ -60,7 +60,9 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
 
 
 def is_const(expr: Any, value: Any = None) -> bool:
-    """Whether an expression is a constant (of that value, when one is given); looks into ``Broadcast``."""
+    """Whether an expression is a constant (of that value, when one is given); looks into
+    ``Broadcast``.
+    """
     if isinstance(expr, ir.Broadcast):
         expr = expr.value
     if not isinstance(expr, (ir.IntImm, ir.FloatImm)):
@@ -91,7 +93,8 @@ def cast(dtype: Any, value: Any) -> ir.PrimExpr:
 
 
 def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
-    """Both operands in one dtype: Python scalars take the other's, scalars are broadcast to vectors,
+    """Both operands in one dtype: Python scalars take the other's, scalars are broadcast to
+    vectors,
     an integer meets a float as that float, of two integers (two floats) the wider one wins."""
     if not isinstance(a, ir.PrimExpr):
         a = _scalar_like(a, b)
@@ -222,7 +225,8 @@ def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     a, b = match_types(a, b)
     if a.dtype.is_integer:
         raise TypeMismatchError(
-            f"`/` of integers ({a.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv (rounds toward zero)"
+            f"`/` of integers ({a.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv"
+            " (rounds toward zero)"
         )
     if isinstance(b, ir.FloatImm) and b.value != 0.0:
         folded = _fold(a, b, lambda x, y: x / y)

@@ -126,13 +126,17 @@ class _PostOrder(Visitor):
 
 
 def post_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
-    """Call ``function`` on each node below ``node`` and on itself, children first, shared nodes once."""
+    """Call ``function`` on each node below ``node`` and on itself, children first, shared nodes
+    once.
+    """
     with deep_recursion():
         _PostOrder(function).visit(node)
 
 
 def pre_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
-    """Call ``function`` on each node, parents first; where it returns False, what is below is left out."""
+    """Call ``function`` on each node, parents first; where it returns False, what is below is left
+    out.
+    """
 
     def walk(current: Any) -> None:
         if function(current) is not False and not current.is_leaf:

@@ -25,7 +25,9 @@ class Tile:
 
 
 def tile_cost(tile: Tile, machine: MachineModel) -> float:
-    """Cycles for each multiply-add of a vector; infinite for a tile that does not fit the registers."""
+    """Cycles for each multiply-add of a vector; infinite for a tile that does not fit the
+    registers.
+    """
     products = tile.rows * tile.vectors
     if products + tile.vectors + 1 > machine.vector_registers:
         return float("inf")

@@ -26,6 +26,7 @@ from tilesmith.tir import const
 
 __all__ = [
     "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "TagScope", "Tensor",
-    "TensorSlice", "compute", "const", "create_prim_func", "extern", "extern_primfunc", "placeholder",
+    "TensorSlice", "compute", "const", "create_prim_func", "extern", "extern_primfunc",
+    "placeholder",
     "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip

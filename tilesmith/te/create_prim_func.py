@@ -125,7 +125,7 @@ class _IndexDtype(_MatchDtypes):
 
 
 class _Body(_MatchDtypes):
-    """Rewrites a body: reads of tensors become loads of buffers, iterators become block iterators."""
+    """Rewrites a body: reads of tensors become loads, iterators become those of the block."""
 
     def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
         self.builder = builder
@@ -210,7 +210,8 @@ class _Builder:
         for tensor in outputs:
             if isinstance(tensor.op, PlaceholderOp) and tensor not in given:
                 raise TypeMismatchError(
-                    f"placeholder '{tensor.name}' is read, but it is not among the arguments of create_prim_func"
+                    f"placeholder '{tensor.name}' is read, but it is not among the arguments of"
+                    " create_prim_func"
                 )
         params: list[Any] = []
         for argument in self.arguments:

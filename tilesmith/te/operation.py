@@ -16,7 +16,8 @@ from tilesmith.tir.expr import IterVar, Reduce
 from tilesmith.tir.stmt import Evaluate, Stmt
 
 __all__ = [
-    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "size_var", "thread_axis", "var",
+    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "size_var", "thread_axis",
+    "var",
 ]  # fmt: skip
 
 
@@ -105,7 +106,9 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
-    """An iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32), "threadIdx.x")``."""
+    """An iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32),
+    "threadIdx.x")``.
+    """
     if isinstance(dom, str):
         tag, dom = dom, None
     if not tag:
@@ -184,7 +187,8 @@ def extern_primfunc(input_tensors: list[Tensor], primfunc: Any, **kwargs: Any) -
     buffers = primfunc.buffers
     if len(buffers) <= len(input_tensors):
         raise ShapeError(
-            f"the PrimFunc has {len(buffers)} buffers, {len(input_tensors)} inputs leave none for the outputs"
+            f"the PrimFunc has {len(buffers)} buffers, {len(input_tensors)} inputs leave none for"
+            " the outputs"
         )
     ins, outs = buffers[: len(input_tensors)], buffers[len(input_tensors) :]
     return extern(

@@ -14,9 +14,12 @@ from tilesmith.topi import tag
 from tilesmith.topi.utils import same_size
 
 __all__ = [
-    "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_shape", "broadcast_to",
-    "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift", "less",
-    "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod",
+    "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_shape",
+    "broadcast_to",
+    "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
+    "less",
+    "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
+    "mod",
     "multiply", "not_equal", "power", "right_shift", "subtract", "where",
 ]  # fmt: skip
 
@@ -37,7 +40,8 @@ def broadcast_shape(*shapes: Any) -> list[PrimExpr]:
                 if isinstance(size, IntImm) and isinstance(chosen, IntImm):
                     texts = " and ".join(str(tuple([str(s) for s in shape])) for shape in shapes)
                     raise ShapeError(
-                        f"shapes {texts} do not broadcast: {chosen} and {size} differ at axis {axis}"
+                        f"shapes {texts} do not broadcast: {chosen} and {size} differ at axis"
+                        f" {axis}"
                     )
                 chosen = chosen if isinstance(chosen, IntImm) else size
         result.append(chosen)

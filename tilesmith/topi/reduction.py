@@ -21,7 +21,7 @@ _any = tir.comm_reducer(lambda x, y: tir.Or(x, y), lambda dtype: const(False, "b
 
 
 class _Axes:
-    """Which dimensions are reduced, and how an index of the result continues to one of the input."""
+    """Which dimensions are reduced, and how an index of the result becomes one of the input."""
 
     def __init__(self, data: Tensor, axis: Any, keepdims: bool) -> None:
         self.data = data

@@ -21,8 +21,10 @@ from tilesmith.topi.utils import (
 )
 
 __all__ = [
-    "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd", "layout_transform",
-    "one_hot", "repeat", "reshape", "shape", "split", "squeeze", "stack", "strided_slice", "take", "tile",
+    "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd",
+    "layout_transform",
+    "one_hot", "repeat", "reshape", "shape", "split", "squeeze", "stack", "strided_slice", "take",
+    "tile",
     "transpose", "trilu",
 ]  # fmt: skip
 
@@ -405,7 +407,9 @@ def one_hot(
 
 
 def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
-    """The upper (or lower) triangle of the last two axes, zero elsewhere; ``k`` shifts the diagonal."""
+    """The upper (or lower) triangle of the last two axes, zero elsewhere; ``k`` shifts the
+    diagonal.
+    """
 
     def element(*i: Any) -> PrimExpr:
         row, column = i[-2], i[-1]
@@ -429,7 +433,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
     }:
         raise ShapeError(f"layouts '{src_layout}' and '{dst_layout}' have different axes")
     sizes: dict[str, Any] = {}
-    for (name, factor), size in zip(source, array.shape):
+    for (name, _factor), size in zip(source, array.shape):
         if name.isupper():
             block = next((f for n, f in source if n == name.lower()), 1)
             sizes[name] = simplify(size * block)
@@ -439,7 +443,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
         )
     shape = []
     for name, factor in target:
-        block = next((f for n, f in target if n == name.lower()), 1) if name.isupper() else factor
+        block = next((f for n, f in target if n == name.lower()), 1)
         if name.isupper():
             size = sizes[name]
             shape.append(simplify(op.floordiv(size + (block - 1), block)) if block > 1 else size)

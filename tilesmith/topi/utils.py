@@ -10,7 +10,8 @@ from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 
 __all__ = [
-    "equal_const_int", "get_const_int", "get_const_tuple", "normalize_axes", "product", "ravel_index",
+    "equal_const_int", "get_const_int", "get_const_tuple", "normalize_axes", "product",
+    "ravel_index",
     "same_size", "simplify", "unravel_index",
 ]  # fmt: skip
 

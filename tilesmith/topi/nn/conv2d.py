@@ -12,7 +12,8 @@ from tilesmith.topi.nn.pad import get_pad_tuple, pad
 from tilesmith.topi.utils import get_const_int, simplify
 
 __all__ = [
-    "conv2d", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "depthwise_conv2d_nchw", "group_conv2d_nchw",
+    "conv2d", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "depthwise_conv2d_nchw",
+    "group_conv2d_nchw",
 ]  # fmt: skip
 
 
@@ -58,7 +59,9 @@ def conv2d_nchw(
     dilation: Any,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """``out[n, o, y, x] = sum over c, ky, kx of in[n, c, y*s + ky*d, x*s + kx*d] * filter[o, c, ky, kx]``."""
+    """``out[n, o, y, x] = sum over c, ky, kx of in[n, c, y*s + ky*d, x*s + kx*d] * filter[o, c, ky,
+    kx]``.
+    """
     channels, wanted = Input.shape[1], Filter.shape[1]
     if op.is_const(channels) and op.is_const(wanted) and int(channels) != int(wanted):
         raise ShapeError(f"conv2d: the input has {channels} channels, the filter takes {wanted}")

@@ -141,7 +141,9 @@ def _moments(data: Tensor, axes: list[int], dtype: Any) -> tuple[Tensor, Tensor,
 def layer_norm(
     data: Tensor, gamma: Tensor | None, beta: Tensor | None, axis: Any = -1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalisation over ``axis`` (one or several): ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``."""
+    """Normalisation over ``axis`` (one or several): ``(x - mean) / sqrt(variance + epsilon) * gamma
+    + beta``.
+    """
     axes = normalize_axes(axis, len(data.shape))
     dtype = "float32" if data.dtype == "float16" else data.dtype
     total, squares, kept = _moments(data, axes, dtype)
