@@ -48,6 +48,7 @@ def _vectors() -> list[Pass]:
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
         passes.LoopPartition(),
+        passes.PeelVectorTails(),
         passes.VectorizeLoop(),
         passes.StorageRewrite(),
         passes.UnrollLoop(),

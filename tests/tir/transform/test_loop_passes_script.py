@@ -334,3 +334,54 @@ def test_skip_assert_and_serial_loops():
 
     got = apply(func, transform.SkipAssert(), transform.ConvertForLoopsToSerial())
     assert_structural_equal(got, expected.with_attr(func.attrs))
+
+
+def test_peel_vector_tails():
+    @T.prim_func
+    def before(A: T.Buffer((4, 30), "float32"), B: T.Buffer((4, 30), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for j0 in range(4):
+                for j1 in T.vectorized(8):
+                    if j0 * 8 + j1 < 30:
+                        B[i, j0 * 8 + j1] = A[i, j0 * 8 + j1]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 30), "float32"), B: T.Buffer((4, 30), "float32")):
+        for i in range(4):
+            for j0 in range(3):
+                B[i, T.Ramp(j0 * 8, 1, 8)] = A[i, T.Ramp(j0 * 8, 1, 8)]
+            B[i, T.Ramp(24, 1, 6)] = A[i, T.Ramp(24, 1, 6)]
+
+    passes = [transform.PeelVectorTails(), transform.VectorizeLoop(), transform.Simplify()]
+    check(before, expected, *passes)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 23, 24, 40])
+def test_peel_vector_tails_of_a_symbolic_size(size):
+    @T.prim_func
+    def func(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n = T.int32()
+        A = T.match_buffer(a, (n,))
+        B = T.match_buffer(b, (n,))
+        for i in T.parallel((n + 7) // 8):
+            for j in T.vectorized(8):
+                if i * 8 + j < n:
+                    B[i * 8 + j] = A[i * 8 + j] * T.float32(2)
+
+    got = apply(func, transform.PeelVectorTails(), transform.VectorizeLoop())
+    assert_same_results(func, got, {"n": size})
+
+
+def test_loops_are_not_peeled_for_conditions_on_scalars_or_in_the_middle():
+    @T.prim_func
+    def func(A: T.Buffer((4, 32), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for j0 in range(4):
+                for j1 in T.vectorized(8):
+                    if i < 3 and 5 <= j0 * 8 + j1 and j0 * 8 + j1 != n:
+                        A[i, j0 * 8 + j1] = T.float32(1)
+
+    assert_structural_equal(apply(func, transform.PeelVectorTails()), func)

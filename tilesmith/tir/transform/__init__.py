@@ -20,6 +20,7 @@ from tilesmith.tir.transform.lower_match_buffer import LowerMatchBuffer
 from tilesmith.tir.transform.lower_opaque_block import LowerOpaqueBlock
 from tilesmith.tir.transform.make_packed_api import MakePackedAPI, MakeUnpackedAPI
 from tilesmith.tir.transform.narrow_data_type import NarrowDataType
+from tilesmith.tir.transform.peel_vector_tails import PeelVectorTails
 from tilesmith.tir.transform.plan_update_buffer_allocation_location import (
     PlanAndUpdateBufferAllocationLocation,
 )

@@ -39,26 +39,37 @@ from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import free_variables, uses_variable
+from tilesmith.tir.transform.uses import (
+    free_variables,
+    reads_memory,
+    uses_variable,
+)
 
-__all__ = ["LoopPartition", "loop_partition"]
+__all__ = ["Conditions", "LoopPartition", "Partitioner", "Replacer", "limit_of", "loop_partition"]
 
 HINT = "pragma_loop_partition_hint"
 _KINDS = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
-class _Conditions(Visitor):
+class Conditions(Visitor):
     """The single comparisons below a loop that decide something, with the loops in between."""
 
     def __init__(self, var: Var, only_likely: bool) -> None:
         self.var = var
         self.only_likely = only_likely
         self.inner: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+        self.hidden: set[Var] = set()  # bound to values inside of the loop
         self.found: list[PrimExpr] = []
 
     def visit_For(self, loop: For) -> None:
         self.inner[loop.loop_var] = (loop.min, loop.min + loop.extent - 1)
         self.visit(loop.body)
+
+    def visit_LetStmt(self, let: Any) -> None:
+        self.hidden.add(let.var)
+        self.visit_children(let)
+
+    visit_Let = visit_LetStmt
 
     def visit_IfThenElse(self, branch: IfThenElse) -> None:
         self.add(branch.condition, not self.only_likely)
@@ -80,11 +91,19 @@ class _Conditions(Visitor):
             self.add(condition.a, wanted)
             self.add(condition.b, wanted)
         elif wanted and isinstance(condition, (LT, LE, GT, GE)):
-            if uses_variable(condition, {self.var}) and condition.a.dtype.is_int:
+            if condition.a.dtype.is_int and self.is_wanted(condition):
                 self.found.append(condition)
 
+    def is_wanted(self, condition: PrimExpr) -> bool:
+        """Whether a comparison changes in the course of the loop, and only because of loops."""
+        return (
+            uses_variable(condition, {self.var})
+            and not uses_variable(condition, self.hidden)
+            and not reads_memory(condition)
+        )
 
-class _Replacer(Rewriter):
+
+class Replacer(Rewriter):
     """Conditions that always hold go, and with them the choices that they decided."""
 
     def __init__(self, conditions: list[PrimExpr]) -> None:
@@ -116,7 +135,9 @@ class _Replacer(Rewriter):
         return new.then_case if ops.is_const(new.condition, 1) else new
 
 
-class _Partitioner(ScopedAnalyzer, Rewriter):
+class Partitioner(ScopedAnalyzer, Rewriter):
+    """Outer loops first: what is left of a condition in the middle is divided further inside."""
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.divide_constant = bool(config.get("partition_const_loop", False))
@@ -139,8 +160,22 @@ class _Partitioner(ScopedAnalyzer, Rewriter):
 
     def divided(self, loop: For, only_likely: bool) -> Stmt | None:
         """The loop in up to three parts; None where no condition can be removed."""
-        conditions = _Conditions(loop.loop_var, only_likely)
+        conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
+        found = self.free_stretch(loop, conditions)
+        if found is None:
+            return None
+        begin, end, proven = found
+        middle = self.visit(self.part(loop, begin, end, Replacer(proven).visit(loop.body)))
+        stop = loop.min + loop.extent
+        before = self.part(loop, loop.min, begin, renew_defs(loop.body))  # type: ignore[arg-type]
+        after = self.part(loop, end, stop, renew_defs(loop.body))  # type: ignore[arg-type]
+        return stmt_seq(before, middle, after)
+
+    def free_stretch(
+        self, loop: For, conditions: Conditions
+    ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
+        """First and last iteration (exclusively) in which conditions hold for sure, and these."""
         if not conditions.found:
             return None
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
@@ -148,7 +183,7 @@ class _Partitioner(ScopedAnalyzer, Rewriter):
         stop = simplify(loop.min + loop.extent)
         begin, end, proven = loop.min, stop, []
         for condition in conditions.found:
-            limit = _limit(condition, loop.loop_var, conditions.inner, self.analyzer)
+            limit = limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
             if limit is None:
                 continue
             proven.append(condition)
@@ -157,19 +192,13 @@ class _Partitioner(ScopedAnalyzer, Rewriter):
                 begin = ops.maximum(begin, low)
             if high is not None:
                 end = ops.minimum(end, high)
-        if not proven:
-            return None
         if begin is not loop.min:
             begin = simplify(ops.minimum(begin, stop))
         if end is not stop:
             end = simplify(ops.maximum(end, begin))
-        if self.analyzer.can_prove(end <= begin):
+        if not proven or self.analyzer.can_prove(end <= begin):
             return None
-        middle_body = _Replacer(proven).visit(loop.body)
-        middle = self.visit(self.part(loop, begin, end, middle_body))
-        before = self.part(loop, loop.min, begin, renew_defs(loop.body))  # type: ignore[arg-type]
-        after = self.part(loop, end, stop, renew_defs(loop.body))  # type: ignore[arg-type]
-        return stmt_seq(before, middle, after)
+        return begin, end, proven
 
     def part(self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt) -> Stmt:
         """The iterations from ``low`` up to ``high``."""
@@ -184,7 +213,7 @@ class _Partitioner(ScopedAnalyzer, Rewriter):
         return loop.with_fields(loop_var=var, min=low, extent=extent, body=body)
 
 
-def _limit(
+def limit_of(
     condition: Any, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
     """From where and up to where (exclusively) a loop variable makes a condition always true."""
@@ -225,7 +254,7 @@ def _coefficient(expr: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
 
 def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
     """``func`` with loops divided along their conditions; ``config`` as the option of the pass."""
-    return func.with_body(_Partitioner(config or {}).visit(func.body))
+    return func.with_body(Partitioner(config or {}).visit(func.body))
 
 
 @register_pass("tir.LoopPartition")

@@ -14,24 +14,33 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
     IntImm,
     PrimExpr,
     Rewriter,
     Var,
+    const,
 )
+from tilesmith.ir.operators import all_of
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
+    Evaluate,
     For,
     ForKind,
+    IfThenElse,
     Stmt,
     stmt_seq,
 )
+from tilesmith.tir.transform.loop_partition import limit_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import has_loop_of_kind
-from tilesmith.tir.transform.vectorizer import Vectorizer
+from tilesmith.tir.transform.uses import has_loop_of_kind, reads_memory, uses_variable
+from tilesmith.tir.transform.vectorizer import Vectorizer, conjuncts
 
 __all__ = ["VectorizeLoop", "vectorize_loop"]
 
@@ -54,12 +63,37 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
             return loop
         if not self.enabled or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
             return loop.with_fields(kind=ForKind.SERIAL)
-        lanes = loop.extent.value
+        loop = self.without_idle_lanes(loop)
+        lanes = loop.extent.value  # type: ignore[attr-defined]
+        if lanes == 0:
+            return Evaluate(const(0, "int32"))
         if lanes == 1:
             return substitute(loop.body, {loop.loop_var: loop.min})
         if lanes > MAX_LANES:
             return self.in_pieces(loop, lanes)
         return self.vectorized(loop.loop_var, loop.min, lanes, loop.body)
+
+    def without_idle_lanes(self, loop: For) -> For:
+        """A loop whose whole body stands under `lane < constant` has that many lanes."""
+        body, extent = loop.body, loop.extent.value  # type: ignore[attr-defined]
+        if not isinstance(body, IfThenElse) or body.else_case is not None:
+            return loop
+        kept = []
+        for condition in conjuncts(body.condition):
+            limit = None
+            if isinstance(condition, (LT, LE, GT, GE)) and condition.a.dtype.is_int:
+                if uses_variable(condition, {loop.loop_var}) and not reads_memory(condition):
+                    limit = limit_of(condition, loop.loop_var, {}, self.analyzer)
+            count = None if limit is None or limit[1] is None else limit[1] - loop.min
+            count = None if count is None else self.analyzer.simplify(count)
+            if isinstance(count, IntImm):
+                extent = max(0, min(extent, count.value))
+            else:
+                kept.append(condition)
+        if extent == loop.extent.value:  # type: ignore[attr-defined]
+            return loop
+        inner = IfThenElse(all_of(*kept), body.then_case) if kept else body.then_case
+        return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner)
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
         return Vectorizer(var, low, lanes, self.analyzer).statement(body)

@@ -54,7 +54,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.uses import loads_from, reads_memory
 
-__all__ = ["NeedsLanes", "Vectorizer"]
+__all__ = ["NeedsLanes", "Vectorizer", "conjuncts"]
 
 _ROUNDING = {FloorDiv: ops.floordiv, FloorMod: ops.floormod}
 
@@ -424,7 +424,7 @@ class Vectorizer(Rewriter):
         uniform: list[PrimExpr] = []  # what is the same for all lanes stays a branch
         varying: list[PrimExpr] = []
         own: list[PrimExpr] = []
-        for part in _conjuncts(branch.condition):
+        for part in conjuncts(branch.condition):
             condition = self.visit(part)
             if condition.dtype.lanes == 1:
                 uniform.append(condition)
@@ -511,10 +511,10 @@ class Vectorizer(Rewriter):
         raise NeedsLanes
 
 
-def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
     """The conditions that must all hold; hints that they mostly do are dropped."""
     if isinstance(condition, And):
-        return _conjuncts(condition.a) + _conjuncts(condition.b)
+        return conjuncts(condition.a) + conjuncts(condition.b)
     if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
-        return _conjuncts(condition.args[0])
+        return conjuncts(condition.args[0])
     return [condition]
