@@ -8,30 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
-from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import (
-    Call,
-    Constant,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    known_struct_info,
+from tilesmith.ir import Op
+from tilesmith.relax.expr import Call, Constant, Tuple, TupleGetItem, Var, known_struct_info
+from tilesmith.relax.frontend.onnx.values import product
+from tilesmith.relax.op.evaluate import (
+    NotConstantError,
+    constant_value,
+    evaluate_call,
+    to_constant,
 )
-from tilesmith.relax.frontend.onnx.values import as_array
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 __all__ = ["LIMIT", "fold"]
 
 LIMIT = 1 << 14
 """More elements than this are not computed at import."""
-
-
-class _Unknown(Exception):
-    """A value that is not known at import."""
 
 
 def fold(expr: Any) -> Any:
@@ -48,9 +39,18 @@ def fold(expr: Any) -> Any:
     if not isinstance(expr, Call):
         return expr
     expr = _with_parts(expr, "args", expr.args)
+    if not isinstance(expr.op, Op) or not expr.op.spec.is_pure:
+        return expr
     try:
-        return _as_expr(_call_value(expr), known_struct_info(expr))
-    except _Unknown:
+        arguments = [_small(arg) for arg in expr.args]
+    except NotConstantError:
+        return expr
+    info = known_struct_info(expr)
+    if not _is_small(info):
+        return expr
+    try:
+        return to_constant(evaluate_call(expr, arguments), info)
+    except NotConstantError:  # an operator without evaluation
         return expr
 
 
@@ -61,54 +61,16 @@ def _with_parts(expr: Any, field: str, parts: tuple[Any, ...]) -> Any:
     return expr.with_fields(**{field: tuple(folded)})
 
 
-def _value(expr: Any) -> Any:
-    """The numpy value of an expression; raises _Unknown unless all it consists of is constant."""
-    if isinstance(expr, Constant):
-        if expr.data.size > LIMIT:
-            raise _Unknown
-        return as_array(expr)
-    if isinstance(expr, Tuple):
-        return tuple([_value(field) for field in expr.fields])
-    if isinstance(expr, ShapeExpr) and expr.concrete is not None:
-        return expr.concrete
-    if isinstance(expr, PrimValue) and isinstance(expr.value, IntImm):
-        return expr.value.value
-    raise _Unknown
+def _small(arg: Any) -> Any:
+    """The value of an argument; raises NotConstantError where it is not known, or large."""
+    if isinstance(arg, Constant) and arg.data.size > LIMIT:
+        raise NotConstantError
+    return constant_value(arg)
 
 
-def _call_value(call: Call) -> Any:
-    spec = call.op.spec if isinstance(call.op, Op) else None
-    if spec is None or spec.evaluate is None or not spec.is_pure:
-        raise _Unknown
-    args = [_value(arg) for arg in call.args]
-    info = known_struct_info(call)
-    _check_size(info)
-    with numpy.errstate(all="ignore"):
-        return _with_dtype(spec.evaluate(call.attrs, *args), info)
-
-
-def _check_size(info: Any) -> None:
+def _is_small(info: Any) -> bool:
     if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            _check_size(field)
-    elif isinstance(info, TensorStructInfo) and info.concrete_shape is not None:
-        if int(numpy.prod(info.concrete_shape)) > LIMIT:
-            raise _Unknown
-
-
-def _with_dtype(value: Any, info: Any) -> Any:
-    """The results of an evaluation in the dtypes that inference promises."""
-    if isinstance(info, TupleStructInfo):
-        return tuple([_with_dtype(item, field) for item, field in zip(value, info.fields)])
-    if isinstance(info, TensorStructInfo):
-        value = numpy.asarray(value)
-        return value if info.dtype.is_void else value.astype(info.dtype.numpy(), copy=False)
-    return value
-
-
-def _as_expr(value: Any, info: Any) -> Any:
-    if isinstance(info, TupleStructInfo):
-        return Tuple([_as_expr(item, field) for item, field in zip(value, info.fields)])
-    if isinstance(info, TensorStructInfo):
-        return Constant(numpy.ascontiguousarray(value).reshape(numpy.shape(value)))
-    raise _Unknown
+        return all(_is_small(field) for field in info.fields)
+    if isinstance(info, TensorStructInfo) and info.concrete_shape is not None:
+        return product(info.concrete_shape) <= LIMIT
+    return True

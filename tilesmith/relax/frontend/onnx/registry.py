@@ -19,7 +19,7 @@ MICROSOFT = "com.microsoft"
 
 _FAMILIES = (
     "activation", "contrib", "control", "convolution", "creation", "elementwise", "image", "indexing",
-    "linear", "loss", "manipulation", "normalization", "pooling", "quantization", "recurrent",
+    "linear", "manipulation", "normalization", "pooling", "quantization", "recurrent",
     "reduction", "search", "sequence", "signal",
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from tilesmith.relax.frontend.onnx.registry import add_converter, converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
 from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import UnsupportedError
 
 # One operator of the graph each
 
@@ -227,12 +228,17 @@ def _clip_by_attributes(node: OnnxNode) -> Any:
 
 
 def cast(x: Any, dtype: Any, saturate: bool = True) -> Any:
-    """``x`` converted as ONNX does: to truth by comparison with 0, to small floats within their range."""
+    """``x`` converted by ONNX's rules: truth is what is not 0, small floats stay in their range."""
     source, dtype = dtype_of(x), DataType(dtype)
     if source == dtype:
         return x
     if dtype.is_bool:
         return op.not_equal(x, scalar(0, source))
+    if dtype == "float8_e8m0fnu" and source != dtype:
+        raise UnsupportedError(
+            "conversion to float8_e8m0fnu is not supported",
+            notes=("store the scales in another type",),
+        )
     if dtype.code.startswith("float8") and saturate and source.is_float and source.bits > 8:
         import ml_dtypes
 

@@ -379,9 +379,9 @@ def _space_to_depth(node: OnnxNode) -> Any:
     n, c, h, w = shape_of(x)
     rows, columns = h // block, w // block
     split = op.reshape(x, [n, c, rows, block, columns, block])
-    return op.reshape(
-        op.permute_dims(split, [0, 3, 5, 1, 2, 4]), [n, c * block * block, rows, columns]
-    )
+    is_dcr = node.choice("mode", "DCR", "DCR", "CRD") == "DCR"
+    order = [0, 3, 5, 1, 2, 4] if is_dcr else [0, 1, 3, 5, 2, 4]
+    return op.reshape(op.permute_dims(split, order), [n, c * block * block, rows, columns])
 
 
 @converter("ReverseSequence")

@@ -21,7 +21,7 @@ def _extreme(function: Callable[..., Any], lowest: bool) -> Reduction:
     def convert(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
         dtype = dtype_of(x)
         if dtype.is_bool:
-            return op.astype(function(op.astype(x, "uint8"), axes, keep), "bool")
+            return op.astype(convert(node, op.astype(x, "uint8"), axes, keep), "bool")
         if any(shape_of(x)[axis] == 0 for axis in axes if isinstance(shape_of(x)[axis], int)):
             return _of_nothing(x, axes, keep, lowest)
         return function(x, axes, keep)

@@ -1,1 +1,0 @@
-"""Converters still to come."""
