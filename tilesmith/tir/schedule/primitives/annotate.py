@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Range, Var, structural_equal
+from tilesmith.ir.operators import is_const
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.primitives.blocks import has_affine_binding
+from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.primitives.common import refuse_at, uses_var, variables_in
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import BlockRealize, For, ForKind
@@ -26,33 +27,51 @@ def _check_independent(
     A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
     """
     loop: For = state.stmt(sref)
+    name = loop.loop_var.name
+    is_single = is_const(loop.extent, 1)
     for block_sref in state.blocks_below(sref):
         realize: BlockRealize = state.stmt(block_sref)
         block = realize.block
         if block.iter_vars:
             _check_own_elements(state, primitive, block_sref)
-            if not has_affine_binding(state, block_sref):
-                raise refuse_at(
-                    state,
-                    primitive,
-                    f"the binding of block '{block.name_hint}' is not affine",
-                    block_sref,
-                )
+            if not has_affine_binding(state, block_sref, sref):
+                reason = f"the binding of block '{block.name_hint}' is not affine"
+                raise refuse_at(state, primitive, reason, block_sref)
+        uses_loop = False
         for iterator, value in zip(block.iter_vars, realize.iter_values):
-            if loop.loop_var not in variables_in(value) or iterator.iter_type == IterVar.DataPar:
+            if loop.loop_var not in variables_in(value):
+                continue
+            uses_loop = True
+            if iterator.iter_type == IterVar.DataPar:
                 continue
             if iterator.iter_type == IterVar.CommReduce and thread.startswith("threadIdx"):
                 continue
-            raise refuse_at(
-                state,
-                primitive,
-                f"loop '{loop.loop_var.name}' carries the reduction iterator '{iterator.var.name}' of block "
-                f"'{block.name_hint}'"
-                if iterator.iter_type == IterVar.CommReduce
-                else f"loop '{loop.loop_var.name}' drives iterator '{iterator.var.name}', which must keep its order",
-                sref,
-                "use rfactor to make the partial results of a reduction independent",
-            )
+            reason = f"loop '{name}' drives iterator '{iterator.var.name}', which must keep its order"
+            if iterator.iter_type == IterVar.CommReduce:
+                reason = (
+                    f"loop '{name}' carries the reduction iterator '{iterator.var.name}' "
+                    f"of block '{block.name_hint}'"
+                )
+            advice = "use rfactor to make the partial results of a reduction independent"
+            raise refuse_at(state, primitive, reason, sref, advice)
+        if block.iter_vars and not uses_loop and not is_single:
+            _check_private(state, primitive, sref, block_sref)
+
+
+def _check_private(
+    state: ScheduleState, primitive: str, sref: StmtSRef, block_sref: StmtSRef
+) -> None:
+    """A block that every iteration of a loop repeats: what it writes is used in that iteration only."""
+    inside = state.blocks_below(sref)
+    scope = scope_of(state, sref, primitive)
+    allocated = state.stmt(scope).block.alloc_buffers
+    name = state.stmt(sref).loop_var.name
+    for region in state.stmt(block_sref).block.writes:
+        others = [other for other in state.blocks_below(scope) if other not in inside]
+        used = [r.buffer for s in others for r in (*state.stmt(s).block.reads, *state.stmt(s).block.writes)]
+        if region.buffer not in allocated or region.buffer in used:
+            reason = f"every iteration of loop '{name}' writes the same elements of '{region.buffer.name}'"
+            raise refuse_at(state, primitive, reason, sref)
 
 
 def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) -> None:
@@ -66,13 +85,21 @@ def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) ->
             reason = f"iterator '{variable.name}' of block '{name}' must keep its order"
             raise refuse_at(state, primitive, reason, sref)
     for region in block.writes:
-        for part in region.region:
-            for variable in variables_in(part.min, part.extent):
-                if kinds.get(variable) == IterVar.CommReduce:
-                    reason = (
-                        f"reduction iterator '{variable.name}' of block '{name}' indexes the output"
-                    )
-                    raise refuse_at(state, primitive, reason, sref)
+        used = variables_in(*[part.min for part in region.region])
+        for variable in variables_in(*region.region):
+            if kinds.get(variable) == IterVar.CommReduce:
+                reason = (
+                    f"reduction iterator '{variable.name}' of block '{name}' indexes the output"
+                )
+                raise refuse_at(state, primitive, reason, sref)
+        for iterator in block.iter_vars:
+            is_parallel = iterator.iter_type == IterVar.DataPar
+            if is_parallel and iterator.var not in used and not is_const(iterator.dom.extent, 1):
+                reason = (
+                    f"block '{name}' writes the same elements of '{region.buffer.name}' "
+                    f"for different '{iterator.var.name}'"
+                )
+                raise refuse_at(state, primitive, reason, sref)
         for read in block.reads:
             if read.buffer is region.buffer and not structural_equal(read, region):
                 reason = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import floordiv, floormod, is_const, less
+from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.primitives.blocks import has_affine_binding
 from tilesmith.tir.schedule.primitives.common import (
     Rebuild,
@@ -70,13 +72,13 @@ def _infer_factors(
         if factor is not None:
             if isinstance(factor, int) and factor <= 0:
                 raise refuse_at(state, primitive, f"factor {factor} is not positive", sref)
-            product = product * factor
+            product = product * (cast(dtype, factor) if isinstance(factor, PrimExpr) else factor)
     analyzer = analyzer_for(state, sref)
     result = []
     for factor in factors:
         if factor is None:
             factor = analyzer.simplify(floordiv(loop.extent + product - 1, product))
-        result.append(factor if isinstance(factor, PrimExpr) else const(factor, dtype))
+        result.append(cast(dtype, factor) if isinstance(factor, PrimExpr) else const(factor, dtype))
     return result
 
 
@@ -110,7 +112,7 @@ def split(
             variables[position],
             const(0, loop.loop_var.dtype),
             extents[position],
-            loop.kind,
+            ForKind.SERIAL,
             body,
             span=loop.span,
         )
@@ -154,7 +156,7 @@ def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
 def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool) -> StmtSRef:
     """Make one loop of directly nested ones; see ``Schedule.fuse``."""
     if not srefs:
-        raise refuse_nothing("fuse")
+        raise refuse("fuse", "no loops are given")
     loops = [_check_plain(state, "fuse", sref) for sref in srefs]
     for outer, inner, inner_sref in zip(loops, loops[1:], srefs[1:]):
         if outer.body is not inner:
@@ -192,17 +194,10 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
     return state.loop_of(fused, srefs[0])
 
 
-def refuse_nothing(primitive: str) -> Exception:
-    """The error of a primitive that was given no loop."""
-    from tilesmith.tir.schedule.errors import refuse
-
-    return refuse(primitive, "no loops are given")
-
-
 def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
     """Put loops of one nest into another order; see ``Schedule.reorder``."""
     if not srefs:
-        raise refuse_nothing("reorder")
+        raise refuse("reorder", "no loops are given")
     wanted = set(srefs)
     if len(wanted) != len(srefs):
         raise refuse_at(state, "reorder", "a loop is given twice", srefs[0])
@@ -322,6 +317,7 @@ class CopyNest(Rebuild):
         self.mapping = dict(mapping)
         self.suffix = suffix
         self.copies: dict[Block, Block] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
 
     def visit_Var(self, variable: Var) -> PrimExpr:
         """The replacement, or the variable itself."""
@@ -331,6 +327,24 @@ class CopyNest(Rebuild):
         new = Var(variable.name, variable.type_annotation)
         self.mapping[variable] = new
         return new
+
+    def _own_buffer(self, buffer: Buffer) -> Buffer:
+        """A buffer with memory of its own; symbolic sizes of a matched region are its own too."""
+        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if isinstance(size, Var) and size not in self.mapping:
+                self._renamed(size)
+        shape = [self.visit(size) for size in buffer.shape]
+        strides = [self.visit(stride) for stride in buffer.strides]
+        new = buffer.with_fields(
+            data=self._renamed(buffer.data), shape=tuple(shape), strides=tuple(strides),
+            elem_offset=self.visit(buffer.elem_offset),
+        )  # fmt: skip
+        self.buffers[buffer] = new
+        return new
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        """The copy of a buffer that is defined inside, or the buffer itself."""
+        return self.buffers.get(buffer, buffer)
 
     def visit_For(self, loop: For) -> For:
         """A loop with a variable of its own."""
@@ -352,6 +366,12 @@ class CopyNest(Rebuild):
         for iterator in block.iter_vars:
             domain = self.visit(iterator.dom)
             iterators.append(iterator.with_fields(dom=domain, var=self._renamed(iterator.var)))
+        sources = [self.visit(match.source) for match in block.match_buffers]
+        matches = [
+            match.with_fields(buffer=self._own_buffer(match.buffer), source=source)
+            for match, source in zip(block.match_buffers, sources)
+        ]
+        allocations = tuple([self._own_buffer(buffer) for buffer in block.alloc_buffers])
         new = Block(
             tuple(iterators),
             [self.visit(region) for region in block.reads],
@@ -359,8 +379,8 @@ class CopyNest(Rebuild):
             block.name_hint + self.suffix,
             self.visit(block.body),
             None if block.init is None else self.visit(block.init),
-            block.alloc_buffers,
-            [self.visit(match) for match in block.match_buffers],
+            allocations,
+            matches,
             block.annotations,
             block.span,
         )
@@ -371,7 +391,7 @@ class CopyNest(Rebuild):
 def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
     """Merge loops of sibling nests into one; see ``Schedule.merge``."""
     if len(srefs) < 2:
-        raise refuse_nothing("merge")
+        raise refuse("merge", "at least two loops are needed")
     loops: list[For] = [_check_plain(state, "merge", sref) for sref in srefs]
     first = loops[0]
     analyzer = analyzer_for(state, srefs[0])
@@ -422,10 +442,18 @@ def add_unit_loop(state: ScheduleState, sref: StmtSRef) -> StmtSRef:
     stmt = state.stmt(sref)
     if state.parent(sref) is None:
         raise refuse_at(state, "add_unit_loop", "nothing can stand around the root block", sref)
-    variable = Var("u", stmt.loop_var.dtype if isinstance(stmt, For) else "int32")
+    variable = Var("u", _index_dtype(stmt))
     loop = For(variable, const(0, variable.dtype), const(1, variable.dtype), ForKind.SERIAL, stmt)
     state.replace(sref, loop, {})
     return state.loop_of(variable, sref)
+
+
+def _index_dtype(stmt: For | BlockRealize) -> Any:
+    """The dtype of a loop's variable or of a block's iterators."""
+    if isinstance(stmt, For):
+        return stmt.loop_var.dtype
+    iterators = stmt.block.iter_vars
+    return iterators[0].var.dtype if iterators else "int32"
 
 
 def reorder_block_iter_var(state: ScheduleState, sref: StmtSRef, new_order: list[int]) -> None:
