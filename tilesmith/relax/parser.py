@@ -253,7 +253,12 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
     if outer is None and not options.get("private", False):
         attrs.setdefault("global_symbol", node.name)
     is_pure = bool(options.get("pure", True))
-    return Function(params, body, returned, is_pure, attrs, parser.span(node))
+    made = Function(params, body, returned, is_pure, attrs, parser.span(node))
+    if outer is None and parser.module is not None:
+        variable = parser.module.variables.get(node.name)
+        if variable is not None:  # without a declared result: known from here on
+            variable.struct_info = made.struct_info
+    return made
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:

@@ -170,8 +170,7 @@ def copy_with_new_vars(func: Function) -> Function:
 
 
 def substitute_symbols(body: Any, sizes: dict[SymbolicVar, PrimExpr]) -> Any:
-    """A sequence (or another expression) with symbolic sizes replaced; what depends on them gets new
-    variables inside."""
+    """A sequence with symbolic sizes replaced; what depends on them gets new variables inside."""
     from tilesmith.relax.binding import Substitution
 
     return Substitution({}, sizes).visit_with_new_scope(body)

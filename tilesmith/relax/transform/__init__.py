@@ -26,6 +26,7 @@ from tilesmith.relax.transform.fuse_ops import FuseOps
 from tilesmith.relax.transform.fuse_tir import FuseTIR
 from tilesmith.relax.transform.lambda_lift import LambdaLift
 from tilesmith.relax.transform.legalize_ops import CheckLegalized, LegalizeOps
+from tilesmith.relax.transform.matmul import CombineParallelMatmul
 from tilesmith.relax.transform.memory import CallTIRRewrite, StaticPlanBlockMemory
 from tilesmith.relax.transform.mixed_precision import ToMixedPrecision
 from tilesmith.relax.transform.normal_form import (
@@ -39,6 +40,14 @@ from tilesmith.relax.transform.normal_form import (
     TopologicalSort,
 )
 from tilesmith.relax.transform.pack_for_vectors import PackForVectors
+from tilesmith.relax.transform.parameters import (
+    BundleModelParams,
+    ExpandTupleArguments,
+    LiftTransformParams,
+    RemoveUnusedOutputs,
+    RemoveUnusedParameters,
+    UpdateParamStructInfo,
+)
 from tilesmith.relax.transform.reshape import RewriteDataflowReshape
 from tilesmith.relax.transform.simplify import RecognizeOps, RemoveRedundantReshape, SimplifyExpr
 

@@ -1,0 +1,388 @@
+"""Passes over parameters and results: bundles, unused ones, and what can be computed from weights
+alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.transform import Pass
+from tilesmith.relax.analysis import all_global_vars, bindings_of, is_impure_call, used_vars
+from tilesmith.relax.analysis.unused import remove_all_unused
+from tilesmith.relax.binding import Substitution, copy_with_new_vars
+from tilesmith.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    as_struct_info,
+    known_struct_info,
+)
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.relations import symbolic_vars
+from tilesmith.relax.struct_info import StructInfo, TupleStructInfo
+from tilesmith.relax.transform.function_pass import whole_module
+from tilesmith.support.errors import UnknownNameError
+
+_STOP = Op.get("relax.builtin.stop_lift_params")
+
+
+def _private(mod: IRModule) -> dict[GlobalVar, Function]:
+    """Functions that only this module calls, and only directly."""
+    found = {
+        name: function
+        for name, function in mod.functions.items()
+        if isinstance(function, Function)
+        and function.body is not None
+        and "global_symbol" not in function.attrs
+    }
+    for function in mod.functions.values():
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        called = [
+            b.value.op
+            for b in bindings_of(function)
+            if isinstance(b.value, Call) and isinstance(b.value.op, GlobalVar)
+        ]
+        for name in all_global_vars(function):
+            if name in found and name not in called:
+                del found[name]  # used as a value: its signature has to stay
+    return found
+
+
+class _Callers(PyExprMutator):
+    """Calls of changed functions get their arguments (and results) changed."""
+
+    def __init__(self, mod: IRModule, change: dict[GlobalVar, Callable[[Any, Call], Any]]) -> None:
+        super().__init__(mod)
+        self.change = change
+
+    def visit_call_(self, op: Call) -> Any:
+        call = self.visit_expr_post_order(op)
+        if isinstance(call, Call) and call.op in self.change:
+            return self.change[call.op](self, call)
+        return call
+
+
+def _apply(
+    mod: IRModule,
+    new: dict[GlobalVar, Function],
+    change: dict[GlobalVar, Callable[[Any, Call], Any]],
+) -> IRModule:
+    for name, function in new.items():
+        mod[name] = function
+        name.struct_info = function.struct_info
+    mutator = _Callers(mod, change)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            updated = mutator.visit_expr(function)
+            if updated is not function:
+                mod[name] = updated
+    return mod
+
+
+def RemoveUnusedParameters() -> Pass:  # noqa: N802
+    """Private functions lose the parameters that they do not use, their calls the arguments."""
+
+    def remove(mod: IRModule) -> IRModule:
+        new: dict[GlobalVar, Function] = {}
+        change: dict[GlobalVar, Any] = {}
+        for name, function in _private(mod).items():
+            used = set(used_vars(function.body))
+            sizes = {
+                size for b in bindings_of(function) for size in symbolic_vars(b.var.struct_info)
+            }
+            kept = [
+                i
+                for i, param in enumerate(function.params)
+                if param in used or sizes & set(symbolic_vars(param.struct_info))
+            ]
+            if len(kept) == len(function.params):
+                continue
+            params = [function.params[i] for i in kept]
+            new[name] = function.with_fields(params=params)
+            change[name] = lambda mutator, call, kept=kept: Call(
+                call.op, [call.args[i] for i in kept], call.attrs, call.sinfo_args, call.span
+            )
+        return _apply(mod, new, change) if new else mod
+
+    return whole_module("RemoveUnusedParameters", remove)
+
+
+def _used_fields(mod: IRModule, name: GlobalVar) -> set[int] | None:
+    """The fields of a function's result that its callers read; None if one takes the whole."""
+    fields: set[int] = set()
+    for function in mod.functions.values():
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        bindings = bindings_of(function)
+        results = {b.var for b in bindings if isinstance(b.value, Call) and b.value.op is name}
+        for binding in bindings:
+            value = binding.value
+            if isinstance(value, TupleGetItem) and value.tuple_value in results:
+                fields.add(value.index)
+            elif any(var in results for var in used_vars(value)):
+                return None
+        if any(var in results for var in used_vars(function.body.body)):
+            return None
+    return fields
+
+
+def RemoveUnusedOutputs() -> Pass:  # noqa: N802
+    """Private functions lose the fields of their result that no caller reads."""
+
+    def remove(mod: IRModule) -> IRModule:
+        new: dict[GlobalVar, Function] = {}
+        change: dict[GlobalVar, Any] = {}
+        for name, function in _private(mod).items():
+            result = function.body.body
+            if not isinstance(result, Tuple):
+                continue
+            fields = _used_fields(mod, name)
+            if fields is None or not fields or len(fields) == len(result.fields):
+                continue
+            kept = sorted(fields)
+            body = (
+                Tuple([result.fields[i] for i in kept]) if len(kept) > 1 else result.fields[kept[0]]
+            )
+            sequence = SeqExpr(function.body.blocks, body, function.body.span)
+            changed = function.with_fields(body=sequence, ret_struct_info=None)
+            new[name] = remove_all_unused(changed)
+            change[name] = _spread_results(kept, len(result.fields))
+        return _apply(mod, new, change) if new else mod
+
+    return whole_module("RemoveUnusedOutputs", remove)
+
+
+def _spread_results(kept: list[int], count: int) -> Callable[[Any, Call], Any]:
+    """The fields that are left at their old places; the first of them stands for those that are
+    gone."""
+
+    def change(mutator: Any, call: Call) -> Any:
+        again = Call(call.op, call.args, call.attrs, call.sinfo_args, call.span)
+        whole = mutator.builder_.emit(again)
+        if len(kept) == 1:
+            return Tuple([whole] * count)
+        parts = [mutator.builder_.emit(whole[i]) for i in range(len(kept))]
+        return Tuple([parts[kept.index(i)] if i in kept else parts[0] for i in range(count)])
+
+    return change
+
+
+def ExpandTupleArguments() -> Pass:  # noqa: N802
+    """Private functions take the fields of tuples as parameters of their own."""
+
+    def expand(mod: IRModule) -> IRModule:
+        new: dict[GlobalVar, Function] = {}
+        change: dict[GlobalVar, Any] = {}
+        for name, function in _private(mod).items():
+            infos = [known_struct_info(param) for param in function.params]
+            if not any(isinstance(info, TupleStructInfo) for info in infos):
+                continue
+            params: list[Var] = []
+            values: dict[Var, Any] = {}
+            for param, info in zip(function.params, infos):
+                if not isinstance(info, TupleStructInfo):
+                    params.append(param)
+                    continue
+                made = [Var(f"{param.name_hint}_{i}", f) for i, f in enumerate(info.fields)]
+                params += made
+                values[param] = Tuple(made)
+            body = Substitution(values, {}).visit_with_new_scope(function.body)
+            new[name] = function.with_fields(params=params, body=body)
+            change[name] = _spread_arguments
+        return _apply(mod, new, change) if new else mod
+
+    return whole_module("ExpandTupleArguments", expand)
+
+
+def _spread_arguments(mutator: Any, call: Call) -> Any:
+    args: list[Any] = []
+    for arg in call.args:
+        info = known_struct_info(arg)
+        if isinstance(arg, Tuple):
+            args += arg.fields
+        elif isinstance(info, TupleStructInfo):
+            args += [mutator.builder_.emit(TupleGetItem(arg, i)) for i in range(len(info.fields))]
+        else:
+            args.append(arg)
+    return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+
+
+def BundleModelParams(param_tuple_name: str | None = None) -> Pass:  # noqa: N802
+    """Parameters after the first ``num_input`` ones (an attribute) become one tuple."""
+
+    def bundle(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if not isinstance(function, Function) or "num_input" not in function.attrs:
+                continue
+            count = int(function.attrs["num_input"])
+            weights = function.params[count:]
+            if not weights or function.body is None:
+                continue
+            info = TupleStructInfo(tuple([known_struct_info(param) for param in weights]))
+            whole = Var(param_tuple_name or "model_params", info)
+            first = [
+                VarBinding(Var(param.name_hint, known_struct_info(param)), TupleGetItem(whole, i))
+                for i, param in enumerate(weights)
+            ]
+            values = dict(zip(weights, [binding.var for binding in first]))
+            body = Substitution(values, {}).visit_with_new_scope(function.body)
+            sequence = SeqExpr([BindingBlock(first), *body.blocks], body.body, body.span)
+            mod[name] = function.with_fields(
+                params=[*function.params[:count], whole], body=sequence
+            )
+        return mod
+
+    return whole_module("BundleModelParams", bundle)
+
+
+def UpdateParamStructInfo(sinfo_func: Callable[[Var], StructInfo | None]) -> Pass:  # noqa: N802
+    """Parameters get the struct info that ``sinfo_func`` gives (None: as it is)."""
+
+    def update(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if not isinstance(function, Function) or function.body is None:
+                continue
+            values: dict[Var, Any] = {}
+            params = []
+            for param in function.params:
+                info = sinfo_func(param)
+                if info is None or info is param.struct_info:
+                    params.append(param)
+                    continue
+                values[param] = Var(param.name_hint, as_struct_info(info), param.span)
+                params.append(values[param])
+            if values:
+                body = Substitution(values, {}).visit_with_new_scope(function.body)
+                mod[name] = Function(
+                    params, body, None, function.is_pure, function.attrs, function.span
+                )
+        return mod
+
+    return whole_module("UpdateParamStructInfo", update)
+
+
+# Work on weights ahead of time
+
+
+class _Lift:
+    """Splits a function into what its weights alone decide and the rest."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.count = int(function.attrs["num_input"])
+        self.weights = list(function.params[self.count :])
+        self.lifted: list[Binding] = []
+        self._find()
+
+    def _find(self) -> None:
+        known = set(self.weights)
+        for block in self.function.body.blocks:
+            if not isinstance(block, DataflowBlock):
+                continue
+            for binding in block.bindings:
+                reads = used_vars(binding.value)
+                if not reads or not all(var in known for var in reads):
+                    continue
+                value = binding.value
+                if isinstance(value, Call) and (value.op is _STOP or is_impure_call(value)):
+                    continue
+                if not isinstance(value, (Call, Tuple, TupleGetItem)):
+                    continue
+                if not isinstance(binding.var, DataflowVar):
+                    continue
+                self.lifted.append(binding)
+                known.add(binding.var)
+
+    def handed_over(self) -> list[Var]:
+        """What the rest needs: weights as they are, and lifted values."""
+        lifted = {binding.var for binding in self.lifted}
+        needed: dict[Var, None] = {}
+        for block in self.function.body.blocks:
+            for binding in block.bindings:
+                if binding.var not in lifted:
+                    needed.update(dict.fromkeys(used_vars(binding.value)))
+        needed.update(dict.fromkeys(used_vars(self.function.body.body)))
+        return [var for var in needed if var in lifted or var in self.weights]
+
+    def transform_function(self, outputs: list[Var], symbol: str | None) -> Function:
+        """The function from the tuple of weights to the tuple of what is handed over."""
+        info = TupleStructInfo(tuple([known_struct_info(param) for param in self.weights]))
+        whole = Var("params", info)
+        used = {var for binding in self.lifted for var in used_vars(binding.value)} | set(outputs)
+        first = [
+            VarBinding(
+                DataflowVar(param.name_hint, known_struct_info(param)), TupleGetItem(whole, i)
+            )
+            for i, param in enumerate(self.weights)
+        ]
+        values = {p: b.var for p, b in zip(self.weights, first)}
+        rename = Substitution(values, {})
+        rename.builder_._begin_dataflow_block()
+        for param, binding in zip(self.weights, first):
+            if param in used:
+                rename.builder_.emit_normalized(binding)
+        for binding in self.lifted:
+            rename.visit_binding(binding)
+        result = Tuple([rename.visit_expr(var) for var in outputs])
+        final = rename.builder_.emit_output(result)
+        block = rename.builder_._end_block()
+        attrs = {} if symbol is None else {"global_symbol": symbol}
+        function = Function([whole], SeqExpr([block], final), None, True, attrs)
+        return copy_with_new_vars(function)
+
+    def rest(self, outputs: list[Var]) -> Function:
+        """The function that takes what is handed over instead of the weights."""
+        lifted = {id(binding) for binding in self.lifted}
+        blocks = []
+        for block in self.function.body.blocks:
+            kept = [binding for binding in block.bindings if id(binding) not in lifted]
+            if kept:
+                kind = DataflowBlock if isinstance(block, DataflowBlock) else BindingBlock
+                blocks.append(kind(tuple(kept), block.span))
+        params = [Var(var.name_hint, known_struct_info(var)) for var in outputs]
+        values = dict(zip(outputs, params))
+        body = SeqExpr(blocks, self.function.body.body, self.function.body.span)
+        body = Substitution(values, {}).visit_with_new_scope(body)
+        return self.function.with_fields(
+            params=[*self.function.params[: self.count], *params], body=body
+        )
+
+
+def LiftTransformParams(shared_transform: Any = False) -> Pass:  # noqa: N802
+    """What depends on weights alone (parameters after the first ``num_input``) moves into a
+    function
+    ``NAME_transform_params``: from the tuple of weights to the tuple that the rest takes.
+
+    ``relax.op.stop_lift_params`` keeps a value where it is.
+    """
+    if shared_transform:
+        raise UnknownNameError(
+            "LiftTransformParams: one transform for several functions is not served",
+            notes=("run it on a module with one function that has num_input",),
+        )
+
+    def lift(mod: IRModule) -> IRModule:
+        for name, function in list(mod.functions.items()):
+            if not isinstance(function, Function) or "num_input" not in function.attrs:
+                continue
+            if function.body is None or len(function.params) <= int(function.attrs["num_input"]):
+                continue
+            split = _Lift(function)
+            outputs = split.handed_over()
+            symbol = f"{name.name_hint}_transform_params"
+            public = symbol if "global_symbol" in function.attrs else None
+            mod[symbol] = split.transform_function(outputs, public)
+            mod[name] = split.rest(outputs)
+        return mod
+
+    return whole_module("LiftTransformParams", lift)
