@@ -25,6 +25,7 @@ from tilesmith.driver.graph_values import (
     leaves,
     static_shape,
 )
+from tilesmith.driver.kernel_call import kernel_arguments
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
     Call,
@@ -39,7 +40,6 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import cast, equal
 from tilesmith.ir.types import prim_type
-from tilesmith.lowering import symbolic_sizes
 from tilesmith.relax import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -48,7 +48,7 @@ from tilesmith.relax import (
     TupleStructInfo,
 )
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import InternalError, ShapeError, UnsupportedError
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import (
     AssertStmt,
     Buffer,
@@ -381,57 +381,10 @@ class _Lowering:
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         operands = [*arguments, *kept]
-        words = self._kernel_arguments(kernel, function, operands, sizes)
+        words = kernel_arguments(kernel, function, operands, sizes)
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         self._step(lambda: Evaluate(Call("void", kernel, [word() for word in words])), touched)
         return result
-
-    def _kernel_arguments(
-        self, kernel: GlobalVar, function: PrimFunc, operands: list[Any], sizes: list[PrimExpr]
-    ) -> list[Any]:
-        """What a kernel is called with: pointers and numbers, then its symbolic sizes."""
-        known: dict[Var, PrimExpr] = {}
-        words: list[Any] = []
-        queue = list(operands)
-        for param in function.params:
-            buffer = function.buffer_map.get(param)
-            if buffer is None:
-                value = queue.pop(0) if queue and isinstance(queue[0], ScalarValue) else None
-                number = value.value if value is not None else sizes.pop(0)
-                known[param] = number
-                words.append(lambda n=number, d=param.dtype: cast(d, n))
-                continue
-            if not queue:
-                raise InternalError(
-                    f"kernel '{kernel.name_hint}' takes more tensors than it is given"
-                )
-            operand: TensorValue = queue.pop(0)
-            self._unify(kernel, buffer, operand, known)
-            words.append(operand.storage.pointer)
-        for variable in symbolic_sizes(function):
-            if variable not in known:
-                raise InternalError(
-                    f"size '{variable.name}' of kernel '{kernel.name_hint}' is not determined"
-                )
-            words.append(lambda v=variable: cast(v.dtype, known[v]))
-        return words
-
-    def _unify(
-        self, kernel: GlobalVar, buffer: Buffer, operand: TensorValue, known: dict[Var, PrimExpr]
-    ) -> None:
-        if len(buffer.shape) != len(operand.shape):
-            raise ShapeError(
-                f"kernel '{kernel.name_hint}' takes '{buffer.name}' with {len(buffer.shape)}"
-                f" dimensions, it is given {len(operand.shape)}"
-            )
-        if buffer.dtype is not operand.dtype:
-            raise ShapeError(
-                f"kernel '{kernel.name_hint}' takes '{buffer.name}' of {buffer.dtype}, it is given"
-                f" {operand.dtype}"
-            )
-        for size, given in zip(buffer.shape, operand.shape):
-            if isinstance(size, Var):
-                known.setdefault(size, given)
 
     def _call_dps(self, call: relax.Call) -> Any:
         """A registered function: it gets tensors of its own (see ``runtime.builtins.call_dps``)."""

@@ -39,14 +39,13 @@ def _pool(
     count = len(kernel)
     axes = _spatial_axes(layout, count)
     before, after = list(padding[:count]), list(padding[count:])
+    if ceil_mode:
+        after = [amount + step - 1 for amount, step in zip(after, stride)]
     shape = list(data.shape)
     pad_before, pad_after = [0] * len(shape), [0] * len(shape)
     for k, axis in enumerate(axes):
-        size = data.shape[axis]
-        reach = (kernel[k] - 1) * dilation[k] + 1
-        if ceil_mode:
-            after[k] += stride[k] - 1
-        shape[axis] = simplify(op.floordiv(size - reach + before[k] + after[k], stride[k]) + 1)
+        free = data.shape[axis] - (kernel[k] - 1) * dilation[k] - 1 + before[k] + after[k]
+        shape[axis] = simplify(op.floordiv(free, stride[k]) + 1)
         pad_before[axis], pad_after[axis] = before[k], after[k]
     iterators = [te.reduce_axis((0, kernel[k]), name=f"rv{k}") for k in range(count)]
 
@@ -59,12 +58,8 @@ def _pool(
     if pool_type == "max":
         worst = tir.min_value(data.dtype)
         padded = pad(data, pad_before, pad_after, worst, name="pad_temp")
-        return te.compute(
-            shape,
-            lambda *i: te.max(padded(*place(i)), axis=iterators),
-            name="pool_max",
-            tag="pool_max",
-        )
+        largest = lambda *i: te.max(padded(*place(i)), axis=iterators)  # noqa: E731
+        return te.compute(shape, largest, name="pool_max", tag="pool_max")
     if pool_type != "avg":
         raise UnsupportedError(f"pooling: type '{pool_type}' is neither max nor avg")
     padded = pad(data, pad_before, pad_after, 0, name="pad_temp")
@@ -73,25 +68,21 @@ def _pool(
     )
     original_after = list(padding[count:])
 
+    def count_of(k: int, index: PrimExpr) -> PrimExpr | int:
+        """How many elements of a window count along an axis."""
+        if not any(padding) and not ceil_mode:
+            return kernel[k]
+        start, size = index * stride[k] - before[k], data.shape[axes[k]]
+        last = size + original_after[k] if count_include_pad else size
+        end = op.minimum(start + (kernel[k] - 1) * dilation[k] + 1, last)
+        first = start if count_include_pad else op.maximum(start, const(0, start.dtype))
+        return op.floordiv(end - first + dilation[k] - 1, dilation[k])
+
     def average(*indices: Any) -> PrimExpr:
         divisor: PrimExpr = const(1, indices[axes[0]].dtype)
         for k, axis in enumerate(axes):
-            start = indices[axis] * stride[k] - before[k]
-            size = data.shape[axis]
-            if count_include_pad:
-                last = size + original_after[k]
-                first = start
-            else:
-                last, first = size, op.maximum(start, const(0, start.dtype))
-            end = op.minimum(start + (kernel[k] - 1) * dilation[k] + 1, last)
-            if not any(padding) and not ceil_mode:
-                divisor = divisor * kernel[k]
-            elif dilation[k] == 1:
-                divisor = divisor * (end - first)
-            else:
-                divisor = divisor * op.floordiv(end - first + dilation[k] - 1, dilation[k])
-        divisor = op.maximum(divisor, const(1, divisor.dtype))
-        return _divide(total(*indices), divisor)
+            divisor = divisor * count_of(k, indices[axis])
+        return _divide(total(*indices), op.maximum(divisor, const(1, divisor.dtype)))
 
     return te.compute(shape, average, name="pool_avg", tag="pool_avg")
 
