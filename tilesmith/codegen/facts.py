@@ -36,8 +36,10 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
 
 
 class Facts:
@@ -312,3 +314,11 @@ def constant_bytes(allocation: tir.Allocate) -> int | None:
             return None
         size *= extent.value
     return size
+
+
+def called_functions(function: PrimFunc) -> set[str]:
+    """Names of the functions of the module that a function calls."""
+    finder = FailureFinder(lambda allocation: True)
+    with deep_recursion():
+        finder.visit(function.body)
+    return finder.callees

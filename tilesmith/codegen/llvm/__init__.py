@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.facts import called_functions
 from tilesmith.codegen.llvm.compile import assembly, compile_formats, compile_text
 from tilesmith.codegen.llvm.module import PACKED_PREFIX, ModuleEmitter, emit_text, kernel_symbol
 from tilesmith.codegen.registry import BACK_ENDS
@@ -14,6 +15,7 @@ from tilesmith.runtime.module import Module
 from tilesmith.target import Target
 from tilesmith.target.features import is_host, llvm_machine
 from tilesmith.target.host import host_cpu
+from tilesmith.tir.function import PrimFunc
 
 __all__ = [
     "assembly",
@@ -51,35 +53,66 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
 
     Raises CodegenError for what cannot be translated.
     """
-    emitter = ModuleEmitter(module, target)
-    text = emitter.text()
-    imported = [_text_of(part) for part in emitter.imported]
-    code = compile_formats(text, target, ("o",), opt_level, imported)["o"]
+    objects = []
+    for part, level in _parts(module, opt_level):
+        emitter = ModuleEmitter(part, target)
+        text = emitter.text()
+        imported = [_text_of(source) for source in emitter.imported]
+        objects.append(compile_formats(text, target, ("o",), level, imported)["o"])
 
     def in_form(form: str) -> str:
+        whole = ModuleEmitter(module, target)
+        text = whole.text()
+        if form == "written":
+            return text
+        imported = [_text_of(source) for source in whole.imported]
         return compile_formats(text, target, (form,), opt_level, imported)[form].decode()
 
-    names = [
-        str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX)
-        for function in emitter.functions.values()
+    public = [
+        function
+        for function in module.functions.values()
         if str(function.attrs.get("global_symbol", "")).startswith(PACKED_PREFIX)
     ]
-    entry = next(
-        (
-            str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX)
-            for function in emitter.functions.values()
-            if function.attrs.get("tir.is_entry_func")
-        ),
-        None,
-    )
+    names = [_packed_name(function) for function in public]
+    entries = [_packed_name(f) for f in public if f.attrs.get("tir.is_entry_func")]
     return Module(
         "llvm",
-        objects=[code],
+        objects=objects,
         function_names=list(dict.fromkeys(names)),
-        entry_name=entry,
-        formats={"ll": text, "ll.opt": lambda: in_form("ll"), "asm": lambda: in_form("asm")},
+        entry_name=entries[0] if entries else None,
+        formats={
+            "ll": lambda: in_form("written"),
+            "ll.opt": lambda: in_form("ll"),
+            "asm": lambda: in_form("asm"),
+        },
         runnable=is_runnable(target),
     )
+
+
+def _packed_name(function: PrimFunc) -> str:
+    return str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX)
+
+
+def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int | None]]:
+    """The module as it is compiled: kernels, and apart from them the wrappers around kernels.
+
+    A wrapper is a hundred tests that run once per call: optimising it takes longer than optimising
+    a kernel, and gains a few nanoseconds.
+    """
+    symbols = {function.attrs.get("global_symbol") for function in module.functions.values()}
+    wrappers, kernels = {}, {}
+    for variable, function in module.functions.items():
+        name = str(function.attrs.get("global_symbol", ""))
+        is_wrapper = name.startswith(PACKED_PREFIX) and name[len(PACKED_PREFIX) :] in symbols
+        (wrappers if is_wrapper else kernels)[variable] = function
+    callees = {name for function in wrappers.values() for name in called_functions(function)}
+    private = [v for v, f in kernels.items() if "global_symbol" not in f.attrs]
+    if not wrappers or not kernels or callees & {v.name_hint for v in private}:
+        return [(module, opt_level)]
+    return [
+        (IRModule(kernels, attrs=module.attrs), opt_level),
+        (IRModule(wrappers, attrs=module.attrs), 0),
+    ]
 
 
 def _text_of(part: str) -> str:
