@@ -195,6 +195,9 @@ def test_crash_of_llvm_is_an_error():
     )
     with pytest.raises(CodegenError, match="could not make code for"):
         compile_text(text, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"))
+    # the next request finds a new process
+    plain = "define i32 @f() {\n  ret i32 0\n}\n"
+    assert compile_text(plain, Target("llvm -mtriple=aarch64-linux-gnu")).startswith(b"\x7fELF")
 
 
 def test_unknown_kind_of_target():

@@ -411,6 +411,16 @@ def test_calls_of_c_functions_and_intrinsics():
     assert y[8] == -x[8] and y[9] == 3
 
 
+def test_imported_llvm_text():
+    a, b = buffers()
+    source = "define float @twice(float %x) {\n  %y = fadd float %x, %x\n  ret float %y\n}\n"
+    call = Call("float32", "tir.call_pure_extern", (StringImm("twice"), a[3]))
+    body = AttrStmt(a.data, "pragma_import_llvm", StringImm(source), BufferStore(b, call, [0]))
+    x, y = values("float32"), np.zeros(N, "float32")
+    Compiled(kernel([a, b], body))(x, y)
+    assert y[0] == 2 * x[3]
+
+
 def test_names_of_the_c_library_do_not_clash():
     a, b = buffers("float64")
     body = loop(N, lambda i: BufferStore(b, Call("float64", "tir.exp", (BufferLoad(a, [i]),)), [i]))

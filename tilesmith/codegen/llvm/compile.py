@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,12 @@ from typing import Any
 from tilesmith.codegen.llvm import machine_code
 from tilesmith.support.errors import CodegenError, MissingDependencyError
 from tilesmith.target import Target
-from tilesmith.target.features import is_host, llvm_machine
+from tilesmith.target.features import architecture_of_triple, is_host, llvm_machine
+from tilesmith.target.host import host_cpu
 
 _CHILD = Path(machine_code.__file__)
+_SPECIAL = re.compile(r"@llvm\.((?:x86|aarch64|arm|riscv)\.[\w.]+)")
+_HARMLESS = ("x86.sse2.pause", "aarch64.hint")
 _LINE = re.compile(r"<string>:(\d+):(\d+): ")
 
 
@@ -63,7 +69,7 @@ def compile_formats(
         "formats": list(formats),
         "imported": list(imported),
     }
-    if not is_host(target):
+    if not _is_safe("\n".join([text, *imported]), target):
         return _compile_in_child(request, text)
     try:
         return machine_code.compile_text(request, text)
@@ -75,28 +81,91 @@ def compile_formats(
         raise CodegenError(f"LLVM: {error}") from error
 
 
+class _Child:
+    """A process that compiles, started at the first request and again after it has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: Any = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def ask(self, request: dict[str, Any], text: str) -> tuple[dict[str, Any], bytes]:
+        """The answer's head and contents. Raises ChildProcessError when the process dies of it."""
+        data = text.encode()
+        head = json.dumps({**request, "size": len(data)}).encode() + b"\n"
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(head + data)
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except OSError:
+                line = b""
+            if not line:
+                raise ChildProcessError(self._last_words())
+            answer = json.loads(line)
+            size = sum(answer.get("sizes", {}).values())
+            return answer, process.stdout.read(size)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        # a forked child of ours must not share the pipes with its parent
+        if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
+            self._owner = os.getpid()
+            self._errors = tempfile.TemporaryFile()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_CHILD)],  # -P: its folder must not hide the library's
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+            )
+        return self._process
+
+    def _last_words(self) -> str:
+        """What the process said before it died."""
+        assert self._process is not None
+        status = self._process.wait()
+        self._process = None
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(said[-3:]) or f"the compiler ended with status {status}"
+
+
+_child = _Child()
+
+
 def _compile_in_child(request: dict[str, Any], text: str) -> dict[str, bytes]:
-    data = text.encode()
-    head = json.dumps({**request, "size": len(data)}).encode() + b"\n"
-    # -P: the file's folder must not come before the standard library
-    command = [sys.executable, "-P", str(_CHILD)]
-    done = subprocess.run(command, input=head + data, capture_output=True, check=False)
-    line, _, content = done.stdout.partition(b"\n")
-    if done.returncode != 0 or not line:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+    try:
+        answer, content = _child.ask(request, text)
+    except ChildProcessError as error:
         machine = request["machine"]
         raise CodegenError(
             f"LLVM could not make code for '{machine['triple']}' ({machine['cpu'] or 'generic'})",
-            notes=tuple(said[-3:]) or (f"the compiler ended with status {done.returncode}",),
-        )
-    answer = json.loads(line)
+            notes=(str(error),),
+        ) from None
     if "error" in answer:
-        raise _refused(answer["error"], text)
+        if answer["is_text"]:
+            raise _refused(answer["error"], text)
+        raise CodegenError(f"LLVM: {answer['error']}")
     made, start = {}, 0
     for form, size in answer["sizes"].items():
         made[form] = content[start : start + size]
         start += size
     return made
+
+
+def _is_safe(text: str, target: Target) -> bool:
+    """Whether LLVM can surely make code: for this machine, or for another CPU of its family from
+    text without instructions of a family."""
+    if is_host(target):
+        return True
+    if architecture_of_triple(target.mtriple or host_cpu().triple) != architecture_of_triple(
+        host_cpu().triple
+    ):
+        return False
+    special = _SPECIAL.findall(text)
+    return all(name in _HARMLESS for name in special)
 
 
 def _refused(message: str, text: str) -> CodegenError:

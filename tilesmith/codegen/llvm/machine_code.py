@@ -1,8 +1,8 @@
 """LLVM text → optimised text, assembly, object code. Knows llvmlite and nothing of Tilesmith.
 
-The file is also a program: the parent writes a request to its standard input (one line of JSON,
-then the text) and reads the answer. LLVM ends the whole process when it cannot select instructions
-for some code ("Cannot select"), so code for foreign targets is compiled in such a child.
+The file is also a program: the parent writes requests to its standard input (one line of JSON, then
+the text) and reads the answers. LLVM ends the whole process when it cannot select instructions for
+some code ("Cannot select"), so code for foreign targets is compiled in such a child.
 """
 
 from __future__ import annotations
@@ -99,18 +99,27 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     return made
 
 
-def main() -> None:
-    """Answer one request: a line of JSON with the sizes, then the contents."""
-    request = json.loads(sys.stdin.buffer.readline())
+def answer(line: bytes) -> bool:
+    """Answer one request, whose first line has been read; False at the end of the input."""
+    if not line:
+        return False
+    request = json.loads(line)
     text = sys.stdin.buffer.read(request["size"]).decode()
     try:
         made = compile_text(request, text)
-    except TextError as error:
-        sys.stdout.buffer.write(json.dumps({"error": str(error)}).encode() + b"\n")
-        return
-    sizes = {"sizes": {form: len(content) for form, content in made.items()}}
-    sys.stdout.buffer.write(json.dumps(sizes).encode() + b"\n" + b"".join(made.values()))
+    except (TextError, RuntimeError) as error:
+        head, made = {"error": str(error), "is_text": isinstance(error, TextError)}, {}
+    else:
+        head = {"sizes": {form: len(content) for form, content in made.items()}}
+    sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + b"".join(made.values()))
     sys.stdout.buffer.flush()
+    return True
+
+
+def main() -> None:
+    """Answer requests (a line of JSON with the size of the text, then the text) until the end."""
+    while answer(sys.stdin.buffer.readline()):
+        pass
 
 
 if __name__ == "__main__":
