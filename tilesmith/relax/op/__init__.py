@@ -4,7 +4,7 @@ Families: `elementwise`, `nn` (with `convolution`, `pooling`), `linear_algebra`,
 `index`, `statistical`, `create`, `search`, `image`, `qdq`, `memory`, `base` (calls of functions).
 """
 
-from tilesmith.relax.op import builtin, image, memory, nn
+from tilesmith.relax.op import builtin, grad, image, memory, nn
 from tilesmith.relax.op.base import (
     assert_op,
     call_builtin_with_ctx,

@@ -24,6 +24,7 @@ from tilesmith.relax.transform.fuse_by_pattern import (
 )
 from tilesmith.relax.transform.fuse_ops import FuseOps
 from tilesmith.relax.transform.fuse_tir import FuseTIR
+from tilesmith.relax.transform.gradient import Gradient
 from tilesmith.relax.transform.lambda_lift import LambdaLift
 from tilesmith.relax.transform.legalize_ops import CheckLegalized, LegalizeOps
 from tilesmith.relax.transform.matmul import CombineParallelMatmul

@@ -1,0 +1,207 @@
+"""Gradients against torch."""
+
+import numpy as np
+import pytest
+
+from tilesmith import relax
+from tilesmith.relax import analysis, interpreter, op, transform
+from tilesmith.relax.op import grad
+from tilesmith.script import relax as R
+from tilesmith.support.errors import OpNotImplemented, TypeMismatchError
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+rng = np.random.default_rng(0)
+
+
+def f32(*shape):
+    return rng.standard_normal(shape).astype("float32")
+
+
+def positive(*shape):
+    return (rng.random(shape) + 0.5).astype("float32")
+
+
+LABELS = np.array([1, 0, 2], "int64")
+
+# name: (graph, torch, arrays)
+CASES = {
+    "add": (lambda a, b: op.add(a, b), lambda a, b: a + b, [f32(3, 4), f32(4)]),
+    "subtract": (lambda a, b: op.subtract(a, b), lambda a, b: a - b, [f32(3, 1), f32(3, 4)]),
+    "multiply": (lambda a, b: op.multiply(a, b), lambda a, b: a * b, [f32(3, 4), f32(3, 1)]),
+    "divide": (lambda a, b: op.divide(a, b), lambda a, b: a / b, [f32(3, 4), positive(4)]),
+    "power": (lambda a, b: op.power(a, b), lambda a, b: a**b, [positive(3, 4), f32(3, 4)]),
+    "maximum": (op.maximum, torch.maximum, [f32(3, 4), f32(3, 4)]),
+    "minimum": (op.minimum, torch.minimum, [f32(3, 4), f32(3, 4)]),
+    "where": (
+        lambda a, b: op.where(op.greater(a, b), op.exp(a), b),
+        lambda a, b: torch.where(a > b, torch.exp(a), b),
+        [f32(3, 4), f32(3, 4)],
+    ),
+    **{
+        name: (getattr(op, name), getattr(torch, name), [positive(3, 4)])
+        for name in (
+            "abs",
+            "cos",
+            "sin",
+            "tan",
+            "exp",
+            "log",
+            "sigmoid",
+            "sqrt",
+            "rsqrt",
+            "tanh",
+            "erf",
+            "negative",
+            "square",
+        )
+    },
+    "relu": (op.nn.relu, torch.relu, [f32(3, 4)]),
+    "silu": (op.nn.silu, F.silu, [f32(3, 4)]),
+    "gelu": (op.nn.gelu, F.gelu, [f32(3, 4)]),
+    "leakyrelu": (op.nn.leakyrelu, F.leaky_relu, [f32(3, 4)]),
+    "clip": (lambda a: op.clip(a, -0.5, 0.5), lambda a: torch.clip(a, -0.5, 0.5), [f32(3, 4)]),
+    "sum": (lambda a: op.exp(op.sum(a, axis=1)), lambda a: torch.exp(a.sum(1)), [f32(3, 4)]),
+    "mean": (
+        lambda a: op.exp(op.mean(a, axis=[0, 2], keepdims=True)),
+        lambda a: torch.exp(a.mean((0, 2), keepdim=True)),
+        [f32(3, 4, 2)],
+    ),
+    "variance": (lambda a: op.variance(a, axis=1), lambda a: a.var(1, correction=0), [f32(3, 4)]),
+    "max": (lambda a: op.max(a, axis=1), lambda a: a.amax(1), [f32(3, 4)]),
+    "cumsum": (lambda a: op.exp(op.cumsum(a, 1)), lambda a: torch.exp(a.cumsum(1)), [f32(3, 4)]),
+    "reshape": (
+        lambda a: op.exp(op.reshape(a, (2, 6))),
+        lambda a: torch.exp(a.reshape(2, 6)),
+        [f32(3, 4)],
+    ),
+    "permute": (
+        lambda a, b: op.multiply(op.permute_dims(a, [2, 0, 1]), b),
+        lambda a, b: a.permute(2, 0, 1) * b,
+        [f32(2, 3, 4), f32(4, 2, 3)],
+    ),
+    "concat": (
+        lambda a, b: op.exp(op.concat([a, b, a], 1)),
+        lambda a, b: torch.exp(torch.cat([a, b, a], 1)),
+        [f32(3, 4), f32(3, 2)],
+    ),
+    "split": (
+        lambda a: op.multiply(op.split(a, 2, 1)[0], op.exp(a_part(a))),
+        lambda a: a[:, :2] * torch.exp(a[:, :2]),
+        [f32(3, 4)],
+    ),
+    "slice": (
+        lambda a: op.exp(op.strided_slice(a, [1], [1], [3])),
+        lambda a: torch.exp(a[:, 1:3]),
+        [f32(3, 4)],
+    ),
+    "take": (
+        lambda a: op.exp(op.take(a, relax.const(np.array([1, 1, 0])), 0)),
+        lambda a: torch.exp(a[[1, 1, 0]]),
+        [f32(3, 4)],
+    ),
+    "tril": (lambda a: op.exp(op.tril(a)), lambda a: torch.exp(torch.tril(a)), [f32(4, 4)]),
+    "matmul": (op.matmul, torch.matmul, [f32(3, 4), f32(4, 2)]),
+    "matmul_batch": (op.matmul, torch.matmul, [f32(2, 3, 4), f32(4, 2)]),
+    "matmul_vector": (op.matmul, torch.matmul, [f32(4), f32(4, 2)]),
+    "dense": (op.dense, lambda a, b: a @ b.T, [f32(3, 4), f32(2, 4)]),
+    "softmax": (
+        lambda a, b: op.multiply(op.nn.softmax(a), b),
+        lambda a, b: torch.softmax(a, -1) * b,
+        [f32(3, 4), f32(3, 4)],
+    ),
+    "log_softmax_nll": (
+        lambda a: op.nn.nll_loss(op.nn.log_softmax(a), relax.const(LABELS)),
+        lambda a: F.cross_entropy(a, torch.from_numpy(LABELS)),
+        [f32(3, 4)],
+    ),
+    "layer_norm": (
+        lambda a, g, b: op.exp(op.nn.layer_norm(a, g, b, axes=[-1])),
+        lambda a, g, b: torch.exp(F.layer_norm(a, (4,), g, b)),
+        [f32(3, 4), f32(4), f32(4)],
+    ),
+    "conv2d": (
+        lambda a, b: op.nn.conv2d(a, b, strides=2, padding=1),
+        lambda a, b: F.conv2d(a, b, stride=2, padding=1),
+        [f32(2, 3, 6, 5), f32(4, 3, 3, 3)],
+    ),
+    "conv2d_dilated": (
+        lambda a, b: op.nn.conv2d(a, b, dilation=2),
+        lambda a, b: F.conv2d(a, b, dilation=2),
+        [f32(1, 2, 7, 7), f32(3, 2, 3, 3)],
+    ),
+    "max_pool2d": (
+        lambda a: op.exp(op.nn.max_pool2d(a, 3, 2, 1)),
+        lambda a: torch.exp(F.max_pool2d(a, 3, 2, 1)),
+        [f32(1, 2, 6, 7)],
+    ),
+    "avg_pool2d": (
+        lambda a: op.exp(op.nn.avg_pool2d(a, 2, 2)),
+        lambda a: torch.exp(F.avg_pool2d(a, 2, 2)),
+        [f32(1, 2, 6, 4)],
+    ),
+}
+
+
+def a_part(a):
+    return op.split(a, 2, 1)[0]
+
+
+def build(make, arrays):
+    params = [relax.Var(f"x{i}", R.Tensor(a.shape, "float32")) for i, a in enumerate(arrays)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            output = builder.emit_output(op.sum(make(*params)))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_agree_with_torch(name):
+    make, reference, arrays = CASES[name]
+    module = transform.Gradient("main")(build(make, arrays))
+    analysis.assert_well_formed(module)
+    value, grads = interpreter.run(module, "main_adjoint", *arrays)
+    tensors = [torch.from_numpy(a).requires_grad_() for a in arrays]
+    total = reference(*tensors).sum()
+    total.backward()
+    np.testing.assert_allclose(value, total.item(), rtol=1e-4)
+    for got, tensor in zip(grads, tensors):
+        np.testing.assert_allclose(got, tensor.grad.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "take", "log_softmax_nll", "conv2d"])
+def test_compiled_gradients(name):
+    make, _, arrays = CASES[name]
+    module = transform.Gradient("main")(build(make, arrays))
+    lowered = transform.CheckLegalized()(transform.LegalizeOps()(module))
+    want = interpreter.run(module, "main_adjoint", *arrays)[1]
+    got = interpreter.run(lowered, "main_adjoint", *arrays, compiled=True)[1]
+    for a, b in zip(got, want):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_required_parameters_and_unused_ones():
+    module = build(lambda a, b: op.exp(a), [f32(3), f32(2)])
+    a, b = module["main"].params
+    only = transform.Gradient("main", [b])(module)
+    _, (found,) = interpreter.run(only, "main_adjoint", f32(3), f32(2))
+    np.testing.assert_array_equal(found, np.zeros(2, "float32"))
+
+
+def test_stopped_gradients_and_missing_ones():
+    module = build(lambda a: op.multiply(a, grad.no_grad(op.exp(a))), [f32(3)])
+    x = f32(3)
+    _, (found,) = interpreter.run(transform.Gradient("main")(module), "main_adjoint", x)
+    np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)
+    with pytest.raises(OpNotImplemented, match="acosh has no gradient"):
+        transform.Gradient("main")(build(op.acosh, [positive(3)]))
+    builder = relax.BlockBuilder()
+    vector = relax.Var("x", R.Tensor((3,), "float32"))
+    with builder.function("main", [vector]):
+        with builder.dataflow():
+            output = builder.emit_output(op.exp(vector))
+        builder.emit_func_output(output)
+    with pytest.raises(TypeMismatchError, match="one number"):
+        transform.Gradient("main")(builder.get())
