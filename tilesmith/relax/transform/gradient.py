@@ -190,7 +190,7 @@ def Gradient(  # noqa: N802
     func_name: str, require_grads: Var | Sequence[Var] | None = None, target_index: int = 0
 ) -> Pass:
     """Add ``NAME_adjoint``: the result of a function, and its gradients by ``require_grads``
-    (parameters; all of them by default). The result, or its field ``target_index``, is one number."""
+    (parameters; all by default). The result, or its field ``target_index``, is one number."""
 
     def add(mod: IRModule) -> IRModule:
         function = mod[func_name]
