@@ -89,7 +89,7 @@ def define(
     between."""
     full_name = "relax." + name
     op = Op.register(full_name, schema=schema, FPurity=is_pure, TOpPattern=int(kind))
-    op.spec = OpSpec(
+    spec = OpSpec(
         full_name,
         tuple(arguments.split()),
         infer,
@@ -100,6 +100,7 @@ def define(
         legalize,
         is_pure,
     )
+    object.__setattr__(op, "spec", spec)  # the maker finishes what nobody has seen yet
     op.set_attr("FInferStructInfo", lambda call, builder=None: infer(call))
     return op
 
