@@ -33,7 +33,7 @@ class Attrs(Node, key="relax.Attrs", slots=("schema",)):
         self.schema = schema
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in ("values_", "schema"):
             try:
                 return self.values_[name]
             except KeyError:
