@@ -250,3 +250,17 @@ def test_deep_expressions():
     assert str(expression).count("+") == 3000
     again = ts.script.from_source(tir.PrimFunc([x, y], tir.Evaluate(expression)).script())
     ir.assert_structural_equal(again, tir.PrimFunc([x, y], tir.Evaluate(expression)))
+
+
+def test_deeply_nested_expressions():
+    """Python reads 200 open brackets at most: deeper expressions are split."""
+    expression = x
+    for _ in range(500):
+        expression = tir.Max(y, tir.Cast("int32", tir.Cast("int64", expression)))
+    function = tir.PrimFunc([x, y], tir.Evaluate(expression))
+    text = function.script()
+    assert "part = T.meta_var(T." in text
+    again = ts.script.from_source(text)
+    ir.assert_structural_equal(again, function)
+    assert again.script() == text
+    assert "meta_var" not in str(expression)

@@ -67,6 +67,9 @@ def lowered(p: T.handle("float32", "global"), n: T.int64) -> T.int32:
                 while A[i] < 3.0:
                     A[i] = T.if_then_else(i < 3, A[j], T.Select(k < 2, 1.0, x))
     c = T.allocate_const([1, 2, 3], "int32", [3])
+    d = T.allocate_const([True], "bool", [1], pointer=T.handle("bool", "global"))
+    T.evaluate(T.Max(d, d))
+    T.prefetch(T.address_of(A[0]), 0, 3, 1)
     assert n > 2, "bad n"
     v = T.int32()
     T.evaluate(T.Let(v + 1, where={v: 3}))

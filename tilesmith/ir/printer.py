@@ -16,6 +16,7 @@ from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.op import Op
 from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
 from tilesmith.ir.printing.doc import listed, parenthesized
+from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.types import PointerType, PrimType, TupleType
 
 __all__ = ["as_written", "declaration", "type_doc"]
@@ -147,6 +148,13 @@ _FUNCTIONS: dict[type, tuple[str, Callable]] = {
 }
 
 
+def _twice_the_same(node: ir.BinaryOp) -> bool:
+    """Whether both operands are equal: ``T.max(x, x)`` folds, and only if both are one object."""
+    if not isinstance(node, (ir.Min, ir.Max)) or node.a.__class__ is not node.b.__class__:
+        return False
+    return structural_equal(node.a, node.b)
+
+
 @prints(ir.BinaryOp)
 def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
     a, b = printer.doc(node.a), printer.doc(node.b)
@@ -163,6 +171,8 @@ def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
                 parenthesized(a, left), text, parenthesized(b, right), level=level, node=node
             )
         function = _FUNCTIONS.get(node.__class__)
+        if function is not None and _twice_the_same(node):
+            function = None
         if function is not None and _gives_back(function[1], node, printer):
             return call(f"{printer.word('T')}.{function[0]}", [a, b], node=node)
     return call(f"{printer.word('T')}.{type(node).__name__}", [a, b], node=node)

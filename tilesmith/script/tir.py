@@ -329,14 +329,19 @@ def allocate(
 
 
 def allocate_const(
-    data: Any, dtype: str, extents: Any, annotations: Mapping[str, Any] | None = None
+    data: Any,
+    dtype: str,
+    extents: Any,
+    annotations: Mapping[str, Any] | None = None,
+    pointer: Any = None,
 ) -> AllocateConstFrame:
-    """Constant memory for the rest of the block; gives the pointer."""
+    """Constant memory for the rest of the block; gives the pointer of the type ``pointer``."""
     import numpy
 
     if isinstance(data, (list, tuple)):
         data = numpy.array(data, DataType(dtype).numpy())
-    return AllocateConstFrame(data, DataType(dtype), list(extents), annotations)
+    type_ = None if pointer is None else as_type(pointer)
+    return AllocateConstFrame(data, DataType(dtype), list(extents), annotations, type_)
 
 
 def decl_buffer(
@@ -410,12 +415,12 @@ def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -
     emit(BufferStore(buffer, value, index_vectors(buffer, indices), predicate, span))
 
 
-def prefetch(buffer: Any, bounds: Any) -> Any:
+def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any:
     """A hint that a region is wanted soon. With an address it is the instruction of that name."""
     if isinstance(bounds, (list, tuple)):
         emit(Prefetch(buffer, tuple(bounds), IRBuilder.current().span))
         return None
-    return _op.prefetch(buffer, bounds)
+    return _op.prefetch(buffer, bounds, locality, cache)
 
 
 def evaluate(value: Any) -> None:

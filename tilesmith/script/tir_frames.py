@@ -399,12 +399,17 @@ class AllocateConstFrame(StmtFrame):
     """Constant memory; entering gives the pointer."""
 
     def __init__(
-        self, data: Any, dtype: DataType, extents: Sequence[Any], annotations: Any
+        self,
+        data: Any,
+        dtype: DataType,
+        extents: Sequence[Any],
+        annotations: Any,
+        pointer: Type | None = None,
     ) -> None:
         super().__init__()
         self.data, self.dtype = data, dtype
         self.extents, self.annotations = extents, annotations
-        self.var = Var("", pointer_to(dtype))
+        self.var = Var("", pointer if pointer is not None else pointer_to(dtype))
 
     def enter(self) -> Var:
         """The pointer."""

@@ -297,6 +297,9 @@ def _allocate_const(node: AllocateConst, printer: Printer) -> None:
     named: dict[str, Piece | None] = {}
     if node.annotations:
         named["annotations"] = printer.mapping(node.annotations)
+    type_ = node.buffer_var.type_annotation
+    if not points_to(type_, node.dtype) or node.buffer_var.storage_scope != "global":
+        named["pointer"] = type_doc(type_, printer)
     arguments = [
         _constant(values, node.dtype, printer),
         quoted(str(node.dtype)),
@@ -430,7 +433,9 @@ def _nest(node: For, printer: Printer) -> list[For]:
         return loops
     while _plain(loops[-1]) and isinstance(loops[-1].body, For) and _plain(loops[-1].body):
         inner = loops[-1].body
-        if any(marked is loops[-1] or marked is inner for marked in printer.config.obj_to_underline):
+        if any(
+            marked is loops[-1] or marked is inner for marked in printer.config.obj_to_underline
+        ):
             break  # a marker under the line must mean this one loop
         outer = {loop.loop_var for loop in loops}
         if inner.loop_var in outer or any(var in outer for var in variables_of(inner.extent)):

@@ -128,6 +128,7 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
     with deep_recursion():
         printer = Printer(config)
         if brief and not printer.writes_lines(node):
+            printer.splits_expressions = False
             return str(printer.doc(node))
         printer.write(node)
         ranges: list | None = [] if config.obj_to_underline else None

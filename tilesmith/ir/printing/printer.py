@@ -75,6 +75,21 @@ def _load_printer(module: str) -> None:
             raise
 
 
+_NESTING = 40  # so many levels of an expression have at most three times as many brackets
+
+
+def _brackets(doc: Piece) -> int:
+    """How many brackets are open at once in a piece of text."""
+    depth = deepest = 0
+    for letter in str(doc):
+        if letter in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif letter in ")]}":
+            depth -= 1
+    return deepest
+
+
 _INVALID = re.compile(r"\W")
 
 
@@ -102,6 +117,8 @@ class Printer:
         self.state: dict[str, Any] = {}  # of the dialects' own
         self.functions: Mapping[Any, str] = {}  # GlobalVar → name, inside a module
         self.function_name: str | None = None
+        self.splits_expressions = True  # off where no line can be written before: in a lambda
+        self._nesting = 0
         self._names: list[set[str]] = [set()]
         self._defined: list[dict[int, tuple[Any, Piece]]] = [{}]
         self._arrays: dict[tuple[str, int], tuple[Any, int]] = {}
@@ -119,14 +136,26 @@ class Printer:
         handler, lines = _handler(node.__class__)
         if lines:
             return _skeleton(node, self)
+        self._nesting += 1
         try:
             doc = handler(node, self)
         except Exception as error:
             # The printer is for finding mistakes: a broken node must not stop it.
-            return Doc(f"<{_complaint(node, error)}>", node=node)
+            doc = Doc(f"<{_complaint(node, error)}>", node=node)
+        if self._nesting % _NESTING == 0 and self.splits_expressions:
+            doc = self._split(node, doc)
+        self._nesting -= 1
         if self._annotated and id(node) in self._annotated:
             self.state.setdefault("comments", []).append(self._annotated[id(node)])
         return doc
+
+    def _split(self, node: Any, doc: Piece) -> Piece:
+        """A deep expression in a line of its own: Python reads no more than 200 open brackets."""
+        if not isinstance(node, Node) or not hasattr(node, "dtype") or _brackets(doc) < _NESTING:
+            return doc
+        name = self.fresh_name("part")
+        self.line(name, " = ", call(f"{self.word('T')}.meta_var", [doc]), node=node)
+        return Doc(name, node=node)
 
     def write(self, node: Any) -> None:
         """A node as lines: a statement, a function, a module; an expression gets one line."""
@@ -185,9 +214,11 @@ class Printer:
         """A scope of names without indentation (of a lambda)."""
         self._names.append(set())
         self._defined.append({})
+        splits, self.splits_expressions = self.splits_expressions, False
         try:
             yield
         finally:
+            self.splits_expressions = splits
             self._names.pop()
             self._defined.pop()
 
