@@ -1,4 +1,5 @@
-"""Values of scalar expressions over Python integers, and random expressions: the oracle of these tests."""
+"""Values of scalar expressions over Python integers, and random expressions: the oracle of these
+tests."""
 
 from __future__ import annotations
 
@@ -7,8 +8,35 @@ import random
 from typing import Any
 
 from tilesmith.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul,
-    Not, Or, PrimExpr, Ramp, Range, Select, Sub, Var, const,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Range,
+    Select,
+    Sub,
+    Var,
+    const,
 )  # fmt: skip
 from tilesmith.ir.operators import wrap
 

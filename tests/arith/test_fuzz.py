@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.arith.expressions import RandomExpressions, environments, value_or_none
-from tilesmith.arith import Analyzer
+from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import And, Range, Var
 
 DTYPES = ("int32", "int32", "int64", "int8", "uint8")
@@ -32,13 +32,10 @@ def _bound(domains: dict) -> Analyzer:
     analyzer = Analyzer()
     for var, domain in domains.items():
         analyzer.bind(var, domain)
-        if not var.dtype in ("int32", "int64"):
+        if var.dtype not in ("int32", "int64"):
             low = domain.min.value
             analyzer.update(var, ConstIntBound(low, low + domain.extent.value - 1))
     return analyzer
-
-
-from tilesmith.arith import ConstIntBound  # noqa: E402
 
 
 @pytest.mark.parametrize("seed", range(40))

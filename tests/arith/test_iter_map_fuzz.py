@@ -15,7 +15,8 @@ from tilesmith.ir import operators as op
 
 
 def random_map(rng: random.Random) -> tuple[list, dict, object]:
-    """Indices as schedules make them: splits, fusions, permutations, offsets; now and then broken ones."""
+    """Indices as schedules make them: splits, fusions, permutations, offsets; now and then broken
+    ones."""
     names = ["i", "j", "k"][: rng.randint(1, 3)]
     domains = {Var(name, "int32"): Range(0, rng.choice([1, 2, 3, 4, 6, 8])) for name in names}
     axes = [(var, domain.extent.value) for var, domain in domains.items()]
@@ -29,7 +30,10 @@ def random_map(rng: random.Random) -> tuple[list, dict, object]:
             position = rng.randrange(len(axes))
             expr, size = axes[position]
             factor = rng.choice([d for d in range(1, size + 1) if size % d == 0] + [2, 3])
-            axes[position : position + 1] = [(expr // factor, -(-size // factor)), (expr % factor, min(factor, size))]
+            axes[position : position + 1] = [
+                (expr // factor, -(-size // factor)),
+                (expr % factor, min(factor, size)),
+            ]
         elif action == "r":
             rng.shuffle(axes)
         elif action == "b":
@@ -106,4 +110,8 @@ def test_simplified_indices_keep_their_values(seed: int) -> None:
         simple = iter_map_simplify(indices, domains, predicate)
         for env in points[:60]:
             for index, other in zip(indices, simple):
-                assert evaluate(other, env) == evaluate(index, env), (str(index), str(other), str(predicate))
+                assert evaluate(other, env) == evaluate(index, env), (
+                    str(index),
+                    str(other),
+                    str(predicate),
+                )

@@ -86,7 +86,8 @@ class Analyzer:
     # What is known
 
     def bind(self, var: Var, expr: Any, allow_override: bool = True) -> None:
-        """Tell that ``var`` lies in a range (which is not empty), or that it equals an expression."""
+        """Tell that ``var`` lies in a range (which is not empty), or that it equals an
+        expression."""
         if not isinstance(var, Var):
             raise TypeMismatchError(f"bind needs a variable, got {type(var).__name__}")
         with deep_recursion():
@@ -97,7 +98,8 @@ class Analyzer:
                 self._engine.bind_value(var, self._engine.rewrite(_expression(expr)))
 
     def update(self, var: Var, info: Any, override: bool = False) -> None:
-        """Tell a constant bound or a residue of a variable; without ``override`` it is added to what is known."""
+        """Tell a constant bound or a residue of a variable; without ``override`` it is added to
+        what is known."""
         engine = self._engine
         engine.forget()
         if isinstance(info, ModularSet):
@@ -120,7 +122,8 @@ class Analyzer:
             )
 
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
-        """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may change."""
+        """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may
+        change."""
         return ConstraintScope(self._engine, _expression(constraint))
 
     # Simplification
@@ -136,7 +139,8 @@ class Analyzer:
         return engine.rewrite(expr)
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
-        """The same as ``simplify``: there is one normal form, not a rewriting and a canonical one."""
+        """The same as ``simplify``: there is one normal form, not a rewriting and a canonical
+        one."""
         return self.simplify(expr)
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
@@ -173,7 +177,8 @@ class Analyzer:
         return ModularSet(*self._engine.expr_modular(_expression(expr)))
 
     def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> Any:
-        """An interval around all values, where the variables of ``dom_map`` range over their sets."""
+        """An interval around all values, where the variables of ``dom_map`` range over their
+        sets."""
         from tilesmith.arith.int_set import eval_set
 
         return eval_set(expr, dom_map or {}, self)

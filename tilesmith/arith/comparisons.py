@@ -1,7 +1,7 @@
 """Comparisons, conjunctions and disjunctions of integers.
 
-``a < b`` asks for the sign of one sum, ``b - a - 1 >= 0``. If that is not decided, the comparison is written
-anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i < n``.
+``a < b`` asks for the sign of one sum, ``b - a - 1 >= 0``. If that is not decided, the comparison
+is written anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i < n``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,19 @@ from typing import Any
 
 from tilesmith.arith.const_int_bound import direction
 from tilesmith.arith.forms import (
-    INT64, Extreme, Product, Quotient, Remainder, Split, Sum, coefficient_gcd, exact_quotient, plus,
-    same_expression, shifted, times,
+    INT64,
+    Extreme,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    coefficient_gcd,
+    exact_quotient,
+    plus,
+    same_expression,
+    shifted,
+    times,
 )  # fmt: skip
 from tilesmith.arith.normal_form import Normalizer
 from tilesmith.arith.state import is_index
@@ -23,6 +34,9 @@ TRUE = const(True, "bool")
 FALSE = const(False, "bool")
 _WITH_STRUCTURE = (Split, Product, Quotient, Remainder, Extreme)
 _FLIPPED = {GT: LT, GE: LE}
+
+
+Ray = tuple[object, float, float, bool]
 
 
 class Comparisons(Normalizer):
@@ -250,8 +264,10 @@ class Comparisons(Normalizer):
 
     def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
-        parts: list[PrimExpr] = []
-        for part in [*_flat(kind, a), *_flat(kind, b)]:
+        first = _flat(kind, a)  # have been compared with each other when ``a`` was made
+        second = _flat(kind, b)
+        parts = list(first)
+        for part in second:
             keep = True
             for position, other in enumerate(parts):
                 relation = self._relation(kind, other, part)
@@ -267,7 +283,7 @@ class Comparisons(Normalizer):
                 break
             if keep:
                 parts.append(part)
-        if len(parts) == len(_flat(kind, a)) + len(_flat(kind, b)):
+        if len(parts) == len(first) + len(second):
             return expr if a is expr.a and b is expr.b else kind(a, b)
         join = logical_and if kind is And else logical_or
         result = parts[0]
@@ -276,7 +292,8 @@ class Comparisons(Normalizer):
         return result
 
     def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
-        """Which of two conditions can be dropped: "first" or "second" names the one that says all."""
+        """Which of two conditions can be dropped: "first" or "second" names the one that says
+        all."""
         if a is b or self.number(a) == self.number(b):
             return "first"
         if isinstance(a, Not) and self.number(a.a) == self.number(b):
@@ -288,8 +305,14 @@ class Comparisons(Normalizer):
             return None
         return _rays(kind, this, that)
 
-    def _ray(self, expr: PrimExpr) -> tuple[object, float, float, bool] | None:
+    def _ray(self, expr: PrimExpr) -> Ray | None:
         """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
+        found = self.rays.get(id(expr))
+        if found is None:
+            found = self.rays[id(expr)] = (expr, self._new_ray(expr))
+        return found[1]
+
+    def _new_ray(self, expr: PrimExpr) -> Ray | None:
         kind = expr.__class__
         if kind not in (LT, LE, EQ, NE) or not is_index(expr.a.dtype):  # type: ignore[attr-defined]
             return None
@@ -308,7 +331,7 @@ class Comparisons(Normalizer):
         return key, -infinity, form.const // -scale, True
 
 
-def _rays(kind: type, a: tuple[Any, float, float, bool], b: tuple[Any, float, float, bool]) -> Any:
+def _rays(kind: type, a: Ray, b: Ray) -> Any:
     """How two sets of values of one sum lie to each other."""
     _, low_a, high_a, in_a = a
     _, low_b, high_b, in_b = b
@@ -344,10 +367,20 @@ def _rays(kind: type, a: tuple[Any, float, float, bool], b: tuple[Any, float, fl
     return None
 
 
+_MOST_PARTS = 16
+
+
 def _flat(kind: type, expr: Any) -> list[PrimExpr]:
-    if expr.__class__ is not kind:
-        return [expr]
-    return [*_flat(kind, expr.a), *_flat(kind, expr.b)]
+    """The last parts of a chain, from left to right; what is before them as one part."""
+    parts: list[PrimExpr] = []
+    while expr.__class__ is kind and len(parts) < _MOST_PARTS:
+        if expr.b.__class__ is kind:
+            parts[:0] = _flat(kind, expr.b)
+        else:
+            parts.insert(0, expr.b)
+        expr = expr.a
+    parts.insert(0, expr)
+    return parts
 
 
 def _widened(form: Sum) -> Sum:

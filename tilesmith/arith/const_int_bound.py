@@ -14,7 +14,8 @@ __all__ = ["Bounds", "ConstIntBound"]
 
 
 class ConstIntBound:
-    """The closed interval ``[min_value, max_value]``; ``POS_INF`` and ``NEG_INF`` stand for no bound."""
+    """The closed interval ``[min_value, max_value]``; ``POS_INF`` and ``NEG_INF`` stand for no
+    bound."""
 
     POS_INF = (1 << 63) - 1
     NEG_INF = -POS_INF

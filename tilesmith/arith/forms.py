@@ -1,7 +1,8 @@
 """Normal forms of integer expressions: sums of atoms with constant coefficients.
 
-``i * 16 + j - n + 3`` is the `Sum` ``{i: 16, j: 1, n: -1} + 3``. An *atom* is what a sum cannot look
-through: a variable, a product of atoms, a digit of a number (`Split`: ``index // lower % width``), a
+``i * 16 + j - n + 3`` is the `Sum` ``{i: 16, j: 1, n: -1} + 3``. An *atom* is what a sum cannot
+look through: a variable, a product of atoms, a digit of a number (`Split`: ``index // lower %
+width``), a
 quotient by something that is no constant, a minimum or maximum, or a `Leaf`, any other expression.
 Atoms are interned in a `FormTable`, so that equality of atoms is identity and equality of sums
 is equality of their numbers; the hundred rules about sums of products that a rewriting simplifier
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Var, const
+from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, const
 from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
@@ -340,7 +341,8 @@ class FormTable:
         return expr if coefficient == 1 else Mul(expr, const(coefficient, dtype))
 
     def _push_constant(self, atom: Extreme, constant: int) -> tuple[int, PrimExpr]:
-        """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``: (what is left to add, expression)."""
+        """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``: (what is left to add,
+        expression)."""
         before = sum([1 for arg in atom.args if arg.terms and arg.const])
         after = sum([1 for arg in atom.args if arg.terms and arg.const + constant])
         if after >= before + 1:

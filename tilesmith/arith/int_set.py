@@ -17,7 +17,8 @@ from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "IntSet", "IntervalSet", "covers", "eval_set", "intersect", "neg_inf", "pos_inf", "region_union",
+    "IntSet", "IntervalSet", "covers", "eval_set", "intersect", "neg_inf", "pos_inf",
+    "region_union",
     "union", "union_lower_bound",
 ]  # fmt: skip
 
@@ -159,7 +160,8 @@ def _variable(key: Any) -> Var:
 def eval_set(
     expr: Any, dom_map: Mapping[Var, Any], analyzer: Analyzer | None = None
 ) -> IntervalSet:
-    """An interval around all values of ``expr`` while the variables of ``dom_map`` range over their sets.
+    """An interval around all values of ``expr`` while the variables of ``dom_map`` range over
+    their sets.
 
     ``expr`` may be a vector (all its lanes), a range or a set. The ends are written in terms of
     the other variables. Ranges are taken to be not empty.
@@ -289,7 +291,8 @@ def _simplified(analyzer: Analyzer, low: PrimExpr, high: PrimExpr) -> IntervalSe
 
 
 def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
-    """An interval that the union of some sets certainly fills; sets that cannot be joined are left out."""
+    """An interval that the union of some sets certainly fills; sets that cannot be joined are
+    left out."""
     analyzer = Analyzer()
     kept = [as_set(item) for item in sets]
     kept = [item for item in kept if not item.is_nothing()]

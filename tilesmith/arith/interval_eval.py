@@ -1,11 +1,13 @@
 """Symbolic bounds: the interval of a sum while some of its variables range over intervals.
 
-`IntervalEvaluator` works on normal forms, so that what cancels cannot widen the answer: over ``i`` in
+`IntervalEvaluator` works on normal forms, so that what cancels cannot widen the answer: over
+``i`` in
 [0, n), ``(i * 4 + 3) - i * 4`` is 3, and ``(i * 16 + j) // 16`` over ``j`` in [0, 16) is ``i``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.arith.forms import (
@@ -22,7 +24,6 @@ from tilesmith.arith.forms import (
     times,
 )
 from tilesmith.arith.simplify import Simplifier
-from tilesmith.arith.state import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
 
 Ends = tuple[Sum | None, Sum | None]
@@ -54,7 +55,10 @@ class IntervalEvaluator:
         return low, high
 
     def _varies(self, form: Sum) -> bool:
-        for atom in form.terms:
+        return self._any(form.terms)
+
+    def _any(self, atoms: Iterable[Atom]) -> bool:
+        for atom in atoms:
             if self.depends(atom):
                 return True
         return False
@@ -79,9 +83,9 @@ class IntervalEvaluator:
             post_order_visit(atom.expr, note)  # type: ignore[arg-type]
             return bool(found)
         if isinstance(atom, Product):
-            return any([self.depends(factor) for factor in atom.factors])
+            return self._any(atom.factors)
         if isinstance(atom, Extreme):
-            return any([self._varies(arg) for arg in atom.args])
+            return self._any([inner for arg in atom.args for inner in arg.terms])
         if isinstance(atom, Split):
             return self._varies(atom.index)
         return self._varies(atom.index) or self._varies(atom.divisor)  # type: ignore[attr-defined]
@@ -104,9 +108,11 @@ class IntervalEvaluator:
     def _with_constant_bounds(self, form: Sum, low: Sum | None, high: Sum | None) -> Ends:
         if low is None or high is None:
             known = self.engine.bounds(form)
-            if low is None and known[0] > -INFINITY:
+            # what is near to the ends of the dtype says no more than the dtype
+            limit = form.dtype.max_value // 2
+            if low is None and known[0] >= -limit:
                 low = Sum(form.dtype, {}, int(known[0]))
-            if high is None and known[1] < INFINITY:
+            if high is None and known[1] <= limit:
                 high = Sum(form.dtype, {}, int(known[1]))
         return low, high
 

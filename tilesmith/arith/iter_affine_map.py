@@ -1,7 +1,8 @@
 """Maps of iterators: whether indices over loops are independent, complete, and how to invert them.
 
 detect_iter_map([i * 16 + j], {i: Range(0, 8), j: Range(0, 16)}).indices     # one iterator over 128
-detect_iter_map([i, i + j], ...)                                             # errors: i is used twice
+detect_iter_map([i, i + j], ...)                                             # errors: i is used
+twice
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.iter_nodes import (
-    IterMapExpr, IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, expression_of,
+    IterMapExpr,
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    expression_of,
 )  # fmt: skip
 from tilesmith.arith.iter_rewriter import IterRewriter, NotAffine, PaddingChanged
 from tilesmith.ir import PrimExpr, Range, Sub, Var, const, convert
@@ -20,8 +26,10 @@ from tilesmith.support.errors import TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
-    "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
+    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr",
+    "detect_iter_map",
+    "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr",
+    "normalize_to_iter_sum",
     "subspace_divide",
 ]  # fmt: skip
 
@@ -29,7 +37,8 @@ __all__ = [
 class IterMapResult:
     """What ``detect_iter_map`` found.
 
-    ``indices``: one `IterSumExpr` per index, empty if the map is not of the kind asked for; ``errors``: why
+    ``indices``: one `IterSumExpr` per index, empty if the map is not of the kind asked for;
+    ``errors``: why
     not; ``padding_predicate``: where padded iterators are outside of what was given.
     """
 
@@ -56,7 +65,8 @@ def _domains(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
 
 
 def _analyzer(domains: Mapping[Var, Range]) -> Analyzer:
-    """Knows the domains: what is asked about sizes may hang on outer variables only, which is fine."""
+    """Knows the domains: what is asked about sizes may hang on outer variables only, which is
+    fine."""
     analyzer = Analyzer()
     for var, domain in domains.items():
         analyzer.bind(var, domain)
@@ -73,8 +83,9 @@ def detect_iter_map(
 ) -> IterMapResult:
     """Write each index as a sum of digits of the iterators, and check that they are independent.
 
-    The map goes from the points of ``input_iters`` where ``predicate`` holds to the box of the indices.
-    ``Surjective``: every point of the box is hit, each index has its digits for itself. ``Bijective``:
+    The map goes from the points of ``input_iters`` where ``predicate`` holds to the box of the
+    indices. ``Surjective``: every point of the box is hit, each index has its digits for itself.
+    ``Bijective``:
     exactly once. A division that does not come out even pads the iterator, unless bijective.
     """
     level = IterMapLevel.from_str(check_level)
@@ -87,7 +98,7 @@ def detect_iter_map(
     analyzer = _analyzer(domains)
     simple = [analyzer.simplify(expr) for expr in exprs]
     condition = analyzer.simplify(convert(predicate))
-    if all([a is b for a, b in zip(simple, exprs)]) and condition is predicate:
+    if all(a is b for a, b in zip(simple, exprs)) and condition is predicate:
         return first
     second = _attempt(simple, domains, condition, level, simplify_trivial_iterators)
     return second if second.indices else first
@@ -192,7 +203,8 @@ def _size(expr: PrimExpr) -> int:
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]
 ) -> dict[Var, PrimExpr]:
-    """The input iterators as functions of the indices; ``iter_map`` comes from a bijective ``detect_iter_map``."""
+    """The input iterators as functions of the indices; ``iter_map`` comes from a bijective
+    ``detect_iter_map``."""
     inverse = _Inverse()
     outputs = [convert(output) for output in outputs]
     if len(outputs) != len(iter_map):
@@ -272,7 +284,7 @@ def _consists_of(mark: IterMark, key: int) -> bool:
     source = mark.source
     if not isinstance(source, IterSumExpr):
         return False
-    return any([id(arg.source) == key or _consists_of(arg.source, key) for arg in source.args])
+    return any(id(arg.source) == key or _consists_of(arg.source, key) for arg in source.args)
 
 
 # Subspaces
@@ -287,9 +299,11 @@ def subspace_divide(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[list[IterMark]]:
-    """Divide each binding into an outer part and one over ``sub_iters``: ``binding = outer * extent + inner``.
+    """Divide each binding into an outer part and one over ``sub_iters``: ``binding = outer *
+    extent + inner``.
 
-    Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates of the outer
+    Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates
+    of the outer
     and of the inner space as sources. An empty list if the bindings cannot be divided.
     """
     domains = _domains(input_iters)

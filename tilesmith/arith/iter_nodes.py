@@ -1,6 +1,8 @@
-"""Expressions over iterators in the form that shows whether a map of iterators loses or repeats anything.
+"""Expressions over iterators in the form that shows whether a map of iterators loses or repeats
+anything.
 
-An `IterMark` is an iterator: a loop variable, or the number that some digits spell. An `IterSplitExpr`
+An `IterMark` is an iterator: a loop variable, or the number that some digits spell. An
+`IterSplitExpr`
 is a digit of it, ``source // lower_factor % extent * scale``; an `IterSumExpr` is a sum of digits.
 """
 
@@ -52,7 +54,8 @@ class IterMapExpr(PrimExpr, key="arith.IterMapExpr"):
 
 
 class IterMark(Node, key="arith.IterMark"):
-    """An iterator over ``[0, extent)``; ``source`` is a variable, an expression, or an `IterSumExpr`."""
+    """An iterator over ``[0, extent)``; ``source`` is a variable, an expression, or an
+    `IterSumExpr`."""
 
     source: PrimExpr = child()
     extent: PrimExpr = child()

@@ -1,7 +1,8 @@
 """From expressions to sums, and what divisions, minima and maxima of sums become.
 
 Division is where index expressions get simple: of ``(i0 * 16 + i1) // 16`` the multiple of 16 goes
-out, and ``i1 // 16`` is 0 if ``i1`` is known to lie in [0, 16). `Normalizer.divide` does that for quotient and
+out, and ``i1 // 16`` is 0 if ``i1`` is known to lie in [0, 16). `Normalizer.divide` does that for
+quotient and
 remainder at once, so that they fit together again: ``x // 4 * 4 + x % 4`` gives ``x`` (`tidy`).
 """
 
@@ -13,13 +14,33 @@ from typing import Any
 
 from tilesmith.arith.const_int_bound import dtype_interval
 from tilesmith.arith.forms import (
-    Atom, Extreme, Product, Quotient, Remainder, Split, Sum, coefficient_gcd, exact_quotient, plus,
-    shifted, times,
+    Atom,
+    Extreme,
+    Product,
+    Split,
+    Sum,
+    coefficient_gcd,
+    exact_quotient,
+    plus,
+    shifted,
+    times,
 )  # fmt: skip
-from tilesmith.arith.proofs import Proofs
 from tilesmith.arith.state import INFINITY, is_index
+from tilesmith.arith.tidy import Joiner
 from tilesmith.ir import (
-    Add, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Select, SizeVar, Sub,
+    Add,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    SizeVar,
+    Sub,
     Var,
 )  # fmt: skip
 from tilesmith.ir.operators import wrap
@@ -27,7 +48,7 @@ from tilesmith.ir.operators import wrap
 _MOST_TERMS = 12  # a product with more terms than that is not multiplied out
 
 
-class Normalizer(Proofs):
+class Normalizer(Joiner):
     """The part of an analyzer that brings integer expressions into normal form."""
 
     rewrite_leaf: Callable[[PrimExpr], PrimExpr]
@@ -103,10 +124,6 @@ class Normalizer(Proofs):
     def _constant(self, expr: IntImm) -> Sum:
         return Sum(expr.dtype, {}, expr.value)
 
-    def of_atom(self, atom: Atom) -> Sum:
-        """The sum that is just this atom."""
-        return Sum(atom.dtype, {atom: 1}, 0)
-
     def _product(self, expr: Mul) -> Sum:
         if expr.a.__class__ is IntImm or expr.b.__class__ is IntImm:
             return self._sum(expr)
@@ -167,7 +184,7 @@ class Normalizer(Proofs):
             return True
         # the parts are computed in the narrower dtype: they must not overflow either
         parts = [self.atom_bounds(atom) for atom in form.terms]
-        return all([limits[0] <= low and high <= limits[1] for low, high in parts])
+        return all(limits[0] <= low and high <= limits[1] for low, high in parts)
 
     def _cast_expr(self, expr: Cast, form: Sum) -> PrimExpr:
         value = self.table.to_expr(form)
@@ -189,13 +206,14 @@ class Normalizer(Proofs):
         return self.floordiv(a, b) if which == 0 else self.floormod(a, b)
 
     def _wrapping_division(self, a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
-        """Division of a dtype that wraps around: parts of a sum might wrap, so it is not taken apart."""
+        """Division of a dtype that wraps around: parts of a sum might wrap, so it is not taken
+        apart."""
         if not self.is_exact(a) or b.terms or b.const <= 0:
             return None
         turn = self._turn(a, b.const)
         if turn is not None:
             return Sum(a.dtype, {}, turn), shifted(a, -turn * b.const)
-        if all([coefficient % b.const == 0 for coefficient in a.terms.values()]):
+        if all(coefficient % b.const == 0 for coefficient in a.terms.values()):
             return exact_quotient(a, b.const), Sum(a.dtype, {}, a.const % b.const)
         atom = a.single()
         if atom.__class__ is Split:
@@ -272,7 +290,8 @@ class Normalizer(Proofs):
         return None
 
     def _known_residues(self, form: Sum, divisor: int) -> tuple[Sum, Sum] | None:
-        """Terms whose remainder is known though their coefficient does not tell: (quotient, rest)."""
+        """Terms whose remainder is known though their coefficient does not tell: (quotient,
+        rest)."""
         if not self.has_residues:
             return None
         rest = dict(form.terms)
@@ -315,7 +334,8 @@ class Normalizer(Proofs):
         return quotient, self.of_atom(self.table.split(form, 1, divisor))
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
-        """``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of the divisor."""
+        """``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of the
+        divisor."""
         units = {gcd(coefficient, divisor) for coefficient in form.terms.values()}
         units.discard(1)
         for unit in sorted(units, reverse=True):
@@ -409,7 +429,7 @@ class Normalizer(Proofs):
             if coefficient % scale:
                 continue
             left = list(atom.factors) if isinstance(atom, Product) else [atom]
-            if not all([_removed(left, factor) for factor in factors]):
+            if not all(_removed(left, factor) for factor in factors):
                 continue
             if not left:
                 return Sum(form.dtype, {}, coefficient // scale)
@@ -417,7 +437,8 @@ class Normalizer(Proofs):
         return None
 
     def _trunc_division(self, expr: Any) -> Sum:
-        """Rounding toward zero is rounding down where nothing is negative; kept unless it resolves."""
+        """Rounding toward zero is rounding down where nothing is negative; kept unless it
+        resolves."""
         a, b = self.normal(expr.a), self.normal(expr.b)
         if b.terms or b.const <= 0 or not is_index(expr.dtype):
             return self._opaque(expr)
@@ -428,13 +449,11 @@ class Normalizer(Proofs):
         if sign:
             results = self.divide(times(a, sign), b.const)
             form = times(results[0 if expr.__class__ is Div else 1], sign)
-            if all([atom.__class__ is not Split or atom in a.terms for atom in form.terms]):
+            if all(atom.__class__ is not Split or atom in a.terms for atom in form.terms):
                 return form
-        elif expr.__class__ is Mod and all(
-            [c % b.const == 0 for c in (*a.terms.values(), a.const)]
-        ):
+        elif expr.__class__ is Mod and all(c % b.const == 0 for c in (*a.terms.values(), a.const)):
             return Sum(expr.dtype, {}, 0)
-        elif all([c % b.const == 0 for c in (*a.terms.values(), a.const)]):
+        elif all(c % b.const == 0 for c in (*a.terms.values(), a.const)):
             return exact_quotient(a, b.const)
         return self._opaque(expr)
 
@@ -515,111 +534,6 @@ class Normalizer(Proofs):
     def _core_number(self, form: Sum) -> int:
         return self.table.number(Sum(form.dtype, form.terms, 0))
 
-    # What fits together again
-
-    def tidy(self, form: Sum) -> Sum:
-        """Join digits of one number, and put the rest of a sum into a minimum if that cancels."""
-        if not is_index(form.dtype):
-            return form
-        for atom in form.terms:
-            rule = _TIDY.get(atom.__class__)
-            if rule is not None:
-                joined = rule(self, form, atom)
-                if joined is not None:
-                    return self.tidy(joined)
-        return form
-
-    def _join_split(self, form: Sum, atom: Split) -> Sum | None:
-        coefficient = form.terms[atom]
-        index, lower, upper = atom.index, atom.lower, atom.upper
-        number = self.table.number(index)
-        for other, factor in form.terms.items():
-            if other is atom or other.__class__ is not Split:
-                continue
-            if self.table.number(other.index) != number:  # type: ignore[attr-defined]
-                continue
-            low, top = other.lower, other.upper  # type: ignore[attr-defined]
-            if upper == low and factor * lower == coefficient * upper:
-                joined = self.digit(index, lower, top)
-            elif upper == top and low % lower == 0 and factor * lower == -coefficient * low:
-                joined = self.digit(index, lower, low)
-            else:
-                continue
-            rest = {a: c for a, c in form.terms.items() if a is not atom and a is not other}
-            return plus(Sum(form.dtype, rest, form.const), joined, coefficient)
-        if upper or coefficient % lower:
-            return None
-        factor = -(coefficient // lower)
-        if contains(form, index, factor):  # x - x // 4 * 4  ->  x % 4
-            rest = {a: c for a, c in form.terms.items() if a is not atom}
-            without = plus(Sum(form.dtype, rest, form.const), index, -factor)
-            return plus(without, self.digit(index, 1, lower), factor)
-        if self.has_residues:
-            residue = self.modular(index)
-            if residue[0] % lower == 0:  # n // 16 * 16  ->  n, for n a multiple of 16
-                rest = {a: c for a, c in form.terms.items() if a is not atom}
-                exact = shifted(index, -(residue[1] % lower))
-                return plus(Sum(form.dtype, rest, form.const), exact, -factor)
-        return None
-
-    def _join_remainder(self, form: Sum, atom: Remainder) -> Sum | None:
-        """``x // n * n + x % n  ->  x``."""
-        factor = form.terms[atom]
-        quotient = self.of_atom(self.table.quotient(atom.index, atom.divisor))
-        whole = self.table.multiply(quotient, atom.divisor)
-        if not contains(form, whole, factor):
-            return None
-        rest = plus(form, plus(whole, self.of_atom(atom)), -factor)
-        return plus(rest, atom.index, factor)
-
-    def _join_product(self, form: Sum, atom: Product) -> Sum | None:
-        """``x - x // n * n  ->  x % n``."""
-        factor = -form.terms[atom]
-        for part in atom.factors:
-            if isinstance(part, Quotient) and len(part.divisor.terms) == 1:
-                whole = self.table.multiply(self.of_atom(part), part.divisor)
-                if whole.terms.get(atom) == 1 and contains(form, part.index, factor):
-                    rest = plus(plus(form, part.index, -factor), whole, factor)
-                    digit = self.of_atom(self.table.remainder(part.index, part.divisor))
-                    return plus(rest, digit, factor)
-        return None
-
-    def _join_extreme(self, form: Sum, atom: Extreme) -> Sum | None:
-        """``min(x, y) - x  ->  min(0, y - x)``, ``min(x, y) + max(x, y)  ->  x + y``."""
-        if len(form.terms) == 1:
-            return None
-        factor = form.terms[atom]
-        rest = {a: c for a, c in form.terms.items() if a is not atom}
-        for other, coefficient in rest.items():
-            if other.__class__ is Extreme and coefficient == factor and len(atom.args) == 2:
-                if other.kind is not atom.kind and self._same_args(atom, other):  # type: ignore
-                    del rest[other]
-                    both = plus(atom.args[0], atom.args[1])
-                    return plus(Sum(form.dtype, rest, form.const), both, factor)
-        if any([coefficient % factor for coefficient in rest.values()]):
-            return None
-        shift = exact_quotient(Sum(form.dtype, rest, 0), factor)
-        moved = [plus(arg, shift) for arg in atom.args]
-        before = sum([len(arg.terms) for arg in atom.args]) + len(rest)
-        if sum([len(arg.terms) for arg in moved]) >= before:
-            return None
-        return shifted(times(self.extreme(atom.kind, moved), factor), form.const)
-
-    def _same_args(self, a: Extreme, b: Extreme) -> bool:
-        numbers = [sorted([self.table.number(arg) for arg in e.args]) for e in (a, b)]
-        return numbers[0] == numbers[1]
-
-
-def contains(form: Sum, part: Sum, factor: int) -> bool:
-    """Whether the terms of ``part * factor`` are all in the sum, with these very coefficients."""
-    if factor == 0 or not part.terms:
-        return False
-    terms = form.terms
-    for atom, coefficient in part.terms.items():
-        if terms.get(atom) != coefficient * factor:
-            return False
-    return True
-
 
 def _removed(items: list[Atom], item: Atom) -> bool:
     for position, present in enumerate(items):
@@ -643,10 +557,4 @@ _NORMAL: dict[type, Callable[[Any, Any], Sum]] = {
     Min: Normalizer._min_max,
     Max: Normalizer._min_max,
     Cast: Normalizer._cast,
-}
-_TIDY: dict[type, Callable[[Any, Any, Any], Sum | None]] = {
-    Split: Normalizer._join_split,
-    Remainder: Normalizer._join_remainder,
-    Product: Normalizer._join_product,
-    Extreme: Normalizer._join_extreme,
 }

@@ -1,25 +1,53 @@
 """Facts from bindings and constraints, and proofs that a sum is not negative.
 
 Every comparison of integers is a question ``form >= 0``. Constant bounds answer most. Where they do
-not, `Proofs.prove` adds a multiple of a known inequality that makes a term vanish and asks again: with
-``i < n`` in force, ``n - i + 3 >= 0`` becomes ``4 >= 0``. What defines an atom is such an inequality too:
-``16 * ((n + 15) // 16) >= n`` follows from how the division rounds.
+not, `Proofs.prove` adds a multiple of a known inequality that makes a term vanish and asks again:
+with ``i < n`` in force, ``n - i + 3 >= 0`` becomes ``4 >= 0``. What defines an atom is such an
+inequality too: ``16 * ((n + 15) // 16) >= n`` follows from how the division rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import gcd
 
 from tilesmith.arith.const_int_bound import direction, intersect
 from tilesmith.arith.forms import (
-    Atom, Extreme, Leaf, Product, Quotient, Remainder, Split, Sum, coefficient_gcd, exact_quotient,
-    plus, shifted, times,
+    Atom,
+    Extreme,
+    Leaf,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    coefficient_gcd,
+    exact_quotient,
+    plus,
+    shifted,
+    times,
 )  # fmt: skip
 from tilesmith.arith.modular_set import Residues, intersect_residue, reduced
 from tilesmith.arith.state import INFINITY, Interval, is_index
 from tilesmith.ir import (
-    EQ, GE, GT, LE, LT, NE, And, BinaryOp, Call, CompareOp, FloatImm, IntImm, Min, Not, Or, PrimExpr, Range, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    BinaryOp,
+    Call,
+    CompareOp,
+    FloatImm,
+    IntImm,
+    Min,
+    Not,
+    Or,
+    PrimExpr,
+    Range,
+    Var,
 )  # fmt: skip
 
 _BUDGET = 60  # inequalities tried in one proof
@@ -114,7 +142,8 @@ class Proofs(Residues):
             self.literals[self.number(condition)] = truth
 
     def is_stable(self, expr: PrimExpr) -> bool:
-        """Whether the value cannot change between the condition and what it guards: no loads, no calls."""
+        """Whether the value cannot change between the condition and what it guards: no loads, no
+        calls."""
         stack = [expr]
         while stack:
             node = stack.pop()
@@ -130,7 +159,7 @@ class Proofs(Residues):
         if kind in (GT, GE):
             kind, a, b = (LT if kind is GT else LE), b, a
         form = self.tidy(plus(self.normal(b), self.normal(a), -1))
-        if not form.terms or not all([self._stable_atom(atom) for atom in form.terms]):
+        if not form.terms or not self._stable_atoms(form.terms):
             return
         if kind is EQ:
             self._assume_zero(form)
@@ -143,14 +172,20 @@ class Proofs(Residues):
         if isinstance(atom, Leaf):
             return isinstance(atom.expr, Var)
         if isinstance(atom, Product):
-            return all([self._stable_atom(factor) for factor in atom.factors])
+            return self._stable_atoms(atom.factors)
         if isinstance(atom, Extreme):
             parts: tuple[Sum, ...] = atom.args
         elif isinstance(atom, Split):
             parts = (atom.index,)
         else:
             parts = (atom.index, atom.divisor)  # type: ignore[attr-defined]
-        return all([self._stable_atom(inner) for part in parts for inner in part.terms])
+        return self._stable_atoms([inner for part in parts for inner in part.terms])
+
+    def _stable_atoms(self, atoms: Iterable[Atom]) -> bool:
+        for atom in atoms:
+            if not self._stable_atom(atom):
+                return False
+        return True
 
     def _assume_nonnegative(self, form: Sum) -> None:
         common = coefficient_gcd(form)
@@ -315,7 +350,8 @@ class Proofs(Residues):
         return found
 
     def _split_facts(self, atom: Split, positive: bool) -> list[Sum]:
-        """Of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most ``x``."""
+        """Of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most
+        ``x``."""
         index = atom.index
         if not is_index(index.dtype):
             return []
@@ -351,14 +387,15 @@ class Proofs(Residues):
         return [plus(arg, this, -1) for arg in atom.args]
 
     def _product_facts(self, atom: Product, positive: bool) -> list[Sum]:
-        """Facts about one factor, times the others if those are not negative; ``n * (x // n) <= x``."""
+        """Facts about one factor, times the others if those are not negative; ``n * (x // n) <=
+        x``."""
         found: list[Sum] = []
-        if positive and all([self._not_negative(factor) for factor in atom.factors]):
+        if positive and all(self._not_negative(factor) for factor in atom.factors):
             found.append(self.of_atom(atom))
         for position, factor in enumerate(atom.factors):
             others = [other for p, other in enumerate(atom.factors) if p != position]
             cofactor = Sum(atom.dtype, {self.table.product(others, atom.dtype): 1}, 0)
-            if not all([self._not_negative(other) for other in others]):
+            if not all(self._not_negative(other) for other in others):
                 continue
             sign = 1 if positive else -1
             for fact in self.inequalities.get(factor, ()):

@@ -15,18 +15,52 @@ from tilesmith.arith.forms import Sum, same_expression
 from tilesmith.arith.proofs import NEGATED
 from tilesmith.arith.vectors import VECTOR_RULES
 from tilesmith.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BinaryOp, Broadcast, Call, Cast, Div, FloatImm, FloorDiv,
-    FloorMod, IntImm, Let, Max, Min, Mod, Mul, Node, Not, Op, Or, PrimExpr, Ramp, Select, SizeVar, StringImm, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Node,
+    Not,
+    Op,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import is_const
 
 _FOLD: dict[type, Callable[..., PrimExpr]] = {
-    Add: op.add, Sub: op.subtract, Mul: op.multiply, Div: op.divide, Min: op.minimum, Max: op.maximum,
-    EQ: op.equal, NE: op.not_equal, LT: op.less, LE: op.less_equal, GT: op.greater, GE: op.greater_equal,
+    Add: op.add, Sub: op.subtract, Mul: op.multiply, Div: op.divide, Min: op.minimum, Max:
+    op.maximum,
+    EQ: op.equal, NE: op.not_equal, LT: op.less, LE: op.less_equal, GT: op.greater, GE:
+    op.greater_equal,
 }  # fmt: skip
 _BITS: dict[str, Callable[..., PrimExpr]] = {
-    "tir.bitwise_and": op.bitwise_and, "tir.bitwise_or": op.bitwise_or, "tir.bitwise_xor": op.bitwise_xor,
+    "tir.bitwise_and": op.bitwise_and, "tir.bitwise_or": op.bitwise_or, "tir.bitwise_xor":
+    op.bitwise_xor,
     "tir.shift_left": op.shift_left, "tir.shift_right": op.shift_right,
 }  # fmt: skip
 _SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
@@ -62,7 +96,8 @@ class Simplifier(Comparisons):
         return result
 
     def rewrite_leaf(self, expr: PrimExpr) -> PrimExpr:
-        """An integer expression that normal forms do not look through, with what is inside simplified."""
+        """An integer expression that normal forms do not look through, with what is inside
+        simplified."""
         rule = _LEAF_RULES.get(expr.__class__)
         return self.rewrite_children(expr) if rule is None else rule(self, expr)
 
@@ -97,7 +132,8 @@ class Simplifier(Comparisons):
     # Floats, and integers of several lanes that nothing is known about
 
     def fold(self, expr: BinaryOp) -> PrimExpr:
-        """Constants folded, and what holds for floats whatever the rounding: x * 1, x / 1, x - 0."""
+        """Constants folded, and what holds for floats whatever the rounding: x * 1, x / 1, x -
+        0."""
         new = self.rewrite_children(expr)
         kind, a, b = new.__class__, new.a, new.b
         if is_const(a) and is_const(b) and kind in _FOLD:
@@ -278,8 +314,8 @@ _RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
     Call: Simplifier._call,
     Cast: Simplifier._cast_value,
     Let: Simplifier._let,
-    **{kind: Simplifier.fold for kind in (Add, Sub, Mul, Div, Mod, Min, Max, FloorDiv, FloorMod)},
-    **{kind: Simplifier.comparison for kind in (EQ, NE, LT, LE, GT, GE)},
+    **dict.fromkeys((Add, Sub, Mul, Div, Mod, Min, Max, FloorDiv, FloorMod), Simplifier.fold),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), Simplifier.comparison),
 }
 _LEAF_RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
     Select: Simplifier._select,

@@ -21,10 +21,11 @@ Interval = tuple[float, float]
 """Smallest and largest value: Python ints, or an infinity."""
 
 _LAYERED_FACTS = (
-    "values", "replacements", "var_bounds", "var_modular", "atom_facts", "sum_facts", "inequalities",
+    "values", "replacements", "var_bounds", "var_modular", "atom_facts", "sum_facts",
+    "inequalities",
     "modular_facts", "literals", "extents",
 )  # fmt: skip
-_LAYERED_CACHES = ("memo", "rewritten", "bounds_cache", "modular_cache", "divisions")
+_LAYERED_CACHES = ("memo", "rewritten", "bounds_cache", "modular_cache", "divisions", "rays")
 
 _CACHE_LIMIT = 50_000
 
@@ -56,6 +57,7 @@ class State:
         self.bounds_cache: dict[Atom, Interval] = {}
         self.modular_cache: dict[Atom, tuple[int, int]] = {}
         self.divisions: dict[tuple[int, int], tuple[Sum, Sum]] = {}
+        self.rays: dict[int, tuple[PrimExpr, Any]] = {}
         # numbers of opaque expressions; an impure call gets a new one each time it is met
         self._numbers: dict[object, int] = {}
         self._numbered: dict[int, tuple[Any, int]] = {}
@@ -86,6 +88,7 @@ class State:
         if len(self.memo) + len(self.rewritten) > _CACHE_LIMIT:
             self.memo = {}
             self.rewritten = {}
+            self.rays = {}
             self._numbered = {}
 
     # Leaves

@@ -1,4 +1,5 @@
-"""Rules for expressions of several lanes: ``Ramp`` and ``Broadcast`` instead of arithmetic on lanes.
+"""Rules for expressions of several lanes: ``Ramp`` and ``Broadcast`` instead of arithmetic on
+lanes.
 
 Ramp(x, 1, 4) + Broadcast(y, 4)  ->  Ramp(x + y, 1, 4)
 Ramp(x * 4, 1, 4) // Broadcast(4, 4)  ->  Broadcast(x, 4)
@@ -12,8 +13,32 @@ from typing import Any
 from tilesmith.arith.forms import plus, shifted, times
 from tilesmith.arith.state import is_index
 from tilesmith.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BinaryOp, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Max,
-    Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import is_const
@@ -278,6 +303,6 @@ VECTOR_RULES: dict[type, Callable[..., PrimExpr]] = {
     Cast: _cast,
     Select: _select,
     Call: _call,
-    **{kind: _binary for kind in (And, Or, *_AFFINE)},
+    **dict.fromkeys((And, Or, *_AFFINE), _binary),
 }
 """What is done to a vector expression, by its class."""

@@ -1,0 +1,122 @@
+"""Solving a condition for one variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.forms import Leaf, Product, Split, Sum, plus, shifted, times
+from tilesmith.arith.int_set import IntervalSet, IntSet, as_set, intersect
+from tilesmith.arith.interval_eval import IntervalEvaluator
+from tilesmith.arith.pattern import conjuncts, nonnegative_forms
+from tilesmith.arith.simplify import Simplifier
+from tilesmith.ir import PrimExpr, Range, Var, convert
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["deduce_bound"]
+
+
+@deep_recursion
+def deduce_bound(
+    var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Mapping[Var, Any]
+) -> IntervalSet:
+    """Values of ``var`` for which ``cond`` certainly holds, whatever the variables of
+    ``relax_map`` are.
+
+    ``hint_map`` tells domains of variables that may stay in the answer. The empty set where nothing
+    can be said.
+    """
+    analyzer = Analyzer()
+    for other, domain in {**dict(hint_map), **dict(relax_map)}.items():
+        if other is var:
+            continue
+        bounds = as_set(domain)
+        if bounds.has_lower_bound() and bounds.has_upper_bound():
+            extent = analyzer.simplify(bounds.max_value - bounds.min_value + 1)
+            analyzer.bind(other, Range.from_min_extent(bounds.min_value, extent))
+    engine = analyzer._engine
+    domains = {}
+    for other, domain in relax_map.items():
+        bounds = as_set(domain)
+        low = engine.normal(bounds.min_value) if bounds.has_lower_bound() else None
+        high = engine.normal(bounds.max_value) if bounds.has_upper_bound() else None
+        domains[other] = (low, high)
+    found: list[IntervalSet] = []
+    for part in conjuncts(convert(cond)):
+        found.append(_solve_part(engine, var, part, IntervalEvaluator(engine, domains)))
+    return intersect(found, analyzer)
+
+
+def _solve_part(
+    engine: Simplifier, var: Var, part: PrimExpr, relax: IntervalEvaluator
+) -> IntervalSet:
+    forms = nonnegative_forms(engine, part)
+    if forms is None:
+        return IntSet.nothing()
+    answers = [_Solver(engine, var, relax).solve(form) for form in forms]
+    return intersect(answers)
+
+
+class _Solver:
+    """Isolates the variable in ``form >= 0``."""
+
+    def __init__(self, engine: Simplifier, var: Var, relax: IntervalEvaluator) -> None:
+        self.engine = engine
+        self.var = var
+        self.relax = relax
+        self.occurs = IntervalEvaluator(engine, {var: (None, None)})
+
+    def solve(self, form: Sum) -> IntervalSet:
+        """The values of the variable for which the sum is certainly not negative."""
+        engine = self.engine
+        holders = [atom for atom in form.terms if self.occurs.depends(atom)]
+        if not holders:
+            low = self.relax.ends(form)[0]
+            certain = low is not None and engine.prove(low)
+            return IntSet.everything() if certain else IntSet.nothing()
+        if len(holders) > 1:
+            return IntSet.nothing()
+        atom, factor = holders[0], form.terms[holders[0]]
+        rest = plus(form, engine.of_atom(atom), -factor)
+        low = self.relax.ends(rest)[0]  # factor * atom >= -low whatever the others are
+        return IntSet.nothing() if low is None else self._isolate(atom, factor, low)
+
+    def _isolate(self, atom: Any, factor: int, low: Sum) -> IntervalSet:
+        """``factor * atom + low >= 0`` solved."""
+        engine = self.engine
+        if factor > 0:
+            limit = engine.divide(shifted(times(low, -1), factor - 1), factor)[0]
+        else:
+            limit = engine.divide(low, -factor)[0]
+        at_least = factor > 0  # atom >= limit, else atom <= limit
+        if isinstance(atom, Leaf) and atom.expr is self.var:
+            end = engine.table.to_expr(limit)
+            return (
+                IntervalSet(end, IntSet.everything().max_value)
+                if at_least
+                else IntervalSet(IntSet.everything().min_value, end)
+            )
+        if isinstance(atom, Split) and not atom.upper:
+            scaled = times(limit, atom.lower)
+            if at_least:
+                return self.solve(plus(atom.index, scaled, -1))
+            return self.solve(plus(shifted(scaled, atom.lower - 1), atom.index, -1))
+        if isinstance(atom, Product):
+            return self._isolate_product(atom, limit, at_least)
+        return IntSet.nothing()
+
+    def _isolate_product(self, atom: Product, limit: Sum, at_least: bool) -> IntervalSet:
+        """``var * n >= limit`` with ``n`` known to be positive."""
+        engine = self.engine
+        own = [factor for factor in atom.factors if self.occurs.depends(factor)]
+        others = [factor for factor in atom.factors if not self.occurs.depends(factor)]
+        cofactor = engine.of_atom(engine.table.product(others, atom.dtype)) if others else None
+        if len(own) != 1 or cofactor is None or not engine.prove(shifted(cofactor, -1)):
+            return IntSet.nothing()
+        if any(self.relax.depends(other) for other in others):
+            return IntSet.nothing()
+        if at_least:
+            limit = engine.floordiv(shifted(plus(limit, cofactor), -1), cofactor)
+            return self._isolate(own[0], 1, times(limit, -1))
+        return self._isolate(own[0], -1, engine.floordiv(limit, cofactor))

@@ -1,0 +1,443 @@
+"""Systems of linear equations and inequalities over the integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.forms import Sum, coefficient_gcd, exact_quotient, plus, shifted, times
+from tilesmith.arith.int_set import eval_set
+from tilesmith.arith.pattern import coefficient_of, conjuncts, nonnegative_forms
+from tilesmith.ir import EQ, PrimExpr, Range, Var, const, convert
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = [
+    "IntConstraints", "IntConstraintsTransform", "IntGroupBounds", "solve_linear_equations",
+    "solve_linear_inequalities",
+]  # fmt: skip
+
+
+class IntGroupBounds:
+    """What bounds one variable: ``coef * var`` is above each of ``lower``, equals each of
+    ``equal``, is
+    below each of ``upper``."""
+
+    def __init__(
+        self, coef: Any, lower: Sequence[Any], equal: Sequence[Any], upper: Sequence[Any]
+    ) -> None:
+        self.coef: PrimExpr = convert(coef)
+        self.lower = tuple([convert(item) for item in lower])
+        self.equal = tuple([convert(item) for item in equal])
+        self.upper = tuple([convert(item) for item in upper])
+
+    @staticmethod
+    def from_range(rng: Range) -> IntGroupBounds:
+        """The bounds that a range says."""
+        one = const(1, rng.min.dtype)
+        if op.is_const(rng.extent, 1):
+            return IntGroupBounds(one, (), (rng.min,), ())
+        top = Analyzer().simplify(rng.min + rng.extent - 1)
+        return IntGroupBounds(one, (rng.min,), (), (top,))
+
+    def find_best_range(self, ranges: Mapping[Var, Range] | None = None) -> Range | None:
+        """The narrowest range that a lower bound (or an equality) and an upper one give."""
+        analyzer = Analyzer()
+        for var, domain in (ranges or {}).items():
+            analyzer.bind(var, domain)
+        lows = [self._up(bound) for bound in (*self.lower, *self.equal)]
+        highs = [op.floordiv(bound, self.coef) for bound in (*self.upper, *self.equal)]
+        best: tuple[int, Range] | None = None
+        for low in lows:
+            for high in highs:
+                extent = analyzer.simplify(high - low + 1)
+                size = analyzer.const_int_bound(extent).max_value
+                if best is None or size < best[0]:
+                    best = (size, Range.from_min_extent(analyzer.simplify(low), extent))
+        return None if best is None else best[1]
+
+    def _up(self, bound: PrimExpr) -> PrimExpr:
+        return op.floordiv(bound + self.coef - 1, self.coef)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.lower)} lower, {len(self.equal)} equal, {len(self.upper)} upper"
+        return f"IntGroupBounds(coef={self.coef}, {counts})"
+
+
+class IntConstraints:
+    """Integer variables, their ranges, and relations between them that must hold."""
+
+    def __init__(
+        self, variables: Sequence[Var], ranges: Mapping[Var, Range], relations: Sequence[PrimExpr]
+    ) -> None:
+        self.variables = tuple(variables)
+        self.ranges = dict(ranges or {})
+        self.relations = tuple(relations)
+
+
+class IntConstraintsTransform:
+    """Two systems with the same solutions, and the substitutions between their variables."""
+
+    def __init__(
+        self, src: IntConstraints, dst: IntConstraints,
+        src_to_dst: Mapping[Var, PrimExpr], dst_to_src: Mapping[Var, PrimExpr],
+    ) -> None:  # fmt: skip
+        self.src = src
+        self.dst = dst
+        self.src_to_dst = dict(src_to_dst)
+        self.dst_to_src = dict(dst_to_src)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+# Equations
+
+
+@deep_recursion
+def solve_linear_equations(
+    equations: Any, variables: Any = None, ranges: Mapping[Var, Range] | None = None
+) -> IntConstraintsTransform:
+    """Solve equations with constant coefficients for ``variables``, by the Smith normal form.
+
+    The new system has a variable for each degree of freedom. Equations that can fail stay as
+    relations of the new system.
+    """
+    conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
+    unknowns = _listed(variables) or _variables_of(conditions)
+    ranges = dict(ranges or {})
+    analyzer = Analyzer()
+    engine = analyzer._engine
+    matrix: list[list[int]] = []
+    right: list[PrimExpr] = []
+    others: list[PrimExpr] = []
+    for condition in conditions:
+        row = _row(engine, condition, unknowns) if isinstance(condition, EQ) else None
+        if row is None:
+            others.append(condition)
+        else:
+            matrix.append(row[0])
+            right.append(engine.table.to_expr(times(row[1], -1)))
+    source = IntConstraints(unknowns, ranges, conditions)
+    if not unknowns:
+        return IntConstraintsTransform(source, source, {}, {})
+    return _transformed(analyzer, source, matrix, right, others)
+
+
+def _variables_of(conditions: Sequence[PrimExpr]) -> list[Var]:
+    from tilesmith.ir import post_order_visit
+
+    found: dict[Var, None] = {}
+    for condition in conditions:
+        post_order_visit(
+            condition, lambda node: found.setdefault(node) if isinstance(node, Var) else None
+        )
+    return list(found)
+
+
+def _row(engine: Any, condition: EQ, unknowns: Sequence[Var]) -> tuple[list[int], Sum] | None:
+    """Coefficients of the unknowns and the rest of ``a - b``; None if not linear with constants."""
+    if not condition.a.dtype.is_integer:
+        return None
+    form = engine.tidy(plus(engine.normal(condition.a), engine.normal(condition.b), -1))
+    coefficients = []
+    for var in unknowns:
+        found = coefficient_of(engine, form, var)
+        if found is None or found[0].terms:
+            return None
+        coefficients.append(found[0].const)
+        form = found[1]
+    return coefficients, form
+
+
+def _transformed(
+    analyzer: Analyzer, source: IntConstraints, matrix: list[list[int]], right: list[PrimExpr],
+    others: list[PrimExpr],
+) -> IntConstraintsTransform:  # fmt: skip
+    unknowns, count = source.variables, len(source.variables)
+    dtype = unknowns[0].dtype
+    left, columns, inverse = smith_normal_form(matrix, count)
+    right = [_combined(analyzer, row, right, dtype) for row in left]
+    relations: list[PrimExpr] = []
+    inner: list[PrimExpr] = []  # the values of the changed unknowns
+    fresh: dict[Var, list[int]] = {}
+    for position in range(count):
+        factor = matrix[position][position] if position < len(matrix) else 0
+        if factor == 0:
+            var = Var(f"n{len(fresh)}", dtype)
+            fresh[var] = inverse[position]
+            inner.append(var)
+            continue
+        relations.append(
+            analyzer.simplify(op.equal(op.floormod(right[position], abs(factor)), const(0, dtype)))
+        )
+        inner.append(
+            analyzer.simplify(op.floordiv(right[position] * (1 if factor > 0 else -1), abs(factor)))
+        )
+    for position, value in enumerate(right):
+        if position >= count or matrix[position][position] == 0:
+            relations.append(analyzer.simplify(op.equal(value, const(0, dtype))))
+    relations = [relation for relation in relations if not op.is_const(relation, 1)]
+    to_new = {
+        var: _combined(analyzer, columns[position], inner, dtype)
+        for position, var in enumerate(unknowns)
+    }
+    to_old = {var: _combined(analyzer, row, list(unknowns), dtype) for var, row in fresh.items()}
+    new_ranges = _ranges_of(to_old, source.ranges)
+    for var, value in to_new.items():
+        domain = source.ranges.get(var)
+        if domain is not None:  # what the range of an old variable asks of the new ones
+            relations += _inside(analyzer, value, domain, new_ranges)
+    relations += [_replaced(analyzer, condition, to_new) for condition in others]
+    target = IntConstraints(list(fresh), new_ranges, relations)
+    return IntConstraintsTransform(source, target, to_new, to_old)
+
+
+def _combined(
+    analyzer: Analyzer, factors: Sequence[int], values: Sequence[PrimExpr], dtype: Any
+) -> PrimExpr:
+    total: PrimExpr = const(0, dtype)
+    for factor, value in zip(factors, values):
+        total = total + value * factor
+    return analyzer.simplify(total)
+
+
+def _ranges_of(
+    definitions: Mapping[Var, PrimExpr], ranges: Mapping[Var, Range]
+) -> dict[Var, Range]:
+    found: dict[Var, Range] = {}
+    for var, value in definitions.items():
+        interval = eval_set(value, ranges)
+        used = set(_variables_of([value]))
+        if interval.has_lower_bound() and interval.has_upper_bound() and used <= set(ranges):
+            extent = Analyzer().simplify(interval.max_value - interval.min_value + 1)
+            found[var] = Range.from_min_extent(interval.min_value, extent)
+    return found
+
+
+def _inside(
+    analyzer: Analyzer, value: PrimExpr, domain: Range, ranges: Mapping[Var, Range]
+) -> list[PrimExpr]:
+    """The conditions for ``value`` to lie in a range, without those that the new ranges imply."""
+    known = Analyzer()
+    for var, range_ in ranges.items():
+        known.bind(var, range_)
+    conditions = [domain.min <= value, value < analyzer.simplify(domain.min + domain.extent)]
+    simple = [known.simplify(condition) for condition in conditions]
+    return [condition for condition in simple if not op.is_const(condition, 1)]
+
+
+def _replaced(analyzer: Analyzer, condition: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    inner = Analyzer()
+    for var, value in values.items():
+        inner.bind(var, value)
+    return inner.simplify(condition)
+
+
+def smith_normal_form(
+    matrix: list[list[int]], count: int
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """Make ``matrix`` diagonal in place by invertible integer operations.
+
+    Gives (U, V, inverse of V) with ``U * before * V == after``; ``count`` is the number of columns.
+    """
+    rows = len(matrix)
+    left = [[int(i == j) for j in range(rows)] for i in range(rows)]
+    right = [[int(i == j) for j in range(count)] for i in range(count)]
+    inverse = [[int(i == j) for j in range(count)] for i in range(count)]
+    for pivot in range(min(rows, count)):
+        if not _bring_pivot(matrix, left, right, inverse, pivot):
+            break
+        while _clear_column(matrix, left, pivot) or _clear_row(matrix, right, inverse, pivot):
+            pass
+    return left, right, inverse
+
+
+def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -> bool:
+    """Move some number that is not zero to the diagonal."""
+    for row in range(pivot, len(matrix)):
+        for column in range(pivot, len(right)):
+            if matrix[row][column]:
+                matrix[pivot], matrix[row] = matrix[row], matrix[pivot]
+                left[pivot], left[row] = left[row], left[pivot]
+                for table in (matrix, right):
+                    for line in table:
+                        line[pivot], line[column] = line[column], line[pivot]
+                inverse[pivot], inverse[column] = inverse[column], inverse[pivot]
+                return True
+    return False
+
+
+def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
+    """Make what is below (and above) the pivot zero, by Euclid's algorithm; whether anything was
+    done."""
+    changed = False
+    for row in range(len(matrix)):
+        while row != pivot and matrix[row][pivot]:
+            changed = True
+            factor = matrix[row][pivot] // matrix[pivot][pivot]
+            for table in (matrix, left):
+                table[row] = [a - factor * b for a, b in zip(table[row], table[pivot])]
+            if matrix[row][pivot]:
+                for table in (matrix, left):
+                    table[row], table[pivot] = table[pivot], table[row]
+    return changed
+
+
+def _clear_row(matrix: Any, right: Any, inverse: Any, pivot: int) -> bool:
+    """The same for what is beside the pivot, by operations on columns."""
+    changed = False
+    for column in range(pivot + 1, len(right)):
+        while matrix[pivot][column]:
+            changed = True
+            factor = matrix[pivot][column] // matrix[pivot][pivot]
+            for table in (matrix, right):
+                for line in table:
+                    line[column] -= factor * line[pivot]
+            inverse[pivot] = [a + factor * b for a, b in zip(inverse[pivot], inverse[column])]
+            if matrix[pivot][column]:
+                for table in (matrix, right):
+                    for line in table:
+                        line[column], line[pivot] = line[pivot], line[column]
+                inverse[column], inverse[pivot] = inverse[pivot], inverse[column]
+    return changed
+
+
+# Inequalities
+
+
+@deep_recursion
+def solve_linear_inequalities(
+    equations: Any,
+    variables: Any = None,
+    ranges: Mapping[Var, Range] | None = None,
+    deskew_range: bool = False,
+) -> Any:
+    """Ranges of ``variables`` that follow from inequalities, by Fourier and Motzkin's elimination.
+
+    The variables are solved in order: the range of one is written in terms of those after it. Gives
+    `IntConstraints`, or an `IntConstraintsTransform` to variables that start at 0 with
+    ``deskew_range``.
+    """
+    conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
+    unknowns = _listed(variables) or _variables_of(conditions)
+    ranges = dict(ranges or {})
+    analyzer = Analyzer()
+    engine = analyzer._engine
+    forms: list[Sum] = []
+    relations: list[PrimExpr] = []
+    for condition in conditions:
+        found = nonnegative_forms(engine, condition)
+        if found is None:
+            relations.append(condition)
+        else:
+            forms += found
+    for var in unknowns:
+        if var in ranges:
+            domain = ranges[var]
+            forms += nonnegative_forms(engine, var >= domain.min) or []
+            forms += nonnegative_forms(engine, var < domain.min + domain.extent) or []
+    bounds: dict[Var, tuple[list[Sum], list[Sum]]] = {}
+    for var in unknowns:
+        lows, highs, forms = _eliminate(engine, var, forms)
+        bounds[var] = (lows, highs)
+    for form in forms:
+        if not engine.prove(form):
+            relations.append(analyzer.simplify(engine.table.to_expr(form) >= 0))
+    solved = _solved_ranges(analyzer, unknowns, bounds, relations)
+    source = IntConstraints(unknowns, ranges, conditions)
+    target = IntConstraints(unknowns, solved, relations)
+    return _deskewed(analyzer, source, target) if deskew_range else target
+
+
+def _eliminate(engine: Any, var: Var, forms: list[Sum]) -> tuple[list[Sum], list[Sum], list[Sum]]:
+    """Bounds of ``var`` (lower, upper), and what the inequalities say of the other variables."""
+    lows: list[tuple[int, Sum]] = []
+    highs: list[tuple[int, Sum]] = []
+    rest: list[Sum] = []
+    for form in forms:
+        found = coefficient_of(engine, form, var)
+        if found is None or found[0].terms:
+            raise UnsupportedError(
+                f"an inequality is not linear in '{var.name}' with a constant coefficient"
+            )
+        factor, other = found[0].const, found[1]
+        if factor == 0:
+            rest.append(form)
+        elif factor > 0:
+            lows.append((factor, other))
+        else:
+            highs.append((-factor, other))
+    for factor_low, low in lows:
+        for factor_high, high in highs:
+            common = gcd(factor_low, factor_high)
+            both = plus(times(low, factor_high // common), high, factor_low // common)
+            both = engine.tidy(both)
+            if both.terms:
+                both = exact_quotient(both, coefficient_gcd(both))
+            rest.append(both)
+    lower = [
+        engine.divide(shifted(times(form, -1), factor - 1), factor)[0] for factor, form in lows
+    ]
+    upper = [engine.divide(form, factor)[0] for factor, form in highs]
+    return lower, upper, _distinct(engine, rest)
+
+
+def _distinct(engine: Any, forms: list[Sum]) -> list[Sum]:
+    found = {engine.table.number(form): form for form in forms}
+    return [form for form in found.values() if form.terms or form.const < 0]
+
+
+def _solved_ranges(
+    analyzer: Analyzer, unknowns: Sequence[Var], bounds: dict[Var, tuple[list[Sum], list[Sum]]],
+    relations: list[PrimExpr],
+) -> dict[Var, Range]:  # fmt: skip
+    from tilesmith.ir import Max, Min
+
+    engine = analyzer._engine
+    solved: dict[Var, Range] = {}
+    for var in reversed(list(unknowns)):
+        lows, highs = bounds[var]
+        if lows and highs:
+            low, high = engine.extreme(Max, lows), engine.extreme(Min, highs)
+            extent = engine.table.to_expr(engine.tidy(shifted(plus(high, low, -1), 1)))
+            solved[var] = Range.from_min_extent(
+                engine.table.to_expr(low), analyzer.simplify(extent)
+            )
+            analyzer.bind(var, solved[var])
+            continue
+        for form in lows:
+            relations.append(engine.table.to_expr(form) <= var)
+        for form in highs:
+            relations.append(var <= engine.table.to_expr(form))
+    return solved
+
+
+def _deskewed(
+    analyzer: Analyzer, source: IntConstraints, target: IntConstraints
+) -> IntConstraintsTransform:
+    """The same with each variable moved to start at 0."""
+    to_new: dict[Var, PrimExpr] = {}
+    to_old: dict[Var, PrimExpr] = {}
+    ranges: dict[Var, Range] = {}
+    fresh: list[Var] = []
+    for var in reversed(target.variables):
+        domain = target.ranges.get(var)
+        new = Var(var.name, var.dtype)
+        low = const(0, var.dtype) if domain is None else _replaced(analyzer, domain.min, to_new)
+        to_new[var] = Analyzer().simplify(new + low)
+        to_old[new] = Analyzer().simplify(
+            var - (const(0, var.dtype) if domain is None else domain.min)
+        )
+        if domain is not None:
+            extent = _replaced(analyzer, domain.extent, to_new)
+            ranges[new] = Range.from_min_extent(const(0, var.dtype), extent)
+        fresh.insert(0, new)
+    relations = [_replaced(analyzer, relation, to_new) for relation in target.relations]
+    return IntConstraintsTransform(source, IntConstraints(fresh, ranges, relations), to_new, to_old)

@@ -1,0 +1,170 @@
+"""Shapes of expressions: linear in some variables, bounds on variables, repeated parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.forms import Product, Sum, plus, shifted, times
+from tilesmith.arith.interval_eval import IntervalEvaluator
+from tilesmith.arith.simplify import Simplifier
+from tilesmith.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Call,
+    CompareOp,
+    IntImm,
+    Max,
+    Min,
+    Node,
+    PrimExpr,
+    StringImm,
+    Var,
+    const,
+    convert,
+)  # fmt: skip
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation"]
+
+
+def coefficient_of(engine: Simplifier, form: Sum, var: Var) -> tuple[Sum, Sum] | None:
+    """``form == coefficient * var + rest``; None if ``var`` occurs in any other way."""
+    atom = engine.table.leaf(var, var)
+    inside = IntervalEvaluator(engine, {var: (None, None)})
+    coefficient = Sum(form.dtype, {}, 0)
+    rest = Sum(form.dtype, {}, form.const)
+    for term, factor in form.terms.items():
+        if term is atom:
+            coefficient = shifted(coefficient, factor)
+        elif not inside.depends(term):
+            rest = plus(rest, engine.of_atom(term), factor)
+        elif isinstance(term, Product):
+            others = list(term.factors)
+            if atom not in others:
+                return None
+            others.remove(atom)
+            if any(inside.depends(other) for other in others):
+                return None
+            coefficient = plus(
+                coefficient, engine.of_atom(engine.table.product(others, term.dtype)), factor
+            )
+        else:
+            return None
+    return coefficient, rest
+
+
+@deep_recursion
+def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
+    """``[c0, c1, ..., base]`` with ``expr == c0 * v0 + c1 * v1 + ... + base``; empty if it is not
+    linear."""
+    expr = convert(expr)
+    if not expr.dtype.is_integer or expr.dtype.lanes != 1:
+        return []
+    engine = Analyzer()._engine
+    form = engine.normal(expr)
+    coefficients: list[Sum] = []
+    for var in var_list:
+        found = coefficient_of(engine, form, var)
+        if found is None:
+            return []
+        coefficient, form = found
+        others = IntervalEvaluator(engine, dict.fromkeys(var_list, (None, None)))
+        if any(others.depends(atom) for atom in coefficient.terms):
+            return []
+        coefficients.append(coefficient)
+    return [engine.table.to_expr(item) for item in (*coefficients, form)]
+
+
+@deep_recursion
+def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
+    """``[min0, max0, min1, max1, ...]`` of the variables as a conjunction of comparisons bounds
+    them.
+
+    None where there is no bound; an empty list if a comparison is not linear in one of them.
+    """
+    engine = Analyzer()._engine
+    bounds: dict[Var, list[Sum | None]] = {var: [None, None] for var in var_list}
+    for part in conjuncts(convert(expr)):
+        for form in nonnegative_forms(engine, part) or [None]:
+            if form is None or not _clip(engine, form, var_list, bounds):
+                return []
+    found: list[PrimExpr | None] = []
+    for var in var_list:
+        found += [None if end is None else engine.table.to_expr(end) for end in bounds[var]]
+    return found
+
+
+def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
+    """The parts of a conjunction, ``likely`` taken off."""
+    if isinstance(expr, And):
+        return [*conjuncts(expr.a), *conjuncts(expr.b)]
+    if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
+        return conjuncts(expr.args[0])
+    return [expr]
+
+
+def nonnegative_forms(engine: Simplifier, part: PrimExpr) -> list[Sum] | None:
+    """A comparison as sums that must not be negative; None if it is none (of integers)."""
+    if not isinstance(part, (LT, LE, GT, GE, EQ)) or not isinstance(part, CompareOp):
+        return None
+    if not part.a.dtype.is_integer or part.a.dtype.lanes != 1:
+        return None
+    a, b = engine.normal(part.a), engine.normal(part.b)
+    if isinstance(part, (GT, GE)):
+        a, b = b, a
+    difference = engine.tidy(plus(b, a, -1))
+    if isinstance(part, EQ):
+        return [difference, times(difference, -1)]
+    return [shifted(difference, -1) if isinstance(part, (LT, GT)) else difference]
+
+
+def _clip(
+    engine: Simplifier, form: Sum, variables: Sequence[Var], bounds: dict[Var, list[Sum | None]]
+) -> bool:
+    """Take one inequality into account; False if it cannot be."""
+    used = []
+    for var in variables:
+        inside = IntervalEvaluator(engine, {var: (None, None)})
+        if any(inside.depends(atom) for atom in form.terms):
+            used.append(var)
+    if len(used) != 1:
+        return not used  # a bound of one variable by another is no bound
+    found = coefficient_of(engine, form, used[0])
+    if found is None or found[0].terms or found[0].const == 0:
+        return False
+    factor, rest = found[0].const, found[1]
+    ends = bounds[used[0]]
+    if factor > 0:  # var >= ceil(-rest / factor)
+        low = engine.divide(shifted(times(rest, -1), factor - 1), factor)[0]
+        ends[0] = low if ends[0] is None else engine.extreme(Max, [ends[0], low])
+    else:
+        high = engine.divide(rest, -factor)[0]
+        ends[1] = high if ends[1] is None else engine.extreme(Min, [ends[1], high])
+    return True
+
+
+@deep_recursion
+def detect_common_subexpr(expr: Any, threshold: int) -> dict[PrimExpr, int]:
+    """Subexpressions that occur at least ``threshold`` times, each with its number of
+    occurrences."""
+    engine = Analyzer()._engine
+    counts: dict[int, int] = {}
+    first: dict[int, PrimExpr] = {}
+
+    def walk(node: Any) -> None:
+        if isinstance(node, PrimExpr) and not isinstance(node, (Var, IntImm, StringImm)):
+            if node.dtype is not const(True, "bool").dtype:
+                number = engine.number(node)
+                counts[number] = counts.get(number, 0) + 1
+                first.setdefault(number, node)
+        if isinstance(node, Node) and not node.is_leaf:
+            node.for_each_child(walk)
+
+    walk(convert(expr))
+    return {first[number]: count for number, count in counts.items() if count >= threshold}

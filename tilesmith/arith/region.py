@@ -1,0 +1,90 @@
+"""What a region that moves with loop variables covers in all.
+
+estimate_region_lower_bound([Range.from_min_extent(i * 8 + j * 4, 4)], {i: Range(0, 4), j:
+Range(0, 2)}, True) # [IntervalSet[0, 31]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.int_set import IntervalSet, eval_set, intersect
+from tilesmith.arith.iter_affine_map import IterMapLevel, detect_iter_map
+from tilesmith.arith.iter_nodes import IterSumExpr
+from tilesmith.ir import PrimExpr, Range, Var, convert
+from tilesmith.ir.operators import is_const
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = [
+    "estimate_region_lower_bound",
+    "estimate_region_strict_bound",
+    "estimate_region_upper_bound",
+]
+
+
+@deep_recursion
+def estimate_region_strict_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
+) -> list[IntervalSet] | None:
+    """The box that the region covers exactly while the variables run; None if it is no full box."""
+    found = detect_iter_map(
+        [range_.min for range_ in region], var_dom, predicate, IterMapLevel.Surjective
+    )
+    if (not found.indices and region) or not is_const(found.padding_predicate, 0):
+        return None
+    analyzer = Analyzer()
+    result: list[IntervalSet] = []
+    for form, range_ in zip(found.indices, region):
+        covered = _covered(analyzer, form, range_.extent)
+        if covered is None:
+            return None
+        result.append(covered)
+    return result
+
+
+def _covered(analyzer: Analyzer, form: IterSumExpr, extent: PrimExpr) -> IntervalSet | None:
+    """The interval filled by blocks of one extent that start at the values of a sum."""
+    low: PrimExpr = form.base
+    last: PrimExpr = low
+    if form.args:
+        digit = form.args[0]
+        if not analyzer.can_prove(digit.scale <= extent):
+            return None  # holes between the blocks
+        last = low + digit.scale * (digit.extent - 1)
+    return IntervalSet(analyzer.simplify(low), analyzer.simplify(last + extent - 1))
+
+
+def estimate_region_lower_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
+) -> list[IntervalSet] | None:
+    """A box that is certainly covered; None if none is known."""
+    return estimate_region_strict_bound(region, var_dom, predicate)
+
+
+@deep_recursion
+def estimate_region_upper_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
+) -> list[IntervalSet]:
+    """A box around all that is covered."""
+    exact = estimate_region_strict_bound(region, var_dom, predicate)
+    if exact is not None:
+        return exact
+    return [_around(range_, var_dom, convert(predicate)) for range_ in region]
+
+
+def _around(range_: Range, var_dom: Mapping[Var, Range], predicate: PrimExpr) -> IntervalSet:
+    loose = eval_set(range_, var_dom)
+    analyzer = Analyzer()
+    for var, domain in var_dom.items():
+        analyzer.bind(var, domain)
+    with analyzer.constraint_scope(predicate):
+        low = analyzer.const_int_bound(range_.min)
+        high = analyzer.const_int_bound(range_.min + range_.extent - 1)
+    dtype = range_.min.dtype
+    tight = IntervalSet(
+        convert(low.min_value, dtype) if low.min_value > low.NEG_INF else loose.min_value,
+        convert(high.max_value, dtype) if high.max_value < high.POS_INF else loose.max_value,
+    )
+    return intersect([loose, tight])
