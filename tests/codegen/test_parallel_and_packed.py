@@ -145,6 +145,17 @@ def test_objects_of_one_library_share_the_thread_runtime():
         np.testing.assert_array_equal(y, np.arange(N) + len(name))
 
 
+def test_saved_object_is_complete(tmp_path):
+    b = decl_buffer((N,), "int32", "b")
+    module = Compiled(kernel([b], parallel(N, lambda i: BufferStore(b, i, [i])))).module
+    assert len(module.objects) == 2  # the code, and what launches parallel loops
+    module.save(tmp_path / "a.o")
+    library = runtime.library.Library.from_objects([(tmp_path / "a.o").read_bytes()])
+    y = np.zeros(N, "int32")
+    ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.symbol("kernel"))(y.ctypes.data)
+    np.testing.assert_array_equal(y, np.arange(N))
+
+
 def packed_main(body, name="main"):
     """`__tvm_ffi_NAME()` around a body."""
     params = [

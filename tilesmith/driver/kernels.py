@@ -104,7 +104,9 @@ def compile_job(module: IRModule, target: Target, schedule: bool = True) -> byte
         module = module.shallow_copy()
         for variable, function in list(module.items()):
             module[variable] = schedule_function(function, target)
-    return compile_text(emit_text(lower_kernels(module, target), target), target)
+    # what launches parallel loops is linked once for all kernels
+    text = emit_text(lower_kernels(module, target), target, thread_runtime=False)
+    return compile_text(text, target)
 
 
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.codegen.llvm import thread_runtime_object
 from tilesmith.driver.graph_function import ConstantTable, GraphFunction, lower_graph_function
 from tilesmith.driver.kernels import KernelJob, compile_kernels, kernel_jobs
 from tilesmith.driver.pipelines import get_pipeline
@@ -107,7 +108,8 @@ def build_graph(module: IRModule, target: Target) -> Executable:
         "target": str(target),
         "kernels": names,
     }
-    code = [*dict.fromkeys(objects[job.key] for job in jobs.values()), *entry.objects]
+    kernel_code = dict.fromkeys(objects[job.key] for job in jobs.values())
+    code = [*kernel_code, *entry.objects, thread_runtime_object(target)]
     sources = {"script": lambda: module.script(), "ll": lambda: entry.get_source("ll")}
     return Executable(metadata, code, constants.arrays, sources)
 

@@ -53,5 +53,5 @@ def stages(
         lowered = lower_kernels(kernels, chosen)
         if stage == "lowered":
             return str(lowered)
-        text = emit_text(lowered, chosen)
+        text = emit_text(lowered, chosen, thread_runtime=False)
         return text if stage == "llvm" else assembly(text, chosen)

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from tilesmith.codegen.facts import called_functions
 from tilesmith.codegen.llvm.compile import assembly, compile_formats, compile_text
-from tilesmith.codegen.llvm.module import PACKED_PREFIX, ModuleEmitter, emit_text, kernel_symbol
+from tilesmith.codegen.llvm.module import (
+    PACKED_PREFIX,
+    ModuleEmitter,
+    emit_text,
+    kernel_symbol,
+    thread_runtime_text,
+)
 from tilesmith.codegen.registry import BACK_ENDS
 from tilesmith.ir import IRModule
 from tilesmith.runtime.module import Module
@@ -25,6 +31,8 @@ __all__ = [
     "emit_text",
     "is_runnable",
     "kernel_symbol",
+    "thread_runtime_object",
+    "thread_runtime_text",
 ]
 
 
@@ -53,20 +61,25 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
 
     Raises CodegenError for what cannot be translated.
     """
-    objects = []
-    for part, level in _parts(module, opt_level):
+    objects, needs_threads = [], False
+    parts = _parts(module, opt_level) if is_host(target) else [(module, opt_level)]
+    for part, level in parts:
         emitter = ModuleEmitter(part, target)
-        text = emitter.text()
+        text = emitter.text(thread_runtime=not is_host(target))
+        needs_threads = needs_threads or emitter.needs_threads
         imported = [_text_of(source) for source in emitter.imported]
         objects.append(compile_formats(text, target, ("o",), level, imported)["o"])
+    if needs_threads and is_host(target):
+        objects.append(thread_runtime_object(target))
 
-    def in_form(form: str) -> str:
+    def in_form(form: str) -> bytes | str:
         whole = ModuleEmitter(module, target)
         text = whole.text()
         if form == "written":
             return text
         imported = [_text_of(source) for source in whole.imported]
-        return compile_formats(text, target, (form,), opt_level, imported)[form].decode()
+        made = compile_formats(text, target, (form,), opt_level, imported)[form]
+        return made if form == "o" else made.decode()
 
     public = [
         function
@@ -84,9 +97,24 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
             "ll": lambda: in_form("written"),
             "ll.opt": lambda: in_form("ll"),
             "asm": lambda: in_form("asm"),
+            **({"o": lambda: in_form("o")} if len(objects) > 1 else {}),
         },
         runnable=is_runnable(target),
     )
+
+
+_runtime_objects: dict[str, bytes] = {}
+
+
+def thread_runtime_object(target: Target) -> bytes:
+    """The object file with the functions that launch parallel loops, made once per target.
+
+    Link it with objects made from `emit_text(..., thread_runtime=False)`.
+    """
+    key = str(target)
+    if key not in _runtime_objects:
+        _runtime_objects[key] = compile_text(thread_runtime_text(target), target)
+    return _runtime_objects[key]
 
 
 def _packed_name(function: PrimFunc) -> str:

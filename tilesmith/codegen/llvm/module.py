@@ -40,12 +40,21 @@ _SMALL_POINTERS = ("arm", "thumb", "i386", "i486", "i586", "i686", "riscv32", "w
 PACKED_PREFIX = "__tvm_ffi_"
 
 
-def emit_text(module: IRModule, target: Target) -> str:
+def emit_text(module: IRModule, target: Target, thread_runtime: bool = True) -> str:
     """The module's PrimFuncs as LLVM text for a target.
 
+    Without `thread_runtime` the functions that launch parallel loops are only declared: a library
+    needs `thread_runtime_text` once, however many object files it has.
     Raises CodegenError for what LLVM code cannot do, with the function and what to do about it.
     """
-    return ModuleEmitter(module, target).text()
+    return ModuleEmitter(module, target).text(thread_runtime)
+
+
+def thread_runtime_text(target: Target) -> str:
+    """What every library with parallel loops holds once: see `threads`."""
+    emitter = ModuleEmitter(IRModule({}), target)
+    emitter.needs_threads = True
+    return emitter.text()
 
 
 def kernel_symbol(name: str) -> str:
@@ -135,14 +144,16 @@ class ModuleEmitter:
 
     # -- the whole text
 
-    def text(self) -> str:
-        """The module's text."""
+    def text(self, thread_runtime: bool = True) -> str:
+        """The module's text, with the functions that launch parallel loops if it has any."""
         with deep_recursion():
             for name, function in self.functions.items():
                 self._bodies.append(self._function_text(name, function))
         declarations: tuple[str, ...] = ()
         runtime = ""
-        if self.needs_threads:
+        if self.needs_threads and not thread_runtime:
+            runtime = "@__tilesmith_parallel_launch = external global ptr"
+        elif self.needs_threads:
             bound = self.target.num_cores or 0
             runtime, declarations = threads.runtime_text(self.triple, self.architecture, bound)
         for line in declarations:
