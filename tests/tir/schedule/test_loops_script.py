@@ -94,7 +94,9 @@ def test_split_of_a_parallel_loop_gives_serial_loops_inside():
     ],
 )
 def test_split_refuses_factors(factors, reason):
-    refused(rows, lambda sch: sch.split(loops(sch, "B")[1], factors), "split: " + reason, marked="for j")
+    refused(
+        rows, lambda sch: sch.split(loops(sch, "B")[1], factors), "split: " + reason, marked="for j"
+    )
 
 
 def test_split_refuses_annotated_and_bound_loops():
@@ -106,7 +108,9 @@ def test_split_refuses_annotated_and_bound_loops():
 
     refused(rows, [annotated, split], "loop 'j' has annotations (hint)", marked="for j")
     refused(
-        rows, [lambda sch: sch.bind(loops(sch, "B")[1], "threadIdx.x"), split], "loop 'j' is bound to a thread"
+        rows,
+        [lambda sch: sch.bind(loops(sch, "B")[1], "threadIdx.x"), split],
+        "loop 'j' is bound to a thread",
     )
 
 
@@ -162,7 +166,12 @@ def test_split_then_fuse_keeps_the_predicate():
 
 
 def test_fuse_refusals():
-    refused(rows, lambda sch: sch.fuse(*loops(sch, "B")[::-1]), "fuse directly nested loops", marked="for i")
+    refused(
+        rows,
+        lambda sch: sch.fuse(*loops(sch, "B")[::-1]),
+        "fuse directly nested loops",
+        marked="for i",
+    )
     refused(rows, lambda sch: sch.fuse(), "fuse: no loops are given")
     refused(
         rows, [lambda sch: sch.parallel(loops(sch, "B")[0]), lambda sch: sch.fuse(*loops(sch, "B"))],
@@ -187,7 +196,9 @@ def test_fuse_refusals():
 def test_reorder():
     @T.prim_func
     def expected(
-        A: T.Buffer((9, 11), "float32"), B: T.Buffer((11, 6), "float32"), C: T.Buffer((9, 6), "float32")
+        A: T.Buffer((9, 11), "float32"),
+        B: T.Buffer((11, 6), "float32"),
+        C: T.Buffer((9, 6), "float32"),
     ):
         for k, j, i in T.grid(11, 6, 9):
             with T.block("C"):
@@ -204,12 +215,18 @@ def test_reorder():
 
 
 def test_reorder_refusals():
-    refused(programs.scan, lambda sch: sch.reorder(*loops(sch, "B")), "iterator 'vi' of block 'B' must keep its order")
+    refused(
+        programs.scan,
+        lambda sch: sch.reorder(*loops(sch, "B")),
+        "iterator 'vi' of block 'B' must keep its order",
+    )
     refused(
         programs.elementwise, lambda sch: sch.reorder(loops(sch, "B")[0], loops(sch, "C")[0]),
         "the loops are not all on one way from the root",
     )  # fmt: skip
-    refused(rows, lambda sch: sch.reorder(*loops(sch, "B"), loops(sch, "B")[0]), "a loop is given twice")
+    refused(
+        rows, lambda sch: sch.reorder(*loops(sch, "B"), loops(sch, "B")[0]), "a loop is given twice"
+    )
 
     def several(sch):
         sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
@@ -226,7 +243,11 @@ def test_reorder_refusals():
                 vi = T.axis.spatial(9, i + j)
                 B[vi] = A[0, 0]
 
-    refused(diagonal, lambda sch: sch.reorder(*loops(sch, "B")[::-1]), "the binding of block 'B' is not affine")
+    refused(
+        diagonal,
+        lambda sch: sch.reorder(*loops(sch, "B")[::-1]),
+        "the binding of block 'B' is not affine",
+    )
 
 
 def test_loop_partition():
@@ -277,7 +298,9 @@ def test_loop_partition_of_blocks_with_buffers_of_their_own():
 
 
 @T.prim_func
-def two_nests(A: T.Buffer((6, 5), "float32"), B: T.Buffer((6, 5), "float32"), C: T.Buffer((6, 5), "float32")):
+def two_nests(
+    A: T.Buffer((6, 5), "float32"), B: T.Buffer((6, 5), "float32"), C: T.Buffer((6, 5), "float32")
+):
     T.func_attr({"global_symbol": "main"})
     for i, j in T.grid(6, 5):
         with T.block("B"):
@@ -292,7 +315,9 @@ def two_nests(A: T.Buffer((6, 5), "float32"), B: T.Buffer((6, 5), "float32"), C:
 def test_merge():
     @T.prim_func
     def expected(
-        A: T.Buffer((6, 5), "float32"), B: T.Buffer((6, 5), "float32"), C: T.Buffer((6, 5), "float32")
+        A: T.Buffer((6, 5), "float32"),
+        B: T.Buffer((6, 5), "float32"),
+        C: T.Buffer((6, 5), "float32"),
     ):
         for i in range(6):
             for j in range(5):
@@ -312,10 +337,18 @@ def test_merge_refusals():
         sch.merge(loops(sch, "B")[0], loops(sch, "C")[0])
 
     refused(programs.elementwise, first_loops, "uses what a block of another one writes")
-    refused(two_nests, lambda sch: sch.merge(loops(sch, "B")[0], loops(sch, "C")[1]), "do not stand side by side")
-    refused(two_nests, lambda sch: sch.merge(loops(sch, "B")[0]), "merge: at least two loops are needed")
     refused(
-        two_nests, [lambda sch: sch.split(loops(sch, "B")[0], [2, 3]), first_loops], "the loops differ in kind or extent"
+        two_nests,
+        lambda sch: sch.merge(loops(sch, "B")[0], loops(sch, "C")[1]),
+        "do not stand side by side",
+    )
+    refused(
+        two_nests, lambda sch: sch.merge(loops(sch, "B")[0]), "merge: at least two loops are needed"
+    )
+    refused(
+        two_nests,
+        [lambda sch: sch.split(loops(sch, "B")[0], [2, 3]), first_loops],
+        "the loops differ in kind or extent",
     )
 
 
@@ -332,13 +365,19 @@ def test_add_unit_loop(target):
 
 
 def test_add_unit_loop_around_the_root():
-    refused(rows, lambda sch: sch.add_unit_loop(sch.get_block("root")), "nothing can stand around the root")
+    refused(
+        rows,
+        lambda sch: sch.add_unit_loop(sch.get_block("root")),
+        "nothing can stand around the root",
+    )
 
 
 def test_reorder_block_iter_var():
     @T.prim_func
     def expected(
-        A: T.Buffer((9, 11), "float32"), B: T.Buffer((11, 6), "float32"), C: T.Buffer((9, 6), "float32")
+        A: T.Buffer((9, 11), "float32"),
+        B: T.Buffer((11, 6), "float32"),
+        C: T.Buffer((9, 6), "float32"),
     ):
         for i, j, k in T.grid(9, 6, 11):
             with T.block("C"):
@@ -347,9 +386,15 @@ def test_reorder_block_iter_var():
                     C[vi, vj] = T.float32(0)
                 C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-    check(programs.matmul, lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [2, 0, 1]), expected)
+    check(
+        programs.matmul,
+        lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [2, 0, 1]),
+        expected,
+    )
     refused(
-        programs.matmul, lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [0, 0, 1]), "[0, 0, 1] is no order of 3"
+        programs.matmul,
+        lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [0, 0, 1]),
+        "[0, 0, 1] is no order of 3",
     )
 
 
@@ -359,7 +404,11 @@ def test_kinds(primitive):
         getattr(sch, primitive)(loops(sch, "B")[1])
 
     sch = check(rows, steps)
-    kind = {"parallel": ForKind.PARALLEL, "vectorize": ForKind.VECTORIZED, "unroll": ForKind.UNROLLED}
+    kind = {
+        "parallel": ForKind.PARALLEL,
+        "vectorize": ForKind.VECTORIZED,
+        "unroll": ForKind.UNROLLED,
+    }
     assert sch.get(loops(sch, "B")[1]).kind is kind[primitive]
     assert sch.get(loops(sch, "B")[0]).kind is ForKind.SERIAL
 
@@ -374,8 +423,17 @@ def test_kinds_refuse_dependences(primitive):
     def reduction(sch):
         getattr(sch, primitive)(loops(sch, "C")[2])
 
-    refused(programs.matmul, reduction, f"{primitive}: loop 'k' carries the reduction iterator 'vk' of block 'C'", marked="for k")
-    refused(programs.scan, lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]), "must keep its order")
+    refused(
+        programs.matmul,
+        reduction,
+        f"{primitive}: loop 'k' carries the reduction iterator 'vk' of block 'C'",
+        marked="for k",
+    )
+    refused(
+        programs.scan,
+        lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]),
+        "must keep its order",
+    )
 
     @T.prim_func
     def shifted(A: T.Buffer((10,), "float32"), B: T.Buffer((11,), "float32")):
@@ -384,7 +442,11 @@ def test_kinds_refuse_dependences(primitive):
                 vi = T.axis.spatial(10, i)
                 B[vi + 1] = B[vi] + A[vi]
 
-    refused(shifted, lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]), "reads other elements of 'B' than it writes")
+    refused(
+        shifted,
+        lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]),
+        "reads other elements of 'B' than it writes",
+    )
 
     @T.prim_func
     def one_place(A: T.Buffer((10,), "float32"), B: T.Buffer((1,), "float32")):
@@ -443,7 +505,11 @@ def test_vectorize_inside_of_overlapping_tiles():
 
 
 def test_vectorize_refuses_symbolic_extents():
-    refused(programs.copy_symbolic, lambda sch: sch.vectorize(loops(sch, "B")[0]), "the extent of loop 'i' is not constant")
+    refused(
+        programs.copy_symbolic,
+        lambda sch: sch.vectorize(loops(sch, "B")[0]),
+        "the extent of loop 'i' is not constant",
+    )
 
 
 def test_bind():
@@ -454,12 +520,21 @@ def test_bind():
 
     sch = check(rows, steps)
     assert 'T.thread_binding(7, thread="blockIdx.x")' in main_of(sch).script()
-    refused(rows, lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.w"), "'threadIdx.w' is no thread axis", "threadIdx.x")
+    refused(
+        rows,
+        lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.w"),
+        "'threadIdx.w' is no thread axis",
+        "threadIdx.x",
+    )
     refused(
         rows, [lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.x"), lambda sch: sch.bind(loops(sch, "B")[1], "threadIdx.x")],
         "an outer loop is bound to threadIdx.x already",
     )  # fmt: skip
-    refused(programs.matmul, lambda sch: sch.bind(loops(sch, "C")[2], "blockIdx.x"), "carries the reduction iterator")
+    refused(
+        programs.matmul,
+        lambda sch: sch.bind(loops(sch, "C")[2], "blockIdx.x"),
+        "carries the reduction iterator",
+    )
     # Threads of a block may combine their results.
     sch = schedule_of(programs.matmul)
     sch.bind(loops(sch, "C")[2], "threadIdx.x")
@@ -503,8 +578,14 @@ def test_finding_blocks():
 def test_get_block_refusals():
     refused(rows, lambda sch: sch.get_block("b"), "'main' has no block 'b'")
     refused(programs.three_stages, lambda sch: sch.get_block("BB"), "did you mean 'B'?")
-    refused(rows, lambda sch: sch.split(sch.get_block("B"), [1, None]), "expected a loop, got the block 'B'")
-    refused(rows, lambda sch: sch.compute_inline(loops(sch, "B")[0]), "expected a block, got the loop i")
+    refused(
+        rows,
+        lambda sch: sch.split(sch.get_block("B"), [1, None]),
+        "expected a loop, got the block 'B'",
+    )
+    refused(
+        rows, lambda sch: sch.compute_inline(loops(sch, "B")[0]), "expected a block, got the loop i"
+    )
     sch = schedule_of(programs.elementwise)
     i, j = loops(sch, "B")
     sch.fuse(i, j)

@@ -46,7 +46,9 @@ def _check_independent(
                 continue
             if iterator.iter_type == IterVar.CommReduce and thread.startswith("threadIdx"):
                 continue
-            reason = f"loop '{name}' drives iterator '{iterator.var.name}', which must keep its order"
+            reason = (
+                f"loop '{name}' drives iterator '{iterator.var.name}', which must keep its order"
+            )
             if iterator.iter_type == IterVar.CommReduce:
                 reason = (
                     f"loop '{name}' carries the reduction iterator '{iterator.var.name}' "
@@ -68,7 +70,11 @@ def _check_private(
     name = state.stmt(sref).loop_var.name
     for region in state.stmt(block_sref).block.writes:
         others = [other for other in state.blocks_below(scope) if other not in inside]
-        used = [r.buffer for s in others for r in (*state.stmt(s).block.reads, *state.stmt(s).block.writes)]
+        used = [
+            r.buffer
+            for s in others
+            for r in (*state.stmt(s).block.reads, *state.stmt(s).block.writes)
+        ]
         if region.buffer not in allocated or region.buffer in used:
             reason = f"every iteration of loop '{name}' writes the same elements of '{region.buffer.name}'"
             raise refuse_at(state, primitive, reason, sref)

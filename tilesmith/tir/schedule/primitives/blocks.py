@@ -236,6 +236,24 @@ def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[S
     return True
 
 
+def check_inputs_last(
+    state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef, later: list[StmtSRef]
+) -> None:
+    """What a block reads is still the same when some later blocks run."""
+    blocks = scope_blocks(state, scope)
+    block: Block = state.stmt(sref).block
+    reads = {id(buffer) for buffer in read_buffers(block)}
+    end = max([blocks.index(other) for other in later], default=0)
+    for other in blocks[blocks.index(sref) + 1 : end + 1]:
+        passed: Block = state.stmt(other).block
+        if any(id(buffer) in reads for buffer in written_buffers(passed)):
+            reason = (
+                f"block '{passed.name_hint}' writes what it reads, "
+                f"and block '{block.name_hint}' would pass it"
+            )
+            raise refuse_at(state, primitive, reason, other)
+
+
 def loops_below(stmt: For | BlockRealize) -> list[For]:
     """All loops inside of a statement up to the next blocks, outer ones first."""
     found: list[For] = []
@@ -262,4 +280,4 @@ def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dic
     return ranges
 
 
-__all__ += ["loops_below", "program_of", "ranges_between"]
+__all__ += ["check_inputs_last", "loops_below", "program_of", "ranges_between"]

@@ -12,6 +12,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
+    check_inputs_last,
     consumers_of,
     is_output_block,
     producers_of,
@@ -42,6 +43,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     mapping = _producer_indices(state, sref, store)
     consumers = consumers_of(state, sref, scope)
     inliner = _Inliner(store.buffer, store.value, mapping)
+    check_inputs_last(state, "compute_inline", sref, scope, consumers)
     for consumer in consumers:
         _check_access(state, "compute_inline", consumer, store.buffer)
     for consumer in consumers:

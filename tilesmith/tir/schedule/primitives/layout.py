@@ -191,7 +191,7 @@ def transform_layout(
     padded = None
     if not assume_injective_transform:
         domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
-        _, padded = mapping.non_surjective_inverse(domain)
+        inverse, padded = mapping.non_surjective_inverse(domain)
         if is_const(padded, 0):
             padded = None
     new = buffer_with(
@@ -220,7 +220,7 @@ def transform_layout(
         }
         state.replace_function(variable, function.with_fields(buffer_map=buffers))
     if padded is not None and padding is not None:
-        _fill_padding(state, owner, new, padded, padding, mapping)
+        _fill_padding(state, owner, new, (list(inverse.initial_indices), padded), padding)
 
 
 def _check_parameter(state: ScheduleState, sref: StmtSRef, buffer: Buffer, padded: Any) -> None:
@@ -247,11 +247,13 @@ def _fill_padding(
     state: ScheduleState,
     owner: StmtSRef,
     buffer: Buffer,
-    padded: PrimExpr,
+    padded: tuple[list[Var], PrimExpr],
     padding: IndexMap,
-    mapping: IndexMap,
 ) -> None:
-    """A block that writes the padding, before everything else that the owner does."""
+    """A block that writes the padding, before everything else that the owner does.
+
+    ``padded``: the condition for an element to be padding, over variables for the indices.
+    """
     loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(buffer.shape)]
     iterators = [
         IterVar(
@@ -262,8 +264,7 @@ def _fill_padding(
         for k, size in enumerate(buffer.shape)
     ]
     indices: list[Any] = [iterator.var for iterator in iterators]
-    inverse_variables = list(mapping.inverse_variables)
-    condition = Replace(dict(zip(inverse_variables, indices))).visit(padded)
+    condition = Replace(dict(zip(padded[0], loops))).visit(padded[1])
     value = padding.map_indices(indices)[0]
     block = Block(
         iterators,
@@ -272,7 +273,6 @@ def _fill_padding(
         buffer.name + "_pad",
         BufferStore(buffer, value, indices),
     )
-    condition = Replace(dict(zip(indices, loops))).visit(condition)
     nest: Stmt = BlockRealize(tuple(loops), condition, block)
     for variable, size in zip(reversed(loops), reversed(buffer.shape)):
         nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)

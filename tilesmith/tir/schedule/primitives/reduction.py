@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import BinaryOp, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import Add, BinaryOp, Mul, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
 from tilesmith.tir.schedule.primitives.common import (
     Replace,
+    analyzer_for,
     clauses,
+    domain_of_loops,
     refuse_at,
+    uses_var,
     variables_in,
 )
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -143,17 +147,35 @@ def _init_nest(
 
 
 class _Combiner:
-    """``buffer[indices] = combine(buffer[indices], value)`` of a reduction block, with its identity."""
+    """``buffer[indices] = combine(buffer[indices], value)`` of a reduction block from a start value."""
 
-    def __init__(self, store: BufferStore, identity: PrimExpr, kind: Any, value: PrimExpr) -> None:
+    def __init__(self, store: BufferStore, start: PrimExpr, kind: Any, value: PrimExpr) -> None:
         self.store = store
-        self.identity = identity
+        self.start = start
+        # What partial results start from: the start value itself must count once only in a sum or
+        # product, while for a minimum or maximum it makes no difference how often it counts.
+        neutral = {Add: 0, Mul: 1}.get(kind)
+        self.identity = start if neutral is None else const(neutral, start.dtype)
         self.kind = kind
         self.value = value
 
     def combine(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """The combination of two values."""
         return self.kind(a, b)
+
+
+class _FindLoads(Visitor):
+    def __init__(self) -> None:
+        self.found = False
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.found = True
+
+
+def _loads(expr: PrimExpr) -> bool:
+    finder = _FindLoads()
+    finder.visit(expr)
+    return finder.found
 
 
 def _combiner_of(state: ScheduleState, sref: StmtSRef) -> _Combiner:
@@ -176,6 +198,9 @@ def _combiner_of(state: ScheduleState, sref: StmtSRef) -> _Combiner:
             and own.buffer is body.buffer
             and all(structural_equal(a, b) for a, b in zip(own.indices, body.indices))
         ):
+            if _loads(init.value):
+                reason = f"the initial value of block '{block.name_hint}' is read from a buffer"
+                raise refuse_at(state, "rfactor", reason, sref)
             return _Combiner(body, init.value, type(value), other)
     raise refuse_at(
         state, "rfactor", f"block '{block.name_hint}' does not update what it writes", sref
@@ -313,10 +338,12 @@ class _Rfactor:
             [replace.visit(index) for index in store.indices], factor.var
         )
         own = BufferLoad(self.partial, indices)
-        body = BufferStore(
-            self.partial, self.combiner.combine(own, replace.visit(self.combiner.value)), indices
-        )
-        init = BufferStore(self.partial, self.combiner.identity, indices)
+        identity = replace.visit(self.combiner.identity)
+        predicate, guard = self._conditions(loops, added)
+        value = replace.visit(self.combiner.value)
+        value = value if guard is None else if_then_else(guard, value, identity)
+        body = BufferStore(self.partial, self.combiner.combine(own, value), indices)
+        init = BufferStore(self.partial, identity, indices)
         made = Block(
             tuple(iterators),
             [replace.visit(region) for region in block.reads],
@@ -327,7 +354,33 @@ class _Rfactor:
             annotations=block.annotations,
             span=block.span,
         )
-        return BlockRealize(tuple(values), self.realize.predicate, made)
+        return BlockRealize(tuple(values), predicate, made)
+
+    def _conditions(
+        self, loops: list[StmtSRef], iterators: dict[Var, IterVar]
+    ) -> tuple[PrimExpr, PrimExpr | None]:
+        """The predicate of the factored block, and a guard of its value.
+
+        Each partial result must be initialised. So a condition that can fail for some iteration of
+        the factored loop in all iterations of the others guards the value instead.
+        """
+        analyzer = analyzer_for(self.state, self.sref)
+        inner = [self.state.stmt(s) for s in loops if self.state.stmt(s).loop_var in iterators]
+        first = Replace({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
+        rename = Replace({variable: iterator.var for variable, iterator in iterators.items()})
+        kept: list[PrimExpr] = []
+        moved: list[PrimExpr] = []
+        for clause in clauses(self.realize.predicate):
+            if not uses_var(clause, self.loop.loop_var) or analyzer.can_prove(first.visit(clause)):
+                kept.append(clause)
+                continue
+            for variable in variables_in(clause):
+                if variable not in iterators and variable in domain_of_loops(self.state, loops):
+                    reason = f"a condition ties loop '{variable.name}' to the factored loop"
+                    raise refuse_at(self.state, "rfactor", reason, self.loop_sref)
+            moved.append(rename.visit(clause))
+        predicate = all_of(*kept) if kept else const(True, "bool")
+        return predicate, all_of(*moved) if moved else None
 
     def _iterator_of(self, variable: Var, loops: list[StmtSRef]) -> IterVar:
         loop = next(self.state.stmt(s) for s in loops if self.state.stmt(s).loop_var is variable)
@@ -391,7 +444,7 @@ class _Rfactor:
             [BufferRegion.from_point(target, indices)],
             block.name_hint,
             BufferStore(target, value, indices),
-            BufferStore(target, self.combiner.identity, indices),
+            BufferStore(target, replace.visit(self.combiner.start), indices),
             annotations=block.annotations,
             span=block.span,
         )
