@@ -1,4 +1,4 @@
-"""ONNX's own node tests: everything whose operators and dtypes are supported gives the right values.
+"""ONNX's own node tests: whatever has supported operators and dtypes gives the right values.
 
 Each test is tried as it is; where a converter needs a value at import that the test gives as an
 input (axes, sizes), that input is made a constant, which is how models have it.
@@ -25,7 +25,7 @@ EXPECTED_FAILURES = {
 # Types of elements that the runtime cannot hold.
 UNSUPPORTED_TYPES = r"u?int[24]\b|float4e2m1|string|float8_e8m0fnu"
 NOT_TENSORS = r"the input '\w+' is an? (sequence|optional)"
-LEAST_PASSED = 1640
+LEAST_PASSED = 0.85  # of all node tests, which differ between versions of the package
 
 
 def _array(value):
@@ -51,13 +51,20 @@ def cases():
     return found
 
 
+def is_small(value):
+    """Whether an input is a number or a list of some, as axes and sizes are."""
+    if not isinstance(value, np.ndarray) or value.ndim > 1:
+        return False
+    return value.size <= 8 or value.dtype.kind in "iub"
+
+
 def with_constants(model, inputs):
-    """The model with its small inputs of rank 0 and 1 as constants, and the inputs that are left."""
+    """The model with its small inputs as constants, and the inputs that are left."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     kept, feed = [], []
     for item, value in zip(model.graph.input, inputs):
-        if isinstance(value, np.ndarray) and value.ndim <= 1 and (value.size <= 8 or value.dtype.kind in "iub"):
+        if is_small(value):
             copy.graph.initializer.append(onnx.numpy_helper.from_array(value, item.name))
         else:
             kept.append(item)
@@ -90,7 +97,7 @@ def run_and_check(model, inputs, outputs, rtol, atol):
 
 
 def outcome(name, model, inputs, outputs, rtol, atol):
-    """"passed", why the test does not apply, or "FAILED: …"."""
+    """ "passed", why the test does not apply, or "FAILED: …"."""
     for pattern, reason in EXPECTED_FAILURES.items():
         if re.search(pattern, name):
             return reason
@@ -134,5 +141,4 @@ def test_count(cases):
     """Most node tests apply; the number goes up, never down."""
     if sum(TALLY.values()) < len(cases):
         pytest.skip("some groups did not run in this process")
-    print(TALLY)
-    assert TALLY["passed"] >= LEAST_PASSED, TALLY
+    assert TALLY["passed"] >= LEAST_PASSED * len(cases), TALLY

@@ -32,6 +32,8 @@ from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["ONNXGraphImporter", "from_onnx"]
 
+_BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 def from_onnx(
     model: Any,
@@ -54,7 +56,7 @@ def from_onnx(
             ``params`` (see ``relax.frontend.detach_params``); else they become constants.
         sanitize_input_names: inputs get names that are Python identifiers.
 
-    Sizes with a name (``dim_param``) or without any become symbolic: the function takes all of them.
+    Sizes with a name (``dim_param``) or without a value become symbolic: any will do.
 
     Raises FrontendError (with the node at fault), OpNotImplemented (all operators without a
     converter at once), MissingDependencyError (without the package onnx).
@@ -63,8 +65,17 @@ def from_onnx(
     importer = ONNXGraphImporter(
         dict(shape_dict or {}), dtype_dict, keep_params_in_input, sanitize_input_names
     )
-    with deep_recursion():
-        return importer.from_model(model, opset)
+    try:
+        with deep_recursion():
+            return importer.from_model(model, opset)
+    except TilesmithError:
+        raise
+    except _BROKEN as error:
+        # Names that are no text, fields of the wrong kind: what a damaged file leads to.
+        raise FrontendError(
+            f"the model is broken: {type(error).__name__}: {error}",
+            notes=("export it again; onnx.checker.check_model tells more",),
+        ) from error
 
 
 class ONNXGraphImporter:
@@ -192,7 +203,7 @@ class ONNXGraphImporter:
         return variable
 
     def _bind_sizes(self, variable: Any, info: Any, name: str) -> Any:
-        """A tensor whose sizes nobody knows before it is computed gets symbolic ones, bound there."""
+        """A tensor whose sizes follow from data gets symbolic ones, bound as it is computed."""
         sizes = [SymbolicVar(f"{name or 'size'}_{i}", "int64") for i in range(info.ndim)]
         return self.builder.match_cast(variable, TensorStructInfo(sizes, info.dtype), name)
 
@@ -224,7 +235,7 @@ class ONNXGraphImporter:
         return [values[item.name] for item in graph.output]
 
     def import_subgraph(self, graph: Any, values: dict[str, Any], inputs: list[Any]) -> list[Any]:
-        """The outputs of a subgraph (a branch, a loop's body) for values of its inputs, emitted here."""
+        """The outputs of a subgraph (branch, body of a loop) for values of its inputs."""
         inner = dict(values)
         for item, value in zip(graph.input, inputs):
             inner[item.name] = value
@@ -269,7 +280,7 @@ class ONNXGraphImporter:
             return self.convert(node)
         except TilesmithError as error:
             raise _at_node(error, node, index) from error
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except _BROKEN as error:
             # What a broken model leads to inside of a converter; the cause stays attached.
             reason = f"{type(error).__name__}: {error}"
             raise _at_node(FrontendError(reason), node, index) from error
@@ -322,7 +333,7 @@ def identifier(name: str) -> str:
 
 
 def _at_node(error: TilesmithError, node: OnnxNode, index: int) -> TilesmithError:
-    """The error with the node that it is about: FrontendError, or the kind of OpError that it is."""
+    """The error with the node that it is about: FrontendError, or its own kind of OpError."""
     title = f"{node.domain}.{node.operator}" if node.domain else node.operator
     place = f"{title} node '{node_name(node.proto, index)}'"
     inputs = f"inputs: {node.describe_inputs()}"

@@ -1,4 +1,4 @@
-"""The inputs of a model as parameters of the function: names, dtypes, shapes with symbolic sizes."""
+"""The inputs of a model as parameters: names, dtypes, shapes with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class InputReader:
             return
         if len(given) != len(declared):
             raise FrontendError(
-                f"shape_dict gives {len(given)} sizes for '{item.name}', the model has {len(declared)}"
+                f"shape_dict gives {len(given)} sizes for '{item.name}', "
+                f"the model has {len(declared)}"
             )
         for size, dim in zip(given, declared):
             if not dim.dim_param or not isinstance(size, int):

@@ -201,7 +201,7 @@ def _extent(name: str, entries: dict[str, str], place: Path) -> tuple[int, int]:
 
 
 def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
-    """Domain → opset version, from the model's imports; ``opset`` replaces the one of ONNX itself."""
+    """Domain → opset version, from the model's imports; ``opset`` replaces ONNX's own."""
     versions = {
         "" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports
     }

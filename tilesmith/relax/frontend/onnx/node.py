@@ -21,7 +21,7 @@ from tilesmith.relax.frontend.onnx.values import (
     shape_of,
 )
 from tilesmith.relax.relations import describe
-from tilesmith.relax.struct_info import ShapeStructInfo
+from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
 from tilesmith.support.errors import (
     FrontendError,
     OpAttributeInvalid,
@@ -36,7 +36,7 @@ __all__ = ["OnnxNode"]
 class OnnxNode:
     """One node of an ONNX graph while it is converted.
 
-    ``node[i]`` is input ``i`` as a tensor of the graph; ``version`` the opset version of its domain.
+    ``node[i]`` is input ``i`` as a tensor; ``version`` the opset version of its domain.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class OnnxNode:
         return array.reshape(()).item()
 
     def integers(self, index: int, name: str) -> list[Size]:
-        """An input that lists sizes. What is computed at run time becomes symbolic sizes, bound there."""
+        """An input that lists sizes; what is computed at run time becomes symbolic sizes."""
         array = self.known(index)
         if array is not None:
             return [integer(value) for value in array.ravel()]
         return self.run_time_sizes(self[index], name)
 
     def run_time_sizes(self, vector: Any, name: str) -> list[Size]:
-        """The elements of a vector of the graph as symbolic sizes that are bound when it is computed."""
+        """The elements of a vector as symbolic sizes that are bound when it is computed."""
         sizes = shape_of(vector)
         if len(sizes) > 1 or not all(isinstance(size, int) for size in sizes):
             raise OpAttributeUnImplemented(
@@ -167,7 +167,7 @@ class OnnxNode:
         return normal_axis(self.attribute(name, default), rank)
 
     def axes(self, index: int | None, rank: int, name: str = "axes") -> list[int] | None:
-        """Axes from an attribute or from input ``index`` (None: only the attribute), from the front."""
+        """Axes, counted from the front, from an attribute or input ``index`` (None: no input)."""
         found = self.attribute(name)
         if found is None and index is not None and self.has(index):
             found = [int(value) for value in self.constant(index, name).ravel()]
@@ -188,6 +188,16 @@ class OnnxNode:
     def emit(self, expr: Any, name: str = "") -> Any:
         """Bind an expression to a variable; small constants are computed instead."""
         return self.importer.emit(expr, name)
+
+    def emit_with_sizes(self, expr: Any, sizes: list[Size | None]) -> Any:
+        """Bind a tensor whose sizes follow from data; None: one that nobody knows before."""
+        known = [
+            SymbolicVar(f"size_{axis}", "int64") if size is None else size
+            for axis, size in enumerate(sizes)
+        ]
+        tensor = self.importer.builder.emit(expr)
+        info = TensorStructInfo(known, dtype_of(tensor))
+        return self.importer.builder.match_cast(tensor, info)
 
     def unsupported(self, what: str, *notes: str) -> OpAttributeUnImplemented:
         """The error for a use of the operator that is not supported."""

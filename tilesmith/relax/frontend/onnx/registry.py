@@ -18,8 +18,8 @@ __all__ = ["MICROSOFT", "Converter", "converter", "find_converter", "supported_o
 MICROSOFT = "com.microsoft"
 
 _FAMILIES = (
-    "activation", "contrib", "control", "convolution", "creation", "elementwise", "image", "indexing",
-    "linear", "manipulation", "normalization", "pooling", "quantization", "recurrent",
+    "activation", "contrib", "control", "convolution", "creation", "elementwise", "image",
+    "indexing", "linear", "manipulation", "normalization", "pooling", "quantization", "recurrent",
     "reduction", "search", "sequence", "signal",
 )  # fmt: skip
 

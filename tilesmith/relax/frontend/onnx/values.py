@@ -24,8 +24,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
-    "Size", "Sizes", "Weight", "as_array", "dtype_of", "integer", "is_static", "product", "rank_of", "scalar",
-    "shape_of", "static_shape", "tensor_info", "vector",
+    "Size", "Sizes", "Weight", "as_array", "dtype_of", "integer", "is_static", "product", "rank_of",
+    "scalar", "shape_of", "static_shape", "tensor_info", "vector",
 ]  # fmt: skip
 
 Size = int | PrimExpr
@@ -119,7 +119,7 @@ def is_static(sizes: Sequence[Size]) -> bool:
 
 
 def static_shape(expr: Any, what: str) -> list[int]:
-    """The sizes of a tensor as integers; raises ShapeError (``what`` needs them) where one is symbolic."""
+    """The sizes as integers; raises ShapeError (``what`` needs them) where one is symbolic."""
     sizes = shape_of(expr)
     if not is_static(sizes):
         shown = ", ".join([str(size) for size in sizes])

@@ -150,7 +150,7 @@ def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
 
 
 def _mask(node: OnnxNode, index: int, dtype: Any) -> Any:
-    """A mask of keys (batch, keys) or (batch, queries, keys) of 0 and 1 as what is added to scores."""
+    """What a mask (batch, keys) or (batch, queries, keys) of 0 and 1 adds to the scores."""
     if not node.has(index):
         return None
     mask = node[index]

@@ -19,8 +19,8 @@ _LARGE = 1 << 16
 @converter("Constant")
 def _constant(node: OnnxNode) -> Any:
     for name, dtype in (
-        ("value", None), ("sparse_value", None), ("value_float", "float32"), ("value_floats", "float32"),
-        ("value_int", "int64"), ("value_ints", "int64"),
+        ("value", None), ("sparse_value", None), ("value_float", "float32"),
+        ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64"),
     ):  # fmt: skip
         value = node.attribute(name)
         if value is not None:
@@ -71,7 +71,7 @@ _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 
 @converter(*_RANDOM)
 def _random(node: OnnxNode) -> Any:
-    """Numbers drawn at import by the node's seed: a compiled model gives the same ones each time."""
+    """Numbers drawn at import by the node's seed: a compiled model always gives the same."""
     from tilesmith.relax.frontend.onnx.tensors import dtype_name
     from tilesmith.relax.frontend.onnx.values import static_shape
 

@@ -146,7 +146,7 @@ def _resized(node: OnnxNode, x: Any, plan: _Plan, settings: dict[str, Any], regi
     if settings["coordinates"] == "tf_crop_and_resize":
         changed = list(range(len(plan.axes)))
     if _is_plain(x, plan, changed, settings):
-        places = {axis: size for axis, size in zip(plan.axes, plan.after)}
+        places = dict(zip(plan.axes, plan.after))
         return op.image.resize2d(
             x,
             [places[2], places[3]],

@@ -211,7 +211,9 @@ def _one_hot(node: OnnxNode) -> Any:
 
 @converter("NonZero")
 def _non_zero(node: OnnxNode) -> Any:
-    return op.nonzero(node[0])
+    if node.known(0) is not None:
+        return op.nonzero(node[0])
+    return node.emit_with_sizes(op.nonzero(node[0]), [rank_of(node[0]), None])
 
 
 @converter("Compress")

@@ -21,7 +21,7 @@ def _transposed(x: Any) -> Any:
 
 
 def scaled(x: Any, factor: float) -> Any:
-    """``x`` times a number; nothing to do for 1. Integers are multiplied as floats, as ONNX does."""
+    """``x`` times a number; nothing to do for 1. Integers are multiplied as floats."""
     if factor == 1:
         return x
     dtype = dtype_of(x)
@@ -125,7 +125,7 @@ def _determinant(node: OnnxNode) -> Any:
 
 
 def _eliminate(node: OnnxNode, x: Any, total: Any, count: int) -> Any:
-    """The rest of the matrices below their pivots, and the products of the pivots with their signs."""
+    """The matrices without pivot row and column, the products of pivots and signs so far."""
     dtype = dtype_of(x)
     column = op.take(x, scalar(0, "int64"), 2)
     row = node.emit(op.argmax(op.abs(column), 1))

@@ -167,7 +167,7 @@ def _transpose(node: OnnxNode) -> Any:
 
 
 def broadcast_shape(shape: list[Size], wanted: list[Size]) -> list[Size]:
-    """The sizes that two shapes give by numpy's rule; symbolic sizes that may differ are taken as equal."""
+    """The sizes that two shapes give by numpy's rule; symbolic ones are taken as equal."""
     count = max(len(shape), len(wanted))
     found: list[Size] = []
     for a, b in zip([1] * (count - len(shape)) + shape, [1] * (count - len(wanted)) + wanted):

@@ -91,7 +91,7 @@ def _layer_norm(node: OnnxNode) -> Any:
 
 
 def _fitted(node: OnnxNode, value: Any, sizes: list[Any]) -> Any:
-    """A parameter in the sizes of the normalised axes, or None where it has more axes than these."""
+    """A parameter in the sizes of the normalised axes; None where it has more axes."""
     shape = shape_of(value)
     while len(shape) > len(sizes) and isinstance(shape[0], int) and shape[0] == 1:
         shape = shape[1:]

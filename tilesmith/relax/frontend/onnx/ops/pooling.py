@@ -20,7 +20,7 @@ from tilesmith.relax.frontend.onnx.values import (
     shape_of,
     static_shape,
 )
-from tilesmith.support.errors import OpAttributeRequired
+from tilesmith.support.errors import OpAttributeRequired, ShapeError
 
 _MAX = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
 _AVERAGE = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
@@ -39,6 +39,13 @@ class Window:
         self.dilations = spatial_list(node, "dilations", self.rank, 1)
         self.padding = padding_of(node, self.sizes, self.kernel, self.strides, self.dilations)
         self.ceil = bool(node.attribute("ceil_mode", 0))
+        for i, size in enumerate(self.sizes):
+            padded = size + self.padding[i] + self.padding[i + self.rank]
+            if isinstance(padded, int) and padded < self.reach(i):
+                raise ShapeError(
+                    f"a window of {self.reach(i)} is larger than the padded data ({padded}) along "
+                    f"spatial axis {i}"
+                )
 
     def reach(self, axis: int) -> int:
         """How far a window goes along an axis."""
@@ -220,7 +227,7 @@ def _max_unpool(node: OnnxNode) -> Any:
     wanted = inferred
     if node.has(2):
         wanted = [int(value) for value in node.constant(2, "output_shape").ravel()]
-    # Indices count in the tensor that was pooled: the inferred one, which the wanted one may exceed.
+    # Indices count in the tensor that was pooled, which the wanted one may exceed.
     counted = numpy.arange(product(inferred)).reshape(inferred)
     if wanted != inferred:
         steps = numpy.cumprod([1, *wanted[:0:-1]])[::-1]

@@ -121,7 +121,7 @@ def _matmul_integer(node: OnnxNode) -> Any:
 
 
 def _requantized(node: OnnxNode, total: Any, factor: Any, scale: Any, zero: Any) -> Any:
-    """Sums of products (int32) as the integers of the result: scaled, rounded, within their range."""
+    """Sums of products (int32) as the result's integers: scaled, rounded, in their range."""
     dtype = dtype_of(zero)
     real = op.multiply(op.astype(total, "float32"), op.astype(factor, "float32"))
     scale = op.astype(scale, "float32") if dtype_of(scale) != "float32" else scale

@@ -1,4 +1,4 @@
-"""Resizing along one axis, in numpy: where new elements lie among the old ones, and their weights."""
+"""Resizing along one axis, in numpy: where new elements lie among the old, and their weights."""
 
 from __future__ import annotations
 
