@@ -235,6 +235,16 @@ def test_show(capsys):
     assert capsys.readouterr().out.strip().endswith("x + 1")
 
 
+def test_show_in_a_terminal(capsys, monkeypatch):
+    pytest.importorskip("pygments")
+    import sys
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for style in (None, "light", "dark"):
+        (x + 1).show(style)
+        assert "\x1b[" in capsys.readouterr().out
+
+
 def test_arrays():
     array = numpy.arange(3, dtype="int64")
     printer = printing.Printer(printing.PrinterConfig())

@@ -191,6 +191,13 @@ def explicit_root(A: T.Buffer((4,), "float32")):
 
 
 @T.prim_func
+def returns_two(
+    x: T.int32(is_size_var=True), v: T.float32x4, c: T.float8_e4m3fn
+) -> (T.int32, T.handle):
+    T.evaluate(x)
+
+
+@T.prim_func
 def scalar_buffer(A: T.Buffer((), "float32"), B: T.Buffer((4,), "float32", strides=(2,), align=16)):
     with T.block("x"):
         vi = T.axis.spatial(1, 0)
@@ -240,7 +247,7 @@ class Calls:
 
 FUNCTIONS = (
     matmul, symbolic, lowered, threads, shared_threads, opaque_blocks, operators, explicit_root,
-    scalar_buffer, index_maps, without_root, reductions, loops_of_other_begin, realized,
+    scalar_buffer, returns_two, index_maps, without_root, reductions, loops_of_other_begin, realized,
 )  # fmt: skip
 
 

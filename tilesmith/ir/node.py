@@ -328,11 +328,13 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
 
         return printing.script(self, **options)
 
-    def show(self, **options: Any) -> None:
+    def show(
+        self, style: str | None = None, black_format: bool | None = None, **options: Any
+    ) -> None:
         """Print this node for a person: highlighted in terminals, large constants elided."""
         from tilesmith.ir import printing
 
-        printing.show(self, **options)
+        printing.show(self, style, black_format, **options)
 
 
 if os.environ.get("TILESMITH_CHECK_FROZEN") == "1":

@@ -15,7 +15,7 @@ from tilesmith.ir.global_info import DummyGlobalInfo, VDevice
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.op import Op
 from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
-from tilesmith.ir.printing.doc import listed, parenthesized
+from tilesmith.ir.printing.doc import listed, parenthesized, tupled
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.types import PointerType, PrimType, TupleType
 
@@ -67,7 +67,7 @@ def type_doc(type_: Any, printer: Printer) -> Any:
     if isinstance(type_, TupleType) and not type_.fields:
         return "None"
     if isinstance(type_, TupleType):
-        return call(f"{printer.word('T')}.Tuple", [type_doc(t, printer) for t in type_.fields])
+        return tupled([type_doc(inner, printer) for inner in type_.fields])
     return printer.doc(type_)
 
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 import sys
+from collections import deque
 from types import FrameType
 from typing import Any
 
@@ -41,8 +42,7 @@ class Source:
         from hashlib import blake2b
 
         name = f"<script {blake2b(text.encode(), digest_size=4).hexdigest()}>"
-        lines = [line + "\n" for line in text.split("\n")]
-        linecache.cache[name] = (len(text), None, lines, name)
+        _remember_text(name, text)
         try:
             with deep_recursion():
                 return Source(ast.parse(text, name), name)
@@ -105,6 +105,20 @@ class Source:
                 text = f"{type(problem).__name__}: {text}"
             problem = text
         return ScriptError(problem, span=self.span(node), notes=notes)
+
+
+_TEXTS: deque[str] = deque()
+_KEPT_TEXTS = 256
+
+
+def _remember_text(name: str, text: str) -> None:
+    """Let error messages find the lines of a text; the oldest texts are forgotten."""
+    if name not in linecache.cache:
+        _TEXTS.append(name)
+        if len(_TEXTS) > _KEPT_TEXTS:
+            linecache.cache.pop(_TEXTS.popleft(), None)
+    lines = [line + "\n" for line in text.split("\n")]
+    linecache.cache[name] = (len(text), None, lines, name)
 
 
 def guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
