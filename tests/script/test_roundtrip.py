@@ -247,7 +247,8 @@ class Calls:
 
 FUNCTIONS = (
     matmul, symbolic, lowered, threads, shared_threads, opaque_blocks, operators, explicit_root,
-    scalar_buffer, returns_two, index_maps, without_root, reductions, loops_of_other_begin, realized,
+    scalar_buffer, returns_two, index_maps, without_root, reductions, loops_of_other_begin,
+    realized,
 )  # fmt: skip
 
 
