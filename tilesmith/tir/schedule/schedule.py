@@ -102,9 +102,10 @@ class Schedule(ScheduleBase):
             for i_0 in range(4):
                 for i_1 in range(16): A[i_0 * 16 + i_1] = f(i_0 * 16 + i_1)
 
-        Factors whose product exceeds the extent add a predicate (refused with
-        ``disable_predication``... the user then vouches for the extent). Refuses loops bound to
-        threads, loops with annotations, and loops that do not start at 0.
+        Factors whose product exceeds the extent add a predicate, unless ``disable_predication``
+        says that it is not needed. The new loops are serial. With ``preserve_unit_iters`` loops of
+        one iteration stay visible in the bindings. Refuses loops bound to threads, loops with
+        annotations, and loops that do not start at 0.
         """
         values = [self._expr(factor) for factor in factors]
         made = self._run(
@@ -144,7 +145,10 @@ class Schedule(ScheduleBase):
         self._record("Reorder", [list(ordered_loops)], [], [])
 
     def merge(self, *loops: LoopRV) -> LoopRV:
-        """Merge loops of sibling nests under their lowest common ancestor into one outer loop nest."""
+        """Make one loop of several that stand right one after the other; their bodies follow in turn.
+
+        Refuses loops of different kinds or extents, and those whose blocks depend on each other.
+        """
         srefs = [self._loop(loop, "merge") for loop in loops]
         (merged,) = self._new_loops([self._run(primitives.merge, srefs)])
         self._record("Merge", [list(loops)], [], [merged])
@@ -178,7 +182,7 @@ class Schedule(ScheduleBase):
         return loop
 
     def reorder_block_iter_var(self, block: BlockRV, new_order: list[int]) -> None:
-        """Put the iterators of a block into another order: new position k takes iterator new_order[k]."""
+        """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
         order = [int(self._expr(index)) for index in new_order]
         self._run(
             primitives.reorder_block_iter_var, self._block(block, "reorder_block_iter_var"), order
@@ -186,7 +190,10 @@ class Schedule(ScheduleBase):
         self._record("ReorderBlockIterVar", [block], [order], [])
 
     def parallel(self, loop: LoopRV) -> None:
-        """Run the iterations of a loop in parallel. Refuses loops that carry a reduction or dependence."""
+        """Run the iterations of a loop in parallel.
+
+        Refuses loops that carry a reduction or dependence, or whose iterations write one element.
+        """
         self._run(primitives.parallel, self._loop(loop, "parallel"))
         self._record("Parallel", [loop], [], [])
 
@@ -243,7 +250,11 @@ class Schedule(ScheduleBase):
     def reverse_compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
-        """Move a consumer under a loop of its producers, for the part that they have made there."""
+        """Move a consumer under a loop of its producers, for the part that they have made there.
+
+        Refuses places inside of a producer's reduction, and consumers that would read what is not
+        there yet, run several times, or not run for all that they write.
+        """
         self._run(
             primitives.reverse_compute_at,
             self._block(block, "reverse_compute_at"),
@@ -266,7 +277,10 @@ class Schedule(ScheduleBase):
     # --- reductions -------------------------------------------------------------------------------
 
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
-        """Split a reduction block into an initialisation before ``loop`` and the update; gives the former."""
+        """Split a reduction block into an initialisation, put before ``loop``, and the update.
+
+        Gives the block of the initialisation.
+        """
         made = self._run(
             primitives.decompose_reduction,
             self._block(block, "decompose_reduction"),
@@ -423,7 +437,10 @@ class Schedule(ScheduleBase):
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list | None = None
     ) -> list[Var]:
-        """``n`` factors whose product is the extent of a loop, the last at most ``max_innermost_factor``."""
+        """``n`` factors whose product is the extent of a loop.
+
+        The last is at most ``max_innermost_factor``. A ``decision`` for another extent is fitted.
+        """
         loop_sref = self._loop(loop, "sample_perfect_tile")
         limit = int(max_innermost_factor)
         factors = self._run(
@@ -434,7 +451,10 @@ class Schedule(ScheduleBase):
         return variables
 
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
-        """A loop under which a block may be computed; decisions -1 (inline) and -2 (root) give marks."""
+        """A loop around all consumers of a block, under which it may be computed.
+
+        ``decision`` is the number of the loop among those, outermost first.
+        """
         chosen, sref = self._run(
             primitives.sample_compute_location,
             self._random,

@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import detect_iter_map
+from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import GlobalVar, const
+from tilesmith.ir.operators import all_of
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.errors import refuse
@@ -219,9 +221,17 @@ def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | Non
     if _trivially_affine(state, realize, loops):
         return True
     domain = domain_of_loops(state, loops)
+    predicate = realize.predicate
     if top is not None and top in loops:
         domain = domain_of_loops(state, loops[loops.index(top) :])
-    result = detect_iter_map(list(realize.iter_values), domain, realize.predicate)
+        # what asks about the loops outside only is a constant here
+        parts = [
+            part
+            for part in conjuncts(predicate)
+            if any(variable in domain for variable in variables_in(part))
+        ]
+        predicate = all_of(*parts)
+    result = detect_iter_map(list(realize.iter_values), domain, predicate)
     return bool(result.indices)
 
 

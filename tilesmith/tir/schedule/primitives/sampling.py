@@ -111,8 +111,11 @@ def _draw_factor_by_factor(
 def _repair(
     state: ScheduleState, sref: StmtSRef, extent: int, parts: int, decision: list[int]
 ) -> list[int]:
-    """A decision made for another extent: the inner factors stay as far as they divide, the first
-    takes the rest."""
+    """The factors of a decision, fitted where it was made for another extent.
+
+    From the innermost outward, a factor stays if it divides what is left, takes all of that if it is
+    larger, and becomes 1 otherwise; the first factor is what remains.
+    """
     if len(decision) != parts:
         raise refuse_at(
             state,
@@ -133,10 +136,9 @@ def _repair(
 def sample_compute_location(
     state: ScheduleState, generator: random.Random, sref: StmtSRef, decision: int | None
 ) -> tuple[int, StmtSRef]:
-    """A loop of a consumer under which a block may be computed; the decision is its number.
+    """A loop under which a block may be computed, and its number among the candidates.
 
-    The loops are those around all consumers together; -1 stands for inlining and -2 for leaving
-    the block where it is, both given as the loop right around the block or its consumer's root.
+    The candidates are the loops around all consumers together, outermost first.
     """
     scope = scope_of(state, sref, "sample_compute_location")
     if is_output_block(state, sref, scope):
