@@ -96,7 +96,9 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         value = self.visit(let.value)
-        if isinstance(value, _LEAVES) and not isinstance(value, StringImm):
+        # a pointer stays: buffers name it as their memory
+        is_number = not let.var.dtype.is_handle and not isinstance(value, StringImm)
+        if is_number and isinstance(value, _LEAVES):
             self.values[let.var] = value
             return self.visit(let.body)
         return super().visit_LetStmt(let)
