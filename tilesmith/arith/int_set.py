@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Sum
+from tilesmith.arith.forms import Sum, plus, shifted
 from tilesmith.arith.interval_eval import Ends, IntervalEvaluator
-from tilesmith.ir import Broadcast, PrimExpr, Ramp, Range, Var, convert
+from tilesmith.ir import Broadcast, Max, Min, PrimExpr, Ramp, Range, Var, convert, post_order_visit
 from tilesmith.ir.operators import maximum, minimum
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -170,14 +170,7 @@ def eval_set(
     engine = analyzer._engine
     saved = engine.open_layer()
     try:
-        domains: dict[Var, Ends] = {}
-        for key, value in dom_map.items():
-            var, domain = _variable(key), as_set(value)
-            domains[var] = (
-                _form(analyzer, domain.min_value, var),
-                _form(analyzer, domain.max_value, var),
-            )
-            _bind(analyzer, var, domain)
+        domains = _domains(analyzer, expr, dom_map)
         evaluator = IntervalEvaluator(engine, domains)
         if isinstance(expr, Range):
             expr = IntSet.from_range(expr)
@@ -190,27 +183,55 @@ def eval_set(
         engine.close_layer(saved)
 
 
-def _form(analyzer: Analyzer, expr: PrimExpr, var: Var) -> Sum | None:
-    if expr is _POS_INF or expr is _NEG_INF:
-        return None
-    form = analyzer._engine.normal(expr)
-    return form if form.dtype is var.dtype else Sum(var.dtype, form.terms, form.const)
-
-
-def _bind(analyzer: Analyzer, var: Var, domain: IntervalSet) -> None:
-    """Tell the analyzer the domain too, so that divisions resolve."""
+def _domains(analyzer: Analyzer, expr: Any, dom_map: Mapping[Var, Any]) -> dict[Var, Ends]:
+    """The ends of the domains that matter to ``expr``; the analyzer is told of them."""
     engine = analyzer._engine
-    if not domain.has_lower_bound() or not domain.has_upper_bound():
-        engine._unbind(var)
-        return
-    low, high = engine.normal(domain.min_value), engine.normal(domain.max_value)
-    if low.terms and engine.table.number(low) == engine.table.number(high):
-        return  # a point: what it is shows in the domains
-    analyzer.bind(
-        var, Range.from_min_extent(domain.min_value, domain.max_value - domain.min_value + 1)
-    )
-    engine.values.pop(var, None)
-    engine.forget()
+    sets = {_variable(key): value for key, value in dom_map.items()}
+    domains: dict[Var, Ends] = {}
+
+    def note(node: Any) -> None:
+        if isinstance(node, Var) and node in sets and node not in domains:
+            domains[node] = (None, None)
+            visit(sets[node])
+
+    def visit(value: Any) -> None:
+        if hasattr(value, "dom"):
+            value = value.dom
+        if isinstance(value, Range):
+            post_order_visit(value.min, note)
+            post_order_visit(value.extent, note)
+        elif isinstance(value, IntervalSet):
+            post_order_visit(value.min_value, note)
+            post_order_visit(value.max_value, note)
+        elif isinstance(value, PrimExpr):
+            post_order_visit(value, note)
+
+    visit(expr)
+    for var in domains:
+        low, high = domains[var] = _domain_ends(analyzer, sets[var], var)
+        if low is None or high is None:
+            engine._unbind(var)
+        elif not low.terms or engine.table.number(low) != engine.table.number(high):
+            engine.bind_interval(var, low, high)  # divisions resolve by that
+    return domains
+
+
+def _domain_ends(analyzer: Analyzer, value: Any, var: Var) -> Ends:
+    engine = analyzer._engine
+    if hasattr(value, "dom"):
+        value = value.dom
+    if isinstance(value, Range):
+        low = _retyped(engine.normal(value.min), var)
+        extent = _retyped(engine.normal(value.extent), var)
+        return low, engine.tidy(shifted(plus(low, extent), -1))
+    domain = as_set(value)
+    low = _retyped(engine.normal(domain.min_value), var) if domain.has_lower_bound() else None
+    high = _retyped(engine.normal(domain.max_value), var) if domain.has_upper_bound() else None
+    return low, high
+
+
+def _retyped(form: Sum, var: Var) -> Sum:
+    return form if form.dtype is var.dtype else Sum(var.dtype, form.terms, form.const)
 
 
 def _ends(analyzer: Analyzer, evaluator: IntervalEvaluator, expr: PrimExpr) -> Ends:
@@ -230,8 +251,6 @@ def _ends(analyzer: Analyzer, evaluator: IntervalEvaluator, expr: PrimExpr) -> E
 
 
 def _hull(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
-    from tilesmith.ir import Max, Min
-
     engine = analyzer._engine
     low = None if a[0] is None or b[0] is None else engine.extreme(Min, [a[0], b[0]])
     high = None if a[1] is None or b[1] is None else engine.extreme(Max, [a[1], b[1]])

@@ -109,7 +109,7 @@ class IntervalEvaluator:
         if low is None or high is None:
             known = self.engine.bounds(form)
             # what is near to the ends of the dtype says no more than the dtype
-            limit = form.dtype.max_value // 2
+            limit = form.dtype.max_value >> 8
             if low is None and known[0] >= -limit:
                 low = Sum(form.dtype, {}, int(known[0]))
             if high is None and known[1] <= limit:

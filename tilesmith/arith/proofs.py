@@ -69,12 +69,19 @@ class Proofs(Residues):
 
     def bind_range(self, var: Var, range_: Range) -> None:
         """From now on ``var`` lies in the range, which is not empty."""
-        self._unbind(var)
         low, extent = self.normal(range_.min), self.normal(range_.extent)
         if not extent.terms and extent.const == 1:
+            self._unbind(var)
             self.values[var] = Sum(var.dtype, low.terms, low.const)
             return
-        top = self.tidy(shifted(plus(low, extent), -1))
+        self.bind_interval(var, low, self.tidy(shifted(plus(low, extent), -1)))
+        size = extent.single()
+        if size is not None:
+            self.extents[self.table.leaf(var, var)] = size
+
+    def bind_interval(self, var: Var, low: Sum, top: Sum) -> None:
+        """From now on ``var`` lies between two sums, both included."""
+        self._unbind(var)
         self.var_bounds[var] = (self.bounds(low)[0], self.bounds(top)[1])
         variable = Sum(var.dtype, {self.table.leaf(var, var): 1}, 0)
         # Only about this variable: a query outside of its loop must not learn that the loop runs
@@ -84,9 +91,6 @@ class Proofs(Residues):
             facts.append(self.tidy(plus(top, variable, -1)))
         if facts:
             self.inequalities[atom] = (*self.inequalities.get(atom, ()), *facts)
-        size = extent.single()
-        if size is not None:
-            self.extents[atom] = size
 
     def bind_value(self, var: Var, value: PrimExpr) -> None:
         """From now on ``var`` equals ``value``."""
