@@ -256,7 +256,7 @@ def _outer_order(
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
     """Inside of the tile: reduction loops around, rows and vectors unrolled, lanes vectorised."""
     tile, reduction = _tile_loops(sch, block, place)
-    if not tile:
+    if not tile or not reduction:  # sums of one element have no loop of the reduction
         return
     first, second = sch.split(tile[-1], [None, lanes])
     for loop in reduction:

@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith import te, tir
 from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.utils import same_size
@@ -267,16 +267,12 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     """``x`` where the condition holds, ``y`` elsewhere; all three broadcast."""
     tensors = [value for value in (condition, x, y) if isinstance(value, Tensor)]
     shape = broadcast_shape(*[tensor.shape for tensor in tensors])
-    sample = x if isinstance(x, Tensor) else y
-    if not isinstance(sample, Tensor):
-        raise TypeMismatchError("where needs a tensor to choose from")
+    sample = next((value for value in (x, y) if isinstance(value, Tensor)), None)
 
     def element(value: Any, indices: tuple) -> Any:
-        return (
-            _element(value, indices, shape)
-            if isinstance(value, Tensor)
-            else _operand(value, sample)
-        )
+        if isinstance(value, Tensor):
+            return _element(value, indices, shape)
+        return convert(value) if sample is None else _operand(value, sample)
 
     def choose(*indices: Any) -> PrimExpr:
         chosen = element(condition, indices)
