@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     GE,
     GT,
@@ -40,7 +41,7 @@ from tilesmith.tir.transform.loop_partition import limit_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.uses import has_loop_of_kind, reads_memory, uses_variable
-from tilesmith.tir.transform.vectorizer import Vectorizer, conjuncts
+from tilesmith.tir.transform.vectorizer import Vectorizer
 
 __all__ = ["VectorizeLoop", "vectorize_loop"]
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilesmith.arith import Analyzer
+from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     Add,
     And,
@@ -54,7 +55,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.uses import loads_from, reads_memory
 
-__all__ = ["NeedsLanes", "Vectorizer", "conjuncts"]
+__all__ = ["NeedsLanes", "Vectorizer"]
 
 _ROUNDING = {FloorDiv: ops.floordiv, FloorMod: ops.floormod}
 
@@ -509,12 +510,3 @@ class Vectorizer(Rewriter):
 
     def visit_Stmt(self, stmt: Stmt) -> Stmt:
         raise NeedsLanes
-
-
-def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """The conditions that must all hold; hints that they mostly do are dropped."""
-    if isinstance(condition, And):
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
-        return conjuncts(condition.args[0])
-    return [condition]
