@@ -175,6 +175,26 @@ def test_reverse_compute_inline_refusals():
     refused(programs.three_stages, reverse_inline("C"), "'B' has another consumer")
 
 
+def test_reverse_compute_inline_of_padding():
+    """The margins belong to no element of the producer: nothing would write them."""
+
+    @T.prim_func
+    def pad(A: T.Buffer((6,), "float32"), C: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((6,), "float32")
+        for i in range(6):
+            with T.block("B"):
+                vi = T.axis.spatial(6, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = T.if_then_else(1 <= vi and vi < 7, B[vi - 1], T.float32(0))
+
+    refused(pad, reverse_inline("C"), "block 'C' runs for more than the elements of 'B'")
+    check(pad, inline("B"))
+
+
 def test_compute_at():
     @T.prim_func
     def expected(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
@@ -448,13 +468,15 @@ def test_cache_consumers():
 def test_caches_within_one_nest():
     together = compute_at("B", "C", 0)
     refused(
-        programs.elementwise, [together, lambda sch: sch.cache_read(sch.get_block("C"), 0, "local")],
+        programs.elementwise,
+        [together, lambda sch: sch.cache_read(sch.get_block("C"), 0, "local")],
         "block 'C' does not read 'B' after all that write it",
-    )  # fmt: skip
+    )
     refused(
-        programs.elementwise, [together, lambda sch: sch.cache_write(sch.get_block("B"), 0, "local")],
+        programs.elementwise,
+        [together, lambda sch: sch.cache_write(sch.get_block("B"), 0, "local")],
         "block 'C' reads 'B' in the same nest, before the copy",
-    )  # fmt: skip
+    )
 
     def steps(sch):
         together(sch)
@@ -479,9 +501,10 @@ def test_cache_refusals():
         sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])
 
     refused(
-        programs.matmul, [decomposed, lambda sch: sch.cache_write(sch.get_block("C_update"), 0, "local")],
+        programs.matmul,
+        [decomposed, lambda sch: sch.cache_write(sch.get_block("C_update"), 0, "local")],
         "another block writes buffer 'C' too",
-    )  # fmt: skip
+    )
 
 
 def test_set_scope_and_storage_align():
@@ -562,17 +585,21 @@ def test_decompose_reduction_refusals():
         sch.work_on("main")
 
     refused(
-        programs.matmul, [inside, lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])],
-        "loop 'k' carries the reduction iterator 'vk'", marked="for k",
-    )  # fmt: skip
+        programs.matmul,
+        [inside, lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])],
+        "loop 'k' carries the reduction iterator 'vk'",
+        marked="for k",
+    )
     refused(
-        programs.elementwise, lambda sch: sch.decompose_reduction(sch.get_block("B"), loops(sch, "B")[0]),
+        programs.elementwise,
+        lambda sch: sch.decompose_reduction(sch.get_block("B"), loops(sch, "B")[0]),
         "block 'B' is no reduction block: it has no T.init()",
-    )  # fmt: skip
+    )
     refused(
-        programs.matmul_relu, lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "D")[0]),
+        programs.matmul_relu,
+        lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "D")[0]),
         "the loop is not around block 'C'",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
@@ -710,9 +737,10 @@ def test_transform_layout_with_padding(program, pad):
 
     check(program, steps)
     refused(
-        program, lambda sch: sch.transform_layout(sch.get_block("B"), "A", lambda i, j: (i, j // 4, j % 4)),
+        program,
+        lambda sch: sch.transform_layout(sch.get_block("B"), "A", lambda i, j: (i, j // 4, j % 4)),
         "the new layout of parameter 'A' would have padding",
-    )  # fmt: skip
+    )
     refused(
         program, lambda sch: sch.transform_layout(sch.get_block("B"), "X", lambda i, j: (i, j)),
         "block 'B' neither reads nor writes 'X'",
@@ -734,10 +762,14 @@ def test_transform_block_layout(program):
     sch = check(program, steps)
     assert [int(sch.get(loop).extent) for loop in loops(sch, "C")] == [54, 11]
     refused(
-        program, lambda sch: sch.transform_block_layout(sch.get_block("C"), lambda i, j, k: (i, j * 11 + k)),
+        program,
+        lambda sch: sch.transform_block_layout(sch.get_block("C"), lambda i, j, k: (i, j * 11 + k)),
         "the map mixes data-parallel and reduction iterators",
-    )  # fmt: skip
+    )
     refused(
-        program, lambda sch: sch.transform_block_layout(sch.get_block("C"), lambda i, j, k: (i, j, k // 4, k % 4)),
+        program,
+        lambda sch: sch.transform_block_layout(
+            sch.get_block("C"), lambda i, j, k: (i, j, k // 4, k % 4)
+        ),
         "the map does not reach each point exactly once",
-    )  # fmt: skip
+    )

@@ -174,9 +174,10 @@ def test_fuse_refusals():
     )
     refused(rows, lambda sch: sch.fuse(), "fuse: no loops are given")
     refused(
-        rows, [lambda sch: sch.parallel(loops(sch, "B")[0]), lambda sch: sch.fuse(*loops(sch, "B"))],
+        rows,
+        [lambda sch: sch.parallel(loops(sch, "B")[0]), lambda sch: sch.fuse(*loops(sch, "B"))],
         "the loops are of different kinds",
-    )  # fmt: skip
+    )
 
     @T.prim_func
     def triangle(A: T.Buffer((5, 5), "float32"), B: T.Buffer((5, 5), "float32")):
@@ -285,10 +286,10 @@ def test_loop_partition_of_blocks_with_buffers_of_their_own():
             with T.block("outer"):
                 vi = T.axis.spatial(10, i)
                 t = T.alloc_buffer((1,), "float32")
-                for u in range(1):
+                for _u in range(1):
                     with T.block("first"):
                         t[0] = A[vi] * T.float32(2)
-                for u in range(1):
+                for _u in range(1):
                     with T.block("second"):
                         B[vi] = t[0] + T.float32(1)
 
@@ -462,7 +463,7 @@ def test_kinds_refuse_dependences(primitive):
 def test_iterations_that_write_the_same_elements(primitive):
     @T.prim_func
     def repeated(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        for u, i in T.grid(3, 8):
+        for u, i in T.grid(3, 8):  # noqa: B007
             with T.block("B"):
                 vi = T.axis.spatial(8, i)
                 B[vi] = A[vi] + T.float32(1)
@@ -527,9 +528,13 @@ def test_bind():
         "threadIdx.x",
     )
     refused(
-        rows, [lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.x"), lambda sch: sch.bind(loops(sch, "B")[1], "threadIdx.x")],
+        rows,
+        [
+            lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.x"),
+            lambda sch: sch.bind(loops(sch, "B")[1], "threadIdx.x"),
+        ],
         "an outer loop is bound to threadIdx.x already",
-    )  # fmt: skip
+    )
     refused(
         programs.matmul,
         lambda sch: sch.bind(loops(sch, "C")[2], "blockIdx.x"),

@@ -267,7 +267,7 @@ def test_random_variables():
 
 def test_other_functions_are_left_alone():
     """The cost of a primitive does not grow with the module: other functions are not looked at."""
-    module = IRModule({name: programs.elementwise for name in ("main", "a", "b", "c")})
+    module = IRModule(dict.fromkeys(("main", "a", "b", "c"), programs.elementwise))
     sch = schedule_of(module)
     sch.compute_inline(sch.get_block("B"))
     assert [variable.name_hint for variable in sch.state._functions] == ["main"]

@@ -138,7 +138,8 @@ class ScheduleBase:
         return sref
 
     def _expr(self, value: Any) -> Any:
-        """An int for a sampled value or constant; other expressions have their variables replaced."""
+        """An int for a sampled value or constant; else the expression with its "
+        "variables replaced."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, IntImm):

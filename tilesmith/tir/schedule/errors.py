@@ -13,7 +13,7 @@ __all__ = ["ScheduleError", "refuse"]
 def refuse(
     primitive: str, reason: str, function: Any = None, culprit: Node | None = None, advice: str = ""
 ) -> ScheduleError:
-    """The error of a primitive that cannot be applied, with the program and a marker under ``culprit``."""
+    """The error of a primitive that cannot be applied: the program, ``culprit`` marked."""
     notes = []
     if function is not None:
         notes.append(_program(function, culprit))

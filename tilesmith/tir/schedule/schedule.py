@@ -145,7 +145,7 @@ class Schedule(ScheduleBase):
         self._record("Reorder", [list(ordered_loops)], [], [])
 
     def merge(self, *loops: LoopRV) -> LoopRV:
-        """Make one loop of several that stand right one after the other; their bodies follow in turn.
+        """Make one loop of several that stand one after the other; their bodies follow in turn.
 
         Refuses loops of different kinds or extents, and those whose blocks depend on each other.
         """

@@ -2,9 +2,9 @@
 
 Statements are immutable, so a loop or block that a primitive touches becomes another object, and so
 do the statements on the way to the root. A ``StmtSRef`` is the lasting identity of a loop or block;
-the state maps it to the statement that it is now and to its parent. ``replace`` swaps one statement,
-rebuilds the way to the root, and looks only at what is new: subtrees that are the same objects as
-before keep their entries.
+the state maps it to the statement that it is now and to its parent. ``replace`` swaps one
+statement, rebuilds the way to the root, and looks only at what is new: subtrees that are the same
+objects as before keep their entries.
 
 Copying a state shares the tables; the first change on either side copies the table of the one
 function that it changes.
@@ -51,7 +51,7 @@ def child_statements(stmt: Stmt) -> list[Stmt]:
 
 
 def replace_inside(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
-    """``parent`` with one of its nearest loops or blocks replaced, or removed where ``new`` is None.
+    """``parent`` with one of its nearest loops or blocks replaced; removed where ``new`` is None.
 
     Only what lies between the two is rebuilt.
     """
@@ -126,7 +126,7 @@ class FunctionState:
     def replace(self, sref: StmtSRef, new: Stmt, block_reuse: dict[Block, Block]) -> None:
         """Put ``new`` (a loop, a block or another statement) where the statement of ``sref`` is.
 
-        ``block_reuse`` maps blocks as they were to what they have become: these keep their identity.
+        ``block_reuse`` maps blocks as they were to what they became: these keep their identity.
         """
         old = self.stmt_of[sref]
         if old is new:
@@ -247,7 +247,8 @@ class ScheduleState:
             raise ScheduleError(
                 "this loop or block is no longer part of the program",
                 notes=(
-                    "an earlier primitive removed or replaced it; get it again with get_block or get_loops",
+                    "an earlier primitive removed or replaced it; get it again with "
+                    "get_block or get_loops",
                 ),
             )
         return found
@@ -273,7 +274,8 @@ class ScheduleState:
             current = table[current]
 
     def loops(self, sref: StmtSRef) -> list[StmtSRef]:
-        """The loops around a block (or loop, itself left out) up to the next block, outermost first."""
+        """The loops around a block or loop (itself left out) up to the next "
+        "block, outermost first."""
         found = []
         for ancestor in self.ancestors(sref):
             if not isinstance(self.stmt(ancestor), For):
@@ -367,7 +369,7 @@ class ScheduleState:
             self._function_of[sref] = variable
 
     def adopt(self, sref: StmtSRef, block: Block) -> None:
-        """Let a block that was taken out of the program, and will be put back, keep its identity."""
+        """Let a block that was taken out of the program and will be put back keep its identity."""
         variable = self._function_of[sref]
         state = self._functions[variable].own()
         self._functions[variable] = state

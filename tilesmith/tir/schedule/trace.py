@@ -31,10 +31,10 @@ class LoopRV:
 
 
 class InstructionKind:
-    """A row of the table: which method carries an instruction out, and what its arguments are called.
+    """A row of the table: the method that carries an instruction out, and its arguments' names.
 
-    ``inputs``: names of the arguments that hold random variables or expressions; ``*name`` is a list,
-    ``**name`` takes the rest of the positional arguments. ``attrs``: names of plain arguments.
+    ``inputs``: names of the arguments that hold random variables or expressions; ``*name`` is a
+    list, ``**name`` takes the rest of the positional arguments. ``attrs``: names of plain ones.
     """
 
     __slots__ = ("attrs", "inputs", "is_postproc", "is_pure", "method", "name")
@@ -126,10 +126,12 @@ _kind("RollingBuffer", "block", "write_buffer_index")
 _kind("UnsafeHideBufferAccess", "block", "buf_type buf_index_array")
 # These give a list, even of one; the others give their result itself.
 RETURNS_LIST = {
-    "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks", "SamplePerfectTile",
-    "SamplePartitionedTile", "Split", "LoopPartition",
+    "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks",
+    "SamplePerfectTile", "SamplePartitionedTile", "Split", "LoopPartition",
 }
-KINDS.register("EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True))
+KINDS.register(
+    "EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True)
+)
 # fmt: on
 
 
@@ -245,7 +247,8 @@ class Trace:
             )
             if len(outputs) != len(inst.outputs):
                 raise ScheduleError(
-                    f"replaying {inst.kind.name} gave {len(outputs)} results where the trace has {len(inst.outputs)}",
+                    f"replaying {inst.kind.name} gave {len(outputs)} results where the trace "
+                    f"has {len(inst.outputs)}",
                     notes=("the trace was made for another program",),
                 )
             for old, new in zip(inst.outputs, outputs):
@@ -297,7 +300,8 @@ class Trace:
         return lines
 
     def as_json(self, remove_postproc: bool = False) -> list:
-        """Instructions and decisions as plain lists: ``[[[kind, inputs, attrs, outputs], ...], [[i, decision], ...]]``."""
+        """Plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs "
+        "``[number, decision]``."""
         names = self._names()
         insts = self._instructions(remove_postproc)
         rows = [

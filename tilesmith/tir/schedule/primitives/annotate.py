@@ -63,7 +63,8 @@ def _check_independent(
 def _check_private(
     state: ScheduleState, primitive: str, sref: StmtSRef, block_sref: StmtSRef
 ) -> None:
-    """A block that every iteration of a loop repeats: what it writes is used in that iteration only."""
+    """A block that each iteration of a loop repeats: its outputs are used "
+    "in that iteration only."""
     inside = state.blocks_below(sref)
     scope = scope_of(state, sref, primitive)
     allocated = state.stmt(scope).block.alloc_buffers
@@ -76,7 +77,10 @@ def _check_private(
             for r in (*state.stmt(s).block.reads, *state.stmt(s).block.writes)
         ]
         if region.buffer not in allocated or region.buffer in used:
-            reason = f"every iteration of loop '{name}' writes the same elements of '{region.buffer.name}'"
+            reason = (
+                f"every iteration of loop '{name}' writes the same elements of "
+                f"'{region.buffer.name}'"
+            )
             raise refuse_at(state, primitive, reason, sref)
 
 

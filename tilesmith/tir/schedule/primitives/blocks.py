@@ -29,10 +29,19 @@ from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statemen
 from tilesmith.tir.stmt import Block, BlockRealize, For
 
 __all__ = [
-    "check_complete_or_reduction", "consumers_of", "get_block", "get_consumers", "get_output_blocks",
-    "get_producers", "has_affine_binding", "is_complete", "is_reduction", "producers_of", "scope_of",
+    "check_complete_or_reduction",
+    "consumers_of",
+    "get_block",
+    "get_consumers",
+    "get_output_blocks",
+    "get_producers",
+    "has_affine_binding",
+    "is_complete",
+    "is_reduction",
+    "producers_of",
+    "scope_of",
     "scope_blocks",
-]  # fmt: skip
+]
 
 
 def get_block(state: ScheduleState, name: str, variable: GlobalVar) -> StmtSRef:
@@ -175,7 +184,10 @@ def why_not_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> 
     for region in block.writes:
         for variable in variables_in(*region.region):
             if variable in reduction:
-                return f"reduction iterator '{variable.name}' indexes the output '{region.buffer.name}'"
+                return (
+                    f"reduction iterator '{variable.name}' indexes the output "
+                    f"'{region.buffer.name}'"
+                )
     if not is_dominant(state, sref, scope):
         return "another block of the scope writes the same buffer"
     return "" if has_affine_binding(state, sref) else "its binding is not affine"
@@ -236,7 +248,7 @@ def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | Non
 
 
 def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[StmtSRef]) -> bool:
-    """The frequent case: each iterator is bound to a loop of its own (or to 0 where it has one value)."""
+    """The frequent case: each iterator is bound to a loop of its own, or to a constant."""
     free = {state.stmt(sref).loop_var for sref in loops}
     for value in realize.iter_values:
         if value in free:

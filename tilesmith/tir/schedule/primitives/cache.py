@@ -214,9 +214,12 @@ def cache_read(
         if reader not in later:
             name = state.stmt(reader).block.name_hint
             raise refuse_at(
-                state, "cache_read", f"block '{name}' does not read '{buffer.name}' after all that write it", reader,
+                state,
+                "cache_read",
+                f"block '{name}' does not read '{buffer.name}' after all that write it",
+                reader,
                 "cache first, then move blocks into one nest",
-            )  # fmt: skip
+            )
     for reader in readers:
         rewrite = ReplaceBuffer({buffer: cache}, only_reads=True)
         before = state.stmt(reader)
@@ -246,9 +249,12 @@ def cache_write(
         if _statement_number(state, scope, other) == number:
             name = state.stmt(other).block.name_hint
             raise refuse_at(
-                state, "cache_write", f"block '{name}' reads '{buffer.name}' in the same nest, before the copy", other,
+                state,
+                "cache_write",
+                f"block '{name}' reads '{buffer.name}' in the same nest, before the copy",
+                other,
                 "name it in consumer_blocks to let it read the cache",
-            )  # fmt: skip
+            )
     cache = _cache_of(buffer, storage_scope)
     nest, realize = _copy_block(cache, buffer, _whole(buffer), cache.name)
     rewrite = ReplaceBuffer({buffer: cache})

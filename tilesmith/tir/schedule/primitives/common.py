@@ -12,9 +12,20 @@ from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = [
-    "Rebuild", "Replace", "SimplifyBindings", "analyzer_for", "append_predicate", "clauses",
-    "domain_of_loops", "fresh_loop", "is_one", "loop_range", "program_of", "uses_var", "variables_in",
-]  # fmt: skip
+    "Rebuild",
+    "Replace",
+    "SimplifyBindings",
+    "analyzer_for",
+    "append_predicate",
+    "clauses",
+    "domain_of_loops",
+    "fresh_loop",
+    "is_one",
+    "loop_range",
+    "program_of",
+    "uses_var",
+    "variables_in",
+]
 
 
 class Rebuild(Rewriter):
@@ -46,8 +57,8 @@ class Replace(Rebuild):
 class SimplifyBindings(Rebuild):
     """Simplifies what the iterators of the nearest blocks are bound to, and their predicates.
 
-    With ``preserve_unit_iters``, a loop of one iteration is taken to have two: a bound that holds as
-    well, and keeps its variable in the bindings.
+    With ``preserve_unit_iters``, a loop of one iteration is taken to have two: a bound that holds
+    as well, and keeps its variable in the bindings.
     """
 
     def __init__(self, analyzer: Analyzer, preserve_unit_iters: bool) -> None:

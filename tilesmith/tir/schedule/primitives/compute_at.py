@@ -52,9 +52,11 @@ def compute_at(
         if consumer not in below:
             name = state.stmt(consumer).block.name_hint
             raise refuse_at(
-                state, "compute_at", f"block '{block.name_hint}' is read by '{name}', which is not under the loop",
+                state,
+                "compute_at",
+                f"block '{block.name_hint}' is read by '{name}', which is not under the loop",
                 consumer,
-            )  # fmt: skip
+            )
     if not consumers:
         raise refuse_at(
             state, "compute_at", f"nobody reads what block '{block.name_hint}' writes", sref
@@ -80,9 +82,12 @@ def reverse_compute_at(
         if producer not in below and _shares(state, producer, under, read):
             name = state.stmt(producer).block.name_hint
             raise refuse_at(
-                state, "reverse_compute_at",
-                f"block '{block.name_hint}' reads what '{name}' writes, which is not under the loop", producer,
-            )  # fmt: skip
+                state,
+                "reverse_compute_at",
+                f"block '{block.name_hint}' reads what '{name}' writes, which is not "
+                "under the loop",
+                producer,
+            )
     if not under:
         raise refuse_at(
             state,
@@ -129,7 +134,7 @@ def _touched(
     buffers: list[Buffer],
     reads: bool,
 ) -> dict[int, list[Interval]]:
-    """What blocks read (or write) of some buffers in one iteration of a loop: intervals by buffer."""
+    """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
     wanted = {id(buffer) for buffer in buffers}
     found: dict[int, list[Interval]] = {}
     analyzer = analyzer_for(state, loop_sref)
@@ -164,7 +169,7 @@ def _relaxed(
     buffer: Buffer,
     axis: int,
 ) -> Interval:
-    """The interval of ``[low, high]`` over all values of some variables; all of the axis if unknown."""
+    """``[low, high]`` over all values of some variables; all of the axis if unknown."""
     if ranges:
         below, above = eval_set(low, ranges), eval_set(high, ranges)
         low, high = below.min_value, above.max_value
@@ -207,8 +212,8 @@ def _consumer_domains(
     """Which values of each iterator read what one iteration of the loop makes.
 
     Each iteration must make all that these values read, and all iterations together all that the
-    block reads; else it would run on what is not there yet, or not at all. Refuses where that cannot
-    be shown.
+    block reads; else it would run on what is not there yet, or not at all. Refuses where that
+    cannot be shown.
     """
     block: Block = state.stmt(sref).block
     name = state.stmt(loop_sref).loop_var.name
@@ -226,19 +231,31 @@ def _consumer_domains(
             solved = _solve(analyzer, part, interval)
             reason = ""
             if solved is None:
-                reason = f"the part of '{region.buffer.name}' that block '{block.name_hint}' reads is no iterator"
+                reason = (
+                    f"the part of '{region.buffer.name}' that block '{block.name_hint}' reads "
+                    "is no iterator"
+                )
             elif not analyzer.can_prove(part.extent <= solved[3]):
-                reason = f"block '{block.name_hint}' reads '{region.buffer.name}' over several iterations of '{name}'"
+                reason = (
+                    f"block '{block.name_hint}' reads '{region.buffer.name}' over several "
+                    f"iterations of '{name}'"
+                )
             elif not _is_whole(analyzer, _over(interval, ranges), size) or not _is_whole(
                 analyzer, (-part.min, size - part.min - part.extent), const(1, size.dtype)
             ):
-                reason = f"the loop does not make all of '{region.buffer.name}' that block '{block.name_hint}' reads"
+                reason = (
+                    f"the loop does not make all of '{region.buffer.name}' that block "
+                    f"'{block.name_hint}' reads"
+                )
             else:
                 variable, low, high, _ = solved
                 found = (analyzer.simplify(low), analyzer.simplify(high))
                 known = domains.setdefault(variable, found)
                 if not all(analyzer.can_prove_equal(x, y) for x, y in zip(known, found)):
-                    reason = f"the producers of block '{block.name_hint}' make different parts in '{name}'"
+                    reason = (
+                        f"the producers of block '{block.name_hint}' make different parts in "
+                        f"'{name}'"
+                    )
             if reason:
                 raise refuse_at(state, "reverse_compute_at", reason, sref)
     return domains
@@ -282,10 +299,13 @@ def _check_finished(
             for variable in variables_in(value):
                 if variable in around and not is_const(around[variable].extent, 1):
                     raise refuse_at(
-                        state, "reverse_compute_at",
-                        f"the reduction of block '{realize.block.name_hint}' is complete only after "
-                        f"loop '{variable.name}'", state.loop_of(variable, sref),
-                    )  # fmt: skip
+                        state,
+                        "reverse_compute_at",
+                        f"the reduction of block '{realize.block.name_hint}' is complete only "
+                        "after "
+                        f"loop '{variable.name}'",
+                        state.loop_of(variable, sref),
+                    )
 
 
 def _check_order(
@@ -385,7 +405,8 @@ def _move(
 
 
 def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, nest: Stmt) -> None:
-    """At its new place a consumer runs once for all values of its iterators, reductions in order."""
+    """At its new place a consumer runs once for each value of its "
+    "iterators, reductions in order."""
     ranges = _ranges_around(state, sref, loop_sref)
     inner = nest
     while isinstance(inner, For):
@@ -429,7 +450,7 @@ def _place(
     scope: StmtSRef,
     index: int,
 ) -> int:
-    """Before which of the loop's statements to insert: after all producers, before all consumers."""
+    """Before which statement of the loop to insert: after all producers, before all consumers."""
     children = child_statements(state.stmt(loop_sref))
     producers = {state.stmt(s) for s in producers_of(state, sref, scope)}
     consumers = {state.stmt(s) for s in consumers_of(state, sref, scope)}
@@ -498,7 +519,7 @@ def _nest(
 def _loop_domain(
     analyzer: Analyzer, iterator: IterVar, interval: Interval | None
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]]:
-    """Start and extent of the loop for an iterator, and conditions (on the iterator) to check inside."""
+    """Start and extent of the loop for an iterator, and conditions on it to check inside."""
     domain = iterator.dom
     if interval is None:
         return domain.min, domain.extent, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
+from tilesmith.arith import Analyzer, detect_iter_map, eval_set, inverse_affine_iter_map
 from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.analysis import get_block_access_region
@@ -81,13 +81,13 @@ def _single_store(
         raise refuse_at(
             state, primitive, f"block '{block.name_hint}' has buffers of its own or an init", sref
         )
-    # A condition of the realisation only cuts off superfluous iterations of split loops: the iterators
-    # still cover their whole domains, and these are what is inlined.
+    # A condition of the realisation only cuts off superfluous iterations of split loops: the
+    # iterators still cover their whole domains, and these are what is inlined.
     return body
 
 
 def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) -> list[Any]:
-    """The iterator that each index of the store is; indices must be different iterators or constants."""
+    """The iterator that each index of the store is; all must differ, or be constants."""
     block: Block = state.stmt(sref).block
     own = {iterator.var: iterator for iterator in block.iter_vars}
     seen: set[Var] = set()
@@ -96,9 +96,12 @@ def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) 
             continue
         if index not in own or index in seen:
             raise refuse_at(
-                state, "compute_inline",
-                f"block '{block.name_hint}' does not write '{store.buffer.name}' at its plain iterators", sref,
-            )  # fmt: skip
+                state,
+                "compute_inline",
+                f"block '{block.name_hint}' does not write '{store.buffer.name}' at its "
+                "plain iterators",
+                sref,
+            )
         seen.add(index)
     used = set(variables_in(store.value)) & set(own)
     free = used - seen
@@ -232,10 +235,13 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
         )
     if block.init is not None:
         raise refuse_at(
-            state, "reverse_compute_inline",
-            f"block '{block.name_hint}' is a reduction: its value is final only after the last iteration", producer,
+            state,
+            "reverse_compute_inline",
+            f"block '{block.name_hint}' is a reduction: its value is final only after "
+            "the last iteration",
+            producer,
             "use reverse_compute_at",
-        )  # fmt: skip
+        )
     buffer = block.writes[0].buffer
     if is_output_block(state, producer, scope):
         raise refuse_at(
@@ -251,7 +257,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             raise refuse_at(
                 state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
             )
-    inverse = _inverse_indices(state, sref, buffer)
+    inverse = _inverse_indices(state, sref, producer, buffer)
     realize: BlockRealize = state.stmt(producer)
     new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
     new = _with_regions(new)
@@ -283,7 +289,48 @@ class _Inverse:
         self.partial = partial
 
 
-def _inverse_indices(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> _Inverse:
+def _check_all_made(
+    state: ScheduleState, sref: StmtSRef, producer: StmtSRef, load: BufferLoad
+) -> None:
+    """Each instance of the consumer reads what the producer makes: else nothing would run it."""
+    block: Block = state.stmt(producer).block
+    made = _Stores(load.buffer)
+    made.visit(block.body)
+    ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    analyzer = Analyzer()
+    for iterator in state.stmt(sref).block.iter_vars:
+        analyzer.bind(iterator.var, iterator.dom)
+    for store in made.found:
+        for index, written in zip(load.indices, store.indices):
+            low, high = written, written
+            if not is_const(written):
+                covered = eval_set(written, ranges)
+                low, high = covered.min_value, covered.max_value
+            if not (analyzer.can_prove(index >= low) and analyzer.can_prove(index <= high)):
+                name = state.stmt(sref).block.name_hint
+                raise refuse_at(
+                    state,
+                    "reverse_compute_inline",
+                    f"block '{name}' runs for more than the elements of '{load.buffer.name}' "
+                    f"that '{block.name_hint}' makes",
+                    sref,
+                    "inline the producer instead (compute_inline)",
+                )
+
+
+class _Stores(Visitor):
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.found: list[BufferStore] = []
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        if store.buffer is self.buffer:
+            self.found.append(store)
+
+
+def _inverse_indices(
+    state: ScheduleState, sref: StmtSRef, producer: StmtSRef, buffer: Buffer
+) -> _Inverse:
     realize: BlockRealize = state.stmt(sref)
     block = realize.block
     loads = _Loads(buffer)
@@ -297,6 +344,7 @@ def _inverse_indices(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> _I
                 f"'{buffer.name}' is read at several different places",
                 sref,
             )
+    _check_all_made(state, sref, producer, first)
     placeholders = [Var(f"p{k}", index.dtype) for k, index in enumerate(first.indices)]
     values: dict[Var, PrimExpr] = {}
     domain = {iterator.var: iterator.dom for iterator in block.iter_vars}

@@ -27,8 +27,12 @@ from tilesmith.tir.stmt import (
 )
 
 __all__ = [
-    "as_block_index_map", "as_index_map", "as_pad_value", "transform_block_layout", "transform_layout",
-]  # fmt: skip
+    "as_block_index_map",
+    "as_index_map",
+    "as_pad_value",
+    "transform_block_layout",
+    "transform_layout",
+]
 
 
 def _buffer(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> Buffer:
@@ -185,9 +189,12 @@ def transform_layout(
     old = _buffer(state, sref, index, kind)
     if len(mapping.initial_indices) != len(old.shape):
         raise refuse_at(
-            state, "transform_layout",
-            f"the map takes {len(mapping.initial_indices)} indices, buffer '{old.name}' has {len(old.shape)}", sref,
-        )  # fmt: skip
+            state,
+            "transform_layout",
+            f"the map takes {len(mapping.initial_indices)} indices, buffer "
+            f"'{old.name}' has {len(old.shape)}",
+            sref,
+        )
     padded = None
     if not assume_injective_transform:
         domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
@@ -226,9 +233,13 @@ def transform_layout(
 def _check_parameter(state: ScheduleState, sref: StmtSRef, buffer: Buffer, padded: Any) -> None:
     if padded is not None:
         raise refuse_at(
-            state, "transform_layout", f"the new layout of parameter '{buffer.name}' would have padding", sref,
-            "callers do not fill it; copy the parameter first (cache_read, cache_write) and transform the copy",
-        )  # fmt: skip
+            state,
+            "transform_layout",
+            f"the new layout of parameter '{buffer.name}' would have padding",
+            sref,
+            "callers do not fill it; copy the parameter first (cache_read, "
+            "cache_write) and transform the copy",
+        )
 
 
 def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:

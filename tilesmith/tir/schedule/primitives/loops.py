@@ -136,16 +136,19 @@ def _covered(
     if isinstance(product, IntImm) and isinstance(total, IntImm):
         if product.value < total.value:
             raise refuse_at(
-                state, "split", f"the factors cover {product.value} of {total.value} iterations", sref,
+                state,
+                "split",
+                f"the factors cover {product.value} of {total.value} iterations",
+                sref,
                 "give a larger factor, or None for one of them",
-            )  # fmt: skip
+            )
         return product.value == total.value
     return analyzer_for(state, sref).can_prove(product <= total)
 
 
 def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
     """Blocks that changed twice: what they were first to what they are last."""
-    later = {before: after for before, after in second.items()}
+    later = dict(second)
     for before, after in list(first.items()):
         if after in later:
             first[before] = later.pop(after)
@@ -161,9 +164,13 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
     for outer, inner, inner_sref in zip(loops, loops[1:], srefs[1:]):
         if outer.body is not inner:
             raise refuse_at(
-                state, "fuse", f"loop '{inner.loop_var.name}' is not the only thing in loop '{outer.loop_var.name}'",
-                inner_sref, "fuse directly nested loops, outermost first",
-            )  # fmt: skip
+                state,
+                "fuse",
+                f"loop '{inner.loop_var.name}' is not the only thing in loop "
+                f"'{outer.loop_var.name}'",
+                inner_sref,
+                "fuse directly nested loops, outermost first",
+            )
         if outer.kind is not inner.kind:
             raise refuse_at(state, "fuse", "the loops are of different kinds", inner_sref)
     variables = [loop.loop_var for loop in loops]
@@ -211,9 +218,12 @@ def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
         needed = [v for v in variables_in(loop.min, loop.extent) if v in outer]
         if needed:
             raise refuse_at(
-                state, "reorder", f"the range of '{loop.loop_var.name}' depends on '{needed[0].name}', "
-                "which would be inside of it", sref,
-            )  # fmt: skip
+                state,
+                "reorder",
+                f"the range of '{loop.loop_var.name}' depends on '{needed[0].name}', "
+                "which would be inside of it",
+                sref,
+            )
         outer.discard(loop.loop_var)
     body = state.stmt(chain[-1]).body
     for sref in reversed(new_chain):
@@ -222,7 +232,7 @@ def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
 
 
 def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]) -> list[StmtSRef]:
-    """The loops from the outermost to the innermost of the given ones, each the only thing in the last."""
+    """The loops from the outermost to the innermost of the given ones, nested directly."""
     for bottom in srefs:
         above = [bottom, *state.ancestors(bottom)]
         missing = wanted.difference(above)
@@ -258,9 +268,12 @@ def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
         for iterator in block.iter_vars:
             if iterator.iter_type not in (IterVar.DataPar, IterVar.CommReduce):
                 raise refuse_at(
-                    state, "reorder", f"iterator '{iterator.var.name}' of block '{block.name_hint}' must keep its order",
+                    state,
+                    "reorder",
+                    f"iterator '{iterator.var.name}' of block '{block.name_hint}' must keep "
+                    "its order",
                     sref,
-                )  # fmt: skip
+                )
         if not has_affine_binding(state, sref):
             raise refuse_at(
                 state, "reorder", f"the binding of block '{block.name_hint}' is not affine", sref
@@ -270,7 +283,7 @@ def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
 def loop_partition(
     state: ScheduleState, sref: StmtSRef, factors: list[Any], preserve_unit_iters: bool
 ) -> list[StmtSRef]:
-    """Replace one loop by consecutive loops over parts of its range; see ``Schedule.loop_partition``."""
+    """Replace one loop by loops over parts of its range; see ``Schedule.loop_partition``."""
     loop = _check_plain(state, "loop_partition", sref)
     dtype = loop.loop_var.dtype
     if not isinstance(loop.extent, IntImm):
@@ -310,7 +323,7 @@ def loop_partition(
 
 
 class CopyNest(Rebuild):
-    """A copy of a nest with variables of its own for loops and iterators, and names with a suffix."""
+    """A copy of a nest with loops, iterators and buffers of its own, block names with a suffix."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], suffix: str) -> None:
         super().__init__()
@@ -425,7 +438,7 @@ def _remove(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def _check_merge_dependences(state: ScheduleState, srefs: list[StmtSRef]) -> None:
-    """Blocks of merged loops must not depend on each other: then the order of iterations is free."""
+    """Blocks of merged loops must not depend on each other: then iterations may interleave."""
     written: set[int] = set()
     for sref in srefs:
         blocks = [state.stmt(inner).block for inner in state.blocks_below(sref)]

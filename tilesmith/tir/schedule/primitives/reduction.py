@@ -26,7 +26,7 @@ __all__ = ["decompose_reduction", "rfactor"]
 
 
 def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> StmtSRef:
-    """Put the initialisation of a reduction block before a loop; see ``Schedule.decompose_reduction``."""
+    """Put the initialisation of a block before a loop; see ``Schedule.decompose_reduction``."""
     realize: BlockRealize = state.stmt(sref)
     block = realize.block
     scope = scope_of(state, sref, "decompose_reduction")
@@ -73,7 +73,7 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
 def _check_no_outer_reduction(
     state: ScheduleState, realize: BlockRealize, outer: list[StmtSRef], loop_sref: StmtSRef
 ) -> None:
-    """No loop outside of the chosen one may drive a reduction iterator: it would be initialised again."""
+    """No loop outside of the chosen one may drive a reduction: it would be initialised again."""
     for sref in outer:
         variable = state.stmt(sref).loop_var
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -81,7 +81,8 @@ def _check_no_outer_reduction(
                 raise refuse_at(
                     state,
                     "decompose_reduction",
-                    f"loop '{variable.name}' carries the reduction iterator '{iterator.var.name}' and is outside of "
+                    f"loop '{variable.name}' carries the reduction iterator "
+                    f"'{iterator.var.name}' and is outside of "
                     f"loop '{state.stmt(loop_sref).loop_var.name}'",
                     sref,
                     "decompose at this loop or further out",
@@ -137,17 +138,21 @@ def _init_nest(
     for loop, variable in reversed(nest):
         kind = loop.kind if loop.kind is not ForKind.THREAD_BINDING else ForKind.SERIAL
         body = loop.with_fields(
-            loop_var=variable, min=relocate.visit(loop.min), extent=relocate.visit(loop.extent), kind=kind,
-            thread_binding=None, body=body,
-        )  # fmt: skip
+            loop_var=variable,
+            min=relocate.visit(loop.min),
+            extent=relocate.visit(loop.extent),
+            kind=kind,
+            thread_binding=None,
+            body=body,
+        )
     return body, init_block
 
 
-# --- rfactor ---------------------------------------------------------------------------------------
+# --- rfactor --------------------------------------------------------------------------------------
 
 
 class _Combiner:
-    """``buffer[indices] = combine(buffer[indices], value)`` of a reduction block from a start value."""
+    """``buffer[indices] = combine(buffer[indices], value)`` of a block, from a start value."""
 
     def __init__(self, store: BufferStore, start: PrimExpr, kind: Any, value: PrimExpr) -> None:
         self.store = store
@@ -317,7 +322,7 @@ class _Rfactor:
             if iterator.iter_type == IterVar.CommReduce and self.loop.loop_var in variables_in(
                 value
             ):
-                # The iterator becomes an expression of the factored loop and of one iterator per other loop.
+                # The iterator becomes an expression of one iterator for each loop that drives it.
                 replacements: dict[Var, PrimExpr] = {}
                 for variable in variables_in(value):
                     if variable not in added:
@@ -409,10 +414,14 @@ class _Rfactor:
         for loop, variable in reversed(nest):
             plain = loop is self.loop
             body = For(
-                variable, relocate.visit(loop.min), relocate.visit(loop.extent),
-                ForKind.SERIAL if plain else loop.kind, body, None if plain else loop.thread_binding,
+                variable,
+                relocate.visit(loop.min),
+                relocate.visit(loop.extent),
+                ForKind.SERIAL if plain else loop.kind,
+                body,
+                None if plain else loop.thread_binding,
                 span=loop.span,
-            )  # fmt: skip
+            )
         return body
 
     def _factor_iterator(self, kind: int) -> IterVar:

@@ -21,7 +21,8 @@ def sample_categorical(
     """The position of one of the candidates."""
     if not candidates or len(candidates) != len(probs):
         raise ScheduleError(
-            f"sample_categorical: {len(candidates)} candidates do not go with {len(probs)} probabilities"
+            f"sample_categorical: {len(candidates)} candidates do not go with "
+            f"{len(probs)} probabilities"
         )
     if decision is None:
         weights = [float(probability) for probability in probs]
@@ -39,7 +40,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def perfect_tiles(extent: int, parts: int, max_innermost_factor: int) -> list[tuple[int, ...]]:
-    """All ways to write ``extent`` as a product of ``parts`` factors, the last one within a limit."""
+    """All ways to write ``extent`` as a product of ``parts`` factors, the last within a limit."""
     if parts == 1:
         return [(extent,)]
     found: list[tuple[int, ...]] = []
@@ -113,8 +114,8 @@ def _repair(
 ) -> list[int]:
     """The factors of a decision, fitted where it was made for another extent.
 
-    From the innermost outward, a factor stays if it divides what is left, takes all of that if it is
-    larger, and becomes 1 otherwise; the first factor is what remains.
+    From the innermost outward, a factor stays if it divides what is left, takes all of that if it
+    is larger, and becomes 1 otherwise; the first factor is what remains.
     """
     if len(decision) != parts:
         raise refuse_at(
