@@ -302,3 +302,59 @@ def test_unknown_modes_are_refused():
         relax.build(mod, target="llvm", exec_mode="fast")
     with pytest.raises(TilesmithError, match="nonsense"):
         relax.build(mod, target="nonsense")
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_branches(chosen):
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((6,), "float32")) -> R.Tensor(
+            (6,), "float32"
+        ):
+            if c:
+                y = R.add(x, x)
+            else:
+                y = R.exp(x)
+            return y
+
+    x = random(6)
+    got = run(Module, np.array(chosen), x)
+    np.testing.assert_allclose(got, x + x if chosen else np.exp(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_branches_on_what_was_computed(chosen):
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((6,), "float32")) -> R.Tensor:
+            (6,), "float32"
+        ):
+            d = R.logical_not(c)
+            if d:
+                y = R.add(x, x)
+            else:
+                y = R.exp(x)
+            return y
+
+    x = random(6)
+    got = run(Module, np.array(not chosen), x)
+    np.testing.assert_allclose(got, x + x if chosen else np.exp(x), rtol=1e-5)
+
+
+def test_local_functions():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((6,), "float32")) -> R.Tensor((6,), "float32"):
+            @R.function
+            def double(y: R.Tensor((6,), "float32")) -> R.Tensor((6,), "float32"):
+                return R.add(y, y)
+
+            once = double(x)
+            twice = double(once)
+            return twice
+
+    x = random(6)
+    np.testing.assert_array_equal(run(Module, x), x * 4)

@@ -54,6 +54,7 @@ from tilesmith.tir import (
     Buffer,
     BufferLoad,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     IfThenElse,
     LetStmt,
@@ -482,21 +483,21 @@ class _Lowering:
             touched.append(condition.storage)
 
         def emit() -> Stmt:
-            test = self._scalar(condition)
             bodies = [stmt_seq(*[step.emit() for step in steps]) for steps in branches]
-            return IfThenElse(test, bodies[0], bodies[1])
+            if isinstance(condition, ScalarValue):
+                return IfThenElse(condition.value, bodies[0], bodies[1])
+            pointer = condition.storage.pointer()
+            data = pointer
+            if not isinstance(pointer, Var):
+                kind = PointerType(prim_type(condition.dtype), "global")
+                data = Var("condition", kind)
+            buffer = decl_buffer((1,), condition.dtype, "condition", data=data)
+            test = BufferLoad(buffer, [const(0, "int32")])
+            choice = DeclBuffer(buffer, IfThenElse(cast("bool", test), bodies[0], bodies[1]))
+            return choice if data is pointer else LetStmt(data, pointer, choice)
 
         self._step(emit, touched)
         return result
-
-    def _scalar(self, value: Any) -> PrimExpr:
-        if isinstance(value, ScalarValue):
-            return value.value
-        data = Var("condition", PointerType(prim_type(value.dtype), "global"))
-        buffer = decl_buffer((1,), value.dtype, "condition", data=data)
-        from tilesmith.ir import Let
-
-        return Let(data, value.storage.pointer(), BufferLoad(buffer, [const(0, "int32")]))
 
     def _copy(self, source: Any, target: TensorValue) -> None:
         size = _bytes(target.shape, target.dtype)

@@ -18,14 +18,21 @@ PIPELINES: Registry = Registry("pipeline")
 def default_passes(target: Target) -> list[Any]:
     """From operators to calls of fused kernels."""
     return [
+        graph.LambdaLift(),
+        graph.InlinePrivateFunctions(),
         graph.CanonicalizeBindings(),
         graph.DecomposeOpsForInference(),
+        graph.SimplifyExpr(),
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
+        graph.FoldScaleAxis(),
+        graph.FoldConstant(),  # the weights that FoldScaleAxis has scaled
         graph.EliminateCommonSubexpr(),
+        graph.DeadCodeElimination(),
         *([graph.PackForVectors(target)] if target.kind.name == "llvm" else []),
         graph.CanonicalizeBindings(),
         graph.DeadCodeElimination(),
         graph.LegalizeOps(),
+        graph.CheckLegalized(),
         graph.AnnotateTIROpPattern(),
         graph.FuseOps(),
         graph.FuseTIR(),
@@ -35,7 +42,7 @@ def default_passes(target: Target) -> list[Any]:
 
 def zero_passes(target: Target) -> list[Any]:
     """Just enough to run: no fusion, no folding."""
-    return [graph.LegalizeOps()]
+    return [graph.LambdaLift(), graph.LegalizeOps(), graph.CheckLegalized()]
 
 
 def register_pipeline(name: str) -> Callable[..., Any]:
