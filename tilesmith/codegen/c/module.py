@@ -141,9 +141,9 @@ class ModuleWriter:
             *self._arrays.values(),
             *slots,
             *heads,
-            *bodies,
+            *["\n" + body.rstrip() for body in bodies],
         ]
-        return "\n".join([part for part in parts if part])
+        return "\n".join([part for part in parts if part]) + "\n"
 
     def _is_imported(self, name: str) -> bool:
         return any(name + "(" in _source_of(part) for part in self.imported)

@@ -21,13 +21,12 @@ from tilesmith.ir import (
     GlobalVar,
     IntImm,
     PointerType,
-    PrimExpr,
     PrimType,
-    Ramp,
     StringImm,
     Var,
     post_order_visit,
 )
+from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
@@ -317,13 +316,13 @@ class FunctionWriter(ExpressionWriter):
 
     def _loop_pragma(self, loop: tir.For) -> None:
         if loop.kind is tir.ForKind.UNROLLED and isinstance(loop.extent, IntImm):
-            self.lines.append(f"TS_UNROLL({loop.extent.value})")
+            self.write(f"TS_UNROLL({loop.extent.value})")
             self.module.uses_unroll = True
         elif loop.kind is tir.ForKind.PARALLEL:
             finder = FailureFinder(is_on_stack)
             finder.visit(loop.body)
             if not finder.can_fail and not any(self.module.may_fail(f) for f in finder.callees):
-                self.lines.append("#pragma omp parallel for")
+                self.write("#pragma omp parallel for")
 
     # -- memory
 
@@ -387,19 +386,11 @@ def _overlaps(stmt: tir.BufferStore) -> bool:
 
     def look(node: Any) -> None:
         if isinstance(node, BufferLoad) and node.buffer.data is stmt.buffer.data:
-            if node.buffer is not stmt.buffer or not _same_index(node.indices[0], index):
+            if node.buffer is not stmt.buffer or not structural_equal(node.indices[0], index):
                 found.append(True)
 
     post_order_visit(stmt.value, look)
     return bool(found)
-
-
-def _same_index(a: PrimExpr | None, b: PrimExpr | None) -> bool:
-    if a is b:
-        return True
-    if isinstance(a, Ramp) and isinstance(b, Ramp):
-        return _same_index(a.base, b.base) and _same_index(a.stride, b.stride)
-    return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
 def array_text(array: numpy.ndarray, dtype: DataType) -> str:
