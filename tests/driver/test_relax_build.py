@@ -329,8 +329,6 @@ def test_branches_on_what_was_computed(chosen):
     class Module:
         @R.function
         def main(c: R.Tensor((), "bool"), x: R.Tensor((6,), "float32")) -> R.Tensor:
-            (6,), "float32"
-        ):
             d = R.logical_not(c)
             if d:
                 y = R.add(x, x)

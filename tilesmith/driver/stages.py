@@ -47,7 +47,9 @@ def stages(
         kernels = IRModule()
         for variable, value in module.items():
             if isinstance(value, PrimFunc) and function in (None, variable.name_hint):
-                kernels[variable.name_hint] = schedule_function(value, chosen)
+                # Without a public name the code generator would drop what nobody calls.
+                named = value.with_attr("global_symbol", variable.name_hint)
+                kernels[variable.name_hint] = schedule_function(named, chosen)
         if stage == "tir":
             return str(kernels)
         lowered = lower_kernels(kernels, chosen)
