@@ -11,7 +11,8 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
 
 __all__ = [
-    "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "ProducerLoad", "Reduce", "buffer_slice",
+    "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "ProducerLoad", "Reduce",
+    "buffer_slice",
 ]  # fmt: skip
 
 
@@ -25,7 +26,8 @@ def check_rank(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) 
     """An access needs one index per dimension."""
     if len(indices) != len(buffer.shape):
         raise ShapeError(
-            f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(indices)} indices",
+            f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(indices)}"
+            " indices",
             span=span,
         )
 
@@ -59,7 +61,8 @@ class BufferLoad(PrimExpr, key="tir.BufferLoad"):
 
     def __getitem__(self, indices: Any) -> Any:
         raise TypeMismatchError(
-            f"buffer '{self.buffer.name}' is fully indexed already; write all indices in one pair of brackets"
+            f"buffer '{self.buffer.name}' is fully indexed already; write all indices in one pair"
+            " of brackets"
         )
 
 

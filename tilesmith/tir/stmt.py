@@ -96,7 +96,8 @@ class BufferStore(Stmt, key="tir.BufferStore"):
                 value = cast(dtype, value)
             else:
                 raise TypeMismatchError(
-                    f"a store to buffer '{buffer.name}' needs a value of {dtype}, got {value.dtype}",
+                    f"a store to buffer '{buffer.name}' needs a value of {dtype}, got"
+                    f" {value.dtype}",
                     span=span,
                 )
         self.value = value
@@ -157,7 +158,9 @@ class Allocate(Stmt, key="tir.Allocate"):
 
 
 class AllocateConst(Stmt, key="tir.AllocateConst"):
-    """Constant memory behind ``buffer_var``, live in ``body``: an array, or its number in the module."""
+    """Constant memory behind ``buffer_var``, live in ``body``: an array, or its number in the
+    module.
+    """
 
     buffer_var: Var = defines(scope="body")
     dtype: DataType = data_field(convert=DataType)

@@ -129,7 +129,8 @@ class _Pack(PyExprMutator):
             width = max(tile.vectors, 1) * self.machine.lanes(32)
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
-                topi.nn.conv2d_nhwc_packed, self.channels_last(data), const(packed), array.shape[0], *options,
+                topi.nn.conv2d_nhwc_packed, self.channels_last(data), const(packed), array.shape[0],
+                *options,
                 primfunc_name_hint="conv2d",
             )  # fmt: skip
         elif groups == sizes[1] == array.shape[0] and array.shape[1] == 1:
@@ -175,7 +176,9 @@ class _Pack(PyExprMutator):
         return self.back(Call(call.op, args, call.attrs, call.sinfo_args))
 
     def moved_operand(self, arg: Any) -> Any:
-        """An operand of an elementwise operator with its channels last; None if that is not possible."""
+        """An operand of an elementwise operator with its channels last; None if that is not
+        possible.
+        """
         sizes = _sizes(arg)
         if sizes is None:
             return None
