@@ -346,3 +346,30 @@ def test_bounds_and_residues() -> None:
     analyzer.update(y, type(bound)(0, 3))
     assert analyzer.const_int_bound(y * 2).max_value == 6
     assert analyzer.can_prove_less(y, 4) and analyzer.can_prove_greater_equal(y, 0)
+
+
+A, B, C = (Var(name, "int8") for name in "ABC")
+a32, b32 = Cast("int32", A) - 5, Cast("int32", B) - 3
+narrow = Cast("int64", x * 4 + y)
+
+KEPT = [
+    z + a32 * b32,
+    a32 * b32 + z,
+    z + Cast("int32", A) * b32,
+    (x + 1) * n + y,
+    narrow + wide,
+    (x + n * m + y) * (x + 1) * (y + 2),
+    Mul(A + B, C - A),
+    ((x + 1) * n) // 4,
+]
+
+
+@pytest.mark.parametrize("expr", KEPT)
+def test_products_are_not_multiplied_out_for_nothing(expr: Any) -> None:
+    assert Analyzer().simplify(expr) is expr
+
+
+def test_products_are_multiplied_out_where_terms_cancel() -> None:
+    analyzer = Analyzer()
+    assert analyzer.can_prove_equal((x + 1) * (y + 1) - x * y - x - y, 1)
+    assert_structural_equal(analyzer.simplify((x + 1) * n + y - n), x * n + y)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.arith.forms import Atom, Extreme, Leaf, Product, Quotient, Remainder, Split, Sum
 from tilesmith.arith.state import INFINITY, Interval, State, is_index
-from tilesmith.ir import Call, Cast, Div, IntImm, Let, Min, Mod, PrimExpr, Select, SizeVar, Var
+from tilesmith.ir import Call, Cast, Div, IntImm, Min, Mod, PrimExpr, Select, SizeVar, Var
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["Bounds", "ConstIntBound"]
@@ -138,6 +138,14 @@ class Bounds(State):
             return self._refined(form, low, high)
         return low, high
 
+    def is_exact(self, form: Sum) -> bool:
+        """Whether the value is that of the sum over the whole numbers: it does not wrap around."""
+        if is_index(form.dtype):
+            return True
+        low, high = self.exact_bounds(form)
+        limits = dtype_interval(form.dtype)
+        return limits[0] <= low and high <= limits[1] and high < INFINITY
+
     def _refined(self, form: Sum, low: float, high: float) -> Interval:
         key, scale = direction(form)
         fact = self.sum_facts.get(key)
@@ -233,13 +241,17 @@ class Bounds(State):
         return union(self.expr_bounds(expr.true_value), self.expr_bounds(expr.false_value))
 
     def _cast_bounds(self, expr: Cast) -> Interval:
+        value = expr.value
+        if value.dtype.is_float and isinstance(value, Cast):  # to a float and back
+            value, digits = value.value, _WHOLE.get(value.dtype, 0)
+            if value.dtype.is_integer:
+                inner = self.expr_bounds(value)
+                if max(abs(inner[0]), abs(inner[1])) <= 1 << digits:
+                    return inner
         if not (expr.value.dtype.is_integer or expr.value.dtype.is_bool):
             return -INFINITY, INFINITY
         inner, limits = self.expr_bounds(expr.value), dtype_interval(expr.dtype)
         return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
-
-    def _let_bounds(self, expr: Let) -> Interval:
-        return dtype_interval(expr.dtype)
 
     def _trunc_div_bounds(self, expr: Div) -> Interval:
         low, high = self.expr_bounds(expr.b)
@@ -319,6 +331,9 @@ def wrapped(dtype: DataType, low: float, high: float) -> Interval:
             return low - turns * turn, high - turns * turn
     return limits
 
+
+_WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+"""Whole numbers of up to so many bits are exact in a float."""
 
 _ATOM_BOUNDS: dict[type, Callable[[Any, Any], Interval]] = {
     Leaf: Bounds._leaf_bounds,

@@ -69,29 +69,55 @@ class Normalizer(Joiner):
 
     def _sum(self, expr: PrimExpr) -> Sum:
         terms: dict[Atom, int] = {}
-        constant = self._collect(expr, 1, terms)
+        packed: list[Sum] = []
+        constant = self._collect(expr, 1, terms, packed, False)
         form = Sum(expr.dtype, terms, constant)
-        if not is_index(expr.dtype):
-            return self.wrapped_sum(form)
-        return self.tidy(form) if terms else form
+        form = self.tidy(form) if is_index(expr.dtype) else self.wrapped_sum(form)
+        if packed:
+            self._prefer_packed(expr, form)
+        return form
 
-    def _collect(self, expr: Any, factor: int, terms: dict[Atom, int]) -> int:
-        """Add ``expr * factor`` to ``terms``; gives what belongs to the constant."""
+    def _prefer_packed(self, expr: PrimExpr, form: Sum) -> None:
+        """Write ``c + (a - 5) * (b - 3)`` so, unless multiplied out it got shorter by what
+        cancels."""
+        terms: dict[Atom, int] = {}
+        constant = self._collect(expr, 1, terms, [], True)
+        packed = Sum(expr.dtype, terms, constant)
+        packed = self.tidy(packed) if is_index(expr.dtype) else self.wrapped_sum(packed)
+        written = self.table.to_expr(packed)
+        if _operations(written) <= _operations(self.table.to_expr(form)):
+            form.expr = written
+
+    def _collect(
+        self, expr: Any, factor: int, terms: dict[Atom, int], packed: list[Sum], keep: bool
+    ) -> int:
+        """Add ``expr * factor`` to ``terms``; gives what belongs to the constant.
+
+        Products and casts of sums are noted in ``packed``; with ``keep`` they are taken as atoms.
+        """
         kind = expr.__class__
         if kind is Add:
-            return self._collect(expr.a, factor, terms) + self._collect(expr.b, factor, terms)
+            return self._collect(expr.a, factor, terms, packed, keep) + self._collect(
+                expr.b, factor, terms, packed, keep
+            )
         if kind is Sub:
-            return self._collect(expr.a, factor, terms) + self._collect(expr.b, -factor, terms)
+            return self._collect(expr.a, factor, terms, packed, keep) + self._collect(
+                expr.b, -factor, terms, packed, keep
+            )
         if kind is IntImm:
             return factor * expr.value
         if kind is Mul:
             if expr.b.__class__ is IntImm:
                 factor *= expr.b.value
-                return self._collect(expr.a, factor, terms) if factor else 0
+                return self._collect(expr.a, factor, terms, packed, keep) if factor else 0
             if expr.a.__class__ is IntImm:
                 factor *= expr.a.value
-                return self._collect(expr.b, factor, terms) if factor else 0
+                return self._collect(expr.b, factor, terms, packed, keep) if factor else 0
         form = self.normal(expr)
+        if form.expr.__class__ in _PACKED and len(form.terms) + bool(form.const) > 1:
+            packed.append(form)
+            if keep:
+                form = self.of_atom(self.leaf(form.expr))  # type: ignore[arg-type]
         for atom, coefficient in form.terms.items():
             coefficient = terms.get(atom, 0) + coefficient * factor
             if coefficient:
@@ -106,14 +132,6 @@ class Normalizer(Joiner):
         terms = {atom: (c + half) % turn - half for atom, c in form.terms.items()}
         terms = {atom: c for atom, c in terms.items() if c}
         return Sum(form.dtype, terms, (form.const + half) % turn - half)
-
-    def is_exact(self, form: Sum) -> bool:
-        """Whether the value is that of the sum over the whole numbers: it does not wrap around."""
-        if is_index(form.dtype):
-            return True
-        low, high = self.exact_bounds(form)
-        limits = dtype_interval(form.dtype)
-        return limits[0] <= low and high <= limits[1] and high < INFINITY
 
     def _variable(self, expr: Var) -> Sum:
         value = self.values.get(expr)
@@ -137,7 +155,10 @@ class Normalizer(Joiner):
             return self.of_atom(self.leaf(Mul(self.table.to_expr(a), self.table.to_expr(b))))
         form = self.table.multiply(a, b)
         if not is_index(form.dtype):
-            return self.wrapped_sum(form)
+            form = self.wrapped_sum(form)
+            if len(form.terms) > 1:
+                form.expr = Mul(self.table.to_expr(a), self.table.to_expr(b))
+            return form
         if len(a.terms) + bool(a.const) > 1 or len(b.terms) + bool(b.const) > 1:
             if a.terms and b.terms:
                 tidied = self.tidy(form)
@@ -266,6 +287,8 @@ class Normalizer(Joiner):
                 whole[atom] = coefficient // divisor
         constant, left = divmod(form.const, divisor)
         quotient, remainder = Sum(dtype, whole, constant), Sum(dtype, rest, left)
+        if not whole and constant == 0:
+            remainder = form  # keeps the way it is written
         if not rest:
             return quotient, remainder
         turn = self._turn(remainder, divisor)
@@ -533,6 +556,21 @@ class Normalizer(Joiner):
 
     def _core_number(self, form: Sum) -> int:
         return self.table.number(Sum(form.dtype, form.terms, 0))
+
+
+_PACKED = frozenset((Mul, Cast))
+_ARITHMETIC = frozenset((Add, Sub, Mul, Cast))
+
+
+def _operations(expr: Any) -> int:
+    """How many additions, multiplications and casts are written at the top of an expression."""
+    count, stack = 0, [expr]
+    while stack:
+        node = stack.pop()
+        if node.__class__ in _ARITHMETIC:
+            count += 1
+            stack.extend((node.value,) if node.__class__ is Cast else (node.a, node.b))
+    return count
 
 
 def _removed(items: list[Atom], item: Atom) -> bool:
