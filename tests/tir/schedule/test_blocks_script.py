@@ -175,6 +175,37 @@ def test_reverse_compute_inline_refusals():
     refused(programs.three_stages, reverse_inline("C"), "'B' has another consumer")
 
 
+def test_consumers_with_conditions():
+    @T.prim_func
+    def part(A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((9,), "float32")
+        for i in range(9):
+            with T.block("B"):
+                vi = T.axis.spatial(9, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(9):
+            with T.block("C"):
+                vi = T.axis.spatial(9, i)
+                T.where(i < 5)
+                C[vi] = B[vi] + T.float32(1)
+
+    refused(part, reverse_inline("C"), "block 'C' runs under a condition of its own: i < 5")
+    refused(part, reverse_compute_at("C", "B", 0), "block 'C' runs under a condition of its own")
+    check(part, inline("B"))
+    check(part, compute_at("B", "C", 0))
+
+    def split_first(step):
+        def steps(sch):
+            sch.split(loops(sch, "C")[1], [None, 4])
+            step(sch)
+
+        return steps
+
+    check(programs.elementwise, split_first(reverse_inline("C")))
+    check(programs.elementwise, split_first(reverse_compute_at("C", "B", 0)))
+
+
 def test_reverse_compute_inline_of_padding():
     """The margins belong to no element of the producer: nothing would write them."""
 

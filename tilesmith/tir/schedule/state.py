@@ -186,7 +186,6 @@ class ScheduleState:
         self._module: IRModule = mod
         self._functions: dict[GlobalVar, FunctionState] = {}
         self._function_of: dict[StmtSRef, GlobalVar] = {}
-        self._tables_shared = False
         self.debug_mask = _mask(debug_mask)
         self.enable_check = enable_check
 

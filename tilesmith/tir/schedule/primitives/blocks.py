@@ -9,8 +9,6 @@ independent quasi-affine combinations of the loops around the block.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.arith import detect_iter_map
 from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import GlobalVar, const
@@ -19,13 +17,15 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.primitives.common import (
+    analyzer_for,
+    clauses,
     domain_of_loops,
     loop_range,
     program_of,
     refuse_at,
     variables_in,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For
 
 __all__ = [
@@ -36,11 +36,9 @@ __all__ = [
     "get_output_blocks",
     "get_producers",
     "has_affine_binding",
-    "is_complete",
-    "is_reduction",
     "producers_of",
-    "scope_of",
     "scope_blocks",
+    "scope_of",
 ]
 
 
@@ -193,16 +191,6 @@ def why_not_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> 
     return "" if has_affine_binding(state, sref) else "its binding is not affine"
 
 
-def is_complete(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
-    """Whether a block is complete in its scope."""
-    return not why_not_complete(state, sref, scope)
-
-
-def is_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> bool:
-    """Whether a block is a reduction block in its scope."""
-    return not why_not_reduction(state, sref, scope)
-
-
 def check_complete_or_reduction(
     state: ScheduleState, sref: StmtSRef, scope: StmtSRef, primitive: str
 ) -> None:
@@ -258,6 +246,25 @@ def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[S
     return True
 
 
+def check_covers_domain(state: ScheduleState, primitive: str, sref: StmtSRef) -> None:
+    """The condition of a block only cuts off iterations outside of its iterators' ranges.
+
+    A condition that leaves out values of the iterators would be lost with the loops.
+    """
+    realize: BlockRealize = state.stmt(sref)
+    analyzer = analyzer_for(state, sref)
+    within = []
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        within += [value >= iterator.dom.min, value < iterator.dom.min + iterator.dom.extent]
+    for clause in clauses(realize.predicate):
+        with analyzer.constraint_scope(all_of(*within) if within else const(True, "bool")):
+            if analyzer.can_prove(clause):
+                continue
+        name = realize.block.name_hint
+        reason = f"block '{name}' runs under a condition of its own: {clause}"
+        raise refuse_at(state, primitive, reason, sref)
+
+
 def check_inputs_last(
     state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef, later: list[StmtSRef]
 ) -> None:
@@ -276,20 +283,6 @@ def check_inputs_last(
             raise refuse_at(state, primitive, reason, other)
 
 
-def loops_below(stmt: For | BlockRealize) -> list[For]:
-    """All loops inside of a statement up to the next blocks, outer ones first."""
-    found: list[For] = []
-
-    def walk(node: Any) -> None:
-        for inner in child_statements(node):
-            if isinstance(inner, For):
-                found.append(inner)
-                walk(inner)
-
-    walk(stmt)
-    return found
-
-
 def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dict:
     """The ranges of the loops around ``sref`` that are strictly inside of ``outer``."""
     ranges = {}
@@ -302,4 +295,9 @@ def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dic
     return ranges
 
 
-__all__ += ["check_inputs_last", "loops_below", "program_of", "ranges_between"]
+__all__ += [
+    "check_covers_domain",
+    "check_inputs_last",
+    "program_of",
+    "ranges_between",
+]

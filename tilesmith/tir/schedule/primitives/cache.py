@@ -27,9 +27,9 @@ from tilesmith.tir.stmt import (
 
 __all__ = [
     "ReplaceBuffer",
+    "buffer_with",
     "cache_read",
     "cache_write",
-    "buffer_with",
     "set_scope",
     "storage_align",
 ]

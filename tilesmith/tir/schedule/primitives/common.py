@@ -19,7 +19,6 @@ __all__ = [
     "append_predicate",
     "clauses",
     "domain_of_loops",
-    "fresh_loop",
     "is_one",
     "loop_range",
     "program_of",
@@ -196,12 +195,6 @@ class _AppendPredicate(Rebuild):
 def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
     """``stmt`` whose nearest blocks run only under a further condition."""
     return _AppendPredicate(condition).visit(stmt)
-
-
-def fresh_loop(loop: For, name: str, body: Stmt) -> tuple[For, Var]:
-    """A loop like another one with a variable of its own; the body still speaks of the old one."""
-    variable = Var(name, loop.loop_var.dtype)
-    return loop.with_fields(loop_var=variable, body=body), variable
 
 
 def program_of(state: ScheduleState, sref: StmtSRef) -> Any:

@@ -13,6 +13,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
+    check_covers_domain,
     consumers_of,
     is_output_block,
     producers_of,
@@ -96,6 +97,7 @@ def reverse_compute_at(
             loop_sref,
         )
     _check_order(state, "reverse_compute_at", sref, loop_sref, scope)
+    check_covers_domain(state, "reverse_compute_at", sref)
     _check_finished(state, sref, under, loop_sref)
     buffers = [region.buffer for region in block.reads]
     touched = _touched(state, under, loop_sref, buffers, reads=False)

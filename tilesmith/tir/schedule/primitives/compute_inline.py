@@ -12,6 +12,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
+    check_covers_domain,
     check_inputs_last,
     consumers_of,
     is_output_block,
@@ -215,6 +216,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     scope = scope_of(state, sref, "reverse_compute_inline")
     name = state.stmt(sref).block.name_hint
     store = _single_store(state, "reverse_compute_inline", sref, scope)
+    check_covers_domain(state, "reverse_compute_inline", sref)
     producers = producers_of(state, sref, scope)
     if len(producers) != 1:
         raise refuse_at(
