@@ -8,7 +8,18 @@ import pytest
 from tests.codegen.harness import HOST, Compiled, kernel
 from tilesmith import codegen
 from tilesmith.codegen.llvm import assembly, compile_text, emit_text
-from tilesmith.ir import Broadcast, Call, IRModule, PointerType, PrimType, Ramp, Var, const
+from tilesmith.ir import (
+    Broadcast,
+    Call,
+    IRModule,
+    PointerType,
+    PrimType,
+    Ramp,
+    StringImm,
+    Var,
+    const,
+)
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import (
@@ -165,6 +176,33 @@ def _varied_module():
     ))  # fmt: skip
     body = Allocate(memory.data, "float32", [n], const(True, "bool"), body)
     return IRModule({"kernel": kernel([a, b, n], body)})
+
+
+@pytest.mark.parametrize(
+    "intrinsic, dtypes, result, target, instruction",
+    [
+        ("llvm.x86.avx512.vpdpbusd.512", ("int32x16", "uint8x64", "int8x64"), "int32x16",
+         "llvm -mcpu=sapphirerapids", "vpdpbusd"),
+        ("llvm.x86.avx512bf16.dpbf16ps.512", ("float32x16", "bfloat16x32", "bfloat16x32"),
+         "float32x16", "llvm -mcpu=sapphirerapids", "vdpbf16ps"),
+        ("llvm.aarch64.neon.sdot.v4i32.v16i8", ("int32x4", "int8x16", "int8x16"), "int32x4",
+         "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", "sdot"),
+        ("llvm.aarch64.neon.smmla.v4i32.v16i8", ("int32x4", "int8x16", "int8x16"), "int32x4",
+         "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+i8mm", "smmla"),
+    ],
+)  # fmt: skip
+def test_instructions_of_a_family(intrinsic, dtypes, result, target, instruction):
+    made = [DataType(dtype) for dtype in dtypes]
+    sources = [decl_buffer((64,), dtype.element, f"in{n}") for n, dtype in enumerate(made)]
+    output = decl_buffer((64,), DataType(result).element, "out")
+    loaded = [
+        BufferLoad(buffer, [Ramp(const(0, "int32"), 1, dtype.lanes)])
+        for buffer, dtype in zip(sources, made)
+    ]
+    call = Call(result, "tir.call_llvm_pure_intrin", (StringImm(intrinsic), *loaded))
+    body = BufferStore(output, call, [Ramp(const(0, "int32"), 1, DataType(result).lanes)])
+    module = IRModule({"kernel": kernel([*sources, output], body)})
+    assert instruction in codegen.build(module, Target(target)).get_source("asm")
 
 
 def test_code_for_another_machine_does_not_run_here():
