@@ -113,6 +113,9 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
     spatial, reduction = split_loops(sch, block, loops)
     if not spatial:
         return
+    total = 1
+    for loop in loops:
+        total *= _extent(sch, loop)
     outer, inner = spatial, None
     if not reduction or _runs_along(sch.get(block), sch, spatial[-1]):
         outer, inner = spatial[:-1], spatial[-1]
@@ -120,9 +123,6 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
         _reduction_outside(sch, block, reduction, inner, lanes)
     elif inner is not None and _extent(sch, inner) % lanes == 0:
         sch.vectorize(sch.split(inner, [None, lanes])[1])
-    total = 1
-    for loop in loops:
-        total *= _extent(sch, loop)
     if outer and threads > 1 and total >= _FEWEST_FOR_THREADS:
         sch.parallel(sch.fuse(*outer))
 

@@ -1,0 +1,146 @@
+"""Default schedules: the rules apply where they are meant to, and keep what a function computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tilesmith import te, topi
+from tilesmith.driver.schedule import is_unscheduled
+from tilesmith.schedule_rules import default_schedule
+from tilesmith.schedule_rules.contraction import find_contraction
+from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.target import Target
+from tilesmith.target.machine import machine_model
+from tilesmith.tir.schedule import Schedule
+
+
+def scheduled(function, target="llvm -num-cores=2"):
+    """The function with its default schedule."""
+    return default_schedule(function, Target(target))
+
+
+def check(tensors, result, want, inputs, rtol=1e-4):
+    """Compile with the default schedule and compare; gives the script."""
+    function = te.create_prim_func([*tensors, result], index_dtype_override="int64")
+    made = scheduled(function)
+    out = ts.nd.array(np.zeros([int(size) for size in result.shape], str(result.dtype)))
+    ts.build(made, target="llvm")["main"](*[ts.nd.array(x) for x in inputs], out)
+    np.testing.assert_allclose(out.numpy(), want, rtol=rtol, atol=1e-3)
+    return made.script()
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def place(*shapes):
+    return [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+
+
+def test_elementwise_runs_in_vectors_and_threads():
+    (x,) = place((64, 48, 64))
+    a = random(64, 48, 64)
+    text = check([x], topi.nn.relu(topi.add(x, 1.0)), np.maximum(a + 1, 0), [a])
+    assert "T.vectorized(" in text and "T.parallel(" in text and "T_add" not in text
+
+
+def test_padding_runs_in_vectors_and_threads():
+    (x,) = place((1, 56, 56, 64))
+    a = random(1, 56, 56, 64)
+    want = np.pad(a, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    text = check([x], topi.nn.pad(x, [0, 1, 1, 0]), want, [a])
+    assert "T.vectorized(" in text and "T.parallel(" in text
+
+
+def test_little_work_stays_on_one_thread():
+    (x,) = place((8, 16))
+    a = random(8, 16)
+    assert "T.parallel(" not in check([x], topi.exp(x), np.exp(a), [a])
+
+
+@pytest.mark.parametrize("m, k, n", [(64, 96, 128), (128, 33, 48), (7, 20, 24), (1, 64, 256)])
+def test_products_run_over_register_tiles(m, k, n):
+    x, y = place((m, k), (k, n))
+    a, b = random(m, k), random(k, n, seed=1)
+    product = topi.matmul(x, y)
+    text = check([x, y], topi.nn.relu(topi.add(product, 1.0)), np.maximum(a @ b + 1, 0), [a, b])
+    assert 'scope="local"' in text and "pragma_unroll_explicit" in text
+
+
+@pytest.mark.parametrize("m, k, n", [(13, 11, 17), (5, 3, 9), (31, 7, 10)])
+def test_products_of_odd_sizes(m, k, n):
+    x, y = place((m, k), (k, n))
+    a, b = random(m, k), random(k, n, seed=1)
+    check([x, y], topi.matmul(x, y), a @ b, [a, b])
+
+
+def test_packed_products_with_a_filled_up_tile():
+    x, w = place((12, 20), (2, 20, 16))
+    a, b = random(12, 20), random(20, 26, seed=1)
+    packed = np.zeros((2, 20, 16), "float32")
+    packed[0], packed[1, :, :10] = b[:, :16], b[:, 16:]
+    check([x, w], topi.nn.matmul_packed(x, w, 26), a @ b, [a, packed])
+
+
+@pytest.mark.parametrize("reduce, want", [(topi.sum, np.sum), (topi.max, np.max)])
+def test_rows_are_reduced_in_lanes(reduce, want):
+    (x,) = place((40, 256))
+    a = random(40, 256)
+    assert "T.vectorized(" in check([x], reduce(x, 1), want(a, 1), [a])
+
+
+def test_softmax():
+    (x,) = place((30, 64))
+    a = random(30, 64)
+    e = np.exp(a - a.max(1, keepdims=True))
+    assert "T.vectorized(" in check([x], topi.nn.softmax(x), e / e.sum(1, keepdims=True), [a])
+
+
+def test_pooling_runs_along_the_channels():
+    (x,) = place((1, 20, 20, 32))
+    a = random(1, 20, 20, 32)
+    want = a.reshape(1, 10, 2, 10, 2, 32).max((2, 4))
+    pooled = topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "max", False, "NHWC")
+    assert "T.vectorized(" in check([x], pooled, want, [a])
+
+
+def test_symbolic_sizes():
+    n = te.var("n", "int64")
+    (x,) = place((n, 32))
+    function = te.create_prim_func([x, topi.nn.softmax(x)], index_dtype_override="int64")
+    library = ts.build(scheduled(function), target="llvm")
+    for rows in (1, 5, 64):
+        a, out = random(rows, 32), ts.nd.array(np.zeros((rows, 32), "float32"))
+        library["main"](ts.nd.array(a), out)
+        e = np.exp(a - a.max(1, keepdims=True))
+        np.testing.assert_allclose(out.numpy(), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
+def test_contractions_are_told_by_their_accesses():
+    x, y = place((8, 16), (16, 24))
+    function = te.create_prim_func([x, y, topi.matmul(x, y)])
+    sch = Schedule(function)
+    plan = find_contraction(sch.get(sch.get_block("T_matmul")))
+    assert (plan.vector_axis, plan.row_axis, plan.packed_width) == (1, 0, None)
+    function = te.create_prim_func([x, topi.sum(x, 1)])
+    sch = Schedule(function)
+    assert find_contraction(sch.get(sch.get_block("T_sum"))) is None
+
+
+def test_what_is_scheduled_is_not_scheduled_again():
+    (x,) = place((64, 64))
+    function = te.create_prim_func([x, topi.exp(x)])
+    assert is_unscheduled(function) and not is_unscheduled(scheduled(function))
+
+
+def test_tiles_fit_the_registers():
+    machine = machine_model(Target("llvm"))
+    for rows in (1, 6, 7, 14, 56, 128):
+        for columns in (8, 16, 24, 64, 1000):
+            tile = best_tile(rows, columns, machine)
+            used = tile.rows * tile.vectors + tile.vectors + 1
+            assert rows % tile.rows == 0 and used <= machine.vector_registers
+    assert tile_cost(Tile(64, 4), machine) == float("inf")
+    assert best_rows(1, 2, machine) == 1
