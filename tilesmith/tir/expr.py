@@ -148,7 +148,7 @@ class IterVarType(IntEnum):
 
 
 class IterVar(Node, ExprOp, key="tir.IterVar"):
-    """An iterator: a variable with its domain and kind. In arithmetic it stands for its variable."""
+    """An iterator: a variable with domain and kind; in arithmetic it stands for its variable."""
 
     DataPar = 0
     ThreadIndex = 1
@@ -191,7 +191,7 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
 
 
 class CommReducer(Node, key="tir.CommReducer"):
-    """A commutative, associative combination: ``result`` of ``lhs`` and ``rhs``, with its identity."""
+    """A commutative, associative combination: ``result`` of ``lhs`` and ``rhs``; its identity."""
 
     lhs: tuple[Var, ...] = defines(scope="result")
     rhs: tuple[Var, ...] = defines(scope="result")
