@@ -40,6 +40,20 @@ _FIELDS = {
     StructField.ANY_TYPE_INDEX: (ANY_BYTES, 0, _INT32),
     StructField.ANY_ZERO_PADDING: (ANY_BYTES, 4, _INT32),
 }
+# The same where pointers have 32 bits; numbers of 64 bits are aligned to 8 bytes there.
+_SMALL_TENSOR_BYTES = 40
+_SMALL_OFFSETS = {
+    StructField.ARRAY_DATA: 0,
+    StructField.ARRAY_DEVICE_TYPE: 4,
+    StructField.ARRAY_DEVICE_ID: 8,
+    StructField.ARRAY_NDIM: 12,
+    StructField.ARRAY_TYPE_CODE: 16,
+    StructField.ARRAY_TYPE_BITS: 17,
+    StructField.ARRAY_TYPE_LANES: 18,
+    StructField.ARRAY_SHAPE: 20,
+    StructField.ARRAY_STRIDES: 24,
+    StructField.ARRAY_BYTE_OFFSET: 32,
+}
 _VALUES = (StructField.ANY_UNION_VALUE, StructField.VALUE_CONTENT)
 
 
@@ -57,6 +71,14 @@ def _place(emit: Any, call: Call, size: int, offset: int) -> str:
     return emit.define(f"getelementptr i8, ptr {element}, i64 {offset}") if offset else element
 
 
+def _layout(emit: Any, field: StructField) -> tuple[int, int, DataType]:
+    """Bytes of the structure that has a field, the field's offset, its dtype in memory."""
+    size, offset, stored = _FIELDS[field]
+    if emit.module.size_type == "i32" and field in _SMALL_OFFSETS:
+        return _SMALL_TENSOR_BYTES, _SMALL_OFFSETS[field], stored
+    return size, offset, stored
+
+
 def _field(emit: Any, call: Call) -> StructField:
     number = constant_value(call.args[2])
     try:
@@ -69,15 +91,16 @@ def _field(emit: Any, call: Call) -> StructField:
 def _struct_get(emit: Any, call: Call) -> str:
     field = _field(emit, call)
     if field is StructField.ARRAY_ADDRESS:
-        return _place(emit, call, TENSOR_BYTES, 0)
+        is_small = emit.module.size_type == "i32"
+        return _place(emit, call, _SMALL_TENSOR_BYTES if is_small else TENSOR_BYTES, 0)
     if field in _VALUES:
         place = _place(emit, call, ANY_BYTES, 8)
         stored = _value_dtype(call.dtype)
     else:
-        size, offset, stored = _FIELDS[field]
+        size, offset, stored = _layout(emit, field)
         place = _place(emit, call, size, offset)
     kind = register_type(stored)
-    loaded = emit.define(f"load {kind}, ptr {place}, align {element_bytes(stored)}")
+    loaded = emit.define(f"load {kind}, ptr {place}, align {_alignment(emit, stored)}")
     return emit.convert(loaded, stored, call.dtype)
 
 
@@ -88,14 +111,19 @@ def _struct_set(emit: Any, call: Call) -> str:
         place = _place(emit, call, ANY_BYTES, 8)
         stored = _value_dtype(value.dtype)
     else:
-        size, offset, stored = _FIELDS[field]
+        size, offset, stored = _layout(emit, field)
         place = _place(emit, call, size, offset)
     converted = emit.convert(emit.value(value), value.dtype, stored)
-    emit.write(
-        f"store {register_type(stored)} {converted}, ptr {place}, align {element_bytes(stored)}"
-    )
+    if stored.is_handle and field in _VALUES and emit.module.size_type == "i32":
+        emit.write(f"store i64 0, ptr {place}, align 8")  # the half that no pointer fills
+    alignment = _alignment(emit, stored)
+    emit.write(f"store {register_type(stored)} {converted}, ptr {place}, align {alignment}")
     emit.forget()
     return "0"
+
+
+def _alignment(emit: Any, stored: DataType) -> int:
+    return 4 if stored.is_handle and emit.module.size_type == "i32" else element_bytes(stored)
 
 
 def _value_dtype(dtype: DataType) -> DataType:
@@ -195,6 +223,8 @@ def _take_result(emit: Any, result: str, dtype: DataType, name: str) -> str:
 @handles("tvm_stack_make_array")
 def _stack_make_array(emit: Any, call: Call) -> str:
     """A DLTensor on the stack, on the CPU or the device of the attributes around it."""
+    if emit.module.size_type == "i32":
+        raise emit.unsupported("tensors cannot be passed to packed functions on 32-bit platforms")
     data, shape, strides, ndim, element, offset = call.args
     space = emit.stack_space(TENSOR_BYTES, 16)
     dtype = element.dtype
