@@ -62,6 +62,27 @@ def test_split_symbolic_extent(size):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [1, 7, 16])
+def test_fused_symbolic_loops_run_in_parallel(size):
+    @T.prim_func
+    def table(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    def steps(sch):
+        outer, inner = sch.split(sch.fuse(*loops(sch, "B")), [None, 16])
+        sch.parallel(outer)
+        sch.vectorize(inner)
+
+    check(table, steps, sizes={"n": size})
+
+
 def test_split_without_predicate_is_the_callers_word():
     sch = schedule_of(programs.copy_symbolic)
     sch.split(loops(sch, "B")[0], [None, 4], disable_predication=True)

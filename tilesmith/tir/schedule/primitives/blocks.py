@@ -231,8 +231,11 @@ def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | Non
             if any(variable in domain for variable in variables_in(part))
         ]
         predicate = all_of(*parts)
-    result = detect_iter_map(list(realize.iter_values), domain, predicate)
-    return bool(result.indices)
+    values = list(realize.iter_values)
+    if detect_iter_map(values, domain, predicate).indices:
+        return True
+    # What is independent without the condition is so for the iterations that it leaves.
+    return bool(detect_iter_map(values, domain).indices)
 
 
 def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[StmtSRef]) -> bool:
