@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 _FAMILIES = (
     "activation", "contrib", "control", "convolution", "creation", "elementwise", "image",
     "indexing", "linear", "manipulation", "normalization", "pooling", "quantization", "recurrent",
-    "reduction", "search", "sequence", "signal",
+    "reduction", "sampling", "search", "sequence", "signal",
 )  # fmt: skip
 
 

@@ -1,8 +1,7 @@
-"""Resizing, sampling at places, regions of images."""
+"""Resizing of images, and images from columns."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy
@@ -19,7 +18,6 @@ from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
     integer,
-    product,
     rank_of,
     scalar,
     shape_of,
@@ -27,7 +25,7 @@ from tilesmith.relax.frontend.onnx.values import (
     vector,
 )
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError
+from tilesmith.support.errors import ShapeError
 
 # Resizing
 
@@ -217,156 +215,6 @@ def _times_matrix(x: Any, matrix: Any, axis: int) -> Any:
     order = [i for i in range(rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(rank)]
     return op.permute_dims(op.matmul(op.permute_dims(x, order), weights), back)
-
-
-# Sampling at places
-
-
-def _spread(node: OnnxNode, x: Any, count: int) -> Any:
-    """``x`` with new axes of size 1 at its end."""
-    return op.expand_dims(x, [rank_of(x) + i for i in range(count)])
-
-
-class _Sampler:
-    """GridSample: the data with flat spatial axes, and the elements at whole-numbered places."""
-
-    def __init__(self, node: OnnxNode, x: Any, padding: str, corners: bool) -> None:
-        self.node = node
-        self.sizes = static_shape(x, "GridSample")[2:]
-        self.batch, self.channels = shape_of(x)[:2]
-        self.flat = node.emit(op.reshape(x, [self.batch, self.channels, product(self.sizes)]))
-        self.dtype = dtype_of(x)
-        self.padding, self.corners = padding, corners
-
-    def number(self, value: float) -> Any:
-        """A constant of the data's dtype."""
-        return scalar(value, self.dtype)
-
-    def position(self, coordinate: Any, size: int) -> Any:
-        """From -1 … 1 to the axis of the data."""
-        shifted = op.add(coordinate, self.number(1))
-        if self.corners:
-            return self.node.emit(op.multiply(shifted, self.number((size - 1) / 2)))
-        scaled = op.multiply(shifted, self.number(size / 2))
-        return self.node.emit(op.subtract(scaled, self.number(0.5)))
-
-    def reflected(self, place: Any, size: int) -> Any:
-        """A place outside of the data mirrored at its borders, as often as it takes."""
-        low, high = (0.0, size - 1.0) if self.corners else (-0.5, size - 0.5)
-        span = high - low
-        if span == 0:
-            return op.multiply(place, self.number(0))
-        away = op.floor_mod(op.abs(op.subtract(place, self.number(low))), self.number(2 * span))
-        away = self.node.emit(away)
-        turned = op.where(
-            op.greater(away, self.number(span)), op.subtract(self.number(2 * span), away), away
-        )
-        return self.node.emit(op.add(turned, self.number(low)))
-
-    def within(self, place: Any, size: int) -> Any:
-        """A place after padding by the border or by reflection."""
-        if self.padding == "border":
-            return self.node.emit(op.clip(place, 0, size - 1))
-        if self.padding == "reflection":
-            return self.node.emit(op.clip(self.reflected(place, size), 0, size - 1))
-        return place
-
-    def at(self, places: list[Any]) -> Any:
-        """The elements (batch, channels, places) at whole-numbered places of floats."""
-        inside, index = None, None
-        for place, size in zip(places, self.sizes):
-            bounded = op.clip(self.within(place, size), 0, size - 1)
-            whole = op.astype(bounded, "int64")
-            index = (
-                whole if index is None else op.add(op.multiply(index, scalar(size, "int64")), whole)
-            )
-            if self.padding == "zeros":
-                fits = op.logical_and(
-                    op.greater_equal(place, self.number(0)),
-                    op.less_equal(place, self.number(size - 1)),
-                )
-                inside = fits if inside is None else op.logical_and(inside, fits)
-        index = op.expand_dims(self.node.emit(index), 1)
-        count = shape_of(places[0])[1]
-        index = op.broadcast_to(index, [self.batch, self.channels, count])
-        found = self.node.emit(op.gather_elements(self.flat, self.node.emit(index), 2))
-        if inside is None:
-            return found
-        return op.where(op.expand_dims(inside, 1), found, self.number(0))
-
-
-def _cubic(sampler: _Sampler, fraction: Any) -> list[Any]:
-    """The weights of the four places around, for the fraction behind the second one."""
-    alpha = -0.75
-    number, one = sampler.number, sampler.number(1)
-
-    def near(t: Any) -> Any:
-        square = op.multiply(t, t)
-        inner = op.subtract(op.multiply(t, number(alpha + 2)), number(alpha + 3))
-        return op.add(op.multiply(inner, square), one)
-
-    def far(t: Any) -> Any:
-        first = op.subtract(op.multiply(t, number(alpha)), number(5 * alpha))
-        second = op.add(op.multiply(first, t), number(8 * alpha))
-        return op.subtract(op.multiply(second, t), number(4 * alpha))
-
-    rest = sampler.node.emit(op.subtract(one, fraction))
-    ahead, behind = op.add(fraction, one), op.add(rest, one)
-    weights = [far(sampler.node.emit(ahead)), near(fraction), near(rest)]
-    weights.append(far(sampler.node.emit(behind)))
-    return [sampler.node.emit(weight) for weight in weights]
-
-
-@converter("GridSample")
-def _grid_sample(node: OnnxNode) -> Any:
-    x, grid = node[0], node[1]
-    mode = str(node.attribute("mode", "linear"))
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    if mode not in ("linear", "nearest", "cubic"):
-        raise OpAttributeInvalid(f"its attribute 'mode' is '{mode}'")
-    padding = node.choice("padding_mode", "zeros", "zeros", "border", "reflection")
-    sampler = _Sampler(node, x, padding, bool(node.attribute("align_corners", 0)))
-    shape = shape_of(grid)
-    rank, spatial = len(sampler.sizes), shape[1:-1]
-    count = product(spatial)
-    flat = op.reshape(grid, [shape[0], count, rank])
-    flat = node.emit(flat if dtype_of(flat) == sampler.dtype else op.astype(flat, sampler.dtype))
-    positions = []
-    for axis, size in enumerate(sampler.sizes):
-        # The grid names the last axis first.
-        coordinate = op.take(flat, scalar(rank - 1 - axis, "int64"), 2)
-        place = sampler.position(coordinate, size)
-        positions.append(sampler.within(place, size) if mode != "cubic" else place)
-    if mode == "nearest":
-        found = sampler.at([node.emit(op.round(place)) for place in positions])
-    else:
-        found = _weighted(sampler, positions, mode)
-    return op.reshape(found, [sampler.batch, sampler.channels, *spatial])
-
-
-def _weighted(sampler: _Sampler, positions: list[Any], mode: str) -> Any:
-    """The elements around each place times their weights, summed."""
-    node, one = sampler.node, sampler.number(1)
-    taps: list[list[tuple[Any, Any]]] = []
-    for place in positions:
-        base = node.emit(op.floor(place))
-        fraction = node.emit(op.subtract(place, base))
-        if mode == "linear":
-            weights = [node.emit(op.subtract(one, fraction)), fraction]
-            offsets = [0, 1]
-        else:
-            weights, offsets = _cubic(sampler, fraction), [-1, 0, 1, 2]
-        taps.append(
-            [(node.emit(op.add(base, sampler.number(o))), w) for o, w in zip(offsets, weights)]
-        )
-    total = None
-    for chosen in itertools.product(*taps):
-        weight = chosen[0][1]
-        for _, other in chosen[1:]:
-            weight = op.multiply(weight, other)
-        part = op.multiply(sampler.at([place for place, _ in chosen]), op.expand_dims(weight, 1))
-        total = node.emit(part if total is None else op.add(total, part))
-    return total
 
 
 @converter("Col2Im")

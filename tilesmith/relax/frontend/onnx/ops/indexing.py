@@ -116,6 +116,14 @@ def _bound(value: Any) -> Any:
     return max(-_FAR, min(_FAR, value)) if isinstance(value, int) else value
 
 
+def _start(value: Any, size: Size, step: int) -> Any:
+    """Going backwards ONNX begins at the first element where Python finds none."""
+    if step > 0 or not isinstance(value, int):
+        return value
+    limit = -size if isinstance(size, int) else -(_FAR // 2)
+    return 0 if value < limit else value
+
+
 @converter("Slice", since=10)
 def _slice(node: OnnxNode) -> Any:
     x = node[0]
@@ -128,7 +136,11 @@ def _slice(node: OnnxNode) -> Any:
         steps = [int(value) for value in node.constant(4, "steps").ravel()]
     if node.known(1) is None or node.known(2) is None:
         return _slice_at_run_time(node, x, axes, steps)
-    starts = [_bound(value) for value in node.integers(1, "starts")]
+    sizes = shape_of(x)
+    starts = [
+        _start(_bound(value), sizes[axis], step)
+        for value, axis, step in zip(node.integers(1, "starts"), axes, steps)
+    ]
     ends = [_bound(value) for value in node.integers(2, "ends")]
     return op.strided_slice(x, axes, starts, ends, steps)
 
