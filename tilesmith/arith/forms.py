@@ -309,6 +309,8 @@ class FormTable:
                     constant, pushed = self._push_constant(atom, constant)  # type: ignore[arg-type]
                     if constant == 0:
                         return pushed
+        if constant and (dtype is INT32 or dtype is INT64):
+            terms, constant = self._into_division(terms, constant)
         positive = [(a, c) for a, c in terms.items() if c > 0]
         negative = [(a, c) for a, c in terms.items() if c < 0]
         if not positive:
@@ -333,6 +335,18 @@ class FormTable:
         elif constant < 0:
             result = Sub(result, const(-constant, dtype))
         return result
+
+    def _into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
+        """``(x + 6) // 8 - 1`` is shorter as ``(x - 2) // 8``."""
+        for atom, coefficient in terms.items():
+            if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
+                index: Sum = atom.index  # type: ignore[attr-defined]
+                if index.const:
+                    lower: int = atom.lower  # type: ignore[attr-defined]
+                    moved = shifted(index, constant // coefficient * lower)
+                    pushed = self.split(moved, lower, 0)
+                    return {(pushed if a is atom else a): c for a, c in terms.items()}, 0
+        return terms, constant
 
     def _scaled(self, atom: Atom, coefficient: int, dtype: DataType) -> PrimExpr:
         expr = self.atom_expr(atom)

@@ -331,7 +331,8 @@ class Normalizer(Joiner):
         remainder = Sum(form.dtype, rest, constant)
         exact = plus(form, remainder, -1)  # a multiple of the divisor
         common = gcd(coefficient_gcd(exact), exact.const, divisor)
-        return self.digit(exact_quotient(exact, common), divisor // common, 0), remainder
+        exact, unit = exact_quotient(exact, common), divisor // common
+        return (exact if unit == 1 else self.of_atom(self.table.split(exact, unit, 0))), remainder
 
     def _divide_rest(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         """Division of what has no part that divides evenly."""
@@ -383,8 +384,15 @@ class Normalizer(Joiner):
         middle = lower * divisor
         if middle > index.dtype.max_value:
             return None
-        quotient = self.digit(index, middle, upper)
-        return quotient, self.of_atom(self.table.split(index, lower, middle))
+        if not is_index(index.dtype):  # is not to be taken apart
+            digits = self.table.split(index, middle, upper), self.table.split(index, lower, middle)
+            return self.of_atom(digits[0]), self.of_atom(digits[1])
+        quotient = self.digit(index, middle, upper) if upper else self.divide(index, middle)[0]
+        rest = self.divide(index, middle)[1]
+        plain = self.table.split(index, 1, middle)
+        if rest.single() is plain:
+            return quotient, self.of_atom(self.table.split(index, lower, middle))
+        return quotient, self.divide(rest, lower)[0]
 
     def digit(self, index: Sum, lower: int, upper: int) -> Sum:
         """``index // lower % (upper // lower)``, simplified where the bounds allow it."""
