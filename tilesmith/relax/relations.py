@@ -31,10 +31,15 @@ __all__ = [
 # Sizes
 
 
-def _analyzer() -> Any:
-    from tilesmith.arith import Analyzer  # most graphs have constant sizes only
+def _analyzer(*sizes: PrimExpr) -> Any:
+    """An analyzer that knows that the variables in sizes, sizes themselves, are not negative."""
+    from tilesmith.arith import Analyzer, ConstIntBound  # most graphs have constant sizes only
 
-    return Analyzer()
+    analyzer = Analyzer()
+    for size in sizes:
+        for var in symbolic_vars(size) if isinstance(size, PrimExpr) else ():
+            analyzer.update(var, ConstIntBound(0, ConstIntBound.POS_INF))
+    return analyzer
 
 
 def prove_equal(a: PrimExpr, b: PrimExpr) -> bool:
@@ -43,7 +48,7 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool:
         return True
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value == b.value
-    return bool(_analyzer().can_prove_equal(a, b))
+    return bool(_analyzer(a, b).can_prove_equal(a, b))
 
 
 def surely_different(a: PrimExpr, b: PrimExpr) -> bool:
@@ -126,7 +131,7 @@ def simplify_size(size: PrimExpr) -> PrimExpr:
     """A size in its simplest form."""
     if isinstance(size, (IntImm, SymbolicVar)):
         return size
-    return _analyzer().simplify(size)
+    return _analyzer(size).simplify(size)
 
 
 # Wider and narrower

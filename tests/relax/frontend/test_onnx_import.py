@@ -77,6 +77,19 @@ def test_arithmetic_with_sizes():
     assert shape_text(fields[0])[1] == 2 and len(shape_text(fields[1])) == 1
 
 
+def test_sizes_are_not_negative():
+    """What is padded and cut off again has the old size: no maximum with 0 stays behind."""
+    nodes = [
+        helper.make_node("Pad", ["x", "p"], ["wide"]),
+        helper.make_node("Slice", ["wide", "start", "end"], ["y"]),
+        helper.make_node("Add", ["x", "y"], ["z"]),
+    ]
+    constants = {"p": np.array([1, 1]), "start": np.array([1]), "end": np.array([-1])}
+    model = make_model(nodes, {"x": ("float32", ["n"])}, ["z"], constants)
+    assert shape_text(from_onnx(model)["main"].ret_struct_info) == ["n"]
+    compare(model, {"x": np.arange(5, dtype="float32")})
+
+
 def test_dynamic_expand_and_range():
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),

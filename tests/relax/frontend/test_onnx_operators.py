@@ -324,8 +324,8 @@ def test_skip_layer_normalization(bias):
 def test_embed_layer_normalization():
     feed = {"ids": RNG.integers(0, 20, (2, 5)).astype("int32"), "kinds": np.zeros((2, 5), "int32")}
     constants = {
-        "words": floats(20, 8), "places": floats(9, 8), "segments": floats(2, 8), "gamma": floats(8),
-        "beta": floats(8),
+        "words": floats(20, 8), "places": floats(9, 8), "segments": floats(2, 8),
+        "gamma": floats(8), "beta": floats(8),
     }  # fmt: skip
     model = one_node("EmbedLayerNormalization", feed, 2, constants, domain=MICROSOFT)
     compare(model, feed)
