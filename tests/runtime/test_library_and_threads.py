@@ -23,15 +23,26 @@ from tilesmith.support.knobs import knobs
 from tilesmith.support.linker import link_shared
 
 
-@pytest.fixture(params=["objects", "file", "memory"])
-def library(request, threads_object, tmp_path):
-    if request.param == "objects":
+def load(kind, threads_object, tmp_path):
+    """The library, in one of the ways in which code is loaded."""
+    if kind == "objects":
         return Library.from_objects([threads_object])
     path = tmp_path / "library.so"
     link_shared([threads_object], path)
-    if request.param == "file":
+    if kind == "file":
         return Library.load(path)
     return Library.from_shared_bytes(path.read_bytes())
+
+
+@pytest.fixture(params=["objects", "file", "memory"])
+def library(request, threads_object, tmp_path):
+    return load(request.param, threads_object, tmp_path)
+
+
+@pytest.fixture(params=["objects", "file", "memory"])
+def library_on_libgomp(request, threads_object, tmp_path):
+    with knobs.override(thread_runtime="gomp"):
+        return load(request.param, threads_object, tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -81,15 +92,16 @@ def test_libraries_are_released(threads_object):
 
 @pytest.mark.skipif(threads.find_libgomp() is None, reason="no libgomp on this machine")
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_libgomp_runs_as_many_threads_as_set(library, count):
+def test_libgomp_runs_as_many_threads_as_set(library_on_libgomp, count):
     ts.set_num_threads(count)
     assert ts.num_threads() == count
-    assert seen_by(library) == [count] * count + [0] * (8 - count)
+    assert seen_by(library_on_libgomp) == [count] * count + [0] * (8 - count)
 
 
 @pytest.mark.skipif(threads.find_libgomp() is None, reason="no libgomp on this machine")
 def test_the_targets_bound_holds(bounded_object):
-    library = Library.from_objects([bounded_object])
+    with knobs.override(thread_runtime="gomp"):
+        library = Library.from_objects([bounded_object])
     ts.set_num_threads(5)
     assert seen_by(library) == [2, 2, 0, 0, 0, 0, 0, 0]
 
@@ -102,9 +114,12 @@ def test_choice_of_the_thread_runtime(threads_object, choice, expected):
         assert seen_by(Library.from_objects([threads_object])) == expected
 
 
-def test_without_libgomp_the_pool_is_used(threads_object, monkeypatch):
-    monkeypatch.setattr(threads, "find_libgomp", lambda: None)
+def test_the_pool_is_the_default(threads_object):
     assert seen_by(Library.from_objects([threads_object]))[7] == 77
+
+
+def test_a_missing_libgomp_is_said(threads_object, monkeypatch):
+    monkeypatch.setattr(threads, "find_libgomp", lambda: None)
     with knobs.override(thread_runtime="gomp"), pytest.raises(ConfigError, match="no libgomp"):
         Library.from_objects([threads_object])
 
