@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.relax.frontend.onnx_reference import compare, imported, make_model, one_node, reference
+from tilesmith.error import OpAttributeUnImplemented
 
 RNG = np.random.default_rng(0)
 
@@ -357,3 +358,45 @@ def test_fused_convolution():
         "FusedConv", feed, 1, constants, domain=MICROSOFT, activation="Relu", pads=[1, 1, 1, 1]
     )
     compare(model, feed)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("has_zero", [False, True])
+def test_product_with_weights_of_few_bits(has_zero, bits):
+    inner, outer, block = 48, 5, 16
+    packed = RNG.integers(0, 256, (outer, inner // block, block * bits // 8)).astype("uint8")
+    constants = {"b": packed, "s": np.abs(floats(outer * (inner // block))) * 0.1}
+    if has_zero:
+        size = -(-(inner // block) * bits // 8)
+        constants["z"] = RNG.integers(0, 256, outer * size).astype("uint8")
+    feed = {"a": floats(3, inner)}
+    model = one_node(
+        "MatMulNBits", feed, 1, constants, domain=MICROSOFT, K=inner, N=outer, bits=bits,
+        block_size=block,
+    )  # fmt: skip
+    compare(model, feed, rtol=1e-2, atol=0.1 if bits == 8 else 1e-2)
+
+
+def test_weights_of_four_bits():
+    """DequantizeLinear of int4 constants, by blocks."""
+    import onnx
+    from onnx import helper
+
+    values = RNG.integers(-8, 8, (6, 4))
+    weight = helper.make_tensor("w", onnx.TensorProto.INT4, values.shape, values.ravel())
+    scale = np.abs(floats(3, 4)) + 0.1
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=2),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    model = make_model(nodes, {"x": ("float32", [2, 6])}, ["y"], {"s": scale}, opset=21)
+    model.graph.initializer.append(weight)
+    model.ir_version = 10
+    x = floats(2, 6)
+    expected = x @ (values * np.repeat(scale, 2, axis=0)).astype("float32")
+    np.testing.assert_allclose(imported(model, {"x": x})[0], expected, rtol=1e-5, atol=1e-5)
+    model.graph.node[0].op_type = "QuantizeLinear"
+    model.graph.node[0].input[:] = ["x", "one", "w"]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1, "float32"), "one"))
+    with pytest.raises(OpAttributeUnImplemented, match="smaller than a byte"):
+        imported(model, {"x": x})

@@ -23,11 +23,17 @@ from tilesmith.relax.frontend.onnx.model import (
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode, outputs_of
 from tilesmith.relax.frontend.onnx.registry import find_converter
-from tilesmith.relax.frontend.onnx.tensors import attribute_value, tensor_array
+from tilesmith.relax.frontend.onnx.tensors import attribute_value, is_packed, tensor_array
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.ndarray import array as make_ndarray
-from tilesmith.support.errors import FrontendError, OpError, OpNotImplemented, TilesmithError
+from tilesmith.support.errors import (
+    FrontendError,
+    OpError,
+    OpNotImplemented,
+    TilesmithError,
+    UnsupportedError,
+)
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["ONNXGraphImporter", "from_onnx"]
@@ -97,6 +103,7 @@ class ONNXGraphImporter:
         self.functions: dict[tuple[str, str], Any] = {}
         self.weights: list[Weight] = []
         self.output_names: set[str] = set()
+        self.packed: set[str] = set()
         self._tensors_of: dict[int, tuple[Any, Any]] = {}
 
     def from_onnx(self, graph: Any, opset: int) -> IRModule:
@@ -149,12 +156,21 @@ class ONNXGraphImporter:
             values[sparse.values.name] = Constant(tensor_array(sparse))
         for tensor in graph.initializer:
             array = tensor_array(tensor)
+            if is_packed(tensor.data_type):
+                self.packed.add(tensor.name)
+                self._check_packed_output(tensor.name)
             if self.keep_params:
                 weight = Weight(tensor.name, array)
                 self.weights.append(weight)
                 values[tensor.name] = weight
             else:
                 values[tensor.name] = Constant(array)
+
+    def _check_packed_output(self, name: str) -> None:
+        if name in self.output_names:
+            raise UnsupportedError(
+                f"the output '{name}' has elements smaller than a byte, which is not supported"
+            )
 
     def _weight_variables(self, scope: Any) -> list[Any]:
         used = [weight for weight in self.weights if weight.variable is not None]
@@ -268,6 +284,9 @@ class ONNXGraphImporter:
                 inputs.pop()
             found = {item.name: attribute_value(item, attributes) for item in proto.attribute}
             found = {name: value for name, value in found.items() if value is not None}
+            if any(item.HasField("t") and is_packed(item.t.data_type) for item in proto.attribute):
+                self.packed.update(proto.output)
+                self._check_packed_output(proto.output[0])
             node = OnnxNode(self, proto, inputs, found, versions)
             node.scope = values
             results = self._convert_checked(node, index)

@@ -9,6 +9,7 @@ A converter holds from the opset version ``since`` on, until another one of the 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ def add_converter(
     entries.sort(key=lambda entry: -entry.since)
 
 
+@functools.cache
 def _load() -> None:
     for family in _FAMILIES:
         importlib.import_module(f"tilesmith.relax.frontend.onnx.ops.{family}")

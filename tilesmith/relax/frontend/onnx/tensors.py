@@ -22,6 +22,15 @@ _NAMES = {
 }  # fmt: skip
 
 
+PACKED = {"INT4": "int8", "UINT4": "uint8", "INT2": "int8", "UINT2": "uint8"}
+"""Small integers that are stored several to a byte: as constants they are unpacked to these."""
+
+
+def is_packed(element_type: int) -> bool:
+    """Whether elements of a type are smaller than a byte."""
+    return require_onnx().TensorProto.DataType.Name(element_type) in PACKED
+
+
 def dtype_name(element_type: int, what: str) -> str:
     """The dtype of one of ONNX's element types."""
     onnx = require_onnx()
@@ -45,7 +54,7 @@ def tensor_array(tensor: Any) -> Any:
     if isinstance(tensor, onnx.SparseTensorProto):
         return _dense(tensor)
     what = f"the tensor '{tensor.name}'"
-    name = dtype_name(tensor.data_type, what)
+    name = _stored_dtype(tensor.data_type, what)
     try:
         array = onnx.numpy_helper.to_array(tensor)
     except Exception as error:  # sizes that do not fit the data, wrong fields
@@ -56,6 +65,13 @@ def tensor_array(tensor: Any) -> Any:
     from tilesmith.runtime.dtype import DataType
 
     return array.astype(DataType(name).numpy(), copy=False)
+
+
+def _stored_dtype(element_type: int, what: str) -> str:
+    known = require_onnx().TensorProto.DataType
+    if element_type in known.values() and known.Name(element_type) in PACKED:
+        return PACKED[known.Name(element_type)]
+    return dtype_name(element_type, what)
 
 
 def _dense(sparse: Any) -> Any:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from tilesmith.relax import op
+from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.activation import gelu
 from tilesmith.relax.frontend.onnx.ops.convolution import convolve, with_bias
@@ -72,6 +75,37 @@ def _fused_conv(node: OnnxNode) -> Any:
     if name not in _FUSED:
         raise node.unsupported(f"the activation '{name}'")
     return _FUSED[name](node.emit(found), list(node.attribute("activation_params") or []))
+
+
+@converter("MatMulNBits", domain=MICROSOFT)
+def _matmul_of_few_bits(node: OnnxNode) -> Any:
+    """Weights of 4 or 8 bits in blocks, each with a scale: they are unpacked at import."""
+    bits, block = int(node.attribute("bits", 4)), int(node.required("block_size"))
+    inner, outer = int(node.required("K")), int(node.required("N"))
+    if bits not in (4, 8) or node.has(4):
+        raise node.unsupported(f"weights of {bits} bits, or in another order,")
+    dtype = dtype_of(node[0])
+    blocks = -(-inner // block)
+    numbers = _unpacked(node.constant(1, "B"), bits).reshape(outer, blocks, block)
+    scales = node.constant(2, "scales").reshape(outer, blocks, 1).astype("float64")
+    zero = numpy.full((outer, blocks), 1 << (bits - 1))
+    if node.has(3):
+        points = node.constant(3, "zero_points")
+        if points.dtype.kind == "f":
+            zero = points.reshape(outer, blocks)
+        else:
+            zero = _unpacked(points.reshape(outer, -1), bits)[:, :blocks]
+    weights = ((numbers - zero[..., None].astype("float64")) * scales).reshape(outer, -1)[:, :inner]
+    product = op.matmul(node[0], Constant(numpy.ascontiguousarray(weights.T).astype(dtype.numpy())))
+    return op.add(node.emit(product), node[5]) if node.has(5) else product
+
+
+def _unpacked(packed: Any, bits: int) -> Any:
+    """Bytes as integers of ``bits``, the lower ones first, along the last axis."""
+    if bits == 8:
+        return packed.astype("int64")
+    pairs = numpy.stack([packed & 15, packed >> 4], axis=-1)
+    return pairs.reshape(*packed.shape[:-1], -1).astype("int64")
 
 
 # Normalisation

@@ -50,6 +50,8 @@ def _zero_point(node: OnnxNode, scale: Any, dtype: Any) -> Any:
 
 
 def _target(node: OnnxNode) -> Any:
+    if len(node.proto.input) > 2 and node.proto.input[2] in node.importer.packed:
+        raise node.unsupported("quantising to integers smaller than a byte")
     if node.has(2):
         return dtype_of(node[2])
     to = int(node.attribute("output_dtype", 0) or 0)
