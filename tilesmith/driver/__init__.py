@@ -1,16 +1,16 @@
 """Whole models: graph pipeline, choice of schedules, workers, caches."""
 
 from tilesmith.driver.model import compile, import_model
-from tilesmith.driver.pipelines import get_pipeline, register_pipeline
-from tilesmith.driver.relax_build import build
-from tilesmith.driver.stages import STAGES, stages
+from tilesmith.support.lazy import lazy_attributes
 
-__all__ = [
-    "STAGES",
-    "build",
-    "compile",
-    "get_pipeline",
-    "import_model",
-    "register_pipeline",
-    "stages",
-]
+_LAZY = {
+    "STAGES": "tilesmith.driver.stages:STAGES",
+    "build": "tilesmith.driver.relax_build:build",
+    "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
+    "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
+    "stages": "tilesmith.driver.stages:stages",
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
+
+__all__ = ["compile", "import_model"]

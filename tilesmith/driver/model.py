@@ -1,4 +1,8 @@
-"""``tilesmith.compile``: a model or module → an executable, through the cache of models."""
+"""``tilesmith.compile``: a model or module → an executable, through the cache of models.
+
+What only a compilation needs is imported when there is one: a model that is in the cache is loaded
+without the compiler.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesmith import relax
-from tilesmith.driver.kernels import start_workers
-from tilesmith.driver.relax_build import build
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import FrontendError, UnsupportedError
 from tilesmith.target import Target, target_identity
-from tilesmith.tir import PrimFunc
 
 __all__ = ["compile", "import_model"]
 
@@ -44,6 +44,9 @@ def compile(
         found = MODEL_CACHE.get_file(key)
         if found is not None:
             return Executable.load(found)
+    from tilesmith.driver.kernels import start_workers
+    from tilesmith.driver.relax_build import build
+
     start_workers()  # they import what they need while the model is read
     executable = build(import_model(model_or_module, input_shapes), chosen, params)
     if key is not None:
@@ -64,6 +67,9 @@ def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> I
     """A module from a model in any form that is known."""
     if isinstance(model, IRModule):
         return model
+    from tilesmith import relax
+    from tilesmith.tir import PrimFunc
+
     if isinstance(model, relax.Function):
         return IRModule.from_expr(model)
     if isinstance(model, PrimFunc):

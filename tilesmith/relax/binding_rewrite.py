@@ -1,10 +1,10 @@
 """Changing one dataflow block step by step.
 
-    with DataflowBlockRewrite(block, function) as rewrite:
-        rewrite.add(relax.op.exp(x), name="e", is_dfvar=True)
-        rewrite.replace_all_uses(old, new)
-        rewrite.remove_unused(old)
-    function = rewrite.mutated_root_fn()
+with DataflowBlockRewrite(block, function) as rewrite:
+    rewrite.add(relax.op.exp(x), name="e", is_dfvar=True)
+    rewrite.replace_all_uses(old, new)
+    rewrite.remove_unused(old)
+function = rewrite.mutated_root_fn()
 """
 
 from __future__ import annotations
