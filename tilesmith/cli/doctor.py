@@ -141,7 +141,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "threads": num_threads(),
-        "libgomp": ctypes.util.find_library("gomp"),
+        "thread_runtime": "pool" if knobs.thread_runtime == "auto" else knobs.thread_runtime,
         "cache": bool(knobs.cache),
         "packages": packages,
         "targets": [asdict(state) for state in states],
@@ -173,7 +173,7 @@ def _print(found: dict[str, Any]) -> None:
     console = Console()
     console.print(
         f"tilesmith {found['tilesmith']}, Python {found['python']}, {found['platform']}; "
-        f"{found['threads']} threads through {found['libgomp'] or 'a pool of our own'}",
+        f"{found['threads']} threads ({found['thread_runtime']})",
         highlight=False,
     )
     packages = Table("package", "version", "for", "install")
