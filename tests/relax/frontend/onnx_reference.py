@@ -1,5 +1,8 @@
 """What the tests of the ONNX importer share: small models, and running them both ways."""
 
+import functools
+import warnings
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -82,3 +85,65 @@ def compare(model, feed, rtol=1e-4, atol=1e-5, **options):
         assert a.shape == b.shape and a.dtype == b.dtype, (a.shape, a.dtype, b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
     return actual
+
+
+# ONNX's own node tests
+
+
+def _array(value):
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    if isinstance(value, list):
+        return [_array(item) for item in value]
+    return value if value is None else np.asarray(value)
+
+
+@functools.cache
+def node_tests():
+    """Name → (model, inputs, outputs, tolerances)."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_model_tests(kind="node")
+    found = {}
+    for test in tests:
+        inputs, outputs = [_array(list(part)) for part in test.data_sets[0]]
+        found[test.name] = (test.model, inputs, outputs, test.rtol, test.atol)
+    return found
+
+
+def is_small(value):
+    """Whether an input is a number or a list of some, as axes and sizes are."""
+    if not isinstance(value, np.ndarray) or value.ndim > 1:
+        return False
+    return value.size <= 8 or value.dtype.kind in "iub"
+
+
+def with_constants(model, inputs):
+    """The model with its small inputs as constants, and the inputs that are left."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    kept, feed = [], []
+    for item, value in zip(model.graph.input, inputs):
+        if is_small(value):
+            copy.graph.initializer.append(onnx.numpy_helper.from_array(value, item.name))
+        else:
+            kept.append(item)
+            feed.append(value)
+    del copy.graph.input[:]
+    copy.graph.input.extend(kept)
+    return copy, feed
+
+
+def check_close(actual, expected, rtol, atol):
+    if isinstance(expected, list):
+        assert len(actual) == len(expected)
+        for a, b in zip(actual, expected):
+            check_close(a, b, rtol, atol)
+        return
+    actual = np.asarray(actual)
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    if expected.dtype.kind not in "iub":
+        actual, expected = actual.astype("float64"), expected.astype("float64")
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)

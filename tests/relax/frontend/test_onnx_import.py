@@ -7,6 +7,7 @@ from onnx import helper
 
 from tests.relax.frontend.onnx_reference import compare, imported, make_model, one_node
 from tilesmith import ir, relax
+from tilesmith.error import ShapeError
 from tilesmith.relax.expr import Call, Constant, DataflowBlock, MatchCast
 from tilesmith.relax.frontend.onnx import ONNXGraphImporter, from_onnx, supported_operators
 
@@ -269,3 +270,15 @@ def test_branches():
 def test_module_is_well_formed():
     module = from_onnx(reshape_by_shape())
     assert relax.analysis.well_formed(module)
+
+
+def test_symbolic_sizes_that_meet_are_taken_as_equal():
+    """Two names for one size: the result has a known shape, and the call checks the assumption."""
+    node = helper.make_node("Add", ["a", "b"], ["y"])
+    model = make_model([node], {"a": ("float32", ["n", 3]), "b": ("float32", ["m", 3])}, ["y"])
+    module = from_onnx(model)
+    assert shape_text(module["main"].ret_struct_info) == ["n", 3]
+    ones = np.ones((2, 3), "float32")
+    assert np.array_equal(relax.interpreter.run(module, "main", ones, ones), ones + ones)
+    with pytest.raises(ShapeError):
+        relax.interpreter.run(module, "main", ones, np.ones((5, 3), "float32"))

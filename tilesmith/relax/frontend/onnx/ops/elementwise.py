@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.ir import IntImm, is_const
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar
+from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, tensor_info
+from tilesmith.relax.relations import prove_equal, sizes_of
+from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 
@@ -79,7 +82,43 @@ def _unary(function: Callable[[Any], Any]) -> Callable[[OnnxNode], Any]:
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
-    return lambda node: function(node[0], node[1])
+    return lambda node: function(*with_common_sizes(node, node[0], node[1]))
+
+
+def with_common_sizes(node: OnnxNode, *tensors: Any) -> list[Any]:
+    """The tensors, with sizes that decide how they broadcast.
+
+    A symbolic size beside another one may be equal to it or be 1. It is taken as equal, which the
+    compiled function checks when it is called: else the shape of the result would be unknown.
+    """
+    infos = [tensor_info(tensor) for tensor in tensors]
+    shapes = [sizes_of(info) for info in infos]
+    if any(shape is None for shape in shapes):
+        return list(tensors)
+    chosen: dict[int, Any] = {}  # place from the end → the size of all that are not 1
+    for shape in shapes:
+        for place, size in enumerate(reversed(shape)):
+            if is_const(size, 1):
+                continue
+            if place not in chosen or isinstance(size, IntImm):
+                chosen[place] = size
+    return [
+        _with_sizes(node, tensor, info, shape, chosen)
+        for tensor, info, shape in zip(tensors, infos, shapes)
+    ]
+
+
+def _with_sizes(node: OnnxNode, tensor: Any, info: Any, shape: Any, chosen: dict[int, Any]) -> Any:
+    count = len(shape)
+    wanted = [
+        size
+        if isinstance(size, IntImm) or prove_equal(size, chosen[count - 1 - axis])
+        else chosen[count - 1 - axis]
+        for axis, size in enumerate(shape)
+    ]
+    if all(a is b for a, b in zip(shape, wanted)):
+        return tensor
+    return node.importer.builder.match_cast(tensor, TensorStructInfo(wanted, info.dtype))
 
 
 for _name, _function in _UNARY.items():
@@ -170,7 +209,7 @@ def _pow_from_axis(node: OnnxNode) -> Any:
 
 def _variadic(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
     def convert(node: OnnxNode) -> Any:
-        first, *rest = node.tensors()
+        first, *rest = with_common_sizes(node, *node.tensors())
         for tensor in rest:
             first = function(first, tensor)
         return first
@@ -263,7 +302,7 @@ def _cast_like(node: OnnxNode) -> Any:
 
 @converter("Where")
 def _where(node: OnnxNode) -> Any:
-    return op.where(node[0], node[1], node[2])
+    return op.where(*with_common_sizes(node, node[0], node[1], node[2]))
 
 
 def _copy(node: OnnxNode) -> Any:
