@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
 from tilesmith.schedule_rules.inline import inline_elementwise
-from tilesmith.schedule_rules.loops import split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
@@ -21,8 +21,6 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.schedule.primitives.common import variables_in
 
 __all__ = ["default_schedule"]
-
-_FEWEST_FOR_THREADS = 1 << 16  # elements below which a parallel loop costs more than it saves
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
@@ -123,7 +121,7 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
         _reduction_outside(sch, block, reduction, inner, lanes)
     elif inner is not None and _extent(sch, inner) % lanes == 0:
         sch.vectorize(sch.split(inner, [None, lanes])[1])
-    if outer and threads > 1 and total >= _FEWEST_FOR_THREADS:
+    if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
         sch.parallel(sch.fuse(*outer))
 
 

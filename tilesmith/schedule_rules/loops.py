@@ -8,7 +8,10 @@ from tilesmith.tir import IterVar
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.schedule.primitives.common import variables_in
 
-__all__ = ["split_loops"]
+__all__ = ["FEWEST_FOR_THREADS", "split_loops"]
+
+FEWEST_FOR_THREADS = 1 << 16
+"""Elements below which a parallel loop costs more than it saves."""
 
 
 def split_loops(

@@ -13,14 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, Var
-from tilesmith.schedule_rules.loops import split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.functor import post_order_visit
 from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["runs_along_rows", "schedule_row_reduction"]
-
-_FEWEST_FOR_THREADS = 1 << 16
 
 
 def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
@@ -66,5 +64,5 @@ def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: i
     sch.reorder(*rest, vector)
     sch.vectorize(vector)
     sch.decompose_reduction(partial, rest[0])
-    if final_spatial and threads > 1 and total >= _FEWEST_FOR_THREADS:
+    if final_spatial and threads > 1 and total >= FEWEST_FOR_THREADS:
         sch.parallel(sch.fuse(*final_spatial))

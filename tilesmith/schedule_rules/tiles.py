@@ -12,9 +12,6 @@ from tilesmith.target.machine import MachineModel
 
 __all__ = ["Tile", "best_rows", "best_tile", "tile_cost"]
 
-_LATENCY = 4  # cycles until an accumulator can be added to again
-_LOADS_PER_CYCLE = 2
-
 
 @dataclass(frozen=True)
 class Tile:
@@ -32,14 +29,9 @@ def tile_cost(tile: Tile, machine: MachineModel) -> float:
     if products + tile.vectors + 1 > machine.vector_registers:
         return float("inf")
     multiply = products / machine.fma_per_cycle
-    loads = (tile.rows + tile.vectors) / _LOADS_PER_CYCLE
-    step = (multiply**4 + loads**4 + _LATENCY**4) ** 0.25
+    loads = (tile.rows + tile.vectors) / machine.loads_per_cycle
+    step = (multiply**4 + loads**4 + machine.fma_latency**4) ** 0.25
     return step / products
-
-
-def _fill(extent: int, rows: int) -> float:
-    """The share of useful rows when an extent is cut into tiles of so many rows."""
-    return extent / (-(-extent // rows) * rows)
 
 
 def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
