@@ -14,7 +14,7 @@ from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from tilesmith.tir.stmt import BlockRealize, For
 
-__all__ = ["ScheduleBase"]
+__all__ = ["ScheduleBase", "plain_decision"]
 
 
 class ScheduleBase:
@@ -137,9 +137,42 @@ class ScheduleBase:
             )
         return sref
 
+    def _buffer_index(self, block: BlockRV, index: Any, kind: str) -> int:
+        """The number of a buffer among the regions of a block; buffers may be given by name."""
+        if isinstance(index, (int, IntImm)):
+            return int(index)
+        realize = self.state.stmt(self._block(block))
+        regions = realize.block.reads if kind == "read" else realize.block.writes
+        for number, region in enumerate(regions):
+            if region.buffer is index or region.buffer.name == index:
+                return number
+        names = ", ".join(region.buffer.name for region in regions)
+        raise ScheduleError(
+            f"block '{realize.block.name_hint}' does not {kind} '{index}'; it does: {names}"
+        )
+
+    def _buffer_of(self, block: BlockRV, buffer: Any) -> tuple[int, str]:
+        if isinstance(buffer, (tuple, list)) and len(buffer) == 2:
+            kind, index = buffer
+            if isinstance(kind, int):
+                kind, index = index, kind
+            if kind not in ("read", "write"):
+                raise ScheduleError(
+                    f"a buffer is ('read', number) or ('write', number), got {buffer!r}"
+                )
+            return int(index), kind
+        realize = self.state.stmt(self._block(block))
+        for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
+            for number, region in enumerate(regions):
+                if region.buffer is buffer or region.buffer.name == buffer:
+                    return number, kind
+        raise ScheduleError(
+            f"block '{realize.block.name_hint}' neither reads nor writes '{buffer}'"
+        )
+
     def _expr(self, value: Any) -> Any:
-        """An int for a sampled value or constant; else the expression with its "
-        "variables replaced."""
+        """An int for a sampled value or constant; else the expression with its
+        variables replaced."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, IntImm):
@@ -198,3 +231,10 @@ class ScheduleBase:
                 str(error).split("\n")[0] if self.error_render_level == "fast" else "schedule error"
             )
             raise ScheduleError(text) from None
+
+
+def plain_decision(decision: Any) -> Any:
+    """A decision of the user's as ints, lists of ints, or None."""
+    if isinstance(decision, (list, tuple)):
+        return [int(value) for value in decision]
+    return None if decision is None else int(decision)

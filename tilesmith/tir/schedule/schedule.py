@@ -1,17 +1,20 @@
 """``tir.Schedule``: rewriting a module step by step, each step checked.
 
 Every primitive is a method here that resolves random variables, calls the function of the same name
-in ``primitives/`` on the state, and records an instruction in the trace.
+in ``primitives/`` on the state, and records an instruction in the trace. Those that make or replace
+whole blocks are in ``block_methods``, those about buffers in ``buffer_methods``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IntImm, PrimExpr, Var
+from tilesmith.ir import GlobalVar, PrimExpr, Var
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.schedule import primitives
-from tilesmith.tir.schedule.base import ScheduleBase
+from tilesmith.tir.schedule.base import plain_decision
+from tilesmith.tir.schedule.block_methods import BlockMethods
+from tilesmith.tir.schedule.buffer_methods import BufferMethods
 from tilesmith.tir.schedule.trace import BlockRV, LoopRV
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule", "ScheduleError"]
@@ -19,7 +22,7 @@ __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule", "ScheduleError"]
 ExprRV = Var
 
 
-class Schedule(ScheduleBase):
+class Schedule(BlockMethods, BufferMethods):
     """Rewrites a module (or a single PrimFunc) by primitives.
 
     ``seed`` makes sampling repeatable; ``debug_mask="all"`` verifies the program after each
@@ -300,135 +303,15 @@ class Schedule(ScheduleBase):
 
     # --- buffers ----------------------------------------------------------------------------------
 
-    def _buffer_index(self, block: BlockRV, index: Any, kind: str) -> int:
-        """The number of a buffer among the regions of a block; buffers may be given by name."""
-        if isinstance(index, (int, IntImm)):
-            return int(index)
-        realize = self.state.stmt(self._block(block))
-        regions = realize.block.reads if kind == "read" else realize.block.writes
-        for number, region in enumerate(regions):
-            if region.buffer is index or region.buffer.name == index:
-                return number
-        names = ", ".join(region.buffer.name for region in regions)
-        raise ScheduleError(
-            f"block '{realize.block.name_hint}' does not {kind} '{index}'; it does: {names}"
-        )
-
-    def cache_read(
-        self,
-        block: BlockRV,
-        read_buffer_index: Any,
-        storage_scope: str,
-        consumer_blocks: list | None = None,
-    ) -> BlockRV:
-        """Read a buffer through a copy in another scope; gives the block that copies."""
-        block_sref = self._block(block, "cache_read")
-        index = self._buffer_index(block, read_buffer_index, "read")
-        consumers = [self._block(consumer, "cache_read") for consumer in consumer_blocks or []]
-        made = self._run(primitives.cache_read, block_sref, index, storage_scope, consumers)
-        (copy,) = self._new_blocks([made])
-        self._record(
-            "CacheRead", [block, list(consumer_blocks or [])], [index, storage_scope], [copy]
-        )
-        return copy
-
-    def cache_write(
-        self,
-        block: BlockRV,
-        write_buffer_index: Any,
-        storage_scope: str,
-        consumer_blocks: list | None = None,
-    ) -> BlockRV:
-        """Write a buffer through a copy in another scope; gives the block that copies back."""
-        block_sref = self._block(block, "cache_write")
-        index = self._buffer_index(block, write_buffer_index, "write")
-        consumers = [self._block(consumer, "cache_write") for consumer in consumer_blocks or []]
-        made = self._run(primitives.cache_write, block_sref, index, storage_scope, consumers)
-        (copy,) = self._new_blocks([made])
-        self._record(
-            "CacheWrite", [block, list(consumer_blocks or [])], [index, storage_scope], [copy]
-        )
-        return copy
-
-    def set_scope(self, block: BlockRV, buffer_index: Any, storage_scope: str) -> None:
-        """Put a buffer that a block writes into another storage scope."""
-        index = self._buffer_index(block, buffer_index, "write")
-        self._run(primitives.set_scope, self._block(block, "set_scope"), index, storage_scope)
-        self._record("SetScope", [block], [index, storage_scope], [])
-
-    def storage_align(
-        self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int
-    ) -> None:
-        """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
-        index = self._buffer_index(block, buffer_index, "write")
-        block_sref = self._block(block, "storage_align")
-        self._run(primitives.storage_align, block_sref, index, int(axis), int(factor), int(offset))
-        self._record("StorageAlign", [block], [index, int(axis), int(factor), int(offset)], [])
-
-    def transform_layout(
-        self,
-        block: BlockRV,
-        buffer: Any,
-        index_map: Any,
-        pad_value: Any = None,
-        *,
-        assume_injective_transform: bool = False,
-    ) -> None:
-        """Change the layout of a buffer that a block reads or writes: element ``i`` goes to
-        ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer."""
-        block_sref = self._block(block, "transform_layout")
-        index, kind = self._buffer_of(block, buffer)
-        mapping = primitives.as_index_map(self.state, block_sref, index, kind, index_map)
-        padding = primitives.as_pad_value(self.state, block_sref, index, kind, mapping, pad_value)
-        self._run(
-            primitives.transform_layout,
-            block_sref,
-            index,
-            kind,
-            mapping,
-            padding,
-            assume_injective_transform,
-        )
-        self._record(
-            "TransformLayout",
-            [block],
-            [(kind, index), mapping, padding, assume_injective_transform],
-            [],
-        )
-
-    def _buffer_of(self, block: BlockRV, buffer: Any) -> tuple[int, str]:
-        if isinstance(buffer, (tuple, list)) and len(buffer) == 2:
-            kind, index = buffer
-            if isinstance(kind, int):
-                kind, index = index, kind
-            if kind not in ("read", "write"):
-                raise ScheduleError(
-                    f"a buffer is ('read', number) or ('write', number), got {buffer!r}"
-                )
-            return int(index), kind
-        realize = self.state.stmt(self._block(block))
-        for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
-            for number, region in enumerate(regions):
-                if region.buffer is buffer or region.buffer.name == buffer:
-                    return number, kind
-        raise ScheduleError(
-            f"block '{realize.block.name_hint}' neither reads nor writes '{buffer}'"
-        )
-
-    def transform_block_layout(self, block: BlockRV, index_map: Any) -> None:
-        """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
-        block_sref = self._block(block, "transform_block_layout")
-        mapping = primitives.as_block_index_map(self.state, block_sref, index_map)
-        self._run(primitives.transform_block_layout, block_sref, mapping)
-        self._record("TransformBlockLayout", [block], [mapping], [])
-
     # --- sampling ---------------------------------------------------------------------------------
 
     def sample_categorical(
         self, candidates: list[int], probs: list[float], decision: int | None = None
     ) -> Var:
         """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
-        chosen = primitives.sample_categorical(self._random, candidates, probs, _plain(decision))
+        chosen = primitives.sample_categorical(
+            self._random, candidates, probs, plain_decision(decision)
+        )
         (variable,) = self._new_exprs([int(candidates[chosen])])
         attrs = [[int(c) for c in candidates], [float(p) for p in probs]]
         self._record("SampleCategorical", [], attrs, [variable], chosen)
@@ -444,7 +327,12 @@ class Schedule(ScheduleBase):
         loop_sref = self._loop(loop, "sample_perfect_tile")
         limit = int(max_innermost_factor)
         factors = self._run(
-            primitives.sample_perfect_tile, self._random, loop_sref, int(n), limit, _plain(decision)
+            primitives.sample_perfect_tile,
+            self._random,
+            loop_sref,
+            int(n),
+            limit,
+            plain_decision(decision),
         )
         variables = self._new_exprs(factors)
         self._record("SamplePerfectTile", [loop], [int(n), limit], variables, factors)
@@ -459,7 +347,7 @@ class Schedule(ScheduleBase):
             primitives.sample_compute_location,
             self._random,
             self._block(block, "sample_compute_location"),
-            _plain(decision),
+            plain_decision(decision),
         )
         (loop,) = self._new_loops([sref])
         self._record("SampleComputeLocation", [block], [], [loop], chosen)
@@ -468,9 +356,3 @@ class Schedule(ScheduleBase):
     def enter_postproc(self) -> None:
         """Mark that what follows in the trace is post-processing."""
         self._record("EnterPostproc", [], [], [])
-
-
-def _plain(decision: Any) -> Any:
-    if isinstance(decision, (list, tuple)):
-        return [int(value) for value in decision]
-    return None if decision is None else int(decision)

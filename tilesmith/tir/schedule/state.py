@@ -273,8 +273,8 @@ class ScheduleState:
             current = table[current]
 
     def loops(self, sref: StmtSRef) -> list[StmtSRef]:
-        """The loops around a block or loop (itself left out) up to the next "
-        "block, outermost first."""
+        """The loops around a block or loop (itself left out) up to the next
+        block, outermost first."""
         found = []
         for ancestor in self.ancestors(sref):
             if not isinstance(self.stmt(ancestor), For):

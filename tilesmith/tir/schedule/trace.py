@@ -300,8 +300,8 @@ class Trace:
         return lines
 
     def as_json(self, remove_postproc: bool = False) -> list:
-        """Plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs "
-        "``[number, decision]``."""
+        """Plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs
+        ``[number, decision]``."""
         names = self._names()
         insts = self._instructions(remove_postproc)
         rows = [

@@ -63,8 +63,8 @@ def _check_independent(
 def _check_private(
     state: ScheduleState, primitive: str, sref: StmtSRef, block_sref: StmtSRef
 ) -> None:
-    """A block that each iteration of a loop repeats: its outputs are used "
-    "in that iteration only."""
+    """A block that each iteration of a loop repeats: its outputs are used
+    in that iteration only."""
     inside = state.blocks_below(sref)
     scope = scope_of(state, sref, primitive)
     allocated = state.stmt(scope).block.alloc_buffers

@@ -407,8 +407,8 @@ def _move(
 
 
 def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, nest: Stmt) -> None:
-    """At its new place a consumer runs once for each value of its "
-    "iterators, reductions in order."""
+    """At its new place a consumer runs once for each value of its
+    iterators, reductions in order."""
     ranges = _ranges_around(state, sref, loop_sref)
     inner = nest
     while isinstance(inner, For):
