@@ -36,6 +36,15 @@ def value_of(expr: PrimExpr) -> int | None:
     return expr.value if isinstance(expr, IntImm) else None
 
 
+def remove_object(items: list[Any], item: Any) -> None:
+    """Take one occurrence of an object out of a list, in place: a digit may be in use twice, and
+    the second use has to stay."""
+    for position, present in enumerate(items):
+        if present is item:
+            del items[position]
+            return
+
+
 class Cap(NamedTuple):
     """What a predicate says of a sum of digits: it lies in [low, low + extent of the mark)."""
 
@@ -122,7 +131,8 @@ class IterSums:
             self.values[var] = IterSumExpr((), low)
             return
         source = var if op.is_const(low, 0) else Sub(var, low)
-        mark = self._named(IterMark(source, extent), var)
+        # not the variable itself: names are compared, and `==` of variables is an expression
+        mark = self._named(IterMark(source, extent), ("iterator", id(var)))
         self.inputs.append(mark)
         self.values[var] = IterSumExpr((IterSplitExpr(mark),), low)
 
@@ -200,14 +210,14 @@ class IterSums:
         if not left:
             return IterSumExpr((), base)
         start = self._smallest(left)
-        left.remove(start)
+        remove_object(left, start)
         taken, unit = [start], start.scale
         expected = self.times(unit, start.extent)
         while left:
             following = self._with_scale(left, expected)
             if following is None:
                 raise NotAffine(self._gap(left, expected))
-            left.remove(following)
+            remove_object(left, following)
             taken.insert(0, following)
             expected = self.times(expected, following.extent)
         return IterSumExpr((self.spelled(taken, unit),), base)
@@ -388,7 +398,7 @@ class IterSums:
                 found = self._digit_above(left, expected)
             if found is None:
                 raise NotAffine(f"digits of {expression_of(mark)} overlap or leave a gap")
-            left.remove(found)
+            remove_object(left, found)
             expected = self.times(
                 op.cast(expected.dtype, found.lower_factor), op.cast(expected.dtype, found.extent)
             )
