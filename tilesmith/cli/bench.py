@@ -34,9 +34,11 @@ def bench_command(
     Where onnxruntime is installed it runs the same model on the same threads, in turns, and the
     largest difference between the outputs is printed as well.
     """
-    import tilesmith
     from tilesmith.cli.arrays import as_arrays, describe_inputs, random_inputs
+    from tilesmith.driver import compile as compile_model
     from tilesmith.inspect.timing import interleave
+    from tilesmith.runtime import executable as executables
+    from tilesmith.runtime.threads import num_threads, set_num_threads
     from tilesmith.support.progress import progress, status
     from tilesmith.target import Target
 
@@ -44,16 +46,14 @@ def bench_command(
     is_artifact = model.suffix == ".tsm"
     chosen = Target(target)
     if threads is not None:
-        tilesmith.set_num_threads(threads)
-    threads = tilesmith.num_threads()
+        set_num_threads(threads)
+    threads = num_threads()
     start = time.perf_counter()
     with status(f"{'loading' if is_artifact else 'compiling'} {model.name}"):
         if is_artifact:
-            executable = tilesmith.load(str(model))
+            executable = executables.load(str(model))
         else:
-            executable = tilesmith.compile(
-                str(model), target=chosen, input_shapes=shapes(input_shapes)
-            )
+            executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
     seconds = time.perf_counter() - start
     feed = random_inputs(describe_inputs(executable))
     arrays = list(feed.values())

@@ -40,9 +40,9 @@ def compile_command(
     chosen = Target(target)  # a misspelt target is reported before anything long begins
     start = time.perf_counter()
     with status(f"compiling {model.name}"):
-        import tilesmith
+        from tilesmith.driver import compile as compile_model
 
-        executable = tilesmith.compile(str(model), target=chosen, input_shapes=shapes(input_shapes))
+        executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
         executable.save(str(output))
     seconds = time.perf_counter() - start
     size = output.stat().st_size

@@ -86,14 +86,15 @@ def check_llvm() -> TargetState:
     try:
         import numpy as np
 
-        import tilesmith
         from tilesmith import te
+        from tilesmith.lowering import build
+        from tilesmith.runtime import nd
 
         x = te.placeholder((4,), name="x")
         y = te.compute((4,), lambda i: x[i] + x[i], name="y")
-        built = tilesmith.build(te.create_prim_func([x, y]), target="llvm")
-        source = tilesmith.nd.array(np.arange(4, dtype="float32"))
-        result = tilesmith.nd.array(np.zeros(4, dtype="float32"))
+        built = build(te.create_prim_func([x, y]), target="llvm")
+        source = nd.array(np.arange(4, dtype="float32"))
+        result = nd.array(np.zeros(4, dtype="float32"))
         built(source, result)
         if result.numpy().tolist() != [0, 2, 4, 6]:
             return TargetState("llvm", False, f"wrong result: {result.numpy().tolist()}")

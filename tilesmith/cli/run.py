@@ -30,16 +30,17 @@ def run_command(
     as_json: bool,
 ) -> None:
     """Run MODEL.tsm once on arrays from .npy files."""
-    import tilesmith
     from tilesmith.cli.arrays import as_arrays, describe_inputs, match_inputs, save_array
+    from tilesmith.runtime import executable as executables
+    from tilesmith.runtime.threads import set_num_threads
     from tilesmith.support.errors import ConfigError
 
     existing_file(artifact, "a compiled model")
     for path in outputs:
         writable_place(path, artifact)
     if threads is not None:
-        tilesmith.set_num_threads(threads)
-    executable = tilesmith.load(str(artifact))
+        set_num_threads(threads)
+    executable = executables.load(str(artifact))
     arrays = match_inputs(inputs, describe_inputs(executable))
     start = time.perf_counter()
     results = as_arrays(executable(*arrays))

@@ -68,7 +68,10 @@ def find_contraction(block: Block) -> Contraction | None:
         return None
     spatial = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
     last = store.indices[-1]
-    if last not in spatial or any(not isinstance(index, (Var, IntImm)) for index in store.indices):
+    if any(not isinstance(index, (Var, IntImm)) for index in store.indices):
+        return None
+    places = [place for place, variable in enumerate(spatial) if variable is last]
+    if not places:
         return None
     loads = _loads(block)
     strides = [_step(load, last) for load in loads]
@@ -83,7 +86,7 @@ def find_contraction(block: Block) -> Contraction | None:
             if variable is not last and not used and _extent(block, variable) > 1:
                 rows = position
                 break
-    return Contraction(spatial.index(last), rows, _packed_width(streams, last))
+    return Contraction(places[0], rows, _packed_width(streams, last))
 
 
 def _is_product(value: PrimExpr) -> bool:

@@ -72,7 +72,9 @@ def lazy_attributes(
         path = own.get(name) or upward.get(name)
         if path is None:
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
-        checked = name in upward and _doors_are_checked()
+        # A subpackage under its own name is an import like any other; the layers contract sees it.
+        is_door = name in upward and path != f"{module}.{name}"
+        checked = is_door and _doors_are_checked()
         if checked:
             _refuse_from_inside(module, name, path)
         value = resolve(path)

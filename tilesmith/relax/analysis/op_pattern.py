@@ -105,7 +105,7 @@ class _Access:
         if len(indices) == len(load.indices) == len(self.spatial):
             if all(a is b for a, b in zip(indices, self.spatial)):
                 return FusionKind.ELEMWISE
-        places = [self.spatial.index(i) if _among(i, self.spatial) else -1 for i in indices]
+        places = [_place(index, self.spatial) for index in indices]
         if -1 not in places and all(a < b for a, b in zip(places, places[1:])):
             return FusionKind.BROADCAST
         return FusionKind.INJECTIVE
@@ -120,8 +120,9 @@ class _Access:
         return bool(self.stores)
 
 
-def _among(index: Any, variables: list[Any]) -> bool:
-    return any(index is var for var in variables)
+def _place(index: Any, variables: list[Any]) -> int:
+    """Where a variable stands among others, or -1."""
+    return next((place for place, variable in enumerate(variables) if variable is index), -1)
 
 
 def _loaded_buffers(expr: PrimExpr) -> set[int]:
