@@ -1,4 +1,4 @@
-"""Checked mode for these tests: inside the product, `==` between expressions is never a question."""
+"""Checked mode for these tests: the product never asks for the truth of `==` of expressions."""
 
 from __future__ import annotations
 
