@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.runtime.devices import Device, cpu, device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import reinterpret, tvm_ffi
+from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -63,20 +64,47 @@ class NDArray(tvm_ffi.Tensor):
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
+        if is_packed(self.dtype):
+            return packed_bytes(self.numel(), self.dtype)
         return self.numel() * self.dtype.nbytes
 
     def numpy(self) -> numpy.ndarray:
         """The contents as a new numpy array."""
         if self.__dlpack_device__()[0] == 1:
-            return self._view().copy()
+            return self._contents()
         host = empty(self.shape, self.dtype)
         self.device.api.copy(self, host)
-        return host._view()
+        return host._contents()
+
+    def _contents(self) -> numpy.ndarray:
+        """The contents of a tensor on the host as a new numpy array."""
+        if not is_packed(self.dtype):
+            return self._view().copy()
+        return unpack(self._bytes(), self.dtype, self.shape)
+
+    def _bytes(self) -> numpy.ndarray:
+        """The bytes of a tensor of packed elements on the host, without a copy."""
+        import numpy
+
+        if not self.is_contiguous():
+            raise UnsupportedError(f"numpy cannot see a tensor of '{self.dtype}' with strides")
+        return numpy.from_dlpack(reinterpret(self, (self.nbytes,), DataType("uint8")))
+
+    def _fill(self, source: numpy.ndarray) -> None:
+        """Copy a numpy array of the same shape into a tensor on the host."""
+        if is_packed(self.dtype):
+            import numpy
+
+            values = numpy.asarray(source).astype(self.dtype.element.numpy(), copy=False)
+            shape = self.shape if self.dtype.lanes == 1 else (*self.shape, self.dtype.lanes)
+            self._bytes()[...] = pack(numpy.broadcast_to(values, shape), self.dtype)
+        else:
+            self._view()[...] = source
 
     asnumpy = numpy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
-        if self.__dlpack_device__()[0] != 1:
+        if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
             found = self.numpy()
         else:
             found = self._view()
@@ -92,7 +120,10 @@ class NDArray(tvm_ffi.Tensor):
         if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
             return numpy.from_dlpack(self)
         if dtype.bits not in _CARRIERS and not dtype.is_bool:
-            raise UnsupportedError(f"numpy cannot see packed elements of '{dtype}'")
+            raise UnsupportedError(
+                f"numpy cannot see packed elements of '{dtype}' in place",
+                notes=("take a copy with numpy(), write with copyfrom()",),
+            )
         if not self.is_contiguous():
             raise UnsupportedError(f"numpy cannot see a tensor of '{dtype}' with strides")
         carrier = DataType(_CARRIERS[8 if dtype.is_bool else dtype.bits])
@@ -116,7 +147,7 @@ class NDArray(tvm_ffi.Tensor):
         if isinstance(source, NDArray):
             source.copyto(self)
         elif self.__dlpack_device__()[0] == 1:
-            self._view()[...] = source
+            self._fill(source)
         else:
             array(source, dtype=self.dtype).copyto(self)
         return self
@@ -128,7 +159,7 @@ class NDArray(tvm_ffi.Tensor):
         if target.shape != self.shape:
             raise ShapeError(f"copyto: from shape {self.shape} to shape {target.shape}")
         if self.__dlpack_device__()[0] == 1 and target.__dlpack_device__()[0] == 1:
-            target._view()[...] = self._view()
+            target._fill(self._contents() if is_packed(self.dtype) else self._view())
             return target
         if target.dtype != self.dtype:
             raise TypeMismatchError(f"copyto: from '{self.dtype}' to '{target.dtype}'")
@@ -261,8 +292,7 @@ def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
     if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
         return _from_dlpack(aligned_numpy(shape, dtype.numpy()))
     if dtype.bits not in _CARRIERS and not dtype.is_bool:
-        # Packed elements (int4): as many bytes as they need.
-        size = (_count(shape) * dtype.bits * dtype.lanes + 7) // 8
+        size = packed_bytes(_count(shape), dtype)
         return reinterpret(empty_cpu((size,), DataType("uint8")), shape, dtype)
     carrier = DataType(_CARRIERS[8 if dtype.is_bool else dtype.bits])
     plain = empty_cpu((*shape, dtype.lanes), carrier)
@@ -297,7 +327,7 @@ def array(
     wanted = DataType(arr.dtype if dtype is None else dtype)
     shape = arr.shape if wanted.lanes == 1 else arr.shape[:-1]
     host = empty_cpu(tuple(shape), wanted)
-    host._view()[...] = arr
+    host._fill(arr)
     return host if target.device_type == 1 else host.copyto(target, mem_scope)
 
 

@@ -2,7 +2,7 @@
 
 A float that does not fit the integer it is converted to gives an unspecified value, as in C.
 float16 uses the CPU's instructions where they exist; bfloat16, float16 elsewhere and the small
-float8 types are converted by integer arithmetic, which is vectorised like any other.
+float types are converted by integer arithmetic, which is vectorised like any other.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.codegen.llvm.dtypes import is_native_float, register_type
+from tilesmith.codegen.llvm.small_floats import (
+    FLOAT16,
+    from_small_float,
+    round_bits,
+    to_small_float,
+)
 from tilesmith.runtime.dtype import DataType
 
 if TYPE_CHECKING:
     from tilesmith.codegen.llvm.expressions import ExpressionEmitter
 
 _FLOAT32 = DataType("float32")
+_FLOAT64 = DataType("float64")
 _INT32 = DataType("int32")
 _UINT16 = DataType("uint16")
 
@@ -39,8 +46,9 @@ def convert(emit: ExpressionEmitter, value: str, source: DataType, target: DataT
             return convert(emit, convert(emit, value, source, wide), wide, target)
         return _float_to_integer(emit, value, source, target)
     if target.is_float:
-        if target.bits < 32:  # through float32: float16 and the others hold fewer digits
-            wide = _FLOAT32.with_lanes(source.lanes)
+        if target.bits < 32:
+            # through a float that holds the number: rounded once (from 64 bits: almost)
+            wide = (_FLOAT32 if source.bits < 32 else _FLOAT64).with_lanes(source.lanes)
             return convert(emit, convert(emit, value, source, wide), wide, target)
         operation = "sitofp" if source.is_int else "uitofp"
         return emit.define(f"{operation} {from_type} {value} to {to_type}")
@@ -84,15 +92,15 @@ def _float_to_integer(emit: Any, value: str, source: DataType, target: DataType)
 
 def _float_to_float(emit: Any, value: str, source: DataType, target: DataType) -> str:
     wide = _FLOAT32.with_lanes(source.lanes)
-    if source.bits == 8:
-        widened = _from_float8(emit, value, source)
+    if source.bits <= 8:
+        widened = from_small_float(emit, value, source)
         return widened if target is wide else _float_to_float(emit, widened, wide, target)
-    if target.bits == 8:
+    if target.bits <= 8:
         if source.bits == 64:
             value = _round_to_odd(emit, value, source)
         elif source is not wide:
             value = _float_to_float(emit, value, source, wide)
-        return _to_float8(emit, value, target)
+        return to_small_float(emit, value, target)
     if source == "float64" or source.element == "float64":
         if target.bits == 32:
             return _truncate(emit, value, source, target)
@@ -180,7 +188,7 @@ def _narrow(emit: Any, value: str, wide: DataType, target: DataType) -> str:
         return _to_bfloat16(emit, value, wide, target)
     if emit.module.converts_float16:
         return _truncate(emit, value, wide, target)
-    bits = _round_bits(emit, value, wide, exponent_bits=5, digits=10)
+    bits = round_bits(emit, value, wide, FLOAT16)
     half_bits = register_type(_UINT16.with_lanes(target.lanes))
     integer = register_type(_INT32.with_lanes(target.lanes))
     short = emit.define(f"trunc {integer} {bits} to {half_bits}")
@@ -203,104 +211,3 @@ def _to_bfloat16(emit: Any, value: str, wide: DataType, target: DataType) -> str
     nan = emit.define(f"fcmp uno {single} {value}, {value}")
     chosen = emit.define(f"select {flags} {nan}, {integer} {quiet}, {integer} {kept}")
     return emit.define(f"trunc {integer} {chosen} to {register_type(target)}")
-
-
-def _round_bits(
-    emit: Any,
-    value: str,
-    wide: DataType,
-    exponent_bits: int,
-    digits: int,
-    finite_only: bool = False,
-) -> str:
-    """The bits (in an i32) of a float32 rounded to a small IEEE-like format.
-
-    Normal results: round in the integer domain; subnormal ones: an addition lets the FPU round.
-    `finite_only` is the variant of float8_e4m3fn: no infinities, one NaN, all exponents are used.
-    """
-    lanes, single = wide.lanes, register_type(wide)
-    integer = register_type(_INT32.with_lanes(lanes))
-    flags = register_type(DataType("bool").with_lanes(lanes))
-    bias = (1 << (exponent_bits - 1)) - 1
-    drop = 23 - digits
-
-    def number(amount: int) -> str:
-        return _number(amount, lanes)
-
-    def do(operation: str, a: str, b: str) -> str:
-        return emit.define(f"{operation} {integer} {a}, {b}")
-
-    bits = emit.define(f"bitcast {single} {value} to {integer}")
-    magnitude = do("and", bits, number(0x7FFFFFFF))
-    sign = do("shl", do("lshr", bits, number(31)), number(exponent_bits + digits))
-    odd = do("and", do("lshr", magnitude, number(drop)), number(1))
-    rebias = ((bias - 127) << 23) + (1 << (drop - 1)) - 1
-    normal = do("lshr", do("add", do("add", magnitude, number(rebias)), odd), number(drop))
-    # 2 ** (1 - bias - digits) is the smallest step: adding 2 ** 23 times that rounds to it
-    magic_bits = (127 + 1 - bias - digits + 23) << 23
-    as_float = emit.define(f"bitcast {integer} {magnitude} to {single}")
-    magic = emit.define(f"bitcast {integer} {number(magic_bits)} to {single}")
-    summed = emit.define(f"fadd {single} {as_float}, {magic}")
-    small = do("sub", emit.define(f"bitcast {single} {summed} to {integer}"), number(magic_bits))
-    is_small = emit.define(f"icmp ult {integer} {magnitude}, {number((127 + 1 - bias) << 23)}")
-    result = emit.define(f"select {flags} {is_small}, {integer} {small}, {integer} {normal}")
-    top = (1 << (exponent_bits + digits)) - 1
-    infinity, nan = (
-        ((1 << exponent_bits) - 1) << digits,
-        top if finite_only else top ^ ((1 << (digits - 1)) - 1),
-    )
-    largest = nan - 1 if finite_only else infinity - 1
-    too_large = emit.define(f"icmp ugt {integer} {result}, {number(largest)}")
-    beyond = number(nan if finite_only else infinity)
-    huge = emit.define(f"icmp uge {integer} {magnitude}, {number(0x7F800000)}")
-    overflow = emit.define(f"or {flags} {too_large}, {huge}")
-    result = emit.define(f"select {flags} {overflow}, {integer} {beyond}, {integer} {result}")
-    is_nan = emit.define(f"icmp ugt {integer} {magnitude}, {number(0x7F800000)}")
-    result = emit.define(f"select {flags} {is_nan}, {integer} {number(nan)}, {integer} {result}")
-    return do("or", result, sign)
-
-
-_FLOAT8 = {"float8_e4m3fn": (4, 3, True), "float8_e5m2": (5, 2, False)}
-
-
-def _float8_format(emit: Any, dtype: DataType) -> tuple[int, int, bool]:
-    found = _FLOAT8.get(dtype.element)
-    if found is None:
-        raise emit.unsupported(
-            f"no conversion of '{dtype.element}'", "known small types: " + ", ".join(_FLOAT8)
-        )
-    return found
-
-
-def _to_float8(emit: Any, value: str, target: DataType) -> str:
-    exponent_bits, digits, finite_only = _float8_format(emit, target)
-    wide = _FLOAT32.with_lanes(target.lanes)
-    bits = _round_bits(emit, value, wide, exponent_bits, digits, finite_only)
-    integer = register_type(_INT32.with_lanes(target.lanes))
-    return emit.define(f"trunc {integer} {bits} to {register_type(target)}")
-
-
-def _from_float8(emit: Any, value: str, source: DataType) -> str:
-    """A float8 as float32, by way of the 16 bits of a float16 (e5m2 is its upper half)."""
-    exponent_bits, digits, finite_only = _float8_format(emit, source)
-    lanes, wide = source.lanes, _FLOAT32.with_lanes(source.lanes)
-    single = register_type(wide)
-    integer = register_type(_INT32.with_lanes(lanes))
-    flags = register_type(DataType("bool").with_lanes(lanes))
-    bits = emit.define(f"zext {register_type(source)} {value} to {integer}")
-    rest = emit.define(f"and {integer} {bits}, {_number(0x7F, lanes)}")
-    placed = emit.define(f"shl {integer} {rest}, {_number(23 - digits, lanes)}")
-    as_float = emit.define(f"bitcast {integer} {placed} to {single}")
-    bias = (1 << (exponent_bits - 1)) - 1
-    factor_bits = (127 + 127 - bias) << 23
-    factor = emit.define(f"bitcast {integer} {_number(factor_bits, lanes)} to {single}")
-    scaled = emit.define(f"fmul {single} {as_float}, {factor}")
-    finite = emit.define(f"bitcast {single} {scaled} to {integer}")
-    first_special = 0x7F if finite_only else 0x7C
-    special = emit.define(f"icmp uge {integer} {rest}, {_number(first_special, lanes)}")
-    infinite = emit.define(f"or {integer} {placed}, {_number(0x7F800000, lanes)}")
-    magnitude = emit.define(f"select {flags} {special}, {integer} {infinite}, {integer} {finite}")
-    sign_bit = emit.define(f"and {integer} {bits}, {_number(0x80, lanes)}")
-    sign = emit.define(f"shl {integer} {sign_bit}, {_number(24, lanes)}")
-    joined = emit.define(f"or {integer} {magnitude}, {sign}")
-    return emit.define(f"bitcast {integer} {joined} to {single}")

@@ -1,7 +1,8 @@
 """How data types and constants are written in LLVM's language.
 
 A value in a register has the *register type* of its dtype, an element in memory its *memory type*;
-they differ for booleans (`i1` and `i8`). bfloat16 is kept as the 16 bits that it is (`i16`):
+they differ for booleans (`i1` and `i8`). Elements of fewer than 8 bits share bytes in memory: see
+`packed_elements`. bfloat16 is kept as the 16 bits that it is (`i16`):
 arithmetic goes through float32, because most CPUs have no instructions for it.
 """
 
@@ -48,7 +49,9 @@ def _element(dtype: DataType, boolean: str) -> str:
         return f"i{dtype.bits}"
     if dtype.element in _FLOATS:
         return _FLOATS[dtype.element]
-    if dtype.is_float and dtype.bits in (8, 16):  # bfloat16 and the kinds of float8
+    if dtype.is_float and dtype.bits in (4, 8, 16):  # bfloat16, the kinds of float8, float4
+        return f"i{dtype.bits}"
+    if dtype.is_integer and dtype.bits in (1, 2, 4):
         return f"i{dtype.bits}"
     if dtype.is_handle:
         return "ptr"
@@ -56,7 +59,7 @@ def _element(dtype: DataType, boolean: str) -> str:
         return "void"
     raise CodegenError(
         f"LLVM code cannot hold values of '{dtype}'",
-        notes=("store them packed in an integer type of 8 bits or more",),
+        notes=("integers have 1, 2, 4, 8, 16, 32 or 64 bits, floats 4, 8, 16, 32 or 64",),
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from math import gcd
 
+from tilesmith.codegen.llvm import packed_elements
 from tilesmith.codegen.llvm.dtypes import element_bytes, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import ExpressionEmitter, constant_value
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import BufferStore
@@ -84,7 +86,9 @@ class MemoryEmitter(ExpressionEmitter):
 
     def visit_BufferLoad(self, load: BufferLoad) -> str:
         index, buffer, dtype = self.flat_index(load), load.buffer, load.dtype
-        predicate = self._predicate(load.predicate, dtype.lanes)
+        if dtype.bits < 8 and is_packed(dtype):
+            return packed_elements.load(self, load, index)
+        predicate = self.predicate_of(load.predicate, dtype.lanes)
         if dtype.lanes > 1:
             self.uses_vectors = True
         if index is None or index.dtype.lanes == 1:
@@ -105,7 +109,7 @@ class MemoryEmitter(ExpressionEmitter):
             return self._load_vectors(load, index, predicate)
         return self._gather(buffer, index, dtype, predicate)
 
-    def _predicate(self, predicate: PrimExpr | None, lanes: int) -> str | None:
+    def predicate_of(self, predicate: PrimExpr | None, lanes: int) -> str | None:
         """Which of `lanes` lanes are on: the access's own predicate and the mask around it."""
         found = None
         if predicate is not None and constant_value(predicate) != 1:
@@ -224,8 +228,10 @@ class MemoryEmitter(ExpressionEmitter):
     def visit_BufferStore(self, store: BufferStore) -> str:
         self.forget()
         index, buffer, dtype = self.flat_index(store), store.buffer, store.value.dtype
+        if dtype.bits < 8 and is_packed(dtype):
+            return packed_elements.store(self, store, index)
         value = self.to_memory(self.value(store.value), dtype)
-        predicate = self._predicate(store.predicate, dtype.lanes)
+        predicate = self.predicate_of(store.predicate, dtype.lanes)
         if dtype.lanes > 1:
             self.uses_vectors = True
         if index is None or index.dtype.lanes == 1:

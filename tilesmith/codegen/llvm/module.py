@@ -20,6 +20,7 @@ from tilesmith.codegen.llvm.intrinsics import C_LIBRARY
 from tilesmith.codegen.llvm.statements import ALIGNMENT, is_on_stack
 from tilesmith.ir import IRModule
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed, pack
 from tilesmith.support.errors import CodegenError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
@@ -310,7 +311,9 @@ class ModuleEmitter:
             wanted = stmt.dtype.element.numpy()
             if array.dtype != wanted:
                 raise emit.unsupported(f"constant of {array.dtype} where {stmt.dtype} is declared")
-            data = numpy.ascontiguousarray(array).tobytes()
+            element = stmt.dtype.element
+            packed = pack(array, element) if is_packed(element) else array
+            data = numpy.ascontiguousarray(packed).tobytes()
             name = f"@constant.{len(self._constants)}"
             self._globals.append(
                 f"{name} = private unnamed_addr constant [{len(data)} x i8] "

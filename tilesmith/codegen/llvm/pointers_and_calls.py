@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.codegen.llvm import dtypes
+from tilesmith.codegen.llvm import dtypes, packed_elements
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.intrinsics import handles
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 
 # -- memory
@@ -26,6 +27,9 @@ def _address_of(emit: Any, call: Call) -> str:
     index = emit.flat_index(load)
     if index is not None and index.dtype.lanes > 1:
         index = index.base  # type: ignore[attr-defined]
+    if is_packed(load.buffer.dtype):
+        element = "0" if index is None else emit.index64(index)
+        return packed_elements.byte_place(emit, load.buffer, element, load.buffer.dtype)
     return emit.address(load.buffer, index, safe=False)[0]
 
 
@@ -44,6 +48,8 @@ def _access_pointer(emit: Any, call: Call) -> str:
     unit = annotation.dtype
     if unit.lanes > 1:
         moved = emit.define(f"mul i64 {moved}, {unit.lanes}")
+    if is_packed(unit):
+        moved = emit.define(f"sdiv i64 {moved}, {8 // unit.bits}")
     return emit.define(f"getelementptr {memory_type(unit.element)}, ptr {pointer}, i64 {moved}")
 
 

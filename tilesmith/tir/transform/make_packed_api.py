@@ -304,7 +304,12 @@ class _Wrapper:
                     f" along axis {axis}",
                 )  # fmt: skip
                 conditions.append((fits, message))
-            self.check_if(ops.logical_not(missing), conditions)
+            if any(isinstance(size, IntImm) and size.value == 0 for size in buffer.shape):
+                return  # without elements all strides are right
+            symbolic = [a for a, size in enumerate(buffer.shape) if not isinstance(size, IntImm)]
+            present = [ops.logical_not(missing)]
+            present += [BufferLoad(shape, (axis,)) > 0 for axis in symbolic]
+            self.check_if(ops.all_of(*present), conditions)
             return
         for axis, declared in enumerate(buffer.strides):
             arguments = (missing, compact[axis], BufferLoad(strides, (axis,)))

@@ -1,0 +1,53 @@
+"""Elements of fewer than 8 bits (int4, uint2, float4, …) in memory: several share a byte.
+
+Element 0 lies in the lowest bits of byte 0. numpy keeps such elements (of `ml_dtypes`) one in a
+byte: these functions go between the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilesmith.runtime.dtype import DataType
+
+if TYPE_CHECKING:
+    import numpy
+
+__all__ = ["is_packed", "pack", "packed_bytes", "unpack"]
+
+
+def is_packed(dtype: DataType) -> bool:
+    """Whether several elements of `dtype` share a byte of memory."""
+    return dtype.bits in (1, 2, 4) and (dtype.is_integer or dtype.is_float)
+
+
+def packed_bytes(count: int, dtype: DataType) -> int:
+    """Bytes of `count` elements (with all their lanes)."""
+    return (count * dtype.lanes * dtype.bits + 7) // 8
+
+
+def pack(array: numpy.ndarray, dtype: DataType) -> numpy.ndarray:
+    """The bytes (uint8) that hold an array of packed elements, whose numpy dtype is `dtype`'s."""
+    import numpy
+
+    bits = dtype.bits
+    each = 8 // bits
+    codes = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8) & ((1 << bits) - 1)
+    padded = numpy.zeros(-(-len(codes) // each) * each, numpy.uint8)
+    padded[: len(codes)] = codes
+    shifts = numpy.arange(each, dtype=numpy.uint8) * bits
+    return numpy.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1).astype(numpy.uint8)
+
+
+def unpack(content: numpy.ndarray, dtype: DataType, shape: tuple[int, ...]) -> numpy.ndarray:
+    """The array of a shape whose packed elements lie in `content` (uint8)."""
+    import numpy
+
+    bits, element = dtype.bits, dtype.element
+    shifts = numpy.arange(8 // bits, dtype=numpy.uint8) * bits
+    shape = shape if dtype.lanes == 1 else (*shape, dtype.lanes)
+    codes = (content.reshape(-1, 1) >> shifts).reshape(-1) & ((1 << bits) - 1)
+    codes = codes[: int(numpy.prod(shape, dtype=numpy.int64))].reshape(shape).astype(numpy.uint8)
+    if element.is_int:  # ml_dtypes keeps the sign in the byte's upper bits
+        codes = ((codes ^ (1 << (bits - 1))) - (1 << (bits - 1))).astype(numpy.uint8)
+    return codes.view(element.numpy())
