@@ -1,4 +1,5 @@
-"""What holds for every test: no disk caches, two threads at most, reproducible property tests."""
+"""What holds for every test: no disk caches, two threads at most, checked schedules,
+reproducible property tests."""
 
 import os
 
@@ -7,6 +8,14 @@ from hypothesis import HealthCheck, settings
 # Set before any module of the product reads them.
 os.environ.setdefault("TILESMITH_CACHE", "0")
 os.environ.setdefault("TILESMITH_NUM_THREADS", "2")
+os.environ.setdefault("TILESMITH_CHECK_SCHEDULES", "1")
+
+from tilesmith.ir.operators import check_truth_of_equality
+from tilesmith.support.lazy import check_doors
+
+# Doors are for users, and an expression's `==` has a truth only for them.
+check_doors(True)
+check_truth_of_equality(True)
 
 settings.register_profile(
     "tilesmith",

@@ -85,6 +85,9 @@ class Knobs:
         choices=("short", "full"),
     )  # fmt: skip
     check = Knob("check", bool, False, "checked mode: verify more, refuse doors from inside")
+    check_schedules = Knob(
+        "check_schedules", bool, False, "verify the program after every schedule primitive"
+    )
     check_frozen = Knob("check_frozen", bool, False, "assigning to a node's field is an error")
     pass_limit = Knob("pass_limit", int, None, "stop after so many passes", True, minimum=0)
     rule_limit = Knob("rule_limit", int, None, "stop after so many rewrites", True, minimum=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilesmith.ir import Visitor
 from tilesmith.support.recursion import deep_recursion
@@ -25,10 +25,10 @@ class DepKind(IntEnum):
 
 
 class Dependency(NamedTuple):
-    """``dst`` has to run after ``src``."""
+    """``dst`` has to run after ``src``: blocks, or their identities in a schedule."""
 
-    src: BlockRealize
-    dst: BlockRealize
+    src: Any
+    dst: Any
     kind: DepKind
     buffer: Buffer
 
@@ -85,13 +85,20 @@ class BlockScope:
             for buffer in written:
                 writers.setdefault(buffer, []).append(realize)
 
-    def get_deps_by_src(self, block: BlockRealize | Block) -> list[Dependency]:
-        """The dependences that start at a block."""
-        return [d for d in self.dependencies if d.src is block or d.src.block is block]
+    def name_by(self, identity: Callable[[BlockRealize], Any]) -> None:
+        """Let the dependences be between the identities that a schedule gave to the blocks."""
+        self.dependencies = [
+            Dependency(identity(d.src), identity(d.dst), d.kind, d.buffer)
+            for d in self.dependencies
+        ]
 
-    def get_deps_by_dst(self, block: BlockRealize | Block) -> list[Dependency]:
+    def get_deps_by_src(self, block: Any) -> list[Dependency]:
+        """The dependences that start at a block."""
+        return [d for d in self.dependencies if _is(d.src, block)]
+
+    def get_deps_by_dst(self, block: Any) -> list[Dependency]:
         """The dependences that end at a block."""
-        return [d for d in self.dependencies if d.dst is block or d.dst.block is block]
+        return [d for d in self.dependencies if _is(d.dst, block)]
 
     def producers(self, block: BlockRealize | Block) -> list[BlockRealize]:
         """The blocks that write what a block reads, each once."""
@@ -100,6 +107,10 @@ class BlockScope:
     def consumers(self, block: BlockRealize | Block) -> list[BlockRealize]:
         """The blocks that read what a block writes, each once."""
         return _distinct([d.dst for d in self.get_deps_by_src(block) if d.kind is DepKind.RAW])
+
+
+def _is(one: Any, block: Any) -> bool:
+    return one is block or (isinstance(one, BlockRealize) and one.block is block)
 
 
 def _distinct(blocks: list[BlockRealize]) -> list[BlockRealize]:

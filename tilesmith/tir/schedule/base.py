@@ -102,7 +102,7 @@ class ScheduleBase:
     def get_sref(self, rand_var_or_stmt: Any) -> StmtSRef:
         """The identity of a block or loop in the state."""
         if isinstance(rand_var_or_stmt, (BlockRV, LoopRV, StmtSRef)):
-            return self._sref(rand_var_or_stmt)
+            return self.state.handed_out(self._sref(rand_var_or_stmt))
         return self.state.get_sref(rand_var_or_stmt)
 
     def remove_rv(self, rand_var: Any) -> None:

@@ -12,23 +12,89 @@ function that it changes.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
+from enum import IntFlag
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Node, Var
 from tilesmith.support.errors import ScheduleError
+from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.analysis.block_scope import BlockScope
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = ["FunctionState", "ScheduleState", "StmtSRef", "child_statements", "replace_inside"]
+__all__ = [
+    "FunctionState", "ScheduleDebugMask", "ScheduleState", "StmtSRef", "child_statements",
+    "replace_inside",
+]  # fmt: skip
+
+
+class ScheduleDebugMask(IntFlag):
+    """What is verified after each primitive."""
+
+    VERIFY_SREF_TREE = 1
+    VERIFY_CACHED_FLAGS = 2
+    VERIFY_WELL_FORMED = 4
+    VERIFY_REGIONS = 8
 
 
 class StmtSRef:
-    """The lasting identity of a loop or block within a schedule; has no content of its own."""
+    """The lasting identity of a loop or block within a schedule; has no content of its own.
 
-    __slots__ = ("__weakref__",)
+    Copies of a schedule share identities. ``stmt`` and ``parent`` answer for the state that gave
+    this identity to a user last (``Schedule.get_sref``, ``ScheduleState.get_sref``).
+    """
+
+    __slots__ = ("__weakref__", "_owner")
+
+    @property
+    def stmt(self) -> Any:
+        """The For or Block that this is now; None for a mark, and once it is gone."""
+        state = self._state()
+        if state is None or not state.is_alive(self):
+            return None
+        found = state.stmt(self)
+        return found.block if isinstance(found, BlockRealize) else found
+
+    @property
+    def parent(self) -> StmtSRef | None:
+        """The loop or block right around; None for the root block and for marks."""
+        state = self._state()
+        if state is None or not state.is_alive(self):
+            return None
+        around = state.parent(self)
+        return None if around is None else state.handed_out(around)
+
+    def _state(self) -> ScheduleState | None:
+        owner = getattr(self, "_owner", None)
+        return None if owner is None else owner()
+
+    @staticmethod
+    def inline_mark() -> StmtSRef:
+        """Stands for "inline the block" where a loop is asked for."""
+        return _INLINE
+
+    @staticmethod
+    def root_mark() -> StmtSRef:
+        """Stands for "leave the block where it is" where a loop is asked for."""
+        return _ROOT
+
+    def __repr__(self) -> str:
+        if self is _INLINE or self is _ROOT:
+            return f"StmtSRef.{'inline' if self is _INLINE else 'root'}_mark()"
+        stmt = self.stmt
+        if stmt is None:
+            return "StmtSRef(gone)"
+        if isinstance(stmt, Block):
+            return f"StmtSRef(block '{stmt.name_hint}')"
+        return f"StmtSRef(loop '{stmt.loop_var.name}')"
+
+
+_INLINE = StmtSRef()
+_ROOT = StmtSRef()
 
 
 def child_statements(stmt: Stmt) -> list[Stmt]:
@@ -80,10 +146,19 @@ def _nothing() -> Stmt:
 class FunctionState:
     """One function with the tables of its loops and blocks."""
 
-    __slots__ = ("function", "parent_of", "shared", "sref_of", "stmt_of")
+    __slots__ = (
+        "checked", "flags", "function", "original", "parent_of", "regions_hold", "shared",
+        "sref_of", "stmt_of", "verified",
+    )  # fmt: skip
 
     def __init__(self, function: PrimFunc) -> None:
-        self.function = function
+        self.function = self.original = function
+        self.flags: dict[StmtSRef, Any] = {}  # of blocks; see primitives/flags.py
+        # What the verifier knows: the function it has passed last, blocks that declare all that
+        # they touch (by id), and whether all blocks did so when the schedule began.
+        self.verified: PrimFunc | None = None
+        self.checked: dict[int, Block] = {}
+        self.regions_hold: bool | None = None
         self.stmt_of: dict[StmtSRef, Stmt] = {}
         self.parent_of: dict[StmtSRef, StmtSRef | None] = {}
         self.sref_of: dict[Node, StmtSRef] = {}  # by loop variable, or by Block
@@ -99,6 +174,11 @@ class FunctionState:
         copy.stmt_of = dict(self.stmt_of)
         copy.parent_of = dict(self.parent_of)
         copy.sref_of = dict(self.sref_of)
+        copy.flags = dict(self.flags)
+        copy.checked = dict(self.checked)
+        copy.original = self.original
+        copy.verified = self.verified
+        copy.regions_hold = self.regions_hold
         copy.shared = False
         return copy
 
@@ -149,6 +229,7 @@ class FunctionState:
                 return
         elif sref is not None:
             del self.sref_of[key], self.stmt_of[sref], self.parent_of[sref]
+            self.flags.pop(sref, None)
         for inner in child_statements(old):
             self._forget(inner, reached)
 
@@ -188,6 +269,7 @@ class ScheduleState:
         self._function_of: dict[StmtSRef, GlobalVar] = {}
         self.debug_mask = _mask(debug_mask)
         self.enable_check = enable_check
+        self._reference: Any = None
 
     @property
     def mod(self) -> IRModule:
@@ -251,6 +333,35 @@ class ScheduleState:
                 ),
             )
         return found
+
+    def is_alive(self, sref: StmtSRef) -> bool:
+        """Whether an identity stands for a loop or block of the program as it is now."""
+        variable = self._function_of.get(sref)
+        return variable is not None and sref in self._functions[variable].stmt_of
+
+    def handed_out(self, sref: StmtSRef) -> StmtSRef:
+        """``sref``, which from now on answers for this state (not where it is a mark)."""
+        if sref is not _INLINE and sref is not _ROOT:
+            if self._reference is None:
+                self._reference = weakref.ref(self)
+            sref._owner = self._reference
+        return sref
+
+    def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
+        """The dependences between the blocks right inside of a block, by their identities."""
+        realize = self.stmt(block_sref)
+        if not isinstance(realize, BlockRealize):
+            raise ScheduleError("get_block_scope: expected a block, got a loop")
+        table = self.state_of(block_sref).sref_of
+        scope = BlockScope(realize.block)
+        scope.name_by(lambda child: self.handed_out(table[child.block]))
+        return scope
+
+    def get_flags(self, block_sref: StmtSRef) -> Any:
+        """What is known of a block: ``affine_binding``, ``region_cover``, ``stage_pipeline``."""
+        from tilesmith.tir.schedule.primitives.flags import cached_flags
+
+        return cached_flags(self, block_sref)
 
     def loop_of(self, variable: Var, near: StmtSRef) -> StmtSRef:
         """The loop of a variable, in the function that ``near`` belongs (or belonged) to."""
@@ -317,12 +428,12 @@ class ScheduleState:
         key = stmt.loop_var if isinstance(stmt, For) else getattr(stmt, "block", stmt)
         for state in self._functions.values():
             if key in state.sref_of:
-                return state.sref_of[key]
+                return self.handed_out(state.sref_of[key])
         for variable, function in self._module.functions.items():
             if variable not in self._functions and isinstance(function, PrimFunc):
                 state = self.function_state(variable)
                 if key in state.sref_of:
-                    return state.sref_of[key]
+                    return self.handed_out(state.sref_of[key])
         raise ScheduleError("the statement is no loop or block of the program as it is now")
 
     def find_blocks(self, name: str, variable: GlobalVar) -> list[StmtSRef]:
@@ -386,9 +497,16 @@ class ScheduleState:
 
 
 def _mask(debug_mask: Any) -> int:
+    """The mask as a number; where the user asks for nothing, the knob may ask for everything."""
     if isinstance(debug_mask, str):
         known = {"none": 0, "all": -1}
         if debug_mask not in known:
-            raise ScheduleError(f"debug_mask is 'none', 'all' or a number, got '{debug_mask}'")
-        return known[debug_mask]
+            raise ScheduleError(
+                f"debug_mask is 'none', 'all', a ScheduleDebugMask or a number, got '{debug_mask}'"
+            )
+        return known[debug_mask] or (-1 if knobs.check_schedules else 0)
+    if not isinstance(debug_mask, int):
+        raise ScheduleError(
+            f"debug_mask is 'none', 'all', a ScheduleDebugMask or a number, got {debug_mask!r}"
+        )
     return int(debug_mask)

@@ -1,22 +1,46 @@
-"""Checks of a program between primitives, on by ``debug_mask``."""
+"""What must hold after each primitive, checked where ``debug_mask`` asks for it.
+
+The function is well formed; the schedule's tables and the flags of its blocks agree with those made
+afresh from the whole function; the regions that a block declares hold all that it touches.
+"""
 
 from __future__ import annotations
 
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IRModule, PrimExpr, Range
 from tilesmith.support.errors import InternalError
-from tilesmith.tir.analysis import verify_well_formed
-from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.schedule.state import FunctionState, ScheduleState
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.analysis import get_block_access_region, verify_well_formed
+from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.schedule.primitives.flags import block_flags, cached_flags
+from tilesmith.tir.schedule.state import (
+    FunctionState,
+    ScheduleDebugMask,
+    ScheduleState,
+    child_statements,
+)
+from tilesmith.tir.stmt import Block, BlockRealize, Stmt
 
-__all__ = ["verify_state"]
+__all__ = ["undeclared_access", "verify_state"]
 
 
 def verify_state(state: ScheduleState) -> None:
-    """Each function taken up so far is well-formed, and its tables agree with it."""
-    for variable, function_state in state._functions.items():
+    """Check each function that has changed since it was checked last."""
+    for variable, function_state in list(state._functions.items()):
         function = function_state.function
-        if isinstance(function, PrimFunc):
-            verify_well_formed(function)
-        _verify_tables(variable.name_hint, function_state)
+        if function_state.verified is function:
+            continue
+        name = variable.name_hint
+        mask = state.debug_mask
+        if mask & ScheduleDebugMask.VERIFY_WELL_FORMED:
+            verify_well_formed(function, strict=False)
+        if mask & ScheduleDebugMask.VERIFY_SREF_TREE:
+            _verify_tables(name, function_state)
+        if mask & ScheduleDebugMask.VERIFY_CACHED_FLAGS:
+            _verify_flags(name, state, function_state)
+        if mask & ScheduleDebugMask.VERIFY_REGIONS:
+            _verify_regions(name, function_state)
+        function_state.verified = function
 
 
 def _verify_tables(name: str, state: FunctionState) -> None:
@@ -32,3 +56,94 @@ def _verify_tables(name: str, state: FunctionState) -> None:
             raise InternalError(f"a parent in the schedule's tables of '{name}' is wrong")
         if parent is not None and fresh.stmt_of[parent] is not state.stmt_of[own]:
             raise InternalError(f"a parent in the schedule's tables of '{name}' is wrong")
+
+
+def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState) -> None:
+    """Flags that were kept are those of the function as it is now."""
+    kept = dict(function_state.flags)
+    fresh = ScheduleState(IRModule({name: function_state.function}), debug_mask=0)
+    fresh_state = fresh.function_state(fresh.mod.get_global_var(name))
+    for sref, stmt in list(function_state.stmt_of.items()):
+        if not isinstance(stmt, BlockRealize):
+            continue
+        flags = cached_flags(state, sref)
+        if sref not in kept or kept[sref][1] is not flags:
+            continue  # found just now
+        expected = block_flags(fresh, fresh_state.sref_of[stmt.block])
+        if flags != expected:
+            raise InternalError(
+                f"block '{stmt.block.name_hint}' of '{name}' is said to be {flags}, "
+                f"it is {expected}"
+            )
+
+
+def _verify_regions(name: str, state: FunctionState) -> None:
+    """Blocks declare all that they touch, if those of the program did so that the user gave."""
+    if state.regions_hold is None:
+        state.regions_hold = _first_undeclared(state.original.body, state) is None
+    if not state.regions_hold:
+        return
+    broken = _first_undeclared(state.function.body, state)
+    if broken is not None:
+        block, region, kind = broken
+        raise InternalError(
+            f"block '{block.name_hint}' of '{name}' {kind}s {_text(region)}, which it does not "
+            "declare"
+        )
+
+
+def _text(region: BufferRegion) -> str:
+    parts = [f"{part.min}:{part.min + part.extent}" for part in region.region]
+    return f"{region.buffer.name}[{', '.join(parts)}]"
+
+
+def _first_undeclared(body: Stmt, state: FunctionState) -> tuple[Block, BufferRegion, str] | None:
+    stack = [body] if isinstance(body, BlockRealize) else child_statements(body)
+    with deep_recursion():
+        while stack:
+            stmt = stack.pop()
+            stack += child_statements(stmt)
+            if not isinstance(stmt, BlockRealize) or id(stmt.block) in state.checked:
+                continue
+            # The root block need not declare anything: nothing lies around it.
+            found = None if stmt is body else undeclared_access(stmt.block)
+            if found is not None:
+                return (stmt.block, *found)
+            state.checked[id(stmt.block)] = stmt.block
+    return None
+
+
+def undeclared_access(block: Block) -> tuple[BufferRegion, str] | None:
+    """A region that a block reads or writes and does not declare; None if there is none.
+
+    Accesses under a condition count with the part inside of the buffer. What cannot be decided
+    counts as declared.
+    """
+    reads, writes, _ = get_block_access_region(block, {})
+    analyzer = Analyzer()
+    for iterator in block.iter_vars:
+        if iterator.dom is not None:
+            analyzer.bind(iterator.var, iterator.dom)
+    for found, declared, kind in ((reads, block.reads, "read"), (writes, block.writes, "write")):
+        for region in found:
+            same = [other for other in declared if other.buffer is region.buffer]
+            if not any(_may_hold(analyzer, other, region) for other in same):
+                return region, kind
+    return None
+
+
+def _may_hold(analyzer: Analyzer, outer: BufferRegion, inner: BufferRegion) -> bool:
+    return all(
+        _part_may_hold(analyzer, a, b, size)
+        for a, b, size in zip(outer.region, inner.region, inner.buffer.shape)
+    )
+
+
+def _part_may_hold(analyzer: Analyzer, outer: Range, inner: Range, size: PrimExpr) -> bool:
+    """False where a part of ``inner`` within the buffer certainly lies outside of ``outer``."""
+    if outer.min is inner.min and outer.extent is inner.extent:
+        return True
+    end, inner_end = outer.min + outer.extent, inner.min + inner.extent
+    below = analyzer.can_prove(inner.min < outer.min) and analyzer.can_prove(inner.min >= 0)
+    above = analyzer.can_prove(inner_end > end) and analyzer.can_prove(inner_end <= size)
+    return not (below or above)

@@ -1,0 +1,156 @@
+"""Flags of blocks: is the binding affine, is all that it reads written, is its scope a pipeline.
+
+They are found when somebody asks, and kept as long as the scope around the block is the same
+object: statements are immutable, so whatever changes below a scope makes another block of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilesmith.arith import Analyzer, IntervalSet, estimate_region_strict_bound, eval_set
+from tilesmith.ir import PrimExpr, Range, Var
+from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.schedule.primitives.blocks import (
+    has_affine_binding,
+    producers_of,
+    ranges_between,
+    scope_blocks,
+    why_not_complete,
+    why_not_reduction,
+)
+from tilesmith.tir.schedule.primitives.common import Replace, analyzer_for
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import BlockRealize, For
+
+__all__ = ["BlockFlags", "block_flags", "cached_flags", "is_stage_pipeline"]
+
+
+class BlockFlags(NamedTuple):
+    """What is known of a block. False means that it could not be shown.
+
+    ``affine_binding``: the iterators are independent affine functions of the loops around it.
+    ``region_cover``: what it reads from blocks of its scope has been written when it runs.
+    ``stage_pipeline``: seen as a scope, all blocks in it are complete or reductions and covered.
+    """
+
+    affine_binding: bool
+    region_cover: bool
+    stage_pipeline: bool
+
+
+def cached_flags(state: ScheduleState, sref: StmtSRef) -> BlockFlags:
+    """The flags of a block, from the table if its scope has not changed since they were found."""
+    table = state.state_of(sref).flags
+    scope = state.scope(sref)
+    anchor = state.stmt(sref if scope is None else scope).block
+    known = table.get(sref)
+    if known is not None and known[0] is anchor:
+        return known[1]
+    flags = block_flags(state, sref)
+    table[sref] = (anchor, flags)
+    return flags
+
+
+def block_flags(state: ScheduleState, sref: StmtSRef) -> BlockFlags:
+    """The flags of a block, found anew."""
+    return BlockFlags(
+        has_affine_binding(state, sref), is_covered(state, sref), is_stage_pipeline(state, sref)
+    )
+
+
+def is_stage_pipeline(state: ScheduleState, scope: StmtSRef) -> bool:
+    """Whether the blocks of a scope are complete or reductions, and read only what is written."""
+    return all(
+        (not why_not_complete(state, sref, scope) or not why_not_reduction(state, sref, scope))
+        and is_covered(state, sref)
+        for sref in scope_blocks(state, scope)
+    )
+
+
+def is_covered(state: ScheduleState, sref: StmtSRef) -> bool:
+    """Whether producers have written all that a block reads of their buffers when it runs.
+
+    In one iteration of the innermost loop around both, each region read must lie in what one of
+    the producers writes for certain.
+    """
+    scope = state.scope(sref)
+    if scope is None:
+        return True
+    producers = producers_of(state, sref, scope)
+    realize: BlockRealize = state.stmt(sref)
+    for region in realize.block.reads:
+        writers = [
+            (producer, written)
+            for producer in producers
+            for written in state.stmt(producer).block.writes
+            if written.buffer is region.buffer
+        ]
+        if writers and not any(
+            _covers(state, sref, region, producer, written) for producer, written in writers
+        ):
+            return False
+    return True
+
+
+def _covers(
+    state: ScheduleState, sref: StmtSRef, read: BufferRegion, producer: StmtSRef, made: BufferRegion
+) -> bool:
+    common = _common_ancestor(state, sref, producer)
+    analyzer = analyzer_for(state, common)
+    stmt = state.stmt(common)
+    if isinstance(stmt, For):
+        analyzer.bind(stmt.loop_var, Range.from_min_extent(stmt.min, stmt.extent))
+    realize: BlockRealize = state.stmt(producer)
+    ranges = ranges_between(state, producer, common)
+    written = estimate_region_strict_bound(
+        _bound(realize, made), ranges, realize.predicate
+    ) or estimate_region_strict_bound(_bound(realize, made), ranges)
+    if written is None:
+        return False
+    needed = _around(state, sref, read, common)
+    return all(
+        _within(analyzer, inner, outer, size)
+        for inner, outer, size in zip(needed, written, read.buffer.shape)
+    )
+
+
+def _common_ancestor(state: ScheduleState, one: StmtSRef, other: StmtSRef) -> StmtSRef:
+    around = set(state.ancestors(one))
+    return next(sref for sref in state.ancestors(other) if sref in around)
+
+
+def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
+    values = {i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)}
+    bind = Replace(values)
+    return [Range.from_min_extent(bind.visit(r.min), bind.visit(r.extent)) for r in region.region]
+
+
+def _around(
+    state: ScheduleState, sref: StmtSRef, region: BufferRegion, common: StmtSRef
+) -> list[IntervalSet]:
+    """A box around what a block reads while the loops inside of ``common`` run."""
+    realize: BlockRealize = state.stmt(sref)
+    domains: dict[Var, Range] = {i.var: i.dom for i in realize.block.iter_vars}
+    ranges = ranges_between(state, sref, common)
+    found = []
+    for loose, tight in zip(region.region, _bound(realize, region)):
+        by_loops = eval_set(tight, ranges)
+        # The iterators stay within their ranges whatever the loops do: the smaller box counts.
+        by_iterators = eval_set(loose, domains)
+        found.append(by_loops if by_loops.has_upper_bound() else by_iterators)
+    return found
+
+
+def _within(analyzer: Analyzer, inner: IntervalSet, outer: IntervalSet, size: PrimExpr) -> bool:
+    if not (inner.has_lower_bound() and inner.has_upper_bound()):
+        return analyzer.can_prove(outer.min_value <= 0) and analyzer.can_prove(
+            outer.max_value >= size - 1
+        )
+    low = analyzer.can_prove(outer.min_value <= inner.min_value) or analyzer.can_prove(
+        outer.min_value <= 0
+    )
+    high = analyzer.can_prove(outer.max_value >= inner.max_value) or analyzer.can_prove(
+        outer.max_value >= size - 1
+    )
+    return low and high
