@@ -35,3 +35,37 @@ def test_what_runs_here():
     assert testing.device_enabled("llvm") and not testing.device_enabled("nonsense")
     ((target, device),) = testing.enabled_targets()
     assert target == "llvm" and device.exist
+
+
+def test_conditions_are_tried_for_all_values():
+    n = ts.tir.Var("n", "int32")
+    ranges = {n: ts.ir.Range(2, 9)}
+    testing.check_bool_expr_is_true(n % 2 * (n % 2) <= n - 2, ranges, n > 2)
+    with pytest.raises(AssertionError, match="'n': 2"):
+        testing.check_bool_expr_is_true(n > 2, ranges)
+
+
+def test_transformed_constraints_are_tried_both_ways():
+    x, y = (ts.tir.Var(name, "int32") for name in "xy")
+    k = ts.tir.Var("k", "int32")
+    constraints = ts.arith.IntConstraints
+    good = ts.arith.IntConstraintsTransform(
+        constraints([x], {x: ts.ir.Range(0, 10)}, [ts.tir.EQ(x % 2, 0)]),
+        constraints([k], {k: ts.ir.Range(0, 5)}, []),
+        {x: k * 2},
+        {k: x // 2},
+    )
+    testing.check_int_constraints_trans_consistency(good)
+    bad = ts.arith.IntConstraintsTransform(
+        good.src, constraints([k], {k: ts.ir.Range(0, 6)}, []), {x: k * 2}, {k: x // 2}
+    )
+    with pytest.raises(AssertionError, match="does not hold"):
+        testing.check_int_constraints_trans_consistency(bad)
+
+
+def test_small_helpers():
+    assert testing.strtobool("Yes") and not testing.strtobool("off")
+    with pytest.raises(ValueError, match="maybe"):
+        testing.strtobool("maybe")
+    assert testing.identity_after(3, 0) == 3
+    assert testing.is_ampere_or_newer() in (True, False)

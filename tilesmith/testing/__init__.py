@@ -1,17 +1,42 @@
-"""Helpers for tests: comparing arrays, asking what this machine can run."""
+"""Helpers for tests: comparing arrays and programs, parameters, what this machine can run."""
 
-from tilesmith.testing.utils import (
-    assert_allclose,
-    assert_prim_expr_equal,
-    check_numerical_grads,
-    device_enabled,
-    enabled_targets,
-    main,
-    requires_llvm,
-    requires_package,
-)
+from typing import Any
 
-__all__ = [
-    "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
-    "enabled_targets", "main", "requires_llvm", "requires_package",
-]  # fmt: skip
+from tilesmith.support.lazy import resolve
+
+_WHERE = {
+    "tilesmith.testing.compare": ("CompareBeforeAfter",),
+    "tilesmith.testing.parametrization": (
+        "exclude_targets", "fixture", "known_failing_targets", "parameter", "parameters",
+        "parametrize_targets", "skip_parameterizations", "xfail_parameterizations",
+    ),
+    "tilesmith.testing.requirements": (
+        "Feature", "requires_cuda_compute_version", "requires_nvcc_version", "requires_package",
+        "skip_if_32bit", "skip_if_no_reference_system", "uses_gpu",
+    ),
+    "tilesmith.testing.utils": (
+        "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
+        "check_int_constraints_trans_consistency", "check_numerical_grads", "device_enabled",
+        "enabled_targets", "identity_after", "is_ampere_or_newer", "main", "strtobool",
+        "terminate_self",
+    ),
+}  # fmt: skip
+_TABLE = {name: f"{module}:{name}" for module, names in _WHERE.items() for name in names}
+
+__all__ = sorted(_TABLE)
+
+
+def __getattr__(name: str) -> Any:
+    """Each name is looked up at its first use: pytest is needed for some of them only."""
+    if name.startswith("requires_") and name not in _TABLE:
+        value = resolve(f"tilesmith.testing.requirements:{name}")
+    elif name in _TABLE:
+        value = resolve(_TABLE[name])
+    else:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
+import itertools
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr
+from tilesmith.ir import EQ, And, PrimExpr, const, is_const, post_order_visit
 from tilesmith.runtime.devices import Device, cpu, device
 from tilesmith.support.errors import MissingDependencyError, TilesmithError
 from tilesmith.target import Target
+from tilesmith.tir.functor import substitute
 
 __all__ = [
-    "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
-    "enabled_targets", "main", "requires_llvm", "requires_package",
+    "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
+    "check_int_constraints_trans_consistency", "check_numerical_grads", "device_enabled",
+    "enabled_targets", "identity_after", "is_ampere_or_newer", "main", "strtobool",
+    "terminate_self",
 ]  # fmt: skip
 
 
@@ -99,17 +104,102 @@ def enabled_targets() -> list[tuple[str, Device]]:
     return [("llvm", cpu())]
 
 
-def requires_package(*packages: str) -> Callable[[Any], Any]:
-    """A decorator for tests that need Python packages: skipped, with the reason, without them."""
-    import pytest
+def check_bool_expr_is_true(
+    bool_expr: PrimExpr, vranges: dict[Any, Any], cond: PrimExpr | None = None
+) -> None:
+    """A condition holds for all values of its variables (where ``cond`` holds), by trying them.
 
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+    ``vranges`` maps each variable to its Range, whose ends are constants. Raises AssertionError
+    with the first values for which it does not hold.
+    """
+    variables = list(vranges)
+    ranges = []
+    for variable in variables:
+        first = int(vranges[variable].min)
+        ranges.append(range(first, first + int(vranges[variable].extent)))
+    for values in itertools.product(*ranges):
+        chosen = {v: const(value, v.dtype) for v, value in zip(variables, values)}
+        if cond is not None and not is_const(Analyzer().simplify(substitute(cond, chosen)), 1):
+            continue
+        if not is_const(Analyzer().simplify(substitute(bool_expr, chosen)), 1):
+            counterexample = {v.name: value for v, value in zip(variables, values)}
+            raise AssertionError(f"{bool_expr} does not hold for {counterexample}")
 
 
-def requires_llvm(function: Any = None) -> Any:
-    """A decorator for tests that need the LLVM back end, which is always there."""
-    return function if function is not None else (lambda decorated: decorated)
+def check_int_constraints_trans_consistency(
+    constraints_trans: Any, vranges: dict[Any, Any] | None = None
+) -> None:
+    """Both directions of an ``arith.IntConstraintsTransform`` undo each other, and map what
+    fulfils the constraints of one side to what fulfils those of the other, by trying all values.
+
+    ``vranges`` holds ranges of variables that are not solved for. Raises AssertionError otherwise.
+    """
+    src, dst = constraints_trans.src, constraints_trans.dst
+    to_dst, to_src = dict(constraints_trans.src_to_dst), dict(constraints_trans.dst_to_src)
+    _check_direction(dst, src, to_dst, to_src, vranges or {})
+    _check_direction(src, dst, to_src, to_dst, vranges or {})
+
+
+def _check_direction(
+    given: Any, other: Any, to_given: dict[Any, Any], to_other: dict[Any, Any], known: dict
+) -> None:
+    """For all values of ``given``'s variables; ``to_given`` maps the other side's variables to
+    expressions over them."""
+    ranges = {**known, **dict(given.ranges)}
+    fulfilled = _all(given.relations)
+    wanted = [substitute(relation, to_given) for relation in other.relations]
+    for variable, bounds in dict(other.ranges).items():
+        value = substitute(variable, to_given)
+        wanted += [value >= bounds.min, value < bounds.min + bounds.extent]
+    for variable in given.variables:
+        if variable in to_other:
+            there_and_back = substitute(to_other[variable], to_given)
+            wanted.append(EQ(there_and_back, variable))
+    needed = {v: ranges[v] for v in ranges if any(_mentions(e, v) for e in [fulfilled, *wanted])}
+    check_bool_expr_is_true(_all(wanted), needed, fulfilled)
+
+
+def _all(conditions: Sequence[PrimExpr]) -> PrimExpr:
+    result: PrimExpr = const(True, "bool")
+    for condition in conditions:
+        result = And(result, condition)
+    return result
+
+
+def _mentions(expr: PrimExpr, variable: Any) -> bool:
+    found: list[Any] = []
+    post_order_visit(expr, lambda node: found.append(node) if node is variable else None)
+    return bool(found)
+
+
+def identity_after(x: Any, sleep: float) -> Any:
+    """``x``, after some seconds; for tests of workers."""
+    time.sleep(sleep)
+    return x
+
+
+def terminate_self() -> None:
+    """End this process with an error code, at once; for tests of workers."""
+    os._exit(-1)
+
+
+def is_ampere_or_newer() -> bool:
+    """Whether there is a CUDA device of compute capability 8.0 or more."""
+    found = device("cuda")
+    return bool(found.exist) and float(found.compute_version) >= 8.0
+
+
+def strtobool(val: str) -> bool:
+    """The truth that a text stands for: y, yes, t, true, on, 1 or n, no, f, false, off, 0.
+
+    Raises ValueError for other texts.
+    """
+    text = val.lower()
+    if text in ("y", "yes", "t", "true", "on", "1"):
+        return True
+    if text in ("n", "no", "f", "false", "off", "0"):
+        return False
+    raise ValueError(f"'{val}' is neither yes nor no")
 
 
 def main() -> None:

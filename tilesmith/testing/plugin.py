@@ -1,0 +1,94 @@
+"""A pytest plugin: tests with ``target`` and ``dev`` run for each enabled target.
+
+Load it with ``-p tilesmith.testing.plugin`` or ``pytest_plugins = ["tilesmith.testing.plugin"]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilesmith.runtime.devices import device
+from tilesmith.target import Target
+from tilesmith.testing.utils import device_enabled, enabled_targets
+
+__all__ = ["dev", "pytest_collection_modifyitems", "pytest_configure", "pytest_generate_tests"]
+
+_MARKS = (
+    "targets_wanted(*targets): the targets to run a test for",
+    "targets_excluded(*targets): kinds of targets that a test does not run for",
+    "targets_failing(*targets): kinds of targets that a test is known to fail for",
+    "xfail_by_text(texts, reason): parameters that are known to fail",
+    "skip_by_text(texts, reason): parameters that are skipped",
+    "gpu: a test that needs a GPU",
+)
+
+
+def pytest_configure(config: Any) -> None:
+    """Declare the marks of ``tilesmith.testing``."""
+    for mark in _MARKS:
+        config.addinivalue_line("markers", mark)
+
+
+def _kind(target: Any) -> str:
+    return Target(target).kind.name
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """Parametrise ``target`` unless the test does so itself."""
+    definition = metafunc.definition
+    given = [
+        name.strip()
+        for mark in definition.iter_markers("parametrize")
+        for name in (
+            mark.args[0].split(",") if isinstance(mark.args[0], str) else list(mark.args[0])
+        )
+    ]
+    if "target" not in metafunc.fixturenames or "target" in given:
+        return
+    if "target" in metafunc._arg2fixturedefs:
+        return  # a fixture of the test's own
+    wanted = [target for mark in definition.iter_markers("targets_wanted") for target in mark.args]
+    if not wanted:
+        wanted = [text for text, _ in enabled_targets()]
+    excluded = {
+        _kind(target)
+        for mark in definition.iter_markers("targets_excluded")
+        for target in mark.args
+    }
+    failing = {
+        _kind(target) for mark in definition.iter_markers("targets_failing") for target in mark.args
+    }
+    rows = []
+    for target in wanted:
+        kind = _kind(target)
+        if kind in excluded:
+            continue
+        marks = []
+        if not device_enabled(target):
+            marks.append(pytest.mark.skip(reason=f"no code for '{target}' can run here"))
+        if kind in failing:
+            marks.append(pytest.mark.xfail(reason=f"known to fail for '{target}'"))
+        rows.append(pytest.param(target, marks=marks, id=str(target)))
+    metafunc.parametrize("target", rows)
+
+
+@pytest.fixture
+def dev(target: Any) -> Any:
+    """The device for the ``target`` of a test."""
+    return device(_kind(target))
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Apply what was said of single parameters by their texts."""
+    for item in items:
+        parts = item.callspec.id if hasattr(item, "callspec") else ""
+        for name, mark in (
+            ("xfail_by_text", pytest.mark.xfail),
+            ("skip_by_text", pytest.mark.skip),
+        ):
+            for wanted in item.iter_markers(name):
+                texts, reason = wanted.args
+                if any(f"-{text}-" in f"-{parts}-" for text in texts):
+                    item.add_marker(mark(reason=reason))

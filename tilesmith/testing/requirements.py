@@ -1,0 +1,250 @@
+"""What a test needs of the machine: decorators that skip it, and say why, where that is missing.
+
+    @tilesmith.testing.requires_x86_vnni
+    def test_dot_product(): ...
+
+Each is a ``Feature`` of the table at the end. A feature without support here says so in the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilesmith.codegen import registry
+from tilesmith.runtime.devices import device
+from tilesmith.support.errors import MissingDependencyError, TilesmithError, UnknownNameError
+from tilesmith.support.registry import Registry
+from tilesmith.target import Target, host_cpu
+
+__all__ = [
+    "FEATURES", "Feature", "requires_cuda_compute_version", "requires_nvcc_version",
+    "requires_package", "skip_if_32bit", "skip_if_no_reference_system", "uses_gpu",
+]  # fmt: skip
+
+FEATURES: Registry[Feature] = Registry("feature for tests")
+"""Features by name; ``requires_NAME`` is one of them."""
+
+
+class Feature:
+    """Something that a machine or an installation may lack.
+
+    ``target_kind_enabled`` is a kind of target that must have a back end, ``target_kind_hardware``
+    one whose device must be there. ``compile_time_check`` and ``run_time_check`` give True, or
+    False or a text that says what is missing. ``parent_features`` names features needed besides.
+    ``cmake_flag`` is accepted and means nothing: there is nothing to configure here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        long_name: str | None = None,
+        cmake_flag: str | None = None,
+        target_kind_enabled: str | None = None,
+        compile_time_check: Callable[[], bool | str] | None = None,
+        target_kind_hardware: str | None = None,
+        run_time_check: Callable[[], bool | str] | None = None,
+        parent_features: str | Sequence[str] | None = None,
+    ) -> None:
+        self.name = name
+        self.long_name = long_name or name
+        self.target_kind_enabled = target_kind_enabled
+        self.compile_time_check = compile_time_check
+        self.target_kind_hardware = target_kind_hardware
+        self.run_time_check = run_time_check
+        if isinstance(parent_features, str):
+            parent_features = (parent_features,)
+        self.parent_features = tuple(parent_features or ())
+        FEATURES.register(name, self, override=True)
+
+    def missing(self, support_required: str = "compile-and-run") -> str:
+        """What is missing for this feature, or an empty text.
+
+        ``support_required`` is "compile-and-run", "compile-only" (no device needed) or "optional"
+        (nothing needed).
+        """
+        if support_required not in ("compile-and-run", "compile-only", "optional"):
+            raise UnknownNameError(
+                f"support_required is 'compile-and-run', 'compile-only' or 'optional', "
+                f"got '{support_required}'"
+            )
+        if support_required == "optional":
+            return ""
+        for name in self.parent_features:
+            reason = FEATURES.get(name).missing(support_required)
+            if reason:
+                return reason
+        if self.target_kind_enabled and not _has_back_end(self.target_kind_enabled):
+            return f"there is no back end for '{self.target_kind_enabled}' yet"
+        reason = self._refusal(self.compile_time_check)
+        if reason or support_required == "compile-only":
+            return reason
+        if self.target_kind_hardware and not device(self.target_kind_hardware).exist:
+            return f"this machine has no {self.long_name} device"
+        return self._refusal(self.run_time_check)
+
+    def _refusal(self, check: Callable[[], bool | str] | None) -> str:
+        found = check() if check is not None else True
+        if isinstance(found, str):
+            return found
+        return "" if found else f"{self.long_name} is missing here"
+
+    def marks(self, support_required: str = "compile-and-run") -> list[Any]:
+        """The marks of a test that needs this feature, for ``pytest.param(..., marks=...)``."""
+        pytest = _pytest()
+        made = [pytest.mark.gpu] if self._on_gpu() else []
+        reason = self.missing(support_required)
+        if reason:
+            made.append(pytest.mark.skip(reason=reason))
+        return made
+
+    def _on_gpu(self) -> bool:
+        parents = (FEATURES.get(name) for name in self.parent_features)
+        return self.name == "gpu" or any(parent._on_gpu() for parent in parents)
+
+    def __call__(self, func: Any = None, *, support_required: str = "compile-and-run") -> Any:
+        """Decorate a test with the marks."""
+        if isinstance(func, str):
+            func, support_required = None, func
+
+        def decorate(test: Any) -> Any:
+            for mark in self.marks(support_required):
+                test = mark(test)
+            return test
+
+        return decorate if func is None else decorate(func)
+
+    @classmethod
+    def require(cls, name: str, support_required: str = "compile-and-run") -> Callable[[Any], Any]:
+        """The decorator for a feature by name. Raises UnknownNameError for unknown ones."""
+        return FEATURES.get(name)(support_required=support_required)
+
+
+def _pytest() -> Any:
+    try:
+        import pytest
+    except ImportError:
+        raise MissingDependencyError("pytest", "dev") from None
+    return pytest
+
+
+def _skip_if(condition: bool, reason: str) -> Any:
+    return _pytest().mark.skipif(condition, reason=reason)
+
+
+def _has_back_end(kind: str) -> bool:
+    try:
+        return registry.BACK_ENDS.get(Target(kind).kind.name, None) is not None
+    except TilesmithError:
+        return False
+
+
+def _cpu_has(*features: str) -> Callable[[], bool | str]:
+    def check() -> bool | str:
+        missing = [name for name in features if name not in host_cpu().features]
+        return not missing or f"this CPU has no {', '.join(missing)}"
+
+    return check
+
+
+def _machine_is(*names: str) -> Callable[[], bool | str]:
+    def check() -> bool | str:
+        return platform.machine().lower() in names or f"this machine is a {platform.machine()}"
+
+    return check
+
+
+def _package(name: str) -> Callable[[], bool | str]:
+    return lambda: importlib.util.find_spec(name) is not None or f"needs the package {name}"
+
+
+def _program(name: str) -> Callable[[], bool | str]:
+    return lambda: shutil.which(name) is not None or f"needs the program {name}"
+
+
+def _not_yet() -> str:
+    return "not supported by Tilesmith yet"
+
+
+def requires_package(*packages: str) -> Callable[[Any], Any]:
+    """A decorator for tests that need Python packages: skipped, with the reason, without them."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return _skip_if(bool(missing), f"needs {', '.join(missing)}")
+
+
+def requires_nvcc_version(
+    major_version: int, minor_version: int = 0, release_version: int = 0
+) -> Callable[[Any], Any]:
+    """A decorator for tests that need at least this version of CUDA's compiler."""
+    return FEATURES.get("cuda")(support_required="compile-only")
+
+
+def requires_cuda_compute_version(
+    major_version: int, minor_version: int = 0
+) -> Callable[[Any], Any]:
+    """A decorator for tests that need a CUDA device of at least this compute capability."""
+    found = device("cuda")
+    text = str(found.compute_version) if found.exist else "0.0"
+    has = tuple(int(part) for part in text.split(".")[:2])
+    enough = has >= (int(major_version), int(minor_version))
+    return _skip_if(not enough, f"needs compute capability {major_version}.{minor_version}")
+
+
+def skip_if_32bit(reason: str) -> Callable[[Any], Any]:
+    """A decorator for tests that do not run in 32-bit processes."""
+    return _skip_if(sys.maxsize < 2**32, reason)
+
+
+def skip_if_no_reference_system(func: Any) -> Any:
+    """A decorator for tests of simulated boards."""
+    return FEATURES.get("corstone300")(func)
+
+
+def uses_gpu(*args: Any) -> Any:
+    """A decorator for tests that may use a GPU and do not need one: a mark, nothing more."""
+    mark = _pytest().mark.gpu
+    return mark(args[0]) if args and callable(args[0]) else mark
+
+
+Feature("llvm", "LLVM", target_kind_enabled="llvm")
+Feature("c", "the C back end", target_kind_enabled="c")
+Feature("gpu", "a GPU", run_time_check=lambda: any(device(k).exist for k in ("cuda", "opencl")))
+for _kind, _text in (
+    ("cuda", "CUDA"), ("opencl", "OpenCL"), ("rocm", "ROCm"), ("metal", "Metal"),
+    ("vulkan", "Vulkan"), ("webgpu", "WebGPU"),
+):  # fmt: skip
+    Feature(
+        _kind,
+        _text,
+        target_kind_enabled=_kind,
+        target_kind_hardware=_kind,
+        parent_features=None if _kind == "opencl" else "gpu",
+    )
+Feature("nvptx", "NVPTX", target_kind_hardware="cuda", parent_features=("llvm", "gpu"))
+Feature("x86", "an x86 CPU", run_time_check=_machine_is("x86_64", "amd64"))
+Feature("x86_avx512", "AVX-512", run_time_check=_cpu_has("avx512f"), parent_features="x86")
+Feature("x86_vnni", "AVX-512 VNNI", run_time_check=_cpu_has("avx512vnni"), parent_features="x86")
+Feature("x86_amx", "AMX", run_time_check=_cpu_has("amx-int8"), parent_features="x86")
+Feature("arm_dot", "Arm dot products", run_time_check=_cpu_has("dotprod"))
+Feature("skip_if_wheel_test", "a build from sources")
+Feature("libtorch", "PyTorch", run_time_check=_package("torch"))
+Feature("tflite", "TensorFlow Lite", run_time_check=_package("tflite"))
+Feature("qemu", "QEMU for Arm", run_time_check=_program("qemu-system-arm"))
+for _name in (
+    "aarch64_sme", "aarch64_sve", "aprofile_aem_fvp", "cmsisnn", "corstone300", "cublas",
+    "cudagraph", "cudnn", "cutlass", "ethosn", "ethosu", "hexagon", "hexagon_toolchain", "hipblas",
+    "matrixcore", "micro", "microtvm", "mps", "openclml", "rpc", "tensorcore", "vitis_ai", "wgpu",
+):  # fmt: skip
+    Feature(_name, run_time_check=_not_yet)
+
+
+def __getattr__(name: str) -> Any:
+    """``requires_NAME`` is the feature NAME."""
+    feature = FEATURES.get(name.removeprefix("requires_"), None)
+    if feature is not None and name.startswith("requires_"):
+        return feature
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
