@@ -2,6 +2,7 @@
 
     run(func, a, b, c)          # c changes in place
     run(module, a, b, c, entry="main")
+    run(func, a, b, c, options=Options(check_races=True))
 
 It runs programs at every level: blocks, loops, vectors, flat buffers, lowered host code. It is the
 oracle of the tests: whatever a pass or a schedule does to a program, this result has to stay.
@@ -20,9 +21,10 @@ from tilesmith.ir import IRModule
 from tilesmith.support.errors import ExecutionError, TypeMismatchError, UnknownNameError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
 from tilesmith.tir.interpreter.program import Context, LazyPrograms, Program, program_of
 
-__all__ = ["Program", "run"]
+__all__ = ["Options", "Program", "run"]
 
 
 def run(
@@ -30,13 +32,15 @@ def run(
     *arguments: Any,
     entry: str | None = None,
     externs: Mapping[str, Callable[..., Any]] | None = None,
+    options: Options = DEFAULT_OPTIONS,
 ) -> Any:
     """Run a function on arrays (numpy, or anything that shares its memory with numpy) and scalars.
 
     Arrays are changed in place. Gives what the function returns, mostly None. Of a module the
     function ``entry`` is run, by default "main" or the only one. ``externs`` gives Python functions
     for the symbols and registered names that the program calls; they get numbers, arrays and
-    pointers (``Pointer``).
+    pointers (``Pointer``). ``options`` says what else to look for: races between threads, reads of
+    memory that was never written.
 
     Raises ShapeError and TypeMismatchError for arguments that do not fit, OutOfBoundsError and
     ExecutionError while running, UnsupportedError for what only a device can do.
@@ -44,13 +48,13 @@ def run(
     with deep_recursion(), numpy.errstate(all="ignore"):
         if isinstance(func_or_module, PrimFunc):
             name = str(func_or_module.attrs.get("global_symbol", "main"))
-            program = program_of(func_or_module, name)
-            context = Context({name: program}, None, dict(externs or {}))
+            program = program_of(func_or_module, name, options)
+            context = Context({name: program}, None, dict(externs or {}), options)
         elif isinstance(func_or_module, IRModule):
-            programs = LazyPrograms(func_or_module)
+            programs = LazyPrograms(func_or_module, options)
             program = programs[_entry(programs, entry)]
             constants = func_or_module.attrs.get("constants")
-            context = Context(programs, constants, dict(externs or {}))
+            context = Context(programs, constants, dict(externs or {}), options)
         else:
             raise TypeMismatchError(
                 f"only a PrimFunc or an IRModule can be run, got {type(func_or_module).__name__}"

@@ -1,7 +1,8 @@
 """Expressions as closures over an environment: a list with one slot per variable and buffer.
 
-Slot 0 holds the ``Context`` of the call. A closure is made once per expression and called once per
-evaluation, which is several times faster than visiting the tree again.
+Slot 0 holds the ``Context`` of the call, slot 1 the ``Thread``. A closure is made once per
+expression and called once per evaluation, which is several times faster than visiting the tree
+again.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
 
     def __init__(self) -> None:
         self.slots: dict[Node, int] = {}
-        self.count = 1  # slot 0: the context
+        self.count = 2  # slot 0: the context, slot 1: the thread
         self.binders: dict[Buffer, Evaluate] = {}
 
     def slot(self, key: Node) -> int:
@@ -310,6 +311,8 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         return compute
 
     def visit_Sub(self, node: Sub) -> Evaluate:
+        if node.dtype.is_bool:
+            return self.arithmetic(node, lambda x, y: x ^ y)
         return self.arithmetic(node, lambda x, y: x - y)
 
     def visit_Mul(self, node: Mul) -> Evaluate:

@@ -21,7 +21,11 @@ from tilesmith.tir.analysis import undefined_vars
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
+from tilesmith.tir.interpreter.cooperation import Cooperation, needs_groups
+from tilesmith.tir.interpreter.groups import GroupCompiler
+from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
 from tilesmith.tir.interpreter.statements import StatementCompiler
+from tilesmith.tir.interpreter.threads import THREAD_SLOT, Thread
 from tilesmith.tir.interpreter.values import (
     Environment,
     Evaluate,
@@ -31,8 +35,10 @@ from tilesmith.tir.interpreter.values import (
     pointer_to,
     scalar,
 )  # fmt: skip
+from tilesmith.tir.interpreter.watch import Watch, WatchedCompiler
 
 PACKED_PREFIX = "__tvm_ffi_"
+LAUNCH_PARAMS = "tir.kernel_launch_params"
 
 
 class Context:
@@ -43,10 +49,16 @@ class Context:
         programs: Mapping[str, Program],
         constants: Sequence[Any] | None,
         externs: Mapping[str, Callable[..., Any]],
+        options: Options = DEFAULT_OPTIONS,
     ) -> None:
         self.programs = programs
         self.constants = constants
         self.externs = externs
+        self.options = options
+        self.watch = Watch(options) if options.watched else None
+        self.active: list[Environment] = []  # the threads that carry out the present statement
+        self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
+        self.launch: dict[str, int] | None = None  # the extents that the host has given
 
     def call(self, name: str, arguments: list[Any]) -> Any:
         """Call a function of the module."""
@@ -62,13 +74,27 @@ class Context:
         """A function given by the user under a symbol."""
         return self.externs.get(name)
 
+    def check_launch(self, tag: str, extent: int, node: Any) -> None:
+        """Raise ExecutionError where the host launches another number of threads."""
+        if self.launch is not None and self.launch.get(tag, extent) != extent:
+            raise ExecutionError(
+                f"the host launches {self.launch[tag]} threads of {tag}, the kernel has {extent}",
+                span=getattr(node, "span", None),
+            )
+
+    def launch_ended(self, tag: str) -> None:
+        """All threads of an axis have come to their end."""
+        if self.watch is not None:
+            self.watch.launch_ended()
+
     def call_packed(self, name: str, arguments: list[Any]) -> Any:
         """Call a function by its registered name: the user's, one of the module, a global one."""
         found = self.externs.get(name)
         if found is not None:
             return found(*arguments)
-        if name in self.programs:
-            return self.programs[name].run(self, arguments)
+        program = self.programs.get(name)
+        if program is not None:
+            return program.run(self, arguments)
         from tilesmith.runtime.ndarray import from_numpy
         from tilesmith.runtime.registry import get_global_func
 
@@ -80,7 +106,7 @@ class Context:
 class Program:
     """One function as closures."""
 
-    def __init__(self, func: PrimFunc, name: str) -> None:
+    def __init__(self, func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) -> None:
         # The function itself is not kept: programs live as long as their functions.
         self.name = name
         self.params = [param.name for param in func.params]
@@ -88,28 +114,60 @@ class Program:
         if free:
             names = ", ".join([f"'{variable.name}'" for variable in free])
             raise ExecutionError(f"the function '{name}' uses {names} without binding them")
-        compiler = StatementCompiler()
+        compiler = self._compiler(func, options)
         self.binders = [
             self._binder(compiler, param, func.buffer_map.get(param)) for param in func.params
         ]
-        self.body = compiler.visit(func.body)
+        self.has_threads = isinstance(compiler, GroupCompiler)
+        if isinstance(compiler, GroupCompiler):
+            together = compiler.group(func.body)
+            self.body: Evaluate = lambda env: together([env])
+        else:
+            self.body = compiler.visit(func.body)
         self.size = compiler.count
+        self.warp_size = _warp_size(func, options)
+        self.launch_params = tuple(func.attrs.get(LAUNCH_PARAMS, ()))
         symbol = str(func.attrs.get("global_symbol", name))
         self.is_packed = symbol.startswith(PACKED_PREFIX) and len(func.params) == 4
+
+    @staticmethod
+    def _compiler(func: PrimFunc, options: Options) -> StatementCompiler:
+        if options.watched:
+            return WatchedCompiler(Cooperation(func), options)
+        if needs_groups(func):
+            return GroupCompiler(Cooperation(func), options)
+        return StatementCompiler(options)
 
     def run(self, context: Context, arguments: Sequence[Any]) -> Any:
         """Run on arguments; gives what the function returns."""
         if self.is_packed:
             return self._run_packed(context, arguments)
+        if self.launch_params and len(arguments) == len(self.binders) + len(self.launch_params):
+            return self._launched(context, arguments)
         if len(arguments) != len(self.binders):
             names = ", ".join(self.params)
             raise TypeMismatchError(
                 f"the function '{self.name}' takes {len(self.binders)} arguments ({names}), "
                 f"got {len(arguments)}"
             )
+        return self._execute(self._environment(context), arguments)
+
+    def _environment(self, context: Context) -> Environment:
         env: Environment = [None] * self.size
         env[0] = context
-        return self._execute(env, arguments)
+        if self.has_threads:
+            env[THREAD_SLOT] = Thread({}, self.warp_size)
+        return env
+
+    def _launched(self, context: Context, arguments: Sequence[Any]) -> Any:
+        """A kernel with the numbers of threads behind its arguments, as a host calls it."""
+        count = len(self.binders)
+        outer = context.launch
+        context.launch = dict(zip(self.launch_params, [int(n) for n in arguments[count:]]))
+        try:
+            return self._execute(self._environment(context), arguments[:count])
+        finally:
+            context.launch = outer
 
     def _execute(self, env: Environment, arguments: Sequence[Any]) -> Any:
         copies: list[tuple[numpy.ndarray, numpy.ndarray]] = []
@@ -131,8 +189,7 @@ class Program:
 
     def _run_packed(self, context: Context, arguments: Sequence[Any]) -> Any:
         """A function with the calling convention of the runtime: (self, args, count, result)."""
-        env: Environment = [None] * self.size
-        env[0] = context
+        env = self._environment(context)
         result: list[Any] = [None]
         given = [as_array(a) if hasattr(a, "shape") else a for a in arguments]
         code = self._execute(env, (None, given, len(given), result))
@@ -254,15 +311,16 @@ class _BufferParameter:
             checks.append(check)
 
 
-_PROGRAMS: weakref.WeakKeyDictionary[PrimFunc, Program] = weakref.WeakKeyDictionary()
+_PROGRAMS: dict[Options, weakref.WeakKeyDictionary[PrimFunc, Program]] = {}
 
 
-def program_of(func: PrimFunc, name: str) -> Program:
-    """The program of a function, made once."""
-    found = _PROGRAMS.get(func)
+def program_of(func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) -> Program:
+    """The program of a function, made once for each set of options."""
+    programs = _PROGRAMS.setdefault(options, weakref.WeakKeyDictionary())
+    found = programs.get(func)
     if found is None:
         try:
-            found = _PROGRAMS[func] = Program(func, name)
+            found = programs[func] = Program(func, name, options)
         except TilesmithError as error:
             if not any(note.startswith("in the function ") for note in error.notes):
                 error.notes = (*error.notes, f"in the function '{name}'")
@@ -270,10 +328,21 @@ def program_of(func: PrimFunc, name: str) -> Program:
     return found
 
 
+def _warp_size(func: PrimFunc, options: Options) -> int:
+    """Threads of a warp on the target of the function."""
+    target = func.attrs.get("target")
+    if target is not None and hasattr(target, "attrs"):
+        found = int(target.attrs.get("thread_warp_size", 0) or 0)
+        if found > 1:
+            return found
+    return options.warp_size
+
+
 class LazyPrograms(Mapping[str, Program]):
     """The PrimFuncs of a module by name and by symbol, each made ready when it is first called."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, options: Options = DEFAULT_OPTIONS) -> None:
+        self.options = options
         self.functions: dict[str, PrimFunc] = {}
         for variable, function in module.functions.items():
             if isinstance(function, PrimFunc):
@@ -283,7 +352,7 @@ class LazyPrograms(Mapping[str, Program]):
                 )
 
     def __getitem__(self, name: str) -> Program:
-        return program_of(self.functions[name], name)
+        return program_of(self.functions[name], name, self.options)
 
     def __iter__(self) -> Any:
         return iter(self.functions)

@@ -12,6 +12,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
 from tilesmith.tir.interpreter.calls import CallCompiler
 from tilesmith.tir.interpreter.expressions import _check_vector, out_of_bounds
+from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
 from tilesmith.tir.interpreter.values import (
     Environment,
     Evaluate,
@@ -50,8 +51,9 @@ THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 class StatementCompiler(CallCompiler):
     """Makes closures of statements."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options = DEFAULT_OPTIONS) -> None:
         super().__init__()
+        self.options = options
         self.threads: set[Var] = set()  # iterators over threads that are in scope
 
     # Sequences and choices.

@@ -68,7 +68,10 @@ def convert_value(source: DataType, target: DataType) -> Callable[[Any], Any]:
             return lambda value: wrap_int(truncate(value), target)
         low, high = target.min_value, target.max_value
         return lambda value: int(value) if low <= value <= high else wrap_int(int(value), target)
-    return target.numpy().type
+    kind = target.numpy().type
+    if target.bits > 16 or target.code == "float":
+        return kind
+    return lambda value: kind(float(value))  # ml_dtypes takes neither large integers nor its own
 
 
 def _convert_vector(source: DataType, target: DataType) -> Callable[[Any], Any]:
@@ -77,18 +80,22 @@ def _convert_vector(source: DataType, target: DataType) -> Callable[[Any], Any]:
         return lambda value: numpy.array([wrap_int(truncate(v), target) for v in value], kind)
     if target.is_bool:
         return lambda value: value != 0
+    if target.is_float and target.bits <= 8:
+        make = kind.type
+        return lambda value: numpy.array([make(float(v)) for v in value], kind)
     return lambda value: value.astype(kind)
 
 
 class Pointer:
     """A place in memory: an array of bytes and an offset in bytes. ``owner`` keeps memory alive."""
 
-    __slots__ = ("memory", "offset", "owner")
+    __slots__ = ("copies", "memory", "offset", "owner")
 
     def __init__(self, memory: numpy.ndarray, offset: int = 0, owner: Any = None) -> None:
         self.memory = memory
         self.offset = offset
         self.owner = owner
+        self.copies: dict[Any, Pointer] | None = None  # the memory of single threads
 
     def moved(self, nbytes: int) -> Pointer:
         """The place so many bytes further."""

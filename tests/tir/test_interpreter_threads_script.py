@@ -1,0 +1,327 @@
+"""Threads that cooperate, in the interpreter: barriers, exchanges, races, reductions, copies."""
+
+import numpy as np
+import pytest
+
+from tilesmith.script import tir as T
+from tilesmith.support.errors import ExecutionError
+from tilesmith.tir.interpreter import Options, run
+
+RACES = Options(check_races=True, check_undefined=True)
+
+
+@T.prim_func
+def reverse(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
+    bx = T.launch_thread("blockIdx.x", 4)
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((32,), scope="shared")
+    S[tx] = A[bx, tx]
+    T.tvm_storage_sync("shared")
+    B[bx, tx] = S[31 - tx]
+
+
+@T.prim_func
+def reverse_without_barrier(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
+    bx = T.launch_thread("blockIdx.x", 4)
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((32,), scope="shared")
+    S[tx] = A[bx, tx]
+    B[bx, tx] = S[31 - tx]
+
+
+@pytest.mark.parametrize("options", [Options(), RACES])
+def test_shared_memory_and_barriers(options):
+    a = np.random.rand(4, 32).astype("float32")
+    b = np.zeros_like(a)
+    run(reverse, a, b, options=options)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+def test_each_statement_ends_before_the_next_begins():
+    a = np.random.rand(4, 32).astype("float32")
+    b = np.zeros_like(a)
+    run(reverse_without_barrier, a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+def test_a_missing_barrier_is_a_race():
+    a = np.random.rand(4, 32).astype("float32")
+    with pytest.raises(ExecutionError, match=r"race: thread .*threadIdx.x=.* reads S\[\d+\]"):
+        run(reverse_without_barrier, a, np.zeros_like(a), options=RACES)
+
+
+def test_blocks_race_on_global_memory():
+    @T.prim_func
+    def func(A: T.Buffer((1,), "int32")):
+        bx = T.launch_thread("blockIdx.x", 2)
+        A[0] = bx
+
+    with pytest.raises(ExecutionError, match=r"race: .*writes A\[0\]"):
+        run(func, np.zeros(1, "int32"), options=RACES)
+
+
+def test_writing_the_same_value_is_no_race():
+    @T.prim_func
+    def func(A: T.Buffer((1,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 2)
+        A[0] = tx // 2
+
+    a = np.ones(1, "int32")
+    run(func, a, options=RACES)
+    assert a[0] == 0
+
+
+def test_write_after_read_needs_a_barrier():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        B[tx] = A[7 - tx]
+        A[tx] = 0
+
+    with pytest.raises(ExecutionError, match=r"writes A\[.*reads it"):
+        run(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"), options=RACES)
+
+
+def test_a_barrier_in_a_branch_is_an_error():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        if tx < 16:
+            T.tvm_storage_sync("shared")
+        A[tx] = 1
+
+    message = (
+        r'only 16 of the 32 threads of a block reach the barrier T.tvm_storage_sync\("shared"\)'
+    )
+    with pytest.raises(ExecutionError, match=message):
+        run(func, np.zeros(32, "int32"))
+
+
+def test_a_barrier_in_loops_of_different_length_is_an_error():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        for i in range(tx):
+            T.tvm_storage_sync("shared")
+            A[tx] = i
+
+    with pytest.raises(ExecutionError, match="only 3 of the 4 threads"):
+        run(func, np.zeros(4, "int32"))
+
+
+def test_barriers_of_warps():
+    @T.prim_func
+    def func(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), far: T.int32):
+        tx = T.launch_thread("threadIdx.x", 64)
+        S = T.alloc_buffer((64,), "int32", scope="shared")
+        S[tx] = A[tx]
+        T.tvm_storage_sync("warp")
+        B[tx] = S[T.bitwise_xor(tx, far)]
+
+    a, b = np.arange(64, dtype="int32"), np.zeros(64, "int32")
+    run(func, a, b, 5, options=RACES)
+    np.testing.assert_array_equal(b, np.arange(64) ^ 5)
+    with pytest.raises(ExecutionError, match="race"):
+        run(func, a, b, 32, options=RACES)
+
+
+def test_while_loops_and_local_memory():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        S = T.alloc_buffer((8,), "int32", scope="shared")
+        x = T.alloc_buffer((1,), "int32", scope="local")
+        x[0] = A[tx]
+        while x[0] > 0:
+            x[0] = x[0] - 3
+        S[tx] = x[0]
+        T.tvm_storage_sync("shared")
+        B[tx] = S[(tx + 1) % 8]
+
+    a, b = np.arange(8, dtype="int32"), np.zeros(8, "int32")
+    run(func, a, b, options=RACES)
+    np.testing.assert_array_equal(b, np.roll(-(-a % 3), -1))
+
+
+def test_shuffles():
+    @T.prim_func
+    def func(A: T.Buffer((64,), "int32"), B: T.Buffer((4, 64), "int32")):
+        tx = T.launch_thread("threadIdx.x", 64)
+        B[0, tx] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), A[tx], 3, 32, 32)
+        B[1, tx] = T.tvm_warp_shuffle_up(T.tvm_warp_activemask(), A[tx], 1, 8, 32)
+        B[2, tx] = T.tvm_warp_shuffle_down(T.tvm_warp_activemask(), A[tx], 2, 16, 32)
+        B[3, tx] = T.call_pure_extern(
+            "int32", "__shfl_xor_sync", T.uint32(0xFFFFFFFF), A[tx], 1, 32
+        )
+
+    a, b = np.random.randint(0, 99, 64).astype("int32"), np.zeros((4, 64), "int32")
+    run(func, a, b)
+    lane = np.arange(64)
+    np.testing.assert_array_equal(b[0], a[lane // 32 * 32 + 3])
+    np.testing.assert_array_equal(b[1], np.where(lane % 8 >= 1, a[lane - 1], a))
+    np.testing.assert_array_equal(b[2], np.where(lane % 16 < 14, a[(lane + 2) % 64], a))
+    np.testing.assert_array_equal(b[3], a[lane ^ 1])
+
+
+def test_a_scan_within_a_warp():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        x = T.alloc_buffer((1,), "int32", scope="local")
+        y = T.alloc_buffer((1,), "int32", scope="local")
+        x[0] = A[tx]
+        for i in range(5):
+            y[0] = T.tvm_warp_shuffle_up(T.uint32(0xFFFFFFFF), x[0], T.shift_left(1, i), 32, 32)
+            if tx >= T.shift_left(1, i):
+                x[0] = x[0] + y[0]
+        B[tx] = x[0]
+
+    a, b = np.random.randint(0, 99, 32).astype("int32"), np.zeros(32, "int32")
+    run(func, a, b)
+    np.testing.assert_array_equal(b, np.cumsum(a))
+
+
+def test_a_shuffle_from_a_thread_that_is_elsewhere():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        if tx < 16:
+            A[tx] = T.tvm_warp_shuffle(T.uint32(0xFFFFFFFF), tx, 20, 32, 32)
+
+    with pytest.raises(ExecutionError, match="lane 20, which is not at work here"):
+        run(func, np.zeros(32, "int32"))
+
+
+def test_active_mask_in_a_branch():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "uint32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        if tx < 4:
+            A[tx] = T.tvm_warp_activemask()
+
+    a = np.zeros(32, "uint32")
+    run(func, a)
+    np.testing.assert_array_equal(a, [15] * 4 + [0] * 28)
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((6, 16), "float32"), B: T.Buffer((6,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 2)
+    ty = T.launch_thread("threadIdx.y", 3)
+    tx = T.launch_thread("threadIdx.x", 16)
+    x = T.alloc_buffer((1,), scope="local")
+    total = T.alloc_buffer((1,), scope="local")
+    x[0] = A[bx * 3 + ty, tx]
+    with T.attr(
+        T.comm_reducer(lambda a, b: a + b, [T.float32(0)]),
+        "reduce_scope",
+        T.reinterpret("handle", T.uint64(0)),
+    ):
+        T.tvm_thread_allreduce(T.uint32(1), x[0], tx < 10, total[0], tx)
+    B[bx * 3 + ty] = total[0]
+
+
+@pytest.mark.parametrize("options", [Options(), RACES])
+def test_reduction_over_threads(options):
+    a = np.random.rand(6, 16).astype("float32")
+    b = np.zeros(6, "float32")
+    run(row_sums, a, b, options=options)
+    np.testing.assert_allclose(b, a[:, :10].sum(1), rtol=1e-6)
+
+
+def test_asynchronous_copies_show_when_waited_for():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((2, 16), "float32")):
+        S = T.alloc_buffer((16,), scope="shared")
+        for i in range(16):
+            T.ptx_cp_async("float32", S.data, i, A.data, i, 4)
+        T.ptx_commit_group()
+        for i in range(16):
+            B[0, i] = S[i]
+        T.ptx_wait_group(0)
+        for i in range(16):
+            B[1, i] = S[i]
+
+    a, b = np.random.rand(16).astype("float32"), np.zeros((2, 16), "float32")
+    run(func, a, b)
+    assert np.isnan(b[0]).all()
+    np.testing.assert_array_equal(b[1], a)
+    with pytest.raises(ExecutionError, match=r"S\[0\].*never written"):
+        run(func, a, b, options=RACES)
+
+
+def test_groups_of_copies():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        S = T.alloc_buffer((16,))
+        for i in range(16):
+            with T.attr(0, "async_commit_queue_scope", 0):
+                with T.attr(0, "async_scope", 1):
+                    S[i] = A[i] + T.float32(1)
+        for i in range(16):
+            with T.attr(0, "async_wait_queue_scope", 0):
+                with T.attr(0, "async_wait_inflight_count", 15 - i):
+                    B[i] = S[i]
+
+    a, b = np.random.rand(16).astype("float32"), np.zeros(16, "float32")
+    run(func, a, b)
+    np.testing.assert_array_equal(b, a + np.float32(1))
+
+
+def test_memory_that_was_never_written():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32")):
+        x = T.alloc_buffer((4,), "int32")
+        for i in range(3):
+            x[i] = i
+        for i in range(4):
+            A[i] = x[i]
+
+    run(func, np.zeros(4, "int32"))
+    with pytest.raises(ExecutionError, match=r"x\[3\] .* never written"):
+        run(func, np.zeros(4, "int32"), options=Options(check_undefined=True))
+
+
+def test_virtual_threads():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        vx = T.env_thread("vthread", "int32")
+        with T.attr(vx, "virtual_thread", 4):
+            S = T.alloc_buffer((32,), "int32", scope="shared")
+            S[vx * 8 + tx] = A[vx * 8 + tx]
+            T.tvm_storage_sync("shared")
+            B[vx * 8 + tx] = S[31 - vx * 8 - tx]
+
+    a, b = np.arange(32, dtype="int32"), np.zeros(32, "int32")
+    run(func, a, b, options=RACES)
+    np.testing.assert_array_equal(b, a[::-1])
+
+
+def test_thread_loops_over_one_axis_are_one_launch():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        S = T.alloc_buffer((8,), "int32", scope="shared")
+        for tx in T.thread_binding(8, thread="threadIdx.x"):
+            for ty in T.thread_binding(8, thread="threadIdx.x"):
+                S[ty] = A[ty]
+            T.tvm_storage_sync("shared")
+            B[tx] = S[7 - tx]
+
+    a, b = np.arange(8, dtype="int32"), np.zeros(8, "int32")
+    run(func, a, b, options=RACES)
+    np.testing.assert_array_equal(b, a[::-1])
+
+
+def test_registers_live_from_one_loop_over_threads_to_the_next():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        x = T.alloc_buffer((1,), "int32", scope="local")
+        for tx in T.thread_binding(8, thread="threadIdx.x"):
+            x[0] = A[tx]
+        for ty in T.thread_binding(8, thread="threadIdx.x"):
+            B[ty] = x[0]
+
+    a, b = np.arange(8, dtype="int32"), np.zeros(8, "int32")
+    run(func, a, b)
+    np.testing.assert_array_equal(b, a)

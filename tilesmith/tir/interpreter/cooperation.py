@@ -1,0 +1,305 @@
+"""Which parts of a program need threads that run side by side.
+
+Threads may run one after the other as long as none of them sees what another one does. Where they
+talk (barriers, exchanges within a warp, memory that one writes and another reads) each statement
+is carried out for all threads before the next one starts; see ``groups``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, GlobalVar, Var, Visitor
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    MatchBufferRegion,
+    Stmt,
+)
+
+__all__ = [
+    "ASYNC_ATTRIBUTES", "COLLECTIVE_CALLS", "EXCHANGES", "Cooperation", "is_collective",
+    "launched_thread", "needs_groups", "sharing_level",
+]  # fmt: skip
+
+THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
+ASYNC_ATTRIBUTES = (
+    "async_scope", "async_commit_queue_scope", "async_wait_queue_scope",
+)  # fmt: skip
+
+EXCHANGES = frozenset(
+    ["tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_activemask"]
+)
+"""Calls that give a thread what another one holds."""
+
+COLLECTIVE_CALLS = frozenset(
+    [
+        "tvm_storage_sync", "tvm_thread_allreduce", "tvm_global_barrier_kinit",
+        "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+        "tvm_store_matrix_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
+        "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
+        "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier",
+        "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "create_barriers",
+        "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store",
+        "simdgroup_multiply_accumulate",
+    ]
+)  # fmt: skip
+"""Statements that threads carry out together."""
+
+EXTERNAL_EXCHANGES = ("__shfl", "__activemask")
+
+
+def is_collective(call: Any) -> bool:
+    """Whether a call makes threads work together."""
+    if not isinstance(call, Call) or isinstance(call.op, GlobalVar):
+        return False
+    name = call.op.name.removeprefix("tir.")
+    if name in EXCHANGES or name in COLLECTIVE_CALLS:
+        return True
+    if name in ("call_extern", "call_pure_extern"):
+        return str(getattr(call.args[0], "value", "")).startswith(EXTERNAL_EXCHANGES)
+    return False
+
+
+def sharing_level(scope: str) -> str:
+    """Who shares memory of a scope: "block", "warp" or "thread"; "" for what is not on chip."""
+    if scope.startswith("shared"):
+        return "block"
+    if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
+        return "warp"
+    return "thread" if scope.startswith("local") else ""
+
+
+def launched_thread(stmt: Stmt) -> IterVar | None:
+    """The iterator over threads that a statement starts, if it starts any."""
+    if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
+        return stmt.thread_binding
+    if isinstance(stmt, AttrStmt) and stmt.attr_key in THREAD_ATTRIBUTES:
+        return stmt.node if isinstance(stmt.node, IterVar) else None
+    return None
+
+
+class _Uses:
+    """What a statement does with memory that several threads may see."""
+
+    __slots__ = ("collective", "launches", "own", "reads", "starts_threads", "writes")
+
+    def __init__(self) -> None:
+        self.reads: set[Var] = set()
+        self.writes: set[Var] = set()
+        self.own: set[Var] = set()
+        self.collective = False
+        self.launches = False
+        self.starts_threads = False  # of a block, not just blocks
+
+    def include(self, inner: _Uses) -> None:
+        self.reads |= inner.reads
+        self.writes |= inner.writes
+        self.own |= inner.own
+        self.collective |= inner.collective
+        self.launches |= inner.launches
+        self.starts_threads |= inner.starts_threads
+
+
+class Cooperation(Visitor):
+    """Tells for each statement of a function whether its threads may run one after the other."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.uses: dict[int, _Uses] = {}
+        self.same: dict[Var, Var] = {}  # pointers into memory behind another pointer
+        self.stack = [_Uses()]
+        self.has_global_barrier = False
+        self.shared_allocations = False
+        self.local_across_launches = False
+        self.visit(func.body)
+
+    def is_private(self, stmt: Stmt) -> bool:
+        """Whether no thread sees in ``stmt`` what another one does there."""
+        uses = self.uses[id(stmt)]
+        return not uses.collective and uses.own >= (uses.reads & uses.writes)
+
+    def launches(self, stmt: Stmt) -> bool:
+        """Whether threads are started inside."""
+        return self.uses[id(stmt)].launches
+
+    def allocates(self, stmt: Stmt) -> bool:
+        """Whether memory is allocated inside."""
+        return bool(self.uses[id(stmt)].own)
+
+    # The walk.
+
+    def visit(self, node: Any) -> None:
+        if not isinstance(node, Stmt):
+            super().visit(node)
+            return
+        self.stack.append(_Uses())
+        super().visit(node)
+        found = self.stack.pop()
+        self.uses[id(node)] = found
+        self.stack[-1].include(found)
+
+    def root(self, pointer: Var) -> Var:
+        while pointer in self.same:
+            pointer = self.same[pointer]
+        return pointer
+
+    def touch(self, pointer: Var, reads: bool, writes: bool) -> None:
+        pointer = self.root(pointer)
+        if sharing_level(pointer.storage_scope) == "thread":
+            return
+        if reads:
+            self.stack[-1].reads.add(pointer)
+        if writes:
+            self.stack[-1].writes.add(pointer)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.touch(node.buffer.data, True, False)
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.touch(node.buffer.data, False, True)
+        self.visit_children(node)
+
+    def visit_Var(self, node: Var) -> None:
+        if node.dtype.is_handle:
+            self.touch(node, True, True)
+
+    def visit_Call(self, node: Call) -> None:
+        if is_collective(node):
+            self.stack[-1].collective = True
+            if node.op.name == "tir.tvm_storage_sync":
+                self.has_global_barrier |= node.args[0].value == "global"
+        self.visit_children(node)
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        if node.var.dtype.is_handle:
+            inner = _PointerFinder()
+            inner.visit(node.value)
+            if inner.found is not None and inner.found is not node.var:
+                self.same[node.var] = inner.found
+        self.visit_children(node)
+
+    def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> None:
+        self.same[node.buffer.data] = node.source.buffer.data
+
+    def allocate(self, pointer: Var) -> None:
+        level = sharing_level(pointer.storage_scope)
+        if level in ("block", "warp"):
+            self.stack[-1].collective = True
+            self.shared_allocations = True
+        else:
+            self.stack[-1].own.add(pointer)
+
+    def allocated(self, pointers: list[Var]) -> None:
+        """After the body of an allocation: memory of single threads that start inside."""
+        levels = [sharing_level(pointer.storage_scope) for pointer in pointers]
+        if "thread" in levels and self.stack[-1].starts_threads:
+            self.stack[-1].collective = True
+            self.local_across_launches = True
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        self.allocate(node.buffer_var)
+        self.visit(node.body)
+        self.allocated([node.buffer_var])
+
+    def visit_BufferRealize(self, node: BufferRealize) -> None:
+        self.allocate(node.buffer.data)
+        self.visit(node.body)
+        self.allocated([node.buffer.data])
+
+    def visit_Block(self, node: Block) -> None:
+        for buffer in node.alloc_buffers:
+            self.allocate(buffer.data)
+        for match in node.match_buffers:
+            self.visit(match)
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+        self.allocated([buffer.data for buffer in node.alloc_buffers])
+
+    def visit_BlockRealize(self, node: BlockRealize) -> None:
+        for value in (*node.iter_values, node.predicate):
+            self.visit(value)
+        self.visit(node.block)
+
+    def visit_For(self, node: For) -> None:
+        self.launch(node)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        if node.attr_key in ASYNC_ATTRIBUTES:
+            self.stack[-1].collective = True
+        if launched_thread(node) is None:
+            self.visit(node.body)
+        else:
+            self.launch(node)
+
+    def launch(self, node: For | AttrStmt) -> None:
+        thread = launched_thread(node)
+        if thread is not None:
+            self.stack[-1].launches = True
+            self.stack[-1].starts_threads |= not thread.thread_tag.startswith("blockIdx")
+        self.visit_children(node)
+
+
+class _PointerFinder(Visitor):
+    """The first pointer that an expression mentions."""
+
+    def __init__(self) -> None:
+        self.found: Var | None = None
+
+    def visit_Var(self, node: Var) -> None:
+        if self.found is None and node.dtype.is_handle:
+            self.found = node
+
+    def visit_Buffer(self, node: Buffer) -> None:
+        self.visit_Var(node.data)
+
+
+def needs_groups(func: PrimFunc) -> bool:
+    """Whether the threads of a function have to run side by side.
+
+    Blocks with iterators say what they compute for each thread by itself: there the order does not
+    matter, and a loop over threads is a loop.
+    """
+    quick = _QuickLook()
+    quick.visit(func.body)
+    if quick.collective:
+        return True
+    if not quick.launches or quick.iterators:
+        return False
+    cooperation = Cooperation(func)
+    return cooperation.shared_allocations or cooperation.local_across_launches
+
+
+class _QuickLook(Visitor):
+    def __init__(self) -> None:
+        self.collective = False
+        self.launches = False
+        self.iterators = False
+
+    def visit_Call(self, node: Call) -> None:
+        self.collective = self.collective or is_collective(node)
+        self.visit_children(node)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        self.collective = self.collective or node.attr_key in ASYNC_ATTRIBUTES
+        self.launches = self.launches or launched_thread(node) is not None
+        self.visit_children(node)
+
+    def visit_For(self, node: For) -> None:
+        self.launches = self.launches or node.kind is ForKind.THREAD_BINDING
+        self.visit_children(node)
+
+    def visit_Block(self, node: Block) -> None:
+        self.iterators = self.iterators or bool(node.iter_vars) or node.init is not None
+        self.visit_children(node)

@@ -1,0 +1,35 @@
+"""What a run of the interpreter looks for besides the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT_OPTIONS", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices for a run.
+
+    ``check_races``: two threads that touch the same element of shared or global memory, one of them
+    writing, with no barrier between, are an error. Threads that write the same value are not.
+
+    ``check_undefined``: a read of allocated memory that was never written is an error; without it
+    such a read gives NaN, or 0x5A in each byte.
+
+    ``vscale``: by how much scalable vectors are longer than their smallest size.
+    ``warp_size``: threads of a warp where the target of the function does not tell.
+    """
+
+    check_races: bool = False
+    check_undefined: bool = False
+    vscale: int = 1
+    warp_size: int = 32
+
+    @property
+    def watched(self) -> bool:
+        """Whether each access has to be looked at."""
+        return self.check_races or self.check_undefined
+
+
+DEFAULT_OPTIONS = Options()

@@ -1,0 +1,147 @@
+"""Threads of a launched kernel: who they are, and how one environment becomes many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.support.errors import ExecutionError
+from tilesmith.tir.interpreter.values import Environment, Pointer
+
+__all__ = ["THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_warp", "fork", "whole"]
+
+THREAD_SLOT = 1  # where an environment holds its thread
+
+
+class Thread:
+    """One thread: its index and the extent of each axis that has been launched around it."""
+
+    __slots__ = ("access", "axes", "block", "copies", "number", "warp_size")
+
+    def __init__(self, axes: dict[str, tuple[int, int]], warp_size: int) -> None:
+        self.axes = axes
+        self.warp_size = warp_size
+        self.block = tuple([axes[tag][0] for tag in sorted(axes) if tag.startswith("blockIdx")])
+        number, stride = 0, 1
+        for tag in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+            index, extent = axes.get(tag, (0, 1))
+            number += index * stride
+            stride *= extent
+        self.number = number  # within the block, x running fastest
+        self.access: Any = None
+        self.copies: Any = None
+
+    @property
+    def warp(self) -> int:
+        """The number of the warp within the block."""
+        return self.number // self.warp_size
+
+    @property
+    def lane(self) -> int:
+        """The number of the thread within its warp."""
+        return self.number % self.warp_size
+
+    def expected(self, warp_only: bool = False) -> int:
+        """How many threads, virtual ones too, belong to this one's block (or warp)."""
+        threads = virtual = 1
+        for tag, (_, extent) in self.axes.items():
+            if tag.startswith("threadIdx"):
+                threads *= extent
+            elif not tag.startswith("blockIdx"):
+                virtual *= extent
+        if warp_only:
+            threads = min(self.warp_size, threads - self.warp * self.warp_size)
+        return threads * virtual
+
+    def describe(self) -> str:
+        """The indices, for messages."""
+        shown = ", ".join([f"{tag}={index}" for tag, (index, _) in self.axes.items()])
+        return f"({shown})" if shown else "(the only one)"
+
+
+def fork(
+    parents: list[Environment],
+    tag: str,
+    indices: range,
+    extent: int,
+    slots: list[int],
+    local_slots: list[Any],
+) -> list[Environment]:
+    """An environment for each index of a newly launched axis, for each one there is already.
+
+    Memory of single threads that was allocated around the launch exists once per thread, and is the
+    same again when the axis is launched the next time. ``local_slots`` tells where such pointers
+    lie: pairs of a slot and the slots of the views that depend on it.
+    """
+    made = []
+    for parent in parents:
+        thread: Thread = parent[THREAD_SLOT]
+        for index in indices:
+            env = parent.copy()
+            env[THREAD_SLOT] = Thread({**thread.axes, tag: (index, extent)}, thread.warp_size)
+            for slot in slots:
+                env[slot] = index
+            for slot, views in local_slots:
+                pointer = parent[slot]
+                if isinstance(pointer, Pointer):
+                    env[slot] = _copy_for(pointer, (tag, index))
+                    for view in views:
+                        env[view] = None
+            made.append(env)
+    return made
+
+
+def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
+    if pointer.copies is None:
+        pointer.copies = {}
+    found = pointer.copies.get(key)
+    if found is None:
+        array = pointer.memory.copy()
+        found = pointer.copies[key] = Pointer(array, pointer.offset, array)
+    return found
+
+
+def by_block(envs: list[Environment]) -> dict[Any, list[Environment]]:
+    """The environments of each block of threads."""
+    blocks: dict[Any, list[Environment]] = {}
+    for env in envs:
+        blocks.setdefault(env[THREAD_SLOT].block, []).append(env)
+    return blocks
+
+
+def by_warp(envs: list[Environment]) -> dict[Any, list[Environment]]:
+    """The environments of each warp, in the order of the lanes."""
+    warps: dict[Any, list[Environment]] = {}
+    for env in envs:
+        thread = env[THREAD_SLOT]
+        warps.setdefault((thread.block, thread.warp), []).append(env)
+    for members in warps.values():
+        members.sort(key=_lane)
+    return warps
+
+
+def _lane(env: Environment) -> int:
+    return env[THREAD_SLOT].lane
+
+
+def whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:
+    """Raise ExecutionError unless all threads of each block (or warp) are here."""
+    groups = by_warp(envs) if warp_only else by_block(envs)
+    for members in groups.values():
+        expected = members[0][THREAD_SLOT].expected(warp_only)
+        if len(members) != expected:
+            present = {env[THREAD_SLOT].number for env in members}
+            absent = min(set(range(expected)) - present, default=0)
+            kind = "warp" if warp_only else "block"
+            raise ExecutionError(
+                f"only {len(members)} of the {expected} threads of a {kind} reach {what}",
+                span=span,
+                notes=(
+                    f"thread number {absent} is not among them",
+                    "all threads have to get there: move it out of the branch or loop",
+                ),
+            )
+
+
+def barrier_name(scope: str) -> str:
+    """A barrier as TVMScript writes it."""
+    return f'the barrier T.tvm_storage_sync("{scope}")'

@@ -1,0 +1,232 @@
+"""Looks at each access: races between threads, reads of memory that was never written.
+
+Two accesses of an element by different threads, one of them writing, need a barrier between them
+(of the block, or of the warp for threads of one); threads of different blocks can only meet at a
+barrier of the grid. The order in which the interpreter runs threads plays no role.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import Var
+from tilesmith.support.errors import ExecutionError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.interpreter.cooperation import sharing_level
+from tilesmith.tir.interpreter.groups import GroupCompiler
+from tilesmith.tir.interpreter.options import Options
+from tilesmith.tir.interpreter.threads import THREAD_SLOT, Thread, by_block, by_warp
+from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer
+from tilesmith.tir.stmt import BufferStore
+
+__all__ = ["Watch", "WatchedCompiler"]
+
+
+class Access:
+    """Who touched memory, and between which barriers."""
+
+    __slots__ = ("block", "epoch", "grid_epoch", "key", "name", "warp", "warp_epoch")
+
+    def __init__(self, thread: Thread, grid_epoch: int, epoch: int, warp_epoch: int) -> None:
+        self.key = (thread.block, thread.number)
+        self.block = thread.block
+        self.warp = thread.warp
+        self.grid_epoch = grid_epoch
+        self.epoch = epoch
+        self.warp_epoch = warp_epoch
+        self.name = thread.describe()
+
+    def ordered(self, other: Access) -> bool:
+        """Whether a barrier, or being one thread, puts the two in order."""
+        if self.key == other.key or self.grid_epoch != other.grid_epoch:
+            return True
+        if self.block != other.block:
+            return False
+        if self.epoch != other.epoch:
+            return True
+        return self.warp == other.warp and self.warp_epoch != other.warp_epoch
+
+
+class Watch:
+    """The memory of a run: who wrote and read each element last, what has been written at all."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.grid_epoch = 0
+        self.epochs: dict[Any, int] = {}
+        self.warp_epochs: dict[Any, int] = {}
+        self.writes: dict[int, tuple[Access, bytes]] = {}
+        self.reads: dict[int, list[Access]] = {}
+        self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
+        self.kept: list[Any] = []  # memory is not reused while its history is known
+
+    def barrier(self, envs: list[Environment], scope: str) -> None:
+        """Threads have waited for each other."""
+        if scope == "global":
+            self.grid_epoch += 1
+        elif scope == "warp":
+            for warp in by_warp(envs):
+                self.warp_epochs[warp] = self.warp_epochs.get(warp, 0) + 1
+        else:
+            for block in by_block(envs):
+                self.epochs[block] = self.epochs.get(block, 0) + 1
+        for env in envs:
+            env[THREAD_SLOT].access = None
+
+    def launch_ended(self) -> None:
+        """All threads of a kernel have come to their end."""
+        self.grid_epoch += 1
+
+    def access(self, thread: Thread) -> Access:
+        """The present access of a thread."""
+        found = thread.access
+        if found is None or found.grid_epoch != self.grid_epoch:
+            warp = (thread.block, thread.warp)
+            found = thread.access = Access(
+                thread,
+                self.grid_epoch,
+                self.epochs.get(thread.block, 0),
+                self.warp_epochs.get(warp, 0),
+            )
+        return found
+
+    # Memory.
+
+    def allocated(self, pointer: Pointer) -> None:
+        """Fresh memory: nothing of it has been written."""
+        self.kept.append(pointer)
+        if self.options.check_undefined:
+            flags = numpy.zeros(pointer.memory.nbytes, bool)
+            self.written[id(pointer.memory)] = (pointer.memory, flags)
+
+    def touch_bytes(
+        self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
+    ) -> None:
+        """An access through a pointer."""
+        self.touch(env, pointer, pointer.offset, count, writes, b"", "memory behind a pointer")
+        if pending:
+            known = self.written.get(id(pointer.memory))
+            if known is not None:
+                known[1][pointer.offset : pointer.offset + count] = False
+
+    def touch(
+        self, env: Environment, pointer: Pointer, start: int, size: int, writes: bool, value: bytes,
+        what: str,
+    ) -> None:  # fmt: skip
+        """An access of ``size`` bytes from byte ``start`` of the memory behind a pointer."""
+        known = self.written.get(id(pointer.memory))
+        if known is not None:
+            flags = known[1]
+            if writes:
+                flags[start : start + size] = True
+            elif not flags[start : start + size].all():
+                raise ExecutionError(
+                    f"{what} is read by thread {env[THREAD_SLOT].describe()} and was never written"
+                )
+        if self.options.check_races:
+            address = pointer.memory.__array_interface__["data"][0] + start
+            self.order(env[THREAD_SLOT], address, writes, value, what)
+
+    def order(self, thread: Thread, address: int, writes: bool, value: bytes, what: str) -> None:
+        present = self.access(thread)
+        last = self.writes.get(address)
+        if last is not None and not last[0].ordered(present):
+            if not (writes and value and last[1] == value):
+                verb = "writes" if writes else "reads"
+                raise _race(what, present, verb, last[0], "writes")
+        readers = self.reads.setdefault(address, [])
+        if not writes:
+            if present not in readers and len(readers) < 2:
+                readers.append(present)
+            elif present not in readers:
+                readers[:] = [one for one in readers if not one.ordered(present)][:1] + [present]
+            return
+        for reader in readers:
+            if not reader.ordered(present):
+                raise _race(what, present, "writes", reader, "reads")
+        readers.clear()
+        self.writes[address] = (present, value)
+
+
+def _race(what: str, one: Access, does: str, other: Access, did: str) -> ExecutionError:
+    return ExecutionError(
+        f"race: thread {one.name} {does} {what}, thread {other.name} {did} it, and no barrier "
+        "stands between",
+        notes=('put T.tvm_storage_sync("shared") between the two, or run ThreadSync',),
+    )
+
+
+class WatchedCompiler(GroupCompiler):
+    """Makes closures that tell the watch of each access."""
+
+    def fresh(self, env: Environment, pointer: Var, dtype: Any, count: int) -> Pointer:
+        memory = super().fresh(env, pointer, dtype, count)
+        env[0].watch.allocated(memory)
+        return memory
+
+    def may_run_alone(self, stmt: Any) -> bool:
+        return super().may_run_alone(stmt) and not self.cooperation.allocates(stmt)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Evaluate:
+        load = super().visit_BufferLoad(node)
+        touch = self.toucher(node.buffer, False)
+        if touch is None:
+            return load
+        slot = self.slot(node.buffer)
+        indices = [self.visit(index) for index in node.indices]
+        predicate = None if node.predicate is None else self.visit(node.predicate)
+
+        def look(env: Environment) -> Any:
+            value = load(env)
+            place: Any = tuple([index(env) for index in indices])
+            if predicate is not None:
+                mask = numpy.atleast_1d(predicate(env))
+                place = (*place[:-1], numpy.atleast_1d(place[-1])[mask])
+            touch(env, env[slot], place, None)
+            return value
+
+        return look
+
+    def visit_BufferStore(self, node: BufferStore) -> Evaluate:
+        prepare = self.prepared_store(node)
+
+        def store(env: Environment) -> None:
+            prepare(env)()
+
+        return store
+
+    def watcher(self, node: BufferStore) -> Any:
+        return self.toucher(node.buffer, True)
+
+    def toucher(self, buffer: Buffer, writes: bool) -> Any:
+        """Tells the watch of an access; None for memory of one thread that is always defined."""
+        level = sharing_level(buffer.data.storage_scope)
+        data_slot, name, scope = self.slot(buffer.data), buffer.name, buffer.scope()
+        size = buffer.dtype.nbytes
+        if level == "thread" and not self.options.check_undefined:
+            return None
+
+        def touch(env: Environment, array: Any, place: tuple, stored: Any) -> None:
+            watch: Watch = env[0].watch
+            pointer: Pointer = env[data_slot]
+            start = pointer.address_of(array, ()).offset
+            for element in _elements(place):
+                where = start + sum([i * step for i, step in zip(element, array.strides)])
+                value = b""
+                if writes:
+                    value = numpy.asarray(array[element]).tobytes()
+                shown = ", ".join([str(int(index)) for index in element])
+                what = f"{name}[{shown}] (scope {scope})"
+                watch.touch(env, pointer, int(where), size, writes, value, what)
+
+        return touch
+
+
+def _elements(place: tuple) -> list[tuple]:
+    """The elements of an access: one, or one for each lane of the last index."""
+    if place and isinstance(place[-1], numpy.ndarray):
+        return [(*place[:-1], index) for index in place[-1]]
+    return [place]
