@@ -1,5 +1,6 @@
 """What all levels share: nodes, scalar expressions, types, operators, modules, passes, printing."""
 
+from tilesmith.ir.calling_convention import *  # noqa: F403
 from tilesmith.ir.expr import *  # noqa: F403
 from tilesmith.ir.global_info import *  # noqa: F403
 from tilesmith.ir.module import *  # noqa: F403
@@ -16,6 +17,10 @@ from tilesmith.support.lazy import lazy_attributes
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        "EnvFunc": "tilesmith.ir.env_func:EnvFunc",
+        "GlobalVarSupply": "tilesmith.ir.supply:GlobalVarSupply",
+        "NameSupply": "tilesmith.ir.supply:NameSupply",
+        "analysis": "tilesmith.ir.analysis",
         "instrument": "tilesmith.ir.instrument",
         "transform": "tilesmith.ir.transform",
     },

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
-from tilesmith.support.errors import UnknownNameError
+from tilesmith.support.errors import ConfigError, UnknownNameError
 
 __all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
 
@@ -49,13 +49,27 @@ class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
             attr_key_or_dict = {attr_key_or_dict: attr_value}
         return self.with_fields(attrs={**self.attrs, **attr_key_or_dict})
 
-    def with_attrs(self, values: Mapping[str, Any]) -> Any:
+    def with_attrs(self, attr_map: Mapping[str, Any]) -> Any:
         """A copy with several attributes set."""
-        return self.with_attr(values)
+        return self.with_attr(attr_map)
 
     def without_attr(self, attr_key: str) -> Any:
         """A copy without an attribute."""
         return self.with_fields(attrs={k: v for k, v in self.attrs.items() if k != attr_key})
+
+
+def _with_global_vars(function: BaseFunc, table: Mapping[GlobalVar, GlobalVar]) -> BaseFunc:
+    done: dict[int, Any] = {}
+
+    def change(node: Any) -> Any:
+        if isinstance(node, GlobalVar):
+            return table.get(node, node)
+        found = done.get(id(node))
+        if found is None:
+            found = done[id(node)] = node.map_children(change)
+        return found
+
+    return change(function)
 
 
 class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
@@ -185,11 +199,37 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         copy.attrs = attributes({k: v for k, v in self.attrs.items() if k != attr_key})
         return copy
 
-    def with_attrs(self, values: Mapping[str, Any]) -> IRModule:
+    def with_attrs(self, attr_map: Mapping[str, Any]) -> IRModule:
         """A copy with several attributes set."""
         copy = self.shallow_copy()
-        copy.attrs = attributes({**self.attrs, **values})
+        copy.attrs = attributes({**self.attrs, **attr_map})
         return copy
+
+    def replace_global_vars(self, replacements: Mapping[Any, Any]) -> IRModule:
+        """A copy in which functions have other GlobalVars, and calls refer to those.
+
+        Keys and values are GlobalVars or names. Raises UnknownNameError for a function that is not
+        there, ConfigError where two functions would get one name.
+        """
+        table: dict[GlobalVar, GlobalVar] = {}
+        for old, new in replacements.items():
+            table[self._variable(old)] = GlobalVar(new) if isinstance(new, str) else new
+        names = [table.get(variable, variable).name_hint for variable in self.functions]
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"two functions of the module would be called '{twice}'")
+        renamed = {}
+        for variable, function in self.functions.items():
+            new_variable = table.get(variable, variable)
+            changed = _with_global_vars(function, table)
+            if new_variable is not variable and "global_symbol" in function.attrs:
+                changed = changed.with_attr("global_symbol", new_variable.name_hint)
+            renamed[new_variable] = changed
+        return IRModule(renamed, None, self.attrs, dict(self.global_infos), self.span)
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """The module as TVMScript, as ``script()`` gives it."""
+        return self.script()
 
     def get_attr(self, attr_key: str) -> Any:
         """An attribute, or None."""

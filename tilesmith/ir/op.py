@@ -34,7 +34,7 @@ _OPS: Registry = Registry(
 )
 
 
-class Op(Node, key="ir.Op", slots=("_attrs", "spec")):
+class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
     """A named operator. Make one with ``Op.register``, find it with ``Op.get``."""
 
     name: str = data()
@@ -42,12 +42,13 @@ class Op(Node, key="ir.Op", slots=("_attrs", "spec")):
     def __init__(self, name: str) -> None:
         self.name = name
         self._attrs: dict[str, Any] = {}
+        self._levels: dict[str, int] = {}
         self.spec: Any = None
 
     @staticmethod
-    def get(name: str) -> Op:
+    def get(op_name: str) -> Op:
         """The operator of that name; an unknown name is an error that tells the nearest one."""
-        return _OPS.get(name)
+        return _OPS.get(op_name)
 
     @staticmethod
     def register(name: str, **attrs: Any) -> Op:
@@ -67,21 +68,28 @@ class Op(Node, key="ir.Op", slots=("_attrs", "spec")):
         """Whether an operator of that name is registered (providers are asked)."""
         return name in _OPS
 
-    def get_attr(self, name: str, default: Any = None) -> Any:
+    def get_attr(self, attr_name: str, default: Any = None) -> Any:
         """An attribute, or ``default``."""
-        return self._attrs.get(name, default)
+        return self._attrs.get(attr_name, default)
 
-    def has_attr(self, name: str) -> bool:
+    def has_attr(self, attr_name: str) -> bool:
         """Whether the attribute is set."""
-        return name in self._attrs
+        return attr_name in self._attrs
 
-    def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute."""
-        self._attrs[name] = value
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Set an attribute; a value of a higher level stays."""
+        if plevel >= self._levels.get(attr_name, 0):
+            self._attrs[attr_name] = value
+            self._levels[attr_name] = plevel
 
-    def reset_attr(self, name: str) -> None:
+    def reset_attr(self, attr_name: str) -> None:
         """Remove an attribute."""
-        self._attrs.pop(name, None)
+        self._attrs.pop(attr_name, None)
+        self._levels.pop(attr_name, None)
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """The operator's name."""
+        return self.name
 
     def map_children(self, f: Callable[[Any], Any]) -> Op:
         return self
@@ -97,7 +105,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
     op = Op.get(op_name) if Op.exists(op_name) else Op.register(op_name)
 
     def set_value(attribute: Any) -> Any:
-        op.set_attr(attr_key, attribute)
+        op.set_attr(attr_key, attribute, level)
         return attribute
 
     return set_value if value is None else set_value(value)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import linecache
+from typing import Any
 
 from tilesmith.ir.node import Node, data
 
-__all__ = ["SourceName", "Span"]
+__all__ = ["SequentialSpan", "SourceMap", "SourceName", "Span"]
 
 
 class SourceName(Node, key="ir.SourceName"):
@@ -36,3 +37,37 @@ class Span(Node, key="ir.Span"):
 
     def __str__(self) -> str:
         return self.format()
+
+
+class SequentialSpan(Node, key="ir.SequentialSpan"):
+    """Several stretches that one piece of a program comes from, after it was fused for instance."""
+
+    spans: tuple[Span, ...] = data()
+
+    def __init__(self, spans: Any) -> None:
+        flat: list[Span] = []
+        for span in spans:
+            flat.extend(span.spans if isinstance(span, SequentialSpan) else (span,))
+        self.spans = tuple(flat)
+
+    def format(self) -> str:
+        """All stretches, one below the other."""
+        return "\n".join([span.format() for span in self.spans])
+
+    def __str__(self) -> str:
+        return self.format()
+
+
+class SourceMap:
+    """Texts by name, for spans whose source is no file: what is added here is shown in errors."""
+
+    def __init__(self) -> None:
+        self.source_map: dict[str, str] = {}
+
+    def add(self, name: str, content: str) -> SourceName:
+        """Keep a text under a name."""
+        self.source_map[name] = content
+        lines = content.splitlines(keepends=True)
+        # Without a time of change the entry counts as no file and stays.
+        linecache.cache[name] = (len(content), None, lines, name)
+        return SourceName(name)
