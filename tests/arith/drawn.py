@@ -100,6 +100,12 @@ class Drawn:
         low = 0 if dtype.is_uint else -9
         return const(self.rng.choice([self.rng.randint(low, 17), 1, 2, 4, 8, 16]), dtype)
 
+    def factor(self, dtype: DataType) -> PrimExpr:
+        """A constant to multiply by; none that brings an index near to its limits."""
+        if str(dtype) in INDEX:
+            return const(self.rng.choice((self.rng.randint(-9, 17), 2, 4, 8, 16)), dtype)
+        return self.constant(dtype)
+
     def divisor(self, dtype: DataType, depth: int) -> PrimExpr:
         """Mostly a positive constant."""
         chance = self.rng.random()
@@ -131,13 +137,13 @@ class Drawn:
             return made(a, self.divisor(dtype, depth - 2))
         if kind == "*":
             constant = rng.random() < 0.85
-            return Mul(a, self.constant(dtype) if constant else self.integer(dtype, depth - 2))
+            return Mul(a, self.factor(dtype) if constant else self.integer(dtype, depth - 2))
         if kind in "si":
             no = self.integer(dtype, depth - 1)
             return self.choice(kind, self.boolean(depth - 1), a, no)
         if kind == "l":
             var = Var("let", dtype)
-            body = Add(Mul(var, self.constant(dtype)), self.integer(dtype, depth - 2))
+            body = Add(Mul(var, self.factor(dtype)), self.integer(dtype, depth - 2))
             return Let(var, a, body)
         if kind == "c":
             source = DataType(rng.choice((*INTEGERS, *INDEX, "bool", "float32")))

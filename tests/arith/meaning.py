@@ -100,7 +100,9 @@ class Meaning:
     def value(self, expr: Any) -> Any:
         """An int, a float, or a tuple of lanes."""
         if isinstance(expr, (IntImm, FloatImm)):
-            return numpy.dtype(str(expr.dtype)).type(expr.value) if expr.dtype.is_float else expr.value
+            return (
+                numpy.dtype(str(expr.dtype)).type(expr.value) if expr.dtype.is_float else expr.value
+            )
         if isinstance(expr, Var):
             return self.env[expr]
         if isinstance(expr, (Ramp, Broadcast)):
@@ -113,9 +115,15 @@ class Meaning:
         if isinstance(expr, Select):
             return self.select(expr)
         if isinstance(expr, Let):
-            return Meaning({**self.env, expr.var: self.value(expr.value)}, self.strict).value(expr.body)
+            return Meaning({**self.env, expr.var: self.value(expr.value)}, self.strict).value(
+                expr.body
+            )
         if isinstance(expr, Cast):
-            return self.each(expr, lambda v: self.cast(v, expr.value.dtype.element, expr.dtype.element), expr.value)
+            return self.each(
+                expr,
+                lambda v: self.cast(v, expr.value.dtype.element, expr.dtype.element),
+                expr.value,
+            )
         if isinstance(expr, Call):
             return self.call(expr)
         return self.each(expr, lambda a, b: self.binary(expr, a, b), expr.a, expr.b)
@@ -132,7 +140,9 @@ class Meaning:
             return (self.value(expr.value),) * expr.lanes
         base, stride = self.value(expr.base), self.value(expr.stride)
         element = expr.dtype.element
-        return tuple([settled(base + lane * stride, element, self.strict) for lane in range(expr.lanes)])
+        return tuple(
+            [settled(base + lane * stride, element, self.strict) for lane in range(expr.lanes)]
+        )
 
     def logic(self, expr: Any) -> Any:
         a = self.value(expr.a)

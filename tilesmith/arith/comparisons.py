@@ -168,7 +168,8 @@ class Comparisons(Normalizer):
                 return TRUE if answer else FALSE
         difference = shifted(whole, 1) if kind is LT else whole
         if changed or common != 1:
-            return self._known(self._canonical(kind, difference, False))
+            made = self._canonical(kind, difference, False)
+            return self._known(self._rebuilt(expr) if made is None else made)
         return self._known(self._written(expr, kind, form_a, form_b, difference))
 
     def sign(self, form: Sum) -> bool | None:
@@ -190,6 +191,8 @@ class Comparisons(Normalizer):
             ((atom, sign),) = form.terms.items()
             if atom.__class__ is not Split or atom.upper:  # type: ignore[attr-defined]
                 break
+            if not is_index(atom.index.dtype):  # type: ignore[attr-defined]
+                break
             if abs(sign) != 1:
                 break
             index, lower = atom.index, atom.lower  # type: ignore[attr-defined]
@@ -199,7 +202,10 @@ class Comparisons(Normalizer):
         return form
 
     def _case_split(self, kind: type, form: Sum) -> PrimExpr | None:
-        """``min(a, b) >= c`` where ``a >= c`` is certain is ``b >= c``; the like for maxima."""
+        """``min(a, b) >= c`` where ``a >= c`` is certain is ``b >= c``; the like for maxima.
+
+        None where nothing is certain, or where the comparison that is left might overflow.
+        """
         for atom, coefficient in form.terms.items():
             if atom.__class__ is not Extreme:
                 continue
@@ -215,7 +221,8 @@ class Comparisons(Normalizer):
                     return TRUE if answer else FALSE
             if len(open_cases) == 1:
                 difference = shifted(open_cases[0], 1) if kind is LT else open_cases[0]
-                return self.rewrite(self._canonical(kind, difference, False))
+                made = self._canonical(kind, difference, False)
+                return None if made is None else self.rewrite(made)
             if not open_cases:
                 return TRUE if every else FALSE
         return None
@@ -235,6 +242,8 @@ class Comparisons(Normalizer):
                 made = kind(self.table.to_expr(a), self.table.to_expr(b))
                 return expr if self._unchanged(made, expr) else made
         made = self._canonical(kind, difference, bool(a.const) and not b.const)
+        if made is None:
+            return self._rebuilt(expr)
         return expr if self._unchanged(made, expr) else made
 
     def _unchanged(self, made: Any, expr: Any) -> bool:
@@ -242,8 +251,9 @@ class Comparisons(Normalizer):
             return False
         return same_expression(made.a, expr.a) and same_expression(made.b, expr.b)
 
-    def _canonical(self, kind: type, difference: Sum, constant_left: bool) -> PrimExpr:
-        """``0 kind difference`` with negative terms on the left, positive ones on the right."""
+    def _canonical(self, kind: type, difference: Sum, constant_left: bool) -> PrimExpr | None:
+        """``0 kind difference`` with negative terms on the left, positive ones on the right; None
+        if a side might overflow."""
         dtype, constant = difference.dtype, difference.const
         right = {atom: c for atom, c in difference.terms.items() if c > 0}
         left = {atom: -c for atom, c in difference.terms.items() if c < 0}
@@ -258,6 +268,8 @@ class Comparisons(Normalizer):
             a, b = Sum(dtype, left, -constant), Sum(dtype, right, 0)
         else:
             a, b = Sum(dtype, left, 0), Sum(dtype, right, constant)
+        if not (self.flows(a) and self.flows(b)):
+            return None
         return kind(self.table.to_expr(a), self.table.to_expr(b))
 
     # And, or

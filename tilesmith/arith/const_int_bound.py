@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.arith.forms import Atom, Extreme, Leaf, Product, Quotient, Remainder, Split, Sum
+from tilesmith.arith.forms import (
+    NORMAL,
+    TOO_LARGE,
+    Atom,
+    Extreme,
+    Leaf,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    holds_data,
+    magnitude,
+)
 from tilesmith.arith.state import INFINITY, Interval, State, is_index
 from tilesmith.ir import Call, Cast, Div, IntImm, Min, Mod, PrimExpr, Select, SizeVar, Var
 from tilesmith.runtime.dtype import DataType
@@ -52,16 +65,19 @@ class ConstIntBound:
 
 
 def dtype_interval(dtype: DataType) -> Interval:
-    """What a value of that dtype can be; 64 bits count as unbounded on their open side."""
-    if dtype.is_int:
-        if dtype.bits >= 64:
-            return -INFINITY, INFINITY
-        return dtype.element.min_value, dtype.element.max_value
-    if dtype.is_uint:
-        return 0, (INFINITY if dtype.bits >= 64 else dtype.element.max_value)
-    if dtype.is_bool:
-        return 0, 1
-    return -INFINITY, INFINITY
+    """What a value of that dtype can be; int64 counts as unbounded."""
+    found = _INTERVALS.get(dtype)
+    if found is None:
+        found = -INFINITY, INFINITY
+        if dtype.is_bool:
+            found = 0, 1
+        elif dtype.is_integer and not (dtype.is_int and dtype.bits >= 64):
+            found = dtype.element.min_value, dtype.element.max_value
+        _INTERVALS[dtype] = found
+    return found
+
+
+_INTERVALS: dict[DataType, Interval] = {}
 
 
 def floor_quotient(value: float, divisor: float) -> float:
@@ -145,6 +161,19 @@ class Bounds(State):
         low, high = self.exact_bounds(form)
         limits = dtype_interval(form.dtype)
         return limits[0] <= low and high <= limits[1] and high < INFINITY
+
+    def flows(self, form: Sum) -> bool:
+        """Whether a sum of int32 or int64 that nobody has written yet may be computed: it does not
+        overflow. Sums of variables do not; of data, bounds have to tell."""
+        size = magnitude(form)
+        if size == NORMAL and not holds_data(form):
+            return True
+        if size == TOO_LARGE:
+            return False
+        if not form.terms or form.single() is not None:
+            return True
+        low, high = self.exact_bounds(form)
+        return form.dtype.min_value <= low and high <= form.dtype.max_value
 
     def _refined(self, form: Sum, low: float, high: float) -> Interval:
         key, scale = direction(form)
@@ -251,7 +280,14 @@ class Bounds(State):
         if not (expr.value.dtype.is_integer or expr.value.dtype.is_bool):
             return -INFINITY, INFINITY
         inner, limits = self.expr_bounds(expr.value), dtype_interval(expr.dtype)
-        return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
+        if not (expr.dtype.is_int or expr.dtype.is_uint):
+            return limits
+        kept = expr.value.dtype.is_int and expr.dtype.is_int
+        if not (kept and expr.value.dtype.bits <= expr.dtype.bits):
+            low, high = expr.dtype.min_value, expr.dtype.max_value
+            if inner[0] < low or high < inner[1]:
+                return limits
+        return inner
 
     def _trunc_div_bounds(self, expr: Div) -> Interval:
         low, high = self.expr_bounds(expr.b)

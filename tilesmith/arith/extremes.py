@@ -31,6 +31,8 @@ class Extremes(Joiner):
             return args[0]
         shared, unit = self._shared(args)
         inner = [exact_quotient(plus(arg, shared, -1), unit) for arg in args]
+        if not all([self.flows(arg) for arg in inner]):
+            return self.of_atom(self.table.extreme(kind, args))
         form = times(self.of_atom(self.table.extreme(kind, inner)), unit)
         return plus(form, shared)
 
@@ -39,9 +41,11 @@ class Extremes(Joiner):
         for arg in args:
             atom = next(iter(arg.terms)) if len(arg.terms) == 1 else None
             if atom.__class__ is Extreme and atom.kind is kind and arg.terms[atom] == 1:  # type: ignore
-                flat.extend([shifted(inner, arg.const) for inner in atom.args])  # type: ignore
-            else:
-                flat.append(arg)
+                inner = [shifted(inner, arg.const) for inner in atom.args]  # type: ignore
+                if arg.const == 0 or all([self.flows(item) for item in inner]):
+                    flat.extend(inner)
+                    continue
+            flat.append(arg)
         return flat
 
     def _undominated(self, kind: type, args: list[Sum]) -> list[Sum]:

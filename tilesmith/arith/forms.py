@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, const
+from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Var, const
 from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
@@ -34,14 +34,23 @@ __all__ = [
 
 INT32 = DataType("int32")
 INT64 = DataType("int64")
+_LIMITS = {
+    dtype: (dtype.min_value // 4, dtype.max_value // 4, dtype.min_value, dtype.max_value)
+    for dtype in (INT32, INT64)
+}
 
 
 class Atom:
-    """Base of what stands in a sum; ``uid`` numbers the atoms of one table, in order of birth."""
+    """Base of what stands in a sum; ``uid`` numbers the atoms of one table, in order of birth.
 
-    __slots__ = ("dtype", "expr", "uid")
+    ``is_data`` tells that more than variables is inside. Variables are indices, far from the limits
+    of their dtype; data has any value, so that no sum of it may be formed that was not there.
+    """
+
+    __slots__ = ("dtype", "expr", "is_data", "uid")
 
     uid: int
+    is_data: bool
     dtype: DataType
     expr: PrimExpr | None
 
@@ -155,12 +164,45 @@ def shifted(a: Sum, constant: int) -> Sum:
     return a if constant == 0 else Sum(a.dtype, a.terms, a.const + constant)
 
 
+def retyped(a: Sum, dtype: DataType) -> Sum:
+    """The same whole number in another dtype, in which it fits."""
+    return a if a.dtype is dtype else Sum(dtype, a.terms, a.const)
+
+
 def exact_quotient(a: Sum, divisor: int) -> Sum:
     """``a / divisor`` where the divisor divides every coefficient; the constant is rounded down."""
     if divisor == 1:
         return a
     terms = {atom: c // divisor for atom, c in a.terms.items()}
     return Sum(a.dtype, terms, a.const // divisor)
+
+
+def holds_data(a: Sum) -> bool:
+    """Whether more than variables occurs in a sum."""
+    for atom in a.terms:
+        if atom.is_data:
+            return True
+    return False
+
+
+NORMAL, LARGE, TOO_LARGE = 0, 1, 2
+
+
+def magnitude(a: Sum) -> int:
+    """How large the numbers in a sum of int32 or int64 are: `NORMAL`, more than a quarter of what
+    the dtype holds, or too large to be written in it."""
+    low, high, lowest, highest = _LIMITS[a.dtype]
+    size = NORMAL
+    if not low <= a.const <= high:
+        if not lowest <= a.const <= highest:
+            return TOO_LARGE
+        size = LARGE
+    for coefficient in a.terms.values():
+        if not low <= coefficient <= high:
+            if not lowest <= coefficient <= highest:
+                return TOO_LARGE
+            size = LARGE
+    return size
 
 
 def coefficient_gcd(a: Sum) -> int:
@@ -208,6 +250,7 @@ class FormTable:
         self._uid += 1
         atom.dtype = dtype
         atom.expr = None
+        atom.is_data = False
         self._atoms[key] = atom
         return atom, True
 
@@ -216,6 +259,7 @@ class FormTable:
         atom, new = self._intern(Leaf, key, expr.dtype)
         if new:
             atom.expr = expr
+            atom.is_data = not isinstance(expr, Var)
         return atom  # type: ignore[return-value]
 
     def known(self, key: object) -> bool:
@@ -227,6 +271,7 @@ class FormTable:
         atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
+            atom.is_data = holds_data(index)
         return atom  # type: ignore[return-value]
 
     def quotient(self, index: Sum, divisor: Sum) -> Quotient:
@@ -235,6 +280,7 @@ class FormTable:
         atom, new = self._intern(Quotient, key, index.dtype)
         if new:
             atom.index, atom.divisor = index, divisor
+            atom.is_data = holds_data(index) or holds_data(divisor)
         return atom  # type: ignore[return-value]
 
     def remainder(self, index: Sum, divisor: Sum) -> Remainder:
@@ -243,6 +289,7 @@ class FormTable:
         atom, new = self._intern(Remainder, key, index.dtype)
         if new:
             atom.index, atom.divisor = index, divisor
+            atom.is_data = holds_data(index) or holds_data(divisor)
         return atom  # type: ignore[return-value]
 
     def extreme(self, kind: type, args: list[Sum]) -> Extreme:
@@ -252,6 +299,7 @@ class FormTable:
         atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
         if new:
             atom.kind, atom.args = kind, tuple(args)
+            atom.is_data = any([holds_data(arg) for arg in args])
         return atom  # type: ignore[return-value]
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
@@ -270,6 +318,7 @@ class FormTable:
         atom, new = self._intern(Product, key, dtype)
         if new:
             atom.factors = tuple(flat)
+            atom.is_data = any([factor.is_data for factor in flat])
         return atom  # type: ignore[return-value]
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
@@ -325,12 +374,13 @@ class FormTable:
             atom, coefficient = positive[0]
             result = self._scaled(atom, coefficient, dtype)
             rest = [(a, c) for a, c in terms.items() if a is not atom]
+        lowest = dtype.min_value if constant < -(1 << 30) or rest else 0
         for atom, coefficient in rest:
-            if coefficient > 0:
+            if coefficient > 0 or coefficient == lowest:
                 result = Add(result, self._scaled(atom, coefficient, dtype))
             else:
                 result = Sub(result, self._scaled(atom, -coefficient, dtype))
-        if constant > 0:
+        if constant > 0 or (constant == lowest and constant):
             result = Add(result, const(constant, dtype))
         elif constant < 0:
             result = Sub(result, const(-constant, dtype))
@@ -341,9 +391,11 @@ class FormTable:
         for atom, coefficient in terms.items():
             if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
                 index: Sum = atom.index  # type: ignore[attr-defined]
-                if index.const:
+                if index.const and not atom.is_data:
                     lower: int = atom.lower  # type: ignore[attr-defined]
                     moved = shifted(index, constant // coefficient * lower)
+                    if magnitude(moved) != NORMAL:
+                        continue
                     pushed = self.split(moved, lower, 0)
                     return {(pushed if a is atom else a): c for a, c in terms.items()}, 0
         return terms, constant
@@ -359,9 +411,10 @@ class FormTable:
         expression)."""
         before = sum([1 for arg in atom.args if arg.terms and arg.const])
         after = sum([1 for arg in atom.args if arg.terms and arg.const + constant])
-        if after >= before + 1:
+        moved = [shifted(arg, constant) for arg in atom.args]
+        if after >= before + 1 or atom.is_data or any([magnitude(arg) for arg in moved]):
             return constant, self.atom_expr(atom)
-        return 0, self._chain(atom.kind, [shifted(arg, constant) for arg in atom.args])
+        return 0, self._chain(atom.kind, moved)
 
     def _chain(self, kind: type, args: list[Sum]) -> PrimExpr:
         result = self.to_expr(args[0])

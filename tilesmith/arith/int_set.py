@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Sum, plus, shifted
+from tilesmith.arith.forms import Sum, plus, retyped, shifted
 from tilesmith.arith.interval_eval import Ends, IntervalEvaluator
 from tilesmith.ir import Broadcast, Max, Min, PrimExpr, Ramp, Range, Var, convert, post_order_visit
 from tilesmith.ir.operators import maximum, minimum
@@ -221,17 +221,16 @@ def _domain_ends(analyzer: Analyzer, value: Any, var: Var) -> Ends:
     if hasattr(value, "dom"):
         value = value.dom
     if isinstance(value, Range):
-        low = _retyped(engine.normal(value.min), var)
-        extent = _retyped(engine.normal(value.extent), var)
+        low = retyped(engine.normal(value.min), var.dtype)
+        extent = retyped(engine.normal(value.extent), var.dtype)
         return low, engine.tidy(shifted(plus(low, extent), -1))
     domain = as_set(value)
-    low = _retyped(engine.normal(domain.min_value), var) if domain.has_lower_bound() else None
-    high = _retyped(engine.normal(domain.max_value), var) if domain.has_upper_bound() else None
-    return low, high
-
-
-def _retyped(form: Sum, var: Var) -> Sum:
-    return form if form.dtype is var.dtype else Sum(var.dtype, form.terms, form.const)
+    dtype = var.dtype
+    low = engine.normal(domain.min_value) if domain.has_lower_bound() else None
+    high = engine.normal(domain.max_value) if domain.has_upper_bound() else None
+    return None if low is None else retyped(low, dtype), None if high is None else retyped(
+        high, dtype
+    )
 
 
 def _ends(analyzer: Analyzer, evaluator: IntervalEvaluator, expr: PrimExpr) -> Ends:

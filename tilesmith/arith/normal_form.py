@@ -12,7 +12,6 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
-from tilesmith.arith.const_int_bound import dtype_interval
 from tilesmith.arith.extremes import Extremes
 from tilesmith.arith.forms import (
     Atom,
@@ -22,6 +21,7 @@ from tilesmith.arith.forms import (
     coefficient_gcd,
     exact_quotient,
     plus,
+    retyped,
     shifted,
     times,
 )  # fmt: skip
@@ -130,6 +130,8 @@ class Normalizer(Extremes):
         half, turn = 1 << (form.dtype.bits - 1), 1 << form.dtype.bits
         terms = {atom: (c + half) % turn - half for atom, c in form.terms.items()}
         terms = {atom: c for atom, c in terms.items() if c}
+        if not terms:
+            return Sum(form.dtype, terms, wrap(form.const, form.dtype))
         return Sum(form.dtype, terms, (form.const + half) % turn - half)
 
     def _variable(self, expr: Var) -> Sum:
@@ -197,7 +199,7 @@ class Normalizer(Extremes):
         low, high = self.bounds(form)
         if target.is_int and target.bits == 64 and form.dtype.bits < 64:
             return True
-        limits = dtype_interval(target)
+        limits = target.min_value, target.max_value
         if not (-INFINITY < low and limits[0] <= low and high <= limits[1] and high < INFINITY):
             return False
         if not is_index(target):
@@ -239,7 +241,7 @@ class Normalizer(Extremes):
         if atom.__class__ is Split:
             found = self._divide_digit(atom, b.const)  # type: ignore[arg-type]
             if found is not None:
-                return found
+                return retyped(found[0], a.dtype), retyped(found[1], a.dtype)
         quotient = self.of_atom(self.table.split(a, b.const, 0))
         return quotient, self.of_atom(self.table.split(a, 1, b.const))
 
@@ -250,7 +252,10 @@ class Normalizer(Extremes):
         if b.const == 0:
             return self.of_atom(self.table.quotient(a, b))
         if b.const < 0:
-            return self.divide(times(a, -1), -b.const)[0]
+            opposite, divisor = times(a, -1), times(b, -1)
+            if not (self.flows(opposite) and self.flows(divisor)):
+                return self.of_atom(self.table.quotient(a, b))
+            return self.divide(opposite, divisor.const)[0]
         return self.divide(a, b.const)[0]
 
     def floormod(self, a: Sum, b: Sum) -> Sum:
@@ -260,7 +265,10 @@ class Normalizer(Extremes):
         if b.const == 0:
             return self.of_atom(self.table.remainder(a, b))
         if b.const < 0:
-            return times(self.divide(times(a, -1), -b.const)[1], -1)
+            opposite, divisor = times(a, -1), times(b, -1)
+            if not (self.flows(opposite) and self.flows(divisor)):
+                return self.of_atom(self.table.remainder(a, b))
+            return times(self.divide(opposite, divisor.const)[1], -1)
         return self.divide(a, b.const)[1]
 
     def divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
@@ -290,6 +298,8 @@ class Normalizer(Extremes):
             remainder = form  # keeps the way it is written
         if not rest:
             return quotient, remainder
+        if remainder is not form and not self.flows(remainder):
+            return self._undivided(form, divisor)
         turn = self._turn(remainder, divisor)
         if turn is not None:
             return shifted(quotient, turn), shifted(remainder, -turn * divisor)
@@ -303,6 +313,11 @@ class Normalizer(Extremes):
             return self.tidy(plus(plus(quotient, known[0]), inner)), digit
         inner, digit = self._divide_rest(remainder, divisor)
         return self.tidy(plus(quotient, inner)), digit
+
+    def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        """Quotient and remainder as they are written."""
+        quotient = self.of_atom(self.table.split(form, divisor, 0))
+        return quotient, self.of_atom(self.table.split(form, 1, divisor))
 
     def _turn(self, form: Sum, divisor: int) -> int | None:
         """The quotient, if it is the same for all values of the form."""
@@ -352,9 +367,8 @@ class Normalizer(Extremes):
         if atom is not None and atom.__class__ is Split:
             found = self._divide_digit(atom, divisor)  # type: ignore[arg-type]
             if found is not None:
-                return found
-        quotient = self.of_atom(self.table.split(form, divisor, 0))
-        return quotient, self.of_atom(self.table.split(form, 1, divisor))
+                return retyped(found[0], dtype), retyped(found[1], dtype)
+        return self._undivided(form, divisor)
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
         """``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of the
@@ -425,6 +439,8 @@ class Normalizer(Extremes):
         if low == high and low > 0:
             return self.divide(a, int(low))
         quotient, rest = self._polynomial_divide(a, b)
+        if rest is not a and not self.flows(rest):
+            quotient, rest = Sum(a.dtype, {}, 0), a
         if not rest.terms and rest.const == 0:
             return quotient, rest
         # b > 0 follows from 0 <= rest < b

@@ -199,7 +199,7 @@ class Proofs(Residues):
         self._narrow(form, (0, INFINITY))
         if len(form.terms) == 1:  # i // 4 >= c  is  i >= 4 * c;  i // 4 <= c  is  i <= 4 * c + 3
             ((atom, sign),) = form.terms.items()
-            if isinstance(atom, Split) and not atom.upper:
+            if isinstance(atom, Split) and not atom.upper and is_index(atom.index.dtype):
                 last = 0 if sign > 0 else atom.lower - 1
                 self._assume_nonnegative(
                     shifted(times(atom.index, sign), form.const * atom.lower + last)
@@ -280,11 +280,25 @@ class Proofs(Residues):
             return True
         if high < 0 or depth <= 0 or not is_index(form.dtype):
             return False
+        if self._proving:  # sums that a proof makes may ask for one more; not for more than that
+            return self._proving == 1 and self._nested(form, depth)
         self._budget = _BUDGET
         self._positive = self._sizes(form) if self.extents else frozenset()
-        return self._search(form, depth, set())
+        self._proving = 1
+        try:
+            return self._search(form, depth, set())
+        finally:
+            self._proving = 0
+
+    def _nested(self, form: Sum, depth: int) -> bool:
+        self._proving = 2
+        try:
+            return self._search(form, min(depth, 1), set())
+        finally:
+            self._proving = 1
 
     _budget: int = 0
+    _proving: int = 0
     _positive: frozenset[Atom] = frozenset()
 
     def _sizes(self, form: Sum) -> frozenset[Atom]:

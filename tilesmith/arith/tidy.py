@@ -119,6 +119,8 @@ class Joiner(Proofs):
         before = sum([len(arg.terms) for arg in atom.args]) + len(rest)
         if sum([len(arg.terms) for arg in moved]) >= before:
             return None
+        if not all([self.flows(arg) for arg in moved]):
+            return None
         return shifted(times(self.extreme(atom.kind, moved), factor), form.const)
 
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
