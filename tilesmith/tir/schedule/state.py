@@ -297,6 +297,12 @@ class ScheduleState:
         made._function_of = dict(self._function_of)
         return made
 
+    def restore(self, earlier: ScheduleState) -> None:
+        """Go back to a copy made before: what was done since then is forgotten."""
+        self._module = earlier._module
+        self._functions = earlier._functions
+        self._function_of = earlier._function_of
+
     def function_state(self, variable: GlobalVar) -> FunctionState:
         """The tables of a function, made at first use."""
         state = self._functions.get(variable)

@@ -1,0 +1,332 @@
+"""blockize: a loop nest, or several blocks beside each other, becomes one block.
+
+The value of each iterator is divided into a part over the loops outside and one over those inside,
+``value = outer * extent + inner``. The outer parts are the iterators of the new block, the inner
+ones those of the blocks in it:
+
+    for i_0, i_1 in T.grid(8, 16):          for i_0 in range(8):
+        with T.block("B"):                      with T.block("B_o"):
+            vi = T.axis.spatial(128,                vi_o = T.axis.spatial(8, i_0)
+                        i_0 * 16 + i_1)             for i_1 in range(16):
+                                                        with T.block("B"):
+                                                            vi_i = T.axis.spatial(16, i_1)
+"""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir.operators import all_of, is_const, minimum
+from tilesmith.support.errors import InternalError
+from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
+from tilesmith.tir.schedule.primitives.blocks import why_not_reduction
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    clauses,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.primitives.subspace import Division, Part, divide, loops_in_terms_of
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
+
+__all__ = ["blockize"]
+
+
+def blockize(
+    state: ScheduleState, targets: list[StmtSRef], preserve_unit_iters: bool = True
+) -> StmtSRef:
+    """Make one block of a loop or of blocks beside each other; see ``Schedule.blockize``."""
+    place = find_place(state, targets)
+    blockizer = _Blockizer(state, place, preserve_unit_iters)
+    realize = blockizer.outer()
+    place.put(realize, blockizer.reuse)
+    return state.block_of(realize.block, targets[0])
+
+
+class _Blockizer:
+    """Makes the new block, and notes which block became which."""
+
+    def __init__(self, state: ScheduleState, place: Place, preserve_unit_iters: bool) -> None:
+        self.state = state
+        self.place = place
+        self.preserve_unit_iters = preserve_unit_iters
+        self.reuse: dict[Block, Block] = {}
+        self.iterators: list[IterVar] = []
+        self.values: list[PrimExpr] = []
+        self.predicates: list[PrimExpr] = []
+        self.inits: list[Stmt] = []
+
+    def outer(self) -> BlockRealize:
+        """The new block in place."""
+        divisions = [self.divide(sref) for sref in self.place.blocks]
+        for division in divisions:
+            for part in division.parts:
+                self.add_outer(part)
+        self.outside = loops_in_terms_of(
+            self.iterators, self.values, self.place.outer_ranges(), self.place.outer_predicates()
+        )
+        lifted = [self.lifts_init(division) for division in divisions]
+        body = self.nest(divisions, lifted)
+        self.check_closed(body)
+        return self.assemble(body)
+
+    def divide(self, sref: StmtSRef) -> Division:
+        """The iterators of one block in two parts each."""
+        realize: BlockRealize = self.state.stmt(sref)
+        outside, inside = self.place.loops_around(sref)
+        keeps_units = self.preserve_unit_iters and not self.place.is_shared
+        division = divide(realize, outside, inside, keeps_units)
+        if isinstance(division, str):
+            name = realize.block.name_hint
+            reason = f"the bindings of block '{name}' cannot be divided at this place: {division}"
+            advice = "split the loops so that an iterator is outer * extent + inner"
+            raise refuse_at(self.state, "blockize", reason, sref, advice)
+        return division
+
+    def add_outer(self, part: Part) -> None:
+        """The iterator of the new block for one part; blocks with the same one share it."""
+        if part.outer is None:
+            return
+        for number, (iterator, value) in enumerate(zip(self.iterators, self.values)):
+            same = part.same_outer(iterator, value) and self.place.is_shared
+            if same:
+                part.outer_var = iterator.var
+                if part.iterator.iter_type == IterVar.CommReduce:
+                    self.iterators[number] = iterator.with_fields(iter_type=IterVar.CommReduce)
+                return
+        variable = Var(f"{part.iterator.var.name}_o", part.iterator.var.dtype)
+        part.outer_var = variable
+        self.iterators.append(IterVar(part.outer_domain, variable, part.iterator.iter_type))
+        self.values.append(part.outer)
+
+    # Initialisation of reductions.
+
+    def lifts_init(self, division: Division) -> bool:
+        """Whether the init of a block goes to the new block: it carries part of the reduction."""
+        block = division.realize.block
+        reduces = [
+            part
+            for part in division.parts
+            if part.outer is not None and part.iterator.iter_type == IterVar.CommReduce
+        ]
+        if block.init is None or not reduces:
+            return False
+        sref = self.state.get_sref(block)
+        reason = why_not_reduction(self.state, sref, self.place.scope)
+        if not reason:
+            reason = self.earlier_use(sref, block)
+        if reason:
+            reason = f"the init of block '{block.name_hint}' cannot be moved out: {reason}"
+            raise refuse_at(self.state, "blockize", reason, sref)
+        return True
+
+    def earlier_use(self, sref: StmtSRef, block: Block) -> str:
+        """Why an init cannot run before the other blocks of the place."""
+        written = {id(region.buffer) for region in block.writes}
+        for other in self.place.blocks:
+            if other is sref:
+                return ""
+            before: Block = self.state.stmt(other).block
+            for region in (*before.reads, *before.writes):
+                if id(region.buffer) in written:
+                    return f"block '{before.name_hint}' uses '{region.buffer.name}' before it"
+        return ""
+
+    def init_nest(self, division: Division, loops: list[For], inner: BlockRealize) -> Stmt:
+        """The init under copies of those inner loops that its iterators need."""
+        block = division.realize.block
+        renamed: dict[Var, PrimExpr] = {}
+        iterators, values = [], []
+        reduction = set()
+        for iterator, value in zip(inner.block.iter_vars, inner.iter_values):
+            if iterator.iter_type == IterVar.CommReduce:
+                reduction.update(variables_in(value))
+                renamed[iterator.var] = iterator.dom.min
+                continue
+            name = iterator.var.name.removesuffix("_i")
+            variable = Var(f"{name}_init", iterator.var.dtype)
+            renamed[iterator.var] = variable
+            iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
+            values.append(value)
+        needed = set(variables_in(*values)) if values else set()
+        moved = {
+            loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype)
+            for loop in loops
+            if loop.loop_var in needed
+        }
+        relocate, rename = Replace(dict(moved)), Replace(renamed)
+        conditions = []
+        for clause in clauses(inner.predicate):
+            used = variables_in(clause)
+            if not reduction.intersection(used):
+                conditions.append(relocate.visit(clause))
+            elif needed.intersection(used):
+                sref = self.state.get_sref(block)
+                reason = f"a condition mixes reduction and other loops: {clause}"
+                raise refuse_at(self.state, "blockize", reason, sref)
+        substitute = Replace(division.mapping())
+        init_block = Block(
+            iterators,
+            (),
+            [rename.visit(substitute.visit(region)) for region in block.writes],
+            f"{block.name_hint}_init",
+            rename.visit(substitute.visit(block.init)),
+            span=block.span,
+        )
+        predicate = all_of(*conditions) if conditions else const(True, "bool")
+        body: Stmt = BlockRealize([relocate.visit(v) for v in values], predicate, init_block)
+        for loop in reversed(loops):
+            if loop.loop_var in moved:
+                body = _copy_of_loop(loop, moved[loop.loop_var], relocate, body)
+        return body
+
+    # The inside.
+
+    def nest(self, divisions: list[Division], lifted: list[bool]) -> Stmt:
+        """The statements of the place with their blocks replaced."""
+        new: dict[int, BlockRealize] = {}
+        for division, lift in zip(divisions, lifted):
+            inner = self.inner(division, lift)
+            new[id(division.realize)] = inner
+            if lift:
+                sref = self.state.get_sref(division.realize.block)
+                _, inside = self.place.loops_around(sref)
+                self.inits.append(self.init_nest(division, inside, inner))
+            self.reuse[division.realize.block] = inner.block
+        expressed = Replace(dict(self.outside))
+
+        def walk(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, BlockRealize):
+                return new[id(stmt)]
+            if isinstance(stmt, SeqStmt):
+                return stmt_seq(*[walk(one) for one in stmt.seq])
+            if not isinstance(stmt, For):
+                raise InternalError(f"blockize met {type(stmt).__name__}")
+            return stmt.with_fields(
+                min=expressed.visit(stmt.min),
+                extent=expressed.visit(stmt.extent),
+                body=walk(stmt.body),
+            )
+
+        return stmt_seq(*[walk(stmt) for stmt in self.place.statements])
+
+    def inner(self, division: Division, lift: bool) -> BlockRealize:
+        """One block as it is inside of the new one."""
+        realize = division.realize
+        block = realize.block
+        substitute = Replace(division.mapping())
+        reads = [substitute.visit(region) for region in block.reads]
+        writes = [substitute.visit(region) for region in block.writes]
+        if lift:  # what remains is an update, which reads what it writes
+            reads = [*writes, *reads]
+        made = Block(
+            [part.inner_iterator() for part in division.parts if part.inner is not None],
+            reads,
+            writes,
+            block.name_hint,
+            substitute.visit(block.body),
+            None if block.init is None or lift else substitute.visit(block.init),
+            block.alloc_buffers,
+            [substitute.visit(match) for match in block.match_buffers],
+            block.annotations,
+            block.span,
+        )
+        for before, after in substitute.reuse.items():
+            self.reuse[before] = after
+        values = [part.inner for part in division.parts if part.inner is not None]
+        return BlockRealize(values, self.inner_predicate(division), made, realize.span)
+
+    def inner_predicate(self, division: Division) -> PrimExpr:
+        """What of a block's condition is asked inside; the rest is asked by the new block."""
+        outside, inside = self.place.loops_around(self.state.get_sref(division.realize.block))
+        outer_vars = {loop.loop_var for loop in outside}
+        inner_vars = {loop.loop_var for loop in inside}
+        kept = []
+        for clause in clauses(division.realize.predicate):
+            used = variables_in(clause)
+            if not inner_vars.intersection(used) and len(self.place.blocks) == 1:
+                self.predicates.append(clause)
+                continue
+            if outer_vars.intersection(used):
+                clause = division.clause(clause, self.outside)
+            kept.append(clause)
+        return all_of(*kept) if kept else const(True, "bool")
+
+    # The new block.
+
+    def check_closed(self, body: Stmt) -> None:
+        """Nothing inside may name the loops outside any more."""
+        used = variables_in(body, *self.inits)
+        for sref in self.place.outer_loops():
+            variable = self.state.stmt(sref).loop_var
+            if variable in used:
+                reason = (
+                    f"the inside depends on loop '{variable.name}' in a way that the iterators "
+                    "of the new block do not tell"
+                )
+                raise refuse_at(self.state, "blockize", reason, sref)
+
+    def assemble(self, body: Stmt) -> BlockRealize:
+        """The block with the regions of what is inside."""
+        first = self.state.stmt(self.place.blocks[0]).block
+        names = [self.state.stmt(sref).block.name_hint for sref in self.place.blocks]
+        name = f"{names[0]}_o" if len(names) == 1 else "outer_" + "_".join(names) + "_"
+        init = stmt_seq(*self.inits) if self.inits else None
+        block = Block(self.iterators, (), (), name, body, init, span=first.span)
+        buffers = {}
+        for sref in self.place.blocks:
+            inner = self.state.stmt(sref).block
+            for region in (*inner.reads, *inner.writes):
+                buffers[region.buffer.data] = region.buffer
+        reads, writes, _ = get_block_access_region(block, buffers)
+        order = _order_of([self.state.stmt(sref).block for sref in self.place.blocks])
+        analyzer = Analyzer()
+        for iterator in self.iterators:
+            analyzer.bind(iterator.var, iterator.dom)
+        block = block.with_fields(
+            reads=tuple(sorted([_inside_buffer(r, analyzer) for r in reads], key=order)),
+            writes=tuple(sorted([_inside_buffer(w, analyzer) for w in writes], key=order)),
+        )
+        predicate = all_of(*self.predicates) if self.predicates else const(True, "bool")
+        return BlockRealize(self.values, predicate, block)
+
+
+def _order_of(blocks: list[Block]):
+    """A key that keeps the order in which the blocks name their buffers."""
+    numbers: dict[int, int] = {}
+    for block in blocks:
+        for region in (*block.reads, *block.writes):
+            numbers.setdefault(id(region.buffer), len(numbers))
+    return lambda region: numbers.get(id(region.buffer), len(numbers))
+
+
+def _inside_buffer(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
+    """A region cut to its buffer: the last of several tiles may reach beyond."""
+    ranges = []
+    for part, size in zip(region.region, region.buffer.shape):
+        low, extent = part.min, part.extent
+        if not is_const(extent, 1) and not analyzer.can_prove(low + extent <= size):
+            extent = minimum(extent, analyzer.simplify(size - low))
+            part = Range.from_min_extent(low, extent)
+        ranges.append(part)
+    return BufferRegion(region.buffer, tuple(ranges))
+
+
+def _copy_of_loop(loop: For, variable: Var, relocate: Replace, body: Stmt) -> For:
+    """A loop like another one with its own variable; threads stay threads."""
+    binding = loop.thread_binding
+    if binding is not None:
+        binding = binding.with_fields(var=Var(binding.var.name, binding.var.dtype))
+    return For(
+        variable,
+        relocate.visit(loop.min),
+        relocate.visit(loop.extent),
+        loop.kind,
+        body,
+        binding,
+        loop.annotations,
+        loop.span,
+    )

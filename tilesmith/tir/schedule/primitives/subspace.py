@@ -1,0 +1,229 @@
+"""Dividing the iterators of a block between the loops outside and inside of a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilesmith.arith import (
+    Analyzer,
+    detect_iter_map,
+    inverse_affine_iter_map,
+    normalize_iter_map_to_expr,
+    subspace_divide,
+)
+from tilesmith.ir import LT, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir.intrinsics import ceildiv
+from tilesmith.ir.operators import all_of, is_const
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    clauses,
+    loop_range,
+    variables_in,
+)
+from tilesmith.tir.stmt import BlockRealize, For
+
+__all__ = ["Division", "Part", "divide", "loops_in_terms_of"]
+
+
+class Part:
+    """One iterator: ``value = outer * scale + inner``; a part that is not there is None."""
+
+    def __init__(self, iterator: IterVar, value: PrimExpr) -> None:
+        self.iterator = iterator
+        self.value = value
+        self.outer: PrimExpr | None = None
+        self.outer_domain: Range | None = None
+        self.outer_var: Var | None = None
+        self.inner: PrimExpr | None = None
+        self.inner_domain: Range | None = None
+        self.scale: PrimExpr = const(1, value.dtype)
+        self._inner_iterator: IterVar | None = None
+
+    def inner_iterator(self) -> IterVar:
+        """The iterator of the inner part."""
+        if self._inner_iterator is None:
+            variable = Var(f"{self.iterator.var.name}_i", self.iterator.var.dtype)
+            kind = self.iterator.iter_type
+            self._inner_iterator = IterVar(self.inner_domain, variable, kind)
+        return self._inner_iterator
+
+    def replacement(self) -> PrimExpr:
+        """The iterator in terms of the new ones."""
+        if self.outer_var is None:
+            return self.inner_iterator().var
+        if self.inner is None:
+            return self.outer_var
+        if is_const(self.outer_domain.extent, 1) and is_const(self.outer_domain.min, 0):
+            return self.inner_iterator().var
+        return self.outer_var * self.scale + self.inner_iterator().var
+
+    def same_outer(self, iterator: IterVar, value: PrimExpr) -> bool:
+        """Whether an iterator with that value can serve as the outer part."""
+        return (
+            not is_const(value)
+            and structural_equal(value, self.outer)
+            and structural_equal(iterator.dom, self.outer_domain)
+        )
+
+
+class Division:
+    """The iterators of one block, divided."""
+
+    def __init__(self, realize: BlockRealize, parts: list[Part]) -> None:
+        self.realize = realize
+        self.parts = parts
+
+    def mapping(self) -> dict[Var, PrimExpr]:
+        """Old iterators in terms of the new ones."""
+        return {part.iterator.var: part.replacement() for part in self.parts}
+
+    def clause(self, clause: PrimExpr, outside: Mapping[Var, PrimExpr]) -> PrimExpr:
+        """A condition over loops of both sides as one over the new iterators and inner loops.
+
+        ``outside`` gives loops outside in terms of the new block's iterators. Where that does not
+        help, a bound of an iterator's value is one of ``outer * scale + inner``.
+        """
+        analyzer = Analyzer()
+        if isinstance(clause, LT):
+            for part in self.parts:
+                if part.outer_var is None:
+                    continue
+                rest = analyzer.simplify(clause.a - part.value)
+                if is_const(rest):
+                    value: PrimExpr = part.outer_var * part.scale
+                    if part.inner is not None:
+                        value = value + part.inner
+                    return LT(analyzer.simplify(value + rest), clause.b)
+        return analyzer.simplify(Replace(dict(outside)).visit(clause))
+
+
+def divide(
+    realize: BlockRealize, outside: list[For], inside: list[For], preserve_unit_iters: bool
+) -> Division | str:
+    """The iterators of a block divided, or why that is not possible."""
+    ranges = {loop.loop_var: loop_range(loop) for loop in (*outside, *inside)}
+    inner_vars = [loop.loop_var for loop in inside]
+    outer_vars = {loop.loop_var for loop in outside}
+    analyzer = Analyzer()
+    for variable, domain in ranges.items():
+        analyzer.bind(variable, domain)
+    parts: list[Part] = []
+    mixed: list[int] = []
+    for number, (iterator, value) in enumerate(zip(realize.block.iter_vars, realize.iter_values)):
+        part = Part(iterator, value)
+        parts.append(part)
+        used = variables_in(value)
+        has_outer = bool(outer_vars.intersection(used))
+        has_inner = bool(set(inner_vars).intersection(used))
+        if has_outer and has_inner:
+            mixed.append(number)
+        elif has_inner:
+            part.inner, part.inner_domain = value, iterator.dom
+            if preserve_unit_iters and is_const(iterator.dom.min, 0):
+                dtype = iterator.var.dtype
+                part.outer = const(0, dtype)
+                part.outer_domain = Range.from_min_extent(const(0, dtype), const(1, dtype))
+                part.scale = iterator.dom.extent
+        else:
+            part.outer, part.outer_domain = value, iterator.dom
+    if mixed:
+        reason = _divide_mixed(realize, parts, mixed, ranges, inner_vars, analyzer)
+        if reason:
+            return reason
+    return Division(realize, parts)
+
+
+def _divide_mixed(
+    realize: BlockRealize,
+    parts: list[Part],
+    mixed: list[int],
+    ranges: dict[Var, Range],
+    inner_vars: list[Var],
+    analyzer: Analyzer,
+) -> str:
+    """Divide the iterators that depend on loops of both sides; empty, or why it fails."""
+    inner = set(inner_vars)
+    one_sided = [
+        clause
+        for clause in clauses(realize.predicate)
+        if not (inner.intersection(variables_in(clause)) and set(variables_in(clause)) - inner)
+    ]
+    values = list(realize.iter_values)
+    attempts = [all_of(*one_sided)] if one_sided else []
+    for predicate in [*attempts, const(True, "bool")]:
+        pairs = subspace_divide(
+            values, ranges, inner_vars, predicate, simplify_trivial_iterators=False
+        )
+        if pairs and not _take(parts, mixed, pairs, analyzer):
+            return ""
+    found = detect_iter_map(values, ranges, const(True, "bool"))
+    if found.errors:
+        return "; ".join(found.errors)
+    part = parts[mixed[0]]
+    for number in mixed:
+        alone = subspace_divide(
+            [values[number]], ranges, inner_vars, simplify_trivial_iterators=False
+        )
+        if not alone:
+            part = parts[number]
+            break
+    return f"{part.iterator.var.name} = {part.value} is no outer * extent + inner"
+
+
+def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) -> str:
+    """Note what ``subspace_divide`` gave; says what is wrong with it."""
+    for number in mixed:
+        part = parts[number]
+        outer, inner = pairs[number]
+        dtype = part.value.dtype
+        outer_value = normalize_iter_map_to_expr(outer.source).astype(dtype)
+        inner_value = normalize_iter_map_to_expr(inner.source).astype(dtype)
+        scale = inner.extent.astype(dtype)
+        if not analyzer.can_prove_equal(part.value, outer_value * scale + inner_value):
+            return f"{part.value} is not {outer_value} * {scale} + {inner_value}"
+        domain = part.iterator.dom
+        low = const(0, dtype)
+        extent = analyzer.simplify(ceildiv(domain.min + domain.extent, scale))
+        known = analyzer.simplify(outer.extent.astype(dtype))
+        base = getattr(outer.source, "base", None)
+        if base is not None and not is_const(base, 0):
+            low = base.astype(dtype)
+            extent = known
+        elif not is_const(domain.min, 0):
+            low = analyzer.simplify(domain.min // scale)
+            extent = analyzer.simplify(extent - low)
+        elif not is_const(domain.extent):
+            extent = known if is_const(known) else extent
+        part.outer, part.outer_domain = outer_value, Range.from_min_extent(low, extent)
+        part.inner = inner_value
+        part.inner_domain = Range.from_min_extent(const(0, dtype), scale)
+        part.scale = scale
+    return ""
+
+
+def loops_in_terms_of(
+    iterators: list[IterVar],
+    values: list[PrimExpr],
+    ranges: dict[Var, Range],
+    predicates: list[PrimExpr],
+) -> dict[Var, PrimExpr]:
+    """The loops outside as functions of the new block's iterators, as far as they are."""
+    known: dict[Var, PrimExpr] = {}
+    for iterator, value in zip(iterators, values):
+        if isinstance(value, Var) and value in ranges:
+            known[value] = iterator.var
+    for variable, domain in ranges.items():
+        if is_const(domain.extent, 1):
+            known.setdefault(variable, domain.min)
+    if len(known) == len(ranges):
+        return known
+    bound = [k for k, value in enumerate(values) if not is_const(value)]
+    found = detect_iter_map(
+        [values[k] for k in bound], ranges, all_of(*predicates) if predicates else True, "bijective"
+    )
+    if found.indices:
+        outputs = [iterators[k].var for k in bound]
+        for variable, value in inverse_affine_iter_map(found.indices, outputs).items():
+            known.setdefault(variable, value)
+    return known

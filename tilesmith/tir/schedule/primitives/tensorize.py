@@ -1,0 +1,270 @@
+"""tensorize: a block becomes the instruction of a tensor intrinsic.
+
+The block's body is compared with the intrinsic's description; where they agree, it is replaced by
+the implementation, whose buffers are other names for regions of the block's buffers
+(`T.match_buffer`), with strides and offsets that lowering fills in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.ir.operators import floormod, is_const
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.schedule.primitives.blockize import blockize
+from tilesmith.tir.schedule.primitives.common import refuse_at
+from tilesmith.tir.schedule.primitives.tensorize_comparison import (
+    BufferMatch,
+    DescriptionMatcher,
+    Mismatch,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    MatchBufferRegion,
+    Stmt,
+)
+from tilesmith.tir.tensor_intrin import TensorIntrin
+from tilesmith.tir.transform.lower_match_buffer import row_major_strides
+
+__all__ = ["as_tensor_intrin", "described_statement", "tensorize"]
+
+
+def as_tensor_intrin(intrin: Any) -> TensorIntrin:
+    """An intrinsic given by its name, as it is, or as the pair (description, implementation)."""
+    if isinstance(intrin, TensorIntrin):
+        return intrin
+    if isinstance(intrin, str):
+        return TensorIntrin.get(intrin)  # type: ignore[return-value] - a miss raises
+    if isinstance(intrin, (tuple, list)) and len(intrin) == 2:
+        return TensorIntrin(*intrin)
+    raise ScheduleError(
+        f"tensorize takes the name of an intrinsic, a TensorIntrin or the pair (description, "
+        f"implementation), got {intrin!r}"
+    )
+
+
+def described_statement(function: PrimFunc) -> Stmt:
+    """What a description or implementation does: the body of its root block."""
+    body = function.body
+    return body.block.body if isinstance(body, BlockRealize) else body
+
+
+def tensorize(
+    state: ScheduleState,
+    sref: StmtSRef,
+    intrin: TensorIntrin,
+    name: str,
+    preserve_unit_iters: bool = True,
+) -> StmtSRef:
+    """Replace a block, or a loop made a block, by an intrinsic; see ``Schedule.tensorize``.
+
+    Nothing changes where it is refused. Gives the block.
+    """
+    before = state.copy()
+    try:
+        if isinstance(state.stmt(sref), For) or not child_statements(state.stmt(sref)):
+            sref = blockize(state, [sref], preserve_unit_iters)
+        realize = _Replacement(state, sref, intrin, name).realize()
+    except Exception:
+        state.restore(before)
+        raise
+    state.replace(sref, realize, {state.stmt(sref).block: realize.block})
+    return sref
+
+
+class _Replacement:
+    """The block with the implementation in it."""
+
+    def __init__(
+        self, state: ScheduleState, sref: StmtSRef, intrin: TensorIntrin, name: str
+    ) -> None:
+        self.state = state
+        self.sref = sref
+        self.intrin = intrin
+        self.name = name
+        self.before: BlockRealize = state.stmt(sref)
+        self.matcher = DescriptionMatcher()
+
+    def refuse(self, reason: str) -> Exception:
+        """The error with the program and the description."""
+        advice = f"the description of {self.name}:\n{self.intrin.desc.script()}"
+        return refuse_at(self.state, "tensorize", reason, self.sref, advice)
+
+    def realize(self) -> BlockRealize:
+        """The block after its comparison with the description."""
+        block = self.before.block
+        for iterator in block.iter_vars:
+            self.matcher.analyzer.bind(iterator.var, iterator.dom)
+        if block.match_buffers:
+            raise self.refuse(
+                f"block '{block.name_hint}' matches regions: is it tensorized already?"
+            )
+        try:
+            self.matcher.statement(block.body, described_statement(self.intrin.desc))
+        except Mismatch as mismatch:
+            text = f"block '{block.name_hint}' does not match {self.name}:\n  {mismatch}"
+            raise self.refuse(text) from None
+        self.check_aliases()
+        return self.before.with_fields(block=self.implemented(block))
+
+    def check_aliases(self) -> None:
+        """A buffer that the intrinsic writes is none of its other buffers."""
+        matches = self.matcher.buffers
+        for written in self.matcher.written:
+            for other, match in matches.items():
+                if other is not written and match.buffer is matches[written].buffer:
+                    raise self.refuse(
+                        f"'{match.buffer.name}' of the block stands for '{written.name}' of the "
+                        f"description, which is written, and for '{other.name}'"
+                    )
+
+    def implemented(self, block: Block) -> Block:
+        """The block with the implementation's statements and matched buffers."""
+        desc, impl = self.intrin.desc, renew_defs(self.intrin.impl)
+        matches = []
+        for wanted, given in zip(desc.params, impl.params):
+            source, target = desc.buffer_map.get(wanted), impl.buffer_map.get(given)
+            if source is None or target is None:
+                raise self.refuse(f"parameter '{wanted.name}' of {self.name} is no buffer")
+            match = self.matcher.buffers.get(source)
+            if match is None:
+                raise self.refuse(f"the description of {self.name} does not use '{source.name}'")
+            self.check_layout(impl, source, target, match)
+            matches.append(MatchBufferRegion(target, _region(match, source)))
+        inner = impl.body.block if isinstance(impl.body, BlockRealize) else None
+        annotations = {**self.inner_annotations(block), **block.annotations}
+        if inner is not None:
+            annotations.update(inner.annotations)
+        return block.with_fields(
+            body=inner.body if inner is not None else impl.body,
+            alloc_buffers=(*block.alloc_buffers, *(inner.alloc_buffers if inner else ())),
+            match_buffers=(*matches, *(inner.match_buffers if inner else ())),
+            annotations=annotations,
+        )
+
+    def inner_annotations(self, block: Block) -> dict[str, Any]:
+        """The annotations of the blocks that go."""
+        found: dict[str, Any] = {}
+        for child in self.state.blocks_below(self.sref):
+            inner = self.state.stmt(child).block
+            if inner.init is None or not block.init:
+                found.update(inner.annotations)
+        return found
+
+    def check_layout(
+        self, impl: PrimFunc, source: Buffer, target: Buffer, match: BufferMatch
+    ) -> None:
+        """What the implementation takes for granted about memory holds for the region."""
+        if target.dtype is not source.dtype or len(target.shape) != len(source.shape):
+            raise self.refuse(
+                f"'{source.name}' of the description is {source!r}, in the implementation of "
+                f"{self.name} it is {target!r}"
+            )
+        analyzer = self.matcher.analyzer
+        strides = row_major_strides(match.buffer)
+        offset: PrimExpr = match.buffer.elem_offset
+        for start, stride in zip(match.start, strides):
+            offset = offset + start * stride.astype(start.dtype)
+        what = f"'{target.name}' of {self.name}"
+        factor = target.offset_factor
+        if factor > 1 and not analyzer.can_prove_equal(floormod(offset, factor), 0):
+            raise self.refuse(
+                f"{what} must begin at a multiple of {factor} elements, the region of "
+                f"'{match.buffer.name}' begins at {analyzer.simplify(offset)}"
+            )
+        if not _counts_on_layout(impl, target):
+            return
+        if not isinstance(target.elem_offset, Var):
+            if not analyzer.can_prove_equal(offset, target.elem_offset.astype(offset.dtype)):
+                raise self.refuse(
+                    f"{what} has no symbolic offset, and the region of '{match.buffer.name}' "
+                    f"begins at {analyzer.simplify(offset)} (declare it with offset_factor=1)"
+                )
+        own = strides[len(strides) - len(target.shape) :]
+        for size, wanted, stride in zip(target.shape, row_major_strides(target), own):
+            if is_const(size, 1) or isinstance(wanted, Var):
+                continue
+            if not analyzer.can_prove_equal(stride, wanted.astype(stride.dtype)):
+                raise self.refuse(
+                    f"{what} has the strides "
+                    f"{[str(one) for one in row_major_strides(target)]}, the region of "
+                    f"'{match.buffer.name}' {[str(one) for one in own]} (change its layout with "
+                    "transform_layout, or copy it with cache_read)"
+                )
+
+
+def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
+    """The box of the block's buffer that a buffer of the description stands for."""
+    leading = len(match.start) - len(source.shape)
+    ranges = []
+    for number, (start, size) in enumerate(zip(match.start, match.buffer.shape)):
+        extent: PrimExpr = const(1, size.dtype)
+        if number >= leading:
+            extent = source.shape[number - leading].astype(size.dtype)
+        ranges.append(Range.from_min_extent(start.astype(size.dtype), extent))
+    return BufferRegion(match.buffer, tuple(ranges))
+
+
+class _LayoutUses(Visitor):
+    """Whether a buffer is used as a pointer, or read past the end of its rows."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.found = False
+        self.analyzer = Analyzer()
+
+    def visit_Var(self, variable: Var) -> None:
+        self.found = self.found or variable is self.buffer.data
+
+    def visit_For(self, loop: For) -> None:
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        loop.for_each_child(self.visit)
+
+    def visit_Call(self, call: Call) -> None:
+        if getattr(call.op, "name", "") == "tir.address_of":
+            load = call.args[0]
+            if isinstance(load, BufferLoad) and load.buffer is self.buffer:
+                self.found = True
+        call.for_each_child(self.visit)
+
+    def access(self, node: Any) -> None:
+        if node.buffer is self.buffer:
+            for index, size in zip(node.indices, self.buffer.shape):
+                last = index
+                if isinstance(index, Ramp):
+                    last = index.base + index.stride * (index.lanes - 1)
+                if last.dtype.lanes != 1 or not self.analyzer.can_prove(last < size):
+                    self.found = True
+        for child in (*node.indices, *([node.value] if isinstance(node, BufferStore) else [])):
+            self.visit(child)
+
+    visit_BufferLoad = access
+    visit_BufferStore = access
+
+    def visit_Block(self, block: Block) -> None:
+        for match in block.match_buffers:
+            if match.source.buffer is self.buffer:
+                self.found = True
+        for part in (block.init, block.body):
+            if part is not None:
+                self.visit(part)
+
+    def visit_BufferRegion(self, region: BufferRegion) -> None:
+        """Declared regions are no uses."""
+
+
+def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
+    """Whether an implementation needs the strides of a buffer to be what it declares."""
+    uses = _LayoutUses(buffer)
+    uses.visit(impl.body)
+    return uses.found
