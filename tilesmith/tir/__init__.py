@@ -14,9 +14,13 @@ from tilesmith.tir.stmt import *  # noqa: F403
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        "BlockScope": "tilesmith.tir.analysis:BlockScope",
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "Schedule": "tilesmith.tir.schedule:Schedule",
+        "ScheduleDebugMask": "tilesmith.tir.schedule:ScheduleDebugMask",
         "ScheduleError": "tilesmith.support.errors:ScheduleError",
+        "ScheduleState": "tilesmith.tir.schedule:ScheduleState",
+        "StmtSRef": "tilesmith.tir.schedule:StmtSRef",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
         "analysis": "tilesmith.tir.analysis",
         "interpreter": "tilesmith.tir.interpreter",

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import PointerType, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import is_const
+from tilesmith.ir import PointerType, Range, Var, const
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import is_dominant, scope_blocks, scope_of
-from tilesmith.tir.schedule.primitives.common import Rebuild, refuse_at
-from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
-from tilesmith.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    MatchBufferRegion,
-    Stmt,
-    stmt_list,
-    stmt_seq,
+from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_covers_domain,
+    is_dominant,
+    scope_blocks,
+    scope_of,
 )
+from tilesmith.tir.schedule.primitives.common import Rebuild, refuse_at
+from tilesmith.tir.schedule.primitives.copies import (
+    analyzer_inside,
+    check_finished,
+    common_place,
+    copy_nest,
+    exact_box,
+    hull,
+    insert_nest,
+    possible_region,
+    region_at,
+    statement_number,
+)
+from tilesmith.tir.schedule.primitives.reduction import add_allocation
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, MatchBufferRegion
 
 __all__ = [
     "ReplaceBuffer",
     "buffer_with",
+    "cache_of",
     "cache_read",
     "cache_write",
+    "part_written",
+    "region_of",
+    "replace_buffer",
     "set_scope",
     "storage_align",
 ]
@@ -132,51 +142,17 @@ def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: 
     return buffer.with_fields(data=pointer, name=name, **changes)
 
 
-def _cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
+def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
     """A compact buffer of the same shape in a storage scope."""
     name = f"{buffer.name}_{storage_scope}"
     offset = const(0, buffer.elem_offset.dtype)
     return buffer_with(buffer, name, storage_scope, strides=(), elem_offset=offset)
 
 
-def _statement_number(state: ScheduleState, scope: StmtSRef, sref: StmtSRef) -> int:
-    """Which of the statements right below a scope holds a block."""
-    chain = [sref, *state.ancestors(sref)]
-    top = chain[chain.index(scope) - 1]
-    return state.child_srefs(scope).index(top)
-
-
-def _copy_block(
-    source: Buffer, target: Buffer, region: list[Range], name: str
-) -> tuple[Stmt, BlockRealize]:
-    """A nest that copies a region of one buffer to the same place of another one."""
-    loops: list[tuple[Var, PrimExpr]] = []
-    iterators, values = [], []
-    for number, (part, size) in enumerate(zip(region, source.shape)):
-        dtype = part.extent.dtype
-        variable = Var(f"ax{number}", dtype)
-        loops.append((variable, part.extent))
-        values.append(variable if is_const(part.min, 0) else part.min + variable)
-        domain = Range.from_min_extent(const(0, size.dtype), size)
-        iterators.append(IterVar(domain, Var(f"v{number}", dtype), IterVar.DataPar))
-    indices = [iterator.var for iterator in iterators]
-    block = Block(
-        iterators,
-        [BufferRegion.from_point(source, indices)],
-        [BufferRegion.from_point(target, indices)],
-        name,
-        BufferStore(target, BufferLoad(source, indices), indices),
-    )
-    realize = BlockRealize(values, const(True, "bool"), block)
-    nest: Stmt = realize
-    for variable, extent in reversed(loops):
-        nest = For(variable, const(0, variable.dtype), extent, ForKind.SERIAL, nest)
-    return nest, realize
-
-
-def _region_of(
+def region_of(
     state: ScheduleState, primitive: str, sref: StmtSRef, index: int, reads: bool
 ) -> BufferRegion:
+    """One of the regions that a block declares."""
     block: Block = state.stmt(sref).block
     regions = block.reads if reads else block.writes
     if not 0 <= index < len(regions):
@@ -184,89 +160,164 @@ def _region_of(
         raise refuse_at(
             state,
             primitive,
-            f"block '{block.name_hint}' {kind} {len(regions)} buffers, there is no number {index}",
+            f"block '{block.name_hint}' {kind} no buffer number {index}",
             sref,
+            f"it {kind}: " + ", ".join([f"{k} '{r.buffer.name}'" for k, r in enumerate(regions)]),
         )
     return regions[index]
-
-
-def _whole(buffer: Buffer) -> list[Range]:
-    return list(BufferRegion.full_region(buffer).region)
 
 
 def cache_read(
     state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str, consumers: list[StmtSRef]
 ) -> StmtSRef:
     """Read a buffer through a copy; see ``Schedule.cache_read``."""
-    buffer = _region_of(state, "cache_read", sref, index, reads=True).buffer
+    buffer = region_of(state, "cache_read", sref, index, reads=True).buffer
     scope = scope_of(state, sref, "cache_read")
-    cache = _cache_of(buffer, storage_scope)
-    nest, realize = _copy_block(buffer, cache, _whole(buffer), cache.name)
-    writers = [s for s in scope_blocks(state, scope) if _writes(state, s, buffer)]
-    last = max([_statement_number(state, scope, s) for s in writers], default=-1)
+    blocks = scope_blocks(state, scope)
+    writers = [other for other in blocks if _writes(state, other, buffer)]
+    wanted = [*consumers, *([] if sref in consumers else [sref])] if consumers else [sref]
+    place = _place_between(state, "cache_read", scope, writers, wanted, buffer)
+    last = max([statement_number(state, place, writer) for writer in writers], default=-1)
+    inside = [other for other in blocks if place in set(state.ancestors(other))]
     later = [
-        s
-        for s in scope_blocks(state, scope)
-        if _reads(state, s, buffer) and _statement_number(state, scope, s) > last
+        other
+        for other in inside
+        if _reads(state, other, buffer) and statement_number(state, place, other) > last
     ]
-    readers = [*consumers, *([] if sref in consumers else [sref])] if consumers else later
-    for reader in (sref, *readers):
+    readers = wanted if consumers else later
+    for reader in readers:
         if reader not in later:
             name = state.stmt(reader).block.name_hint
-            raise refuse_at(
-                state,
-                "cache_read",
-                f"block '{name}' does not read '{buffer.name}' after all that write it",
-                reader,
-                "cache first, then move blocks into one nest",
-            )
+            reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
+            raise refuse_at(state, "cache_read", reason, reader)
+    part, bounds = _part_read(state, readers, buffer, place)
+    cache = cache_of(buffer, storage_scope)
+    nest, realize = copy_nest(
+        buffer, cache, part, bounds, analyzer_inside(state, place), cache.name
+    )
     for reader in readers:
-        rewrite = ReplaceBuffer({buffer: cache}, only_reads=True)
-        before = state.stmt(reader)
-        state.replace(reader, rewrite.visit(before), rewrite.reuse)
+        replace_buffer(state, reader, ReplaceBuffer({buffer: cache}, only_reads=True))
     if writers:
-        _insert(state, scope, nest, after=writers[-1])
+        insert_nest(state, place, nest, _at(state, place, writers, -1), before=False)
     else:
-        _insert(state, scope, nest, before=_first(state, scope, readers))
+        insert_nest(state, place, nest, _at(state, place, readers, 0), before=True)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
+
+
+def _at(state: ScheduleState, place: StmtSRef, srefs: list[StmtSRef], which: int) -> StmtSRef:
+    """The first (0) or last (-1) of some blocks below a place."""
+    return sorted(srefs, key=lambda sref: statement_number(state, place, sref))[which]
+
+
+def _place_between(
+    state: ScheduleState,
+    primitive: str,
+    scope: StmtSRef,
+    writers: list[StmtSRef],
+    readers: list[StmtSRef],
+    buffer: Buffer,
+) -> StmtSRef:
+    """The outermost loop or block below which all writers stand before all readers."""
+    place = scope
+    for _ in range(2):
+        if not writers:
+            return place
+        last = max([statement_number(state, place, writer) for writer in writers])
+        early = [r for r in readers if statement_number(state, place, r) <= last]
+        if not early:
+            return place
+        place = common_place(state, scope, [*writers, *readers])
+    name = state.stmt(early[0]).block.name_hint
+    reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
+    raise refuse_at(
+        state, primitive, reason, early[0], "cache first, then move blocks into one nest"
+    )
+
+
+def _part_read(
+    state: ScheduleState, readers: list[StmtSRef], buffer: Buffer, place: StmtSRef
+) -> tuple[list[Range], list[Range]]:
+    """What readers need in one iteration of a place, and the box that they never leave."""
+    part: list[Range] | None = None
+    bounds: list[Range] | None = None
+    analyzer = analyzer_inside(state, place)
+    for reader in readers:
+        block: Block = state.stmt(reader).block
+        for region in block.reads:
+            if region.buffer is not buffer:
+                continue
+            possible = possible_region(analyzer, block, region)
+            bounds = possible if bounds is None else hull(analyzer, bounds, possible)
+            needed = region_at(state, reader, region, place, exact=False)
+            part = needed if part is None else hull(analyzer, part, needed)
+    at_top = isinstance(state.stmt(place), BlockRealize)
+    return (bounds if at_top else part), bounds  # type: ignore[return-value]
 
 
 def cache_write(
     state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str, consumers: list[StmtSRef]
 ) -> StmtSRef:
     """Write a buffer through a copy; see ``Schedule.cache_write``."""
-    buffer = _region_of(state, "cache_write", sref, index, reads=False).buffer
+    region = region_of(state, "cache_write", sref, index, reads=False)
+    buffer = region.buffer
     scope = scope_of(state, sref, "cache_write")
     if not is_dominant(state, sref, scope):
-        raise refuse_at(
-            state, "cache_write", f"another block writes buffer '{buffer.name}' too", sref
-        )
-    number = _statement_number(state, scope, sref)
-    for other in scope_blocks(state, scope):
-        if other is sref or other in consumers or not _reads(state, other, buffer):
-            continue
-        if _statement_number(state, scope, other) == number:
-            name = state.stmt(other).block.name_hint
-            raise refuse_at(
-                state,
-                "cache_write",
-                f"block '{name}' reads '{buffer.name}' in the same nest, before the copy",
-                other,
-                "name it in consumer_blocks to let it read the cache",
-            )
-    cache = _cache_of(buffer, storage_scope)
-    nest, realize = _copy_block(cache, buffer, _whole(buffer), cache.name)
-    rewrite = ReplaceBuffer({buffer: cache})
-    before = state.stmt(sref)
-    state.replace(sref, rewrite.visit(before), rewrite.reuse)
+        reason = f"another block writes buffer '{buffer.name}' too"
+        raise refuse_at(state, "cache_write", reason, sref)
+    readers = [
+        other
+        for other in scope_blocks(state, scope)
+        if other is not sref and other not in consumers and _reads(state, other, buffer)
+    ]
+    place = _place_between(state, "cache_write", scope, [sref], readers, buffer)
+    check_finished(state, "cache_write", sref, place)
+    part, bounds = part_written(state, "cache_write", sref, region, place)
+    cache = cache_of(buffer, storage_scope)
+    nest, realize = copy_nest(
+        cache, buffer, part, bounds, analyzer_inside(state, place), cache.name
+    )
+    replace_buffer(state, sref, ReplaceBuffer({buffer: cache}))
     for consumer in consumers:
-        rewrite = ReplaceBuffer({buffer: cache}, only_reads=True)
-        before = state.stmt(consumer)
-        state.replace(consumer, rewrite.visit(before), rewrite.reuse)
-    _insert(state, scope, nest, after=sref)
+        replace_buffer(state, consumer, ReplaceBuffer({buffer: cache}, only_reads=True))
+    insert_nest(state, place, nest, sref, before=False)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
+
+
+def part_written(
+    state: ScheduleState, primitive: str, sref: StmtSRef, region: BufferRegion, place: StmtSRef
+) -> tuple[list[Range], list[Range]]:
+    """What a block writes in one iteration of a place, and the box that it never leaves.
+
+    What is copied must have been written, or the copy would destroy what was there. Only at the
+    top of the scope that allocates the buffer there is nothing to destroy.
+    """
+    block: Block = state.stmt(sref).block
+    scope = scope_of(state, sref, primitive)
+    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    bounds = exact_box(region.region, domains)
+    part = bounds
+    if place is not scope:
+        part = region_at(state, sref, region, place, exact=True)
+    elif bounds is None and region.buffer in state.stmt(scope).block.alloc_buffers:
+        part = bounds = possible_region(analyzer_inside(state, place), block, region)
+    elif bounds is not None and region.buffer in state.stmt(scope).block.alloc_buffers:
+        return bounds, bounds
+    if part is None or bounds is None:
+        reason = (
+            f"block '{block.name_hint}' leaves gaps in the part of '{region.buffer.name}' that it "
+            "writes, and the copy would fill them"
+        )
+        raise refuse_at(state, primitive, reason, sref)
+    if region.buffer not in state.stmt(scope).block.alloc_buffers or place is not scope:
+        check_covers_domain(state, primitive, sref)
+    return part, bounds
+
+
+def replace_buffer(state: ScheduleState, sref: StmtSRef, rewrite: ReplaceBuffer) -> None:
+    """Rewrite a block, or what a loop holds."""
+    state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
 
 
 def _writes(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:
@@ -277,42 +328,9 @@ def _reads(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:
     return any(region.buffer is buffer for region in state.stmt(sref).block.reads)
 
 
-def _first(state: ScheduleState, scope: StmtSRef, srefs: list[StmtSRef]) -> StmtSRef:
-    wanted = set(srefs)
-    return next(sref for sref in scope_blocks(state, scope) if sref in wanted)
-
-
-def _insert(
-    state: ScheduleState,
-    scope: StmtSRef,
-    nest: Stmt,
-    before: StmtSRef | None = None,
-    after: StmtSRef | None = None,
-) -> None:
-    """Put a nest right below a scope, before or after the statement that holds a block."""
-    inner = before if before is not None else after
-    chain = [inner, *state.ancestors(inner)]
-    top = chain[chain.index(scope) - 1]
-    anchor = state.stmt(top)
-    statements = [nest, anchor] if before is not None else [anchor, nest]
-    realize: BlockRealize = state.stmt(scope)
-    new: list[Stmt] = []
-    for stmt in stmt_list(realize.block.body):
-        if stmt is anchor:
-            new += statements
-        elif any(child is anchor for child in child_statements(stmt)) and not isinstance(
-            stmt, (For, BlockRealize)
-        ):
-            new += [nest, stmt] if before is not None else [stmt, nest]
-        else:
-            new.append(stmt)
-    block = realize.block.with_fields(body=stmt_seq(*new))
-    state.replace(scope, realize.with_fields(block=block), {realize.block: block})
-
-
 def set_scope(state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str) -> None:
     """Put a buffer into another storage scope."""
-    buffer = _region_of(state, "set_scope", sref, index, reads=False).buffer
+    buffer = region_of(state, "set_scope", sref, index, reads=False).buffer
     if buffer.scope() == storage_scope:
         return
     owner = _allocating_block(state, "set_scope", sref, buffer)
@@ -338,9 +356,15 @@ def storage_align(
     state: ScheduleState, sref: StmtSRef, index: int, axis: int, factor: int, offset: int
 ) -> None:
     """Ask for the stride of an axis to be ``k * factor + offset``."""
-    buffer = _region_of(state, "storage_align", sref, index, reads=False).buffer
+    buffer = region_of(state, "storage_align", sref, index, reads=False).buffer
     if not -len(buffer.shape) <= axis < len(buffer.shape):
-        raise refuse_at(state, "storage_align", f"buffer '{buffer.name}' has no axis {axis}", sref)
+        raise refuse_at(
+            state,
+            "storage_align",
+            f"buffer '{buffer.name}' has no axis {axis}",
+            sref,
+            f"its axes are 0 to {len(buffer.shape) - 1}",
+        )
     if factor <= 0:
         raise refuse_at(state, "storage_align", f"factor {factor} is not positive", sref)
     _allocating_block(state, "storage_align", sref, buffer)

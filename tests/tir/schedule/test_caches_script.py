@@ -1,0 +1,272 @@
+"""Copies of buffers and their storage scopes."""
+
+import pytest
+
+from tests.tir.schedule import programs_script as programs
+from tests.tir.schedule.harness import check, refused
+from tilesmith.script import tir as T
+
+
+def loops(sch, name):
+    return sch.get_loops(sch.get_block(name))
+
+
+def test_cache_read_and_write():
+    @T.prim_func
+    def expected(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+        A_shared = T.alloc_buffer((7, 13), "float32", scope="shared")
+        B_local = T.alloc_buffer((7, 13), "float32", scope="local")
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("A_shared"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_shared[v0, v1] = A[v0, v1]
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vi, vj] = A_shared[vi, vj] + T.float32(1)
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("B_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = B_local[v0, v1]
+
+    @T.prim_func
+    def rows(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    def steps(sch):
+        block = sch.get_block("B")
+        sch.cache_read(block, 0, "shared")
+        sch.cache_write(block, "B", "local")
+
+    check(rows, steps, expected)
+
+
+@pytest.mark.parametrize("program", [programs.matmul, programs.matmul64])
+def test_cached_tiles(program):
+    def steps(sch):
+        block = sch.get_block("C")
+        i, j, k = sch.get_loops(block)
+        i0, i1 = sch.split(i, [None, 4])
+        k0, k1 = sch.split(k, [None, 3])
+        sch.reorder(i0, k0, i1, j, k1)
+        a = sch.cache_read(block, "A", "shared")
+        b = sch.cache_read(block, "B", "local")
+        c = sch.cache_write(block, 0, "local")
+        sch.compute_at(a, k0)
+        sch.compute_at(b, k0)
+        sch.reverse_compute_at(c, i0)
+
+    check(program, steps)
+
+
+def test_cache_consumers():
+    def one(sch):
+        sch.cache_read(sch.get_block("C"), "B", "local", consumer_blocks=[sch.get_block("C")])
+
+    sch = check(programs.three_stages, one)
+    assert [r.buffer.name for r in sch.get(sch.get_block("D")).reads] == ["B", "C"]
+    sch = check(programs.three_stages, lambda sch: sch.cache_read(sch.get_block("C"), 0, "local"))
+    assert [r.buffer.name for r in sch.get(sch.get_block("D")).reads] == ["B_local", "C"]
+
+    def write(sch):
+        sch.cache_write(sch.get_block("B"), 0, "local", consumer_blocks=[sch.get_block("D")])
+
+    sch = check(programs.three_stages, write)
+    assert [r.buffer.name for r in sch.get(sch.get_block("D")).reads] == ["B_local", "C"]
+
+
+def test_caches_within_one_nest():
+    """The copy goes between writer and readers, and holds what one iteration needs."""
+
+    @T.prim_func
+    def expected(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+        B = T.alloc_buffer((7, 13), "float32")
+        B_local = T.alloc_buffer((7, 13), "float32", scope="local")
+        for i in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, ax0])
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+            for ax0, ax1 in T.grid(1, 13):
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(7, i + ax0)
+                    v1 = T.axis.spatial(13, ax1)
+                    B_local[v0, v1] = B[v0, v1]
+            for j in range(13):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B_local[vi, vj] + T.float32(1)
+
+    def read(sch):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+        sch.cache_read(sch.get_block("C"), 0, "local")
+
+    check(programs.elementwise, read, expected)
+
+    def write(sch, consumers=()):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+        sch.cache_write(sch.get_block("B"), 0, "local", [sch.get_block(name) for name in consumers])
+
+    check(programs.elementwise, write)
+    check(programs.elementwise, lambda sch: write(sch, ["C"]))
+    check(programs.elementwise64, write)
+
+
+def test_caches_in_a_nest_with_a_tail():
+    def steps(sch):
+        i = loops(sch, "C")[0]
+        outer, _ = sch.split(i, [None, 5])
+        sch.compute_at(sch.get_block("B"), outer)
+        sch.cache_read(sch.get_block("C"), 0, "local")
+        sch.cache_write(sch.get_block("B"), 0, "shared")
+
+    check(programs.stencil, steps)
+    check(programs.elementwise, steps)
+
+
+def test_a_cache_of_unfinished_sums():
+    def steps(sch):
+        block = sch.get_block("C")
+        i, j, k = sch.get_loops(block)
+        sch.reorder(i, k, j)
+        sch.reverse_compute_at(sch.get_block("D"), i)
+        sch.cache_write(block, 0, "local")
+
+    sch = check(programs.matmul_relu, steps)
+    assert len(sch.get_loops(sch.get_block("C_local"))) == 3
+    check(programs.matmul_relu, lambda sch: sch.cache_write(sch.get_block("C"), 0, "local"))
+
+
+@T.prim_func
+def parts(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+    """Even elements of the upper half are written, the last one by another block."""
+    T.func_attr({"global_symbol": "main"})
+    for i in range(3):
+        with T.block("even"):
+            vi = T.axis.spatial(3, i)
+            B[vi * 2 + 6] = A[vi * 2 + 1]
+
+
+@T.prim_func
+def upper(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in range(5):
+        with T.block("B"):
+            vi = T.axis.spatial(5, i)
+            B[vi + 6] = A[vi + 1]
+
+
+def test_caches_of_parts():
+    """Only what is read or written is copied; what was in the rest of an output stays."""
+
+    @T.prim_func
+    def expected(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+        A_local = T.alloc_buffer((12,), "float32", scope="local")
+        B_local = T.alloc_buffer((12,), "float32", scope="local")
+        for ax0 in range(5):
+            with T.block("A_local"):
+                v0 = T.axis.spatial((1, 6), 1 + ax0)
+                A_local[v0] = A[v0]
+        for i in range(5):
+            with T.block("B"):
+                vi = T.axis.spatial(5, i)
+                B_local[vi + 6] = A_local[vi + 1]
+        for ax0 in range(5):
+            with T.block("B_local"):
+                v0 = T.axis.spatial((6, 11), 6 + ax0)
+                B[v0] = B_local[v0]
+
+    def steps(name):
+        def apply(sch):
+            sch.cache_read(sch.get_block(name), 0, "local")
+            sch.cache_write(sch.get_block(name), 0, "local")
+
+        return apply
+
+    check(upper, steps("B"), expected)
+    refused(parts, lambda sch: sch.cache_write(sch.get_block("even"), 0, "local"),
+            "block 'even' leaves gaps in the part of 'B' that it writes")  # fmt: skip
+
+
+def test_a_cache_inside_of_a_block():
+    """In the scope of an inner block the copy holds what that block needs."""
+
+    @T.prim_func
+    def nested(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(2, 4):
+            with T.block("tile"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                for x, y in T.grid(4, 4):
+                    with T.block("B"):
+                        vx, vy = T.axis.remap("SS", [x, y])
+                        B[vi * 4 + vx, vj * 4 + vy] = A[vi * 4 + vx, vj * 4 + vy] + T.float32(1)
+
+    def steps(sch):
+        read = sch.cache_read(sch.get_block("B"), 0, "shared")
+        write = sch.cache_write(sch.get_block("B"), 0, "local")
+        for copy in (read, write):
+            assert [int(sch.get(loop).extent) for loop in sch.get_loops(copy)] == [4, 4]
+
+    check(nested, steps)
+    check(nested, lambda sch: sch.cache_read(sch.get_block("tile"), 0, "shared"))
+
+
+def test_cache_refusals():
+    refused(
+        programs.elementwise,
+        lambda sch: sch.cache_read(sch.get_block("B"), 1, "local"),
+        "reads 1 buffers, there is no number 1",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.cache_read(sch.get_block("B"), "X", "local"),
+        "block 'B' does not read 'X'; it does: A",
+    )
+
+    def decomposed(sch):
+        sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])
+
+    refused(
+        programs.matmul,
+        [decomposed, lambda sch: sch.cache_write(sch.get_block("C_update"), 0, "local")],
+        "another block writes buffer 'C' too",
+    )
+
+
+def test_set_scope_and_storage_align():
+    def steps(sch):
+        block = sch.get_block("B")
+        sch.set_scope(block, 0, "shared")
+        sch.storage_align(block, 0, -2, 32, 8)
+        sch.storage_align(block, 0, 0, 16, 4)
+
+    sch = check(programs.elementwise, steps)
+    block = sch.get(sch.get_block("B"))
+    assert block.writes[0].buffer.scope() == "shared"
+    assert sch.get(sch.get_block("C")).reads[0].buffer is block.writes[0].buffer
+    assert block.annotations["buffer_dim_align"] == ((0, 0, 16, 4),)
+    refused(
+        programs.elementwise,
+        lambda sch: sch.set_scope(sch.get_block("C"), 0, "shared"),
+        "buffer 'C' is a parameter",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.storage_align(sch.get_block("B"), 0, 2, 32, 8),
+        "buffer 'B' has no axis 2",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.storage_align(sch.get_block("B"), 0, 0, 0, 8),
+        "factor 0 is not positive",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.storage_align(sch.get_block("C"), 0, 0, 8, 0),
+        "is a parameter",
+    )

@@ -1,0 +1,79 @@
+"""Primitives that change layouts of buffers and iterators of blocks."""
+
+import pytest
+
+from tests.tir.schedule import programs_script as programs
+from tests.tir.schedule.harness import check, main_of, refused, schedule_of
+from tilesmith.script import tir as T
+
+
+def loops(sch, name):
+    return sch.get_loops(sch.get_block(name))
+
+
+def test_transform_layout():
+    @T.prim_func
+    def expected(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+        B = T.alloc_buffer((13, 7), "float32")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vj, vi] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(7, 13):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vj, vi] + T.float32(1)
+
+    def steps(sch):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (j, i))
+
+    check(programs.elementwise, steps, expected)
+    check(programs.elementwise64, steps)
+
+
+@pytest.mark.parametrize("program", [programs.elementwise, programs.elementwise64])
+@pytest.mark.parametrize("pad", [None, 0.0, 3])
+def test_transform_layout_with_padding(program, pad):
+    def steps(sch):
+        sch.transform_layout(
+            sch.get_block("C"), ("read", 0), lambda i, j: (i, j // 4, j % 4), pad_value=pad
+        )
+
+    check(program, steps)
+    refused(
+        program,
+        lambda sch: sch.transform_layout(sch.get_block("B"), "A", lambda i, j: (i, j // 4, j % 4)),
+        "the new layout of parameter 'A' would have padding",
+    )
+    refused(
+        program, lambda sch: sch.transform_layout(sch.get_block("B"), "X", lambda i, j: (i, j)),
+        "block 'B' neither reads nor writes 'X'",
+    )  # fmt: skip
+
+
+def test_transform_layout_of_a_parameter():
+    sch = schedule_of(programs.matmul)
+    sch.transform_layout(sch.get_block("C"), "B", lambda i, j: (j, i))
+    shapes = [[int(n) for n in b.shape] for b in main_of(sch).buffer_map.values()]
+    assert shapes == [[9, 11], [6, 11], [9, 6]]
+
+
+@pytest.mark.parametrize("program", [programs.matmul, programs.matmul64])
+def test_transform_block_layout(program):
+    def steps(sch):
+        sch.transform_block_layout(sch.get_block("C"), lambda i, j, k: (i * 6 + j, k))
+
+    sch = check(program, steps)
+    assert [int(sch.get(loop).extent) for loop in loops(sch, "C")] == [54, 11]
+    refused(
+        program,
+        lambda sch: sch.transform_block_layout(sch.get_block("C"), lambda i, j, k: (i, j * 11 + k)),
+        "the map mixes data-parallel and reduction iterators",
+    )
+    refused(
+        program,
+        lambda sch: sch.transform_block_layout(
+            sch.get_block("C"), lambda i, j, k: (i, j, k // 4, k % 4)
+        ),
+        "the map does not reach each point exactly once",
+    )

@@ -1,0 +1,177 @@
+"""Primitives on reductions."""
+
+import pytest
+
+from tests.tir.schedule import programs_script as programs
+from tests.tir.schedule.harness import check, refused
+from tilesmith.script import tir as T
+
+
+def loops(sch, name):
+    return sch.get_loops(sch.get_block(name))
+
+
+def test_decompose_reduction():
+    @T.prim_func
+    def expected(
+        A: T.Buffer((9, 11), "float32"),
+        B: T.Buffer((11, 6), "float32"),
+        C: T.Buffer((9, 6), "float32"),
+    ):
+        for i in range(9):
+            for j_init in range(6):
+                with T.block("C_init"):
+                    vi_init, vj_init = T.axis.remap("SS", [i, j_init])
+                    C[vi_init, vj_init] = T.float32(0)
+            for j, k in T.grid(6, 11):
+                with T.block("C_update"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    T.reads(C[vi, vj], A[vi, vk], B[vk, vj])
+                    T.writes(C[vi, vj])
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    def step(sch):
+        sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[1])
+
+    check(programs.matmul, step, expected)
+    check(programs.matmul64, step)
+
+
+def test_decompose_reduction_of_tiles_with_predicates():
+    def steps(sch):
+        i, j, k = loops(sch, "C")
+        j0, j1 = sch.split(j, [None, 4])
+        k0, k1 = sch.split(k, [None, 3])
+        sch.reorder(i, j0, k0, j1, k1)
+        sch.decompose_reduction(sch.get_block("C"), k0)
+
+    check(programs.matmul, steps)
+
+
+def test_decompose_reduction_refusals():
+    def inside(sch):
+        i, j, k = loops(sch, "C")
+        sch.reorder(i, k, j)
+        sch.work_on("main")
+
+    refused(
+        programs.matmul,
+        [inside, lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "C")[2])],
+        "loop 'k' carries the reduction iterator 'vk'",
+        marked="for k",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.decompose_reduction(sch.get_block("B"), loops(sch, "B")[0]),
+        "block 'B' is no reduction block: it has no T.init()",
+    )
+    refused(
+        programs.matmul_relu,
+        lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "D")[0]),
+        "the loop is not around block 'C'",
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("program", [programs.matmul, programs.matmul64])
+def test_rfactor(program, axis):
+    def steps(sch):
+        made = sch.rfactor(loops(sch, "C")[2], axis)
+        sch.parallel(sch.get_loops(made)[2])
+
+    check(program, steps)
+
+
+def test_rfactor_program():
+    @T.prim_func
+    def sums(A: T.Buffer((5, 6), "float32"), C: T.Buffer((5,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, k in T.grid(5, 6):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+
+    @T.prim_func
+    def expected(A: T.Buffer((5, 6), "float32"), C: T.Buffer((5,), "float32")):
+        C_rf = T.alloc_buffer((3, 5), "float32")
+        for i, k_0, k_1 in T.grid(5, 2, 3):
+            with T.block("C_rf"):
+                vk_1, vi, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+                with T.init():
+                    C_rf[vk_1, vi] = T.float32(0)
+                C_rf[vk_1, vi] = C_rf[vk_1, vi] + A[vi, vk_0 * 3 + vk_1]
+        for i, k_1 in T.grid(5, 3):
+            with T.block("C"):
+                vi, vk_1 = T.axis.remap("SR", [i, k_1])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + C_rf[vk_1, vi]
+
+    def steps(sch):
+        _, inner = sch.split(loops(sch, "C")[1], [None, 3])
+        sch.rfactor(inner, 0)
+
+    check(sums, steps, expected)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4, 7, 16])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("name", ["C", "M"])
+def test_rfactor_with_predicates(factor, which, name):
+    def steps(sch):
+        parts = sch.split(loops(sch, name)[1], [None, factor])
+        sch.rfactor(parts[which], 1)
+
+    check(programs.row_softmax_sums, steps)
+
+
+def test_rfactor_refusals():
+    refused(
+        programs.matmul,
+        lambda sch: sch.rfactor(loops(sch, "C")[0], 0),
+        "loop 'i' does not drive reduction iterators only",
+        marked="for i",
+    )
+    refused(
+        programs.matmul,
+        lambda sch: sch.rfactor(loops(sch, "C")[2], 3),
+        "factor_axis 3 is not within 2 dimensions",
+    )
+    refused(
+        programs.elementwise,
+        lambda sch: sch.rfactor(loops(sch, "B")[1], 0),
+        "is no reduction block",
+    )
+
+    @T.prim_func
+    def differences(A: T.Buffer((5, 6), "float32"), C: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 6):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] - A[vi, vk]
+
+    refused(
+        differences,
+        lambda sch: sch.rfactor(loops(sch, "C")[1], 0),
+        "combines with something else than +, *, min, max",
+    )
+
+
+def test_rfactor_of_a_start_value():
+    """A sum that starts at 5: the partial sums must not each start there."""
+
+    @T.prim_func
+    def offset(A: T.Buffer((5, 6), "float32"), C: T.Buffer((5,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, k in T.grid(5, 6):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(5)
+                C[vi] = C[vi] + A[vi, vk]
+
+    check(offset, lambda sch: sch.rfactor(loops(sch, "C")[1], 0))

@@ -1,0 +1,244 @@
+"""Blocks that copy a part of a buffer to another buffer, and where such blocks go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set
+from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir.operators import all_of, is_const, maximum, minimum
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blocks import ranges_between
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    analyzer_for,
+    loop_range,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    Stmt,
+    stmt_list,
+    stmt_seq,
+)
+
+__all__ = [
+    "analyzer_inside", "bound_region", "box_around", "check_finished", "common_place", "copy_nest",
+    "exact_box", "insert_nest", "nest_of", "possible_region", "statement_number",
+]  # fmt: skip
+
+
+# --- where ----------------------------------------------------------------------------------------
+
+
+def statement_number(state: ScheduleState, place: StmtSRef, sref: StmtSRef) -> int:
+    """Which of the loops and blocks right below a place holds a block."""
+    chain = [sref, *state.ancestors(sref)]
+    top = chain[chain.index(place) - 1]
+    return state.child_srefs(place).index(top)
+
+
+def common_place(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSRef]) -> StmtSRef:
+    """The innermost loop around some blocks of a scope; the scope if they share none."""
+    common = list(state.ancestors(srefs[0]))
+    for sref in srefs[1:]:
+        others = set(state.ancestors(sref))
+        common = [ancestor for ancestor in common if ancestor in others]
+    return common[0] if common else scope
+
+
+def insert_nest(
+    state: ScheduleState, place: StmtSRef, nest: Stmt, sref: StmtSRef, before: bool
+) -> None:
+    """Put a nest right below a loop or block, before or after the statement that holds a block."""
+    chain = [sref, *state.ancestors(sref)]
+    anchor = state.stmt(chain[chain.index(place) - 1])
+    stmt = state.stmt(place)
+    body = stmt.body if isinstance(stmt, For) else stmt.block.body
+    new: list[Stmt] = []
+    for inner in stmt_list(body):
+        if inner is anchor or (
+            not isinstance(inner, (For, BlockRealize))
+            and any(child is anchor for child in child_statements(inner))
+        ):
+            new += [nest, inner] if before else [inner, nest]
+        else:
+            new.append(inner)
+    if isinstance(stmt, For):
+        state.replace(place, stmt.with_fields(body=stmt_seq(*new)))
+        return
+    block = stmt.block.with_fields(body=stmt_seq(*new))
+    state.replace(place, stmt.with_fields(block=block), {stmt.block: block})
+
+
+def analyzer_inside(state: ScheduleState, place: StmtSRef) -> Analyzer:
+    """An analyzer that knows the ranges of a loop or block and of all around it."""
+    analyzer = analyzer_for(state, place)
+    stmt = state.stmt(place)
+    if isinstance(stmt, For):
+        analyzer.bind(stmt.loop_var, loop_range(stmt))
+    else:
+        for iterator in stmt.block.iter_vars:
+            analyzer.bind(iterator.var, iterator.dom)
+    return analyzer
+
+
+def check_finished(state: ScheduleState, primitive: str, sref: StmtSRef, place: StmtSRef) -> None:
+    """What a block has written is final after one iteration of ``place``: no loop at or outside of
+    it carries a reduction of the block."""
+    realize: BlockRealize = state.stmt(sref)
+    outside = {}
+    for ancestor in (place, *state.ancestors(place)):
+        if not isinstance(state.stmt(ancestor), For):
+            break
+        outside[state.stmt(ancestor).loop_var] = ancestor
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type == IterVar.DataPar:
+            continue
+        for variable in variables_in(value):
+            if variable in outside and not is_const(state.stmt(outside[variable]).extent, 1):
+                raise refuse_at(
+                    state,
+                    primitive,
+                    f"block '{realize.block.name_hint}' is complete only after loop "
+                    f"'{variable.name}'",
+                    outside[variable],
+                )
+
+
+# --- what -----------------------------------------------------------------------------------------
+
+
+def bound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
+    """A region of a block in terms of the loops around it."""
+    bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
+    return [
+        Range.from_min_extent(bind.visit(part.min), bind.visit(part.extent))
+        for part in region.region
+    ]
+
+
+def box_around(
+    analyzer: Analyzer, region: Sequence[Range], ranges: dict[Var, Range], shape: Sequence[PrimExpr]
+) -> list[Range]:
+    """The box around a region over all values of some variables, within the buffer."""
+    box = []
+    for part, size in zip(region, shape):
+        covered = eval_set(part, ranges) if ranges else None
+        low, end = part.min, part.min + part.extent
+        if covered is not None:
+            if not (covered.has_lower_bound() and covered.has_upper_bound()):
+                box.append(Range.from_min_extent(const(0, size.dtype), size))
+                continue
+            low, end = covered.min_value, covered.max_value + 1
+        if not analyzer.can_prove(low >= 0):
+            low = maximum(low, const(0, size.dtype))
+        if not analyzer.can_prove(end <= size):
+            end = minimum(end, size)
+        low = analyzer.simplify(low)
+        box.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
+    return box
+
+
+def possible_region(analyzer: Analyzer, block: Block, region: BufferRegion) -> list[Range]:
+    """The box around all that a block can touch by a region, over all of its iterators."""
+    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    return box_around(analyzer, region.region, domains, region.buffer.shape)
+
+
+def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
+    """The box that a region fills without gaps over all values of some variables, else None."""
+    found = estimate_region_strict_bound(region, ranges)
+    if found is None:
+        return None
+    analyzer = Analyzer()
+    return [
+        Range.from_min_extent(
+            part.min_value, analyzer.simplify(part.max_value - part.min_value + 1)
+        )
+        for part in found
+    ]
+
+
+def region_at(
+    state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef, exact: bool
+) -> list[Range] | None:
+    """What a block touches by a region in one iteration of a place; ``exact``: without gaps."""
+    ranges = ranges_between(state, sref, place)
+    bound = bound_region(state.stmt(sref), region)
+    if exact:
+        return exact_box(bound, ranges)
+    return box_around(analyzer_inside(state, place), bound, ranges, region.buffer.shape)
+
+
+def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
+    """The box around two boxes."""
+    made = []
+    for x, y in zip(a, b):
+        low = analyzer.simplify(minimum(x.min, y.min))
+        end = maximum(x.min + x.extent, y.min + y.extent)
+        made.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
+    return made
+
+
+def nest_of(
+    realize: BlockRealize, loops: Sequence[tuple[Var, PrimExpr]], kind: ForKind = ForKind.SERIAL
+) -> Stmt:
+    """A block under loops from 0."""
+    nest: Stmt = realize
+    for variable, extent in reversed(loops):
+        nest = For(variable, const(0, variable.dtype), extent, kind, nest)
+    return nest
+
+
+def copy_nest(
+    source: Buffer,
+    target: Buffer,
+    part: Sequence[Range],
+    bounds: Sequence[Range],
+    analyzer: Analyzer,
+    name: str,
+    value_of: Callable[[BufferLoad], PrimExpr] | None = None,
+) -> tuple[Stmt, BlockRealize]:
+    """A nest that copies a part of one buffer to the same place of another one.
+
+    ``bounds``: the box that the part never leaves; a condition sees to it where needed.
+    """
+    loops: list[tuple[Var, PrimExpr]] = []
+    iterators: list[IterVar] = []
+    values: list[PrimExpr] = []
+    conditions: list[PrimExpr] = []
+    for number, (one, bound) in enumerate(zip(part, bounds)):
+        dtype = source.shape[number].dtype
+        variable = Var(f"ax{number}", dtype)
+        loops.append((variable, one.extent))
+        analyzer.bind(variable, Range.from_min_extent(const(0, dtype), one.extent))
+        value = variable if is_const(one.min, 0) else one.min + variable
+        values.append(value)
+        iterators.append(IterVar(bound, Var(f"v{number}", dtype), IterVar.DataPar))
+        for condition in (value >= bound.min, value < bound.min + bound.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(condition)
+    indices = [iterator.var for iterator in iterators]
+    load: PrimExpr = BufferLoad(source, indices)
+    block = Block(
+        iterators,
+        [BufferRegion.from_point(source, indices)],
+        [BufferRegion.from_point(target, indices)],
+        name,
+        BufferStore(target, load if value_of is None else value_of(load), indices),
+    )
+    predicate: Any = all_of(*conditions) if conditions else const(True, "bool")
+    realize = BlockRealize(values, predicate, block)
+    return nest_of(realize, loops), realize
+
+
+__all__ += ["hull", "region_at"]
