@@ -1,4 +1,4 @@
-"""What is said about mistakes in scripts: text, place, marker, advice."""
+"""Where errors in scripts are placed; what they say is kept in ``tests/diagnostics``."""
 
 import linecache
 import re
@@ -14,149 +14,13 @@ HEAD = '@T.prim_func\ndef f(A: T.Buffer((16,), "float32"), h: T.handle):\n    fo
 
 # name: (lines inside of the loop, message)
 MISTAKES = {
-    "undefined variable": (
-        "A[i] = AA[i] + 1.0",
-        """undefined variable 'AA'
-  <script>:4:16
-              A[i] = AA[i] + 1.0
-                     ^^
-  did you mean 'A'?""",
-    ),
-    "wrong rank of a load": (
-        "A[i] = A[i, i] + 1.0",
-        """buffer 'A' has 1 dimensions, got 2 indices
-  <script>:4:18
-              A[i] = A[i, i] + 1.0
-                       ^^^^
-  A has the shape (16,)""",
-    ),
-    "wrong rank of a store": (
-        "A[i, 0] = 1.0",
-        """buffer 'A' has 1 dimensions, got 2 indices
-  <script>:4:11
-              A[i, 0] = 1.0
-                ^^^^
-  A has the shape (16,)""",
-    ),
-    "bad dtype": (
-        'X = T.alloc_buffer((4,), "flaot32")',
-        """unknown data type 'flaot32'
-  <script>:4:34
-              X = T.alloc_buffer((4,), "flaot32")
-                                       ^^^^^^^^^
-  did you mean 'float32'?""",
-    ),
-    "value of another dtype": (
-        "A[i] = T.float16(1)",
-        """a store to buffer 'A' needs a value of float32, got float16
-  <script>:4:16
-              A[i] = T.float16(1)
-                     ^^^^^^^^^^^^""",
-    ),
-    "missing axis": (
-        'with T.block("x"):\n    vi, vj = T.axis.remap("SS", [i])\n    A[vi] = 0.0',
-        """T.axis.remap: 2 kinds ('SS') for 1 loops
-  <script>:5:22
-                  vi, vj = T.axis.remap("SS", [i])
-                           ^^^^^^^^^^^^^^^^^^^^^^^
-  one letter for each loop: S spatial, R reduce""",
-    ),
-    "axis without a value": (
-        'with T.block("x"):\n    vi = T.axis.spatial(16)',
-        """the axis needs a value: T.axis.spatial(extent, value)
-  <script>:5:18
-                  vi = T.axis.spatial(16)
-                       ^^^^^^^^^^^^^^^^^^""",
-    ),
-    "axis outside of a block": (
-        "vi = T.axis.spatial(16, i)",
-        """T.axis stands in a block
-  <script>:4:14
-              vi = T.axis.spatial(16, i)
-                   ^^^^^^^^^^^^^^^^^^^^^
-  open one: with T.block("name"):""",
-    ),
-    "too few names": (
-        "for j, k in T.grid(2, 3, 4):\n    A[j] = 0.0",
-        """2 variables for 3 loops or values
-  <script>:4:13
-              for j, k in T.grid(2, 3, 4):
-                  ^^^^""",
-    ),
-    "unknown word": (
-        "A[i] = T.floorr(A[i])",
-        """'T' has no word 'floorr'
-  <script>:4:18
-              A[i] = T.floorr(A[i])
-                       ^^^^^^
-  did you mean 'floor'?""",
-    ),
-    "unknown argument": (
-        "for j in T.serial(4, anotations={}):\n    A[j] = 0.0",
-        """serial() got an unexpected keyword argument 'anotations'
-  <script>:4:30
-              for j in T.serial(4, anotations={}):
-                                   ^^^^^^^^^^^^^
-  usage: T.serial(start, stop=None, *, annotations=None)""",
-    ),
-    "no loop": (
-        "for j in 5:\n    A[j] = 0.0",
-        """a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll or \
-T.thread_binding
-  <script>:4:18
-              for j in 5:
-                       ^""",
-    ),
-    "step": (
-        "for j in range(0, 4, 2):\n    A[j] = 0.0",
-        """range takes an extent, or a begin and an end
-  <script>:4:18
-              for j in range(0, 4, 2):
-                       ^^^^^^^^^^^^^^
-  steps: i * step""",
-    ),
-    "division of integers": (
-        "A[i / 2] = 1.0",
-        """`/` of integers (int32) is ambiguous; write `//` (rounds down) or tir.truncdiv \
-(rounds toward zero)
-  <script>:4:11
-              A[i / 2] = 1.0
-                ^^^^^""",
-    ),
-    "condition": (
-        "if i:\n    A[i] = 0.0",
-        """a condition is a bool, got int32
-  <script>:4:12
-              if i:
-                 ^""",
-    ),
-    "no region": (
-        'with T.block("x"):\n    T.reads(3)',
-        """a region of a buffer is needed here, got 3
-  <script>:5:13
-                  T.reads(3)
-                  ^^^^^^^^^^""",
-    ),
-    "no parameter": (
-        "X = T.match_buffer(i, (4,))",
-        """T.match_buffer: the variable is no parameter of the function
-  <script>:4:13
-              X = T.match_buffer(i, (4,))
-                  ^^^^^^^^^^^^^^^^^^^^^^^""",
-    ),
-    "statement": (
-        "import os",
-        """a statement of this kind (import) has no place in a script
-  <script>:4:9
-              import os
-              ^^^^^^^^^""",
-    ),
     "columns behind other alphabets": (
         'T.call_extern("int32", "größe", B)',
         """undefined variable 'B'
   <script>:4:41
               T.call_extern("int32", "größe", B)
-                                              ^""",
+                                              ^
+  a text knows T, I, R and what it defines; give other names in extra_vars""",
     ),
     "too large": (
         "T.evaluate(T.int8(300))",
@@ -164,13 +28,6 @@ T.thread_binding
   <script>:4:20
               T.evaluate(T.int8(300))
                          ^^^^^^^^^^^""",
-    ),
-    "syntax": (
-        "A[i = 3",
-        """no valid Python: '[' was never closed
-  <script>:4:10
-              A[i = 3
-               ^""",
     ),
 }
 

@@ -18,6 +18,7 @@ from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, pri
 from tilesmith.ir.printing.doc import listed, parenthesized, tupled
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.types import PointerType, PrimType, TupleType
+from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["as_written", "declaration", "type_doc"]
 
@@ -222,12 +223,18 @@ def _script_function(name: str) -> Callable | None:
         if name in module.__all__:
             return getattr(module, name)
     if name in _PACKED:
-        return lambda function, *args: ir.Call(
-            "int32", "tir.tvm_" + name, tuple([ir.convert(arg) for arg in (function, *args)])
-        )
+        return lambda function, *args: _packed(name, function, args)
     if name == "address_of":
         return lambda load: ir.Call("handle", "tir.address_of", (load,))
     return None
+
+
+def _packed(name: str, function: Any, args: tuple) -> ir.Call:
+    """What ``T.call_packed`` makes; it refuses a call that does not begin with a name."""
+    if not isinstance(function, (str, ir.StringImm)):
+        raise TypeMismatchError("a packed call begins with the name of the function")
+    arguments = tuple([ir.convert(arg) for arg in (function, *args)])
+    return ir.Call("int32", "tir.tvm_" + name, arguments)
 
 
 @prints(ir.Call)

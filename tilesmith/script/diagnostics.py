@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import sys
 from collections import deque
-from types import FrameType
 from typing import Any
 
 from tilesmith.ir.span import Span
+from tilesmith.support.caller import frame_of_caller
 from tilesmith.support.errors import DiagnosticError, ScriptError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
@@ -35,6 +34,11 @@ class Source:
         self.tree = tree
         self.filename = filename
         self.shift = shift
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the program was given as text, not as a file, cell or prompt."""
+        return self.filename.startswith("<script ")
 
     @staticmethod
     def from_text(text: str) -> Source:
@@ -84,6 +88,10 @@ class Source:
             self._characters(line, column) + 1,
             self._characters(end_line, end_column) + 1,
         )
+
+    def line(self, number: int) -> str:
+        """The text of a line of the file."""
+        return linecache.getline(self.filename, number).rstrip("\n")
 
     def _characters(self, line: int, column: int) -> int:
         """A column in characters: the tree counts bytes."""
@@ -138,9 +146,7 @@ def error_at_caller(problem: TilesmithError) -> TilesmithError:
 
     Annotations of parameters are evaluated by Python before the decorator parses the function.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilesmith."):
-        frame = frame.f_back
+    frame = frame_of_caller()
     if frame is None or problem.span is not None:
         return problem
     positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]

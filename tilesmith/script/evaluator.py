@@ -126,9 +126,19 @@ class Evaluator:
             return found
         value = getattr(builtins, node.id, _MISSING)
         if value is _MISSING:
-            advice = nearest(node.id, self.parser.known_names())
-            raise self.parser.error(node, f"undefined variable '{node.id}'", advice)
+            raise self.parser.error(
+                node, f"undefined variable '{node.id}'", self._instead_of(node.id)
+            )
         return value
+
+    def _instead_of(self, name: str) -> tuple[str, ...]:
+        """What is said about a name that nothing in sight has."""
+        if name in self.parser.ended:
+            return (f"'{name}' is known only inside of the loop, block or branch that makes it",)
+        advice = nearest(name, self.parser.known_names())
+        if not advice and self.parser.source.is_text:
+            return ("a text knows T, I, R and what it defines; give other names in extra_vars",)
+        return advice
 
     def attribute(self, node: ast.Attribute) -> Any:
         value = self.evaluate(node.value)

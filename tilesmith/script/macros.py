@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.script.diagnostics import Source
+from tilesmith.support.errors import ScriptError
 
 if TYPE_CHECKING:
     from tilesmith.script.parser import Parser
@@ -43,8 +44,6 @@ class ScriptMacro:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A macro only means something inside of a script."""
-        from tilesmith.support.errors import ScriptError
-
         raise ScriptError(
             f"the macro '{self.node.name}' is called outside of a script",
             notes=("call it in a function under @T.prim_func",),
@@ -91,7 +90,7 @@ def local_macro(parser: Parser, node: ast.FunctionDef) -> ScriptMacro:
 def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: dict) -> Any:
     """Parse the body of a macro with its parameters bound; a final ``return`` gives its value."""
     values = _bind_arguments(parser, called, arguments, named)
-    saved_source, saved_known = parser.source, parser.known
+    saved_source, saved_known, caller = parser.source, parser.known, parser.builder.span
     scopes = called.scopes or [{}]
     try:
         parser.source = called.source
@@ -106,8 +105,19 @@ def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: di
                     return None if statement.value is None else parser.evaluate(statement.value)
                 result = parser.visit(statement)
             return None if result is None else result
+    except ScriptError as error:
+        note = f"in the macro '{called.node.name}', called {_place(saved_source, caller)}"
+        error.notes = (*error.notes, note)
+        raise
     finally:
         parser.source, parser.known = saved_source, saved_known
+
+
+def _place(source: Source, caller: Any) -> str:
+    """Where a macro was called, as part of a sentence."""
+    if caller is None:
+        return "by the parser"
+    return f"at {caller.source_name}:{caller.line}\n" + "    " + source.line(caller.line).strip()
 
 
 def _bind_arguments(
@@ -130,6 +140,13 @@ def _bind_arguments(
         parameters.append(kind(name.arg, kind.KEYWORD_ONLY, default=default))
     if written.kwarg is not None:
         parameters.append(kind(written.kwarg.arg, kind.VAR_KEYWORD))
-    bound = inspect.Signature(parameters).bind(*arguments, **named)
+    signature = inspect.Signature(parameters)
+    try:
+        bound = signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise ScriptError(
+            f"the macro '{called.node.name}': {error}",
+            notes=(f"usage: {called.node.name}{signature}",),
+        ) from None
     bound.apply_defaults()
     return dict(bound.arguments)

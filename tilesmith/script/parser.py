@@ -111,6 +111,17 @@ class ModuleScope:
         return list(self.variables)
 
 
+_INSTEAD = {
+    "break": ("write `while` with the condition under which to go on",),
+    "continue": ("write `if` around the statements that are left out",),
+    "import": ("import at the head of the file: a script sees the names around it",),
+    "importfrom": ("import at the head of the file: a script sees the names around it",),
+    "raise": ("write assert condition, message",),
+    "delete": ("memory ends with the block that allocates it",),
+    "try": ("a program of loops has no exceptions: write assert condition, message",),
+}
+
+
 class _Modules(threading.local):
     """The modules that this thread is parsing: words such as ``I.module_attrs`` go to the last."""
 
@@ -135,6 +146,7 @@ class Parser:
         self.source = source
         self.known = known
         self.scopes: list[dict[str, Any]] = [{}]
+        self.ended: set[str] = set()  # names of scopes that have been closed
         self.evaluator = Evaluator(self)
         self.builder = IRBuilder()
         self.module: ModuleScope | None = None
@@ -198,6 +210,8 @@ class Parser:
         try:
             yield
         finally:
+            for closed in self.scopes[depth:]:
+                self.ended.update(closed)
             del self.scopes[depth:]
 
     def snapshot(self) -> list[dict[str, Any]]:
@@ -225,7 +239,11 @@ class Parser:
         handler = self.dialect.statements.get(node.__class__)
         if handler is None:
             kind = type(node).__name__.lower()
-            raise self.error(node, f"a statement of this kind ({kind}) has no place in a script")
+            raise self.error(
+                node,
+                f"a statement of this kind ({kind}) has no place in a script",
+                _INSTEAD.get(kind, ()),
+            )
         outer = self.builder.span
         self.builder.span = self.span(node)
         try:

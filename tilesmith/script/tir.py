@@ -27,6 +27,7 @@ from tilesmith.ir.op import CallEffectKind  # noqa: F401
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder
+from tilesmith.script.diagnostics import nearest
 from tilesmith.script.tir_blocks import (
     axis,  # noqa: F401
     block,  # noqa: F401
@@ -173,7 +174,12 @@ def match_buffer(
     function = builder.find_frame(PrimFuncFrame)
     if source is None:
         if function is None or not [known for known in function.params if known is param]:
-            raise ScriptError("T.match_buffer: the variable is no parameter of the function")
+            raise ScriptError(
+                "T.match_buffer: the variable is no parameter of the function",
+                notes=(
+                    "take it as a parameter (name: T.handle), or make memory with T.alloc_buffer",
+                ),
+            )
         if param in function.buffer_map:
             raise ScriptError(f"the parameter '{param.name}' has a buffer already")
         function.buffer_map[param] = made
@@ -258,7 +264,23 @@ def thread_binding(
         stop, thread = None, stop
     if thread is None:
         raise ScriptError('T.thread_binding needs thread="threadIdx.x" or the like')
+    _check_thread(thread)
     return _loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
+
+
+_THREADS = [
+    *[f"{kind}.{letter}" for kind in ("blockIdx", "threadIdx", "vthread") for letter in "xyz"],
+    "vthread", "cthread",
+]  # fmt: skip
+
+
+def _check_thread(tag: Any) -> None:
+    """Refuse the name of a thread axis that is none, but almost one."""
+    if not isinstance(tag, str) or tag in _THREADS:
+        return
+    advice = nearest(tag, _THREADS)
+    if advice:
+        raise ScriptError(f"unknown thread axis '{tag}'", notes=advice)
 
 
 def grid(*extents: Any) -> ForFrame:
@@ -372,6 +394,7 @@ def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> IterVar:
     """An iterator over threads of a GPU, for ``launch_thread``."""
+    _check_thread(thread_tag)
     return IterVar(None, Var("", dtype), IterVar.ThreadIndex, thread_tag)
 
 

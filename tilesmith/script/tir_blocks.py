@@ -27,7 +27,9 @@ def _block(word: str) -> BlockFrame:
     builder = IRBuilder.current()
     frame = builder.find_frame(BlockFrame, PrimFuncFrame)
     if not isinstance(frame, BlockFrame):
-        raise ScriptError(f"T.{word} stands in a block", notes=('open one: with T.block("name"):',))
+        raise ScriptError(
+            f"T.{word} stands in a block", notes=('open one around it: with T.block("name"):',)
+        )
     return frame
 
 

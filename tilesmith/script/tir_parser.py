@@ -12,9 +12,16 @@ from tilesmith.script.builder import Frame, name_fresh
 from tilesmith.script.evaluator import shape_note
 from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parser import DIALECTS, Dialect, Parser
-from tilesmith.script.tir_frames import ForFrame, PrimFuncFrame, emit
+from tilesmith.script.tir_frames import (
+    ForFrame,
+    LetFrame,
+    PrimFuncFrame,
+    ThenFrame,
+    WhileFrame,
+    emit,
+)
 from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
-from tilesmith.support.errors import ScriptError, ShapeError, VerifyError
+from tilesmith.support.errors import ScriptError, ShapeError, TypeMismatchError, VerifyError
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
@@ -91,7 +98,11 @@ def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
         if parameter is not None:
             raise parser.error(parameter, "a tensor function takes plain parameters only")
     if arguments.defaults:
-        raise parser.error(arguments.defaults[0], "a tensor function has no default values")
+        raise parser.error(
+            arguments.defaults[0],
+            "a tensor function has no default values",
+            ("leave it out: who calls the function gives every argument",),
+        )
     return [*arguments.posonlyargs, *arguments.args]
 
 
@@ -162,8 +173,11 @@ def _assign(parser: Parser, target: ast.expr, value: Any, written: ast.expr | No
 def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr) -> None:
     buffer = parser.evaluate(target.value)
     if not isinstance(buffer, Buffer):
+        kind = f"{buffer.dtype} value" if isinstance(buffer, PrimExpr) else type(buffer).__name__
         raise parser.error(
-            target.value, f"only elements of buffers can be stored to, not {type(buffer).__name__}"
+            target.value,
+            f"only elements of buffers can be stored to; '{ast.unparse(target.value)}' is "
+            f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}",
         )
     indices = parser.evaluate(target.slice)
     indices = indices if isinstance(indices, tuple) else (indices,)
@@ -174,6 +188,8 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
     except ShapeError as error:
         notes = (shape_note(ast.unparse(target.value), buffer.shape),)
         raise parser.error(target.slice, error, notes) from error
+    except TypeMismatchError as error:
+        raise parser.error(written, error, (f'convert it: T.Cast("{buffer.dtype}", …)',)) from error
     except Exception as error:
         raise parser.error(written, error) from error
 
@@ -206,8 +222,29 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
 @T_DIALECT.statement(ast.AugAssign)
 def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
     """``A[i] += value``."""
+    if isinstance(node.target, ast.Name):
+        _check_value_is_near(parser, node, node.target.id)
     reading = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
     _assign(parser, node.target, parser.evaluate(reading), node.value)
+
+
+def _check_value_is_near(parser: Parser, node: ast.AST, name: str) -> None:
+    """Refuse ``total += A[i]`` in a loop where ``total`` is a value made outside of the loop."""
+    value, between = parser.lookup(name), False
+    for frame in reversed(parser.builder.frames):
+        if isinstance(frame, LetFrame) and frame.var is value:
+            break
+        between = between or isinstance(frame, (ForFrame, WhileFrame, ThenFrame))
+    else:
+        return
+    if between:
+        memory = f'{name} = T.alloc_buffer((1,), "{value.dtype}")'
+        raise parser.error(
+            node,
+            f"'{name}' is a value, made outside of this loop or branch: that one would stay as it "
+            f"is, and a new '{name}' be made each time",
+            (f"use memory: {memory}, then {name}[0] += …",),
+        )
 
 
 def _as_load(target: ast.expr) -> ast.expr:
@@ -296,13 +333,23 @@ def _iterable(parser: Parser, node: ast.expr) -> Any:
             arguments = [parser.evaluate(argument) for argument in node.args]
             if len(arguments) == 3 or node.keywords or not arguments:
                 raise parser.error(
-                    node, "range takes an extent, or a begin and an end", ("steps: i * step",)
+                    node, "range takes an extent, or a begin and an end", _without_step(arguments)
                 )
             try:
                 return T.serial(*arguments)
             except Exception as error:
                 raise parser.error(node, error) from error
     return parser.evaluate(node)
+
+
+def _without_step(arguments: list) -> tuple[str, ...]:
+    """How to write a loop with a step."""
+    if len(arguments) == 3 and all(isinstance(value, int) for value in arguments):
+        begin, end, step = arguments
+        index = f"i * {step}" if begin == 0 else f"{begin} + i * {step}"
+        if step:
+            return (f"write: for i in range({len(range(begin, end, step))}), and {index} inside",)
+    return ("count the steps: for i in range(number of steps), and begin + i * step inside",)
 
 
 @T_DIALECT.statement(ast.While)
@@ -315,7 +362,8 @@ def parse_while(parser: Parser, node: ast.While) -> None:
 def _condition(parser: Parser, node: ast.expr) -> Any:
     value = parser.evaluate(node)
     if isinstance(value, PrimExpr) and not value.dtype.is_bool:
-        raise parser.error(node, f"a condition is a bool, got {value.dtype}")
+        advice = (f"write ({ast.unparse(node)}) != 0",) if value.dtype.is_integer else ()
+        raise parser.error(node, f"a condition is a bool, got {value.dtype}", advice)
     return value
 
 

@@ -168,7 +168,11 @@ def region_of(value: Any) -> BufferRegion:
         )
     if isinstance(value, Buffer):
         return BufferRegion.full_region(value)
-    raise TypeMismatchError(f"a region of a buffer is needed here, got {value!r}")
+    got = value.name if isinstance(value, Var) else value
+    raise TypeMismatchError(
+        f"a region of a buffer is needed here, got {got}",
+        notes=("write the part of the buffer that is accessed: A[vi, 0:16], or A for all of it",),
+    )
 
 
 def _range_of_index(index: PrimExpr) -> Range:
@@ -183,7 +187,9 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
     check_rank(buffer, indices)
     slices = [index for index in indices if isinstance(index, slice)]
     if not slices:
-        return BufferLoad(buffer, indices)
+        load = BufferLoad(buffer, indices)
+        _check_indices(buffer, load.indices)
+        return load
     if any(index.step is not None for index in slices):
         return BufferLoad(buffer, index_vectors(buffer, indices))
     region = []
@@ -194,6 +200,15 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
         else:
             region.append(_range_of_index(convert(index)))
     return BufferRegion(buffer, tuple(region))
+
+
+def _check_indices(buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+    for number, index in enumerate(indices):
+        if index.dtype.is_float:
+            raise TypeMismatchError(
+                f"index {number} of buffer '{buffer.name}' is no integer, but {index.dtype}",
+                notes=(f'convert it: T.Cast("int32", {index})',),
+            )
 
 
 def _bounds(index: slice, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:

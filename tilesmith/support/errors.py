@@ -13,6 +13,8 @@ import linecache
 from collections.abc import Iterable
 from typing import Any
 
+from tilesmith.support.caller import place_of_caller
+
 
 def format_span(span: Any) -> str:
     """The text of a source position: a string, an object with `format()`, or one with a file
@@ -113,7 +115,11 @@ class ScriptError(DiagnosticError):
 
 
 class ScheduleError(TilesmithError):
-    """A schedule primitive refused; the message shows the loop nest with the culprit marked."""
+    """A schedule primitive refused; the message shows where it was called, and the loop nest with
+    the culprit marked."""
+
+    def __init__(self, message: object = "", span: Any = None, notes: Iterable[str] = ()) -> None:
+        super().__init__(message, place_of_caller() if span is None else span, notes)
 
 
 class ConfigError(TilesmithError, ValueError):

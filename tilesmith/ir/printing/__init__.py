@@ -12,10 +12,11 @@ what dialects were used (``printer.word("T")``), and collects large constants (`
 
 from tilesmith.ir.printing.config import PrinterConfig
 from tilesmith.ir.printing.doc import Doc, Level, call, joined, quoted
-from tilesmith.ir.printing.entry import PrintedText, printed, script, show, to_text
+from tilesmith.ir.printing.entry import PrintedText, excerpt, printed, script, show, to_text
 from tilesmith.ir.printing.printer import Printer, prints, prints_lines
 
 __all__ = [
-    "Doc", "Level", "PrintedText", "Printer", "PrinterConfig", "call", "joined", "printed",
+    "Doc", "Level", "PrintedText", "Printer", "PrinterConfig", "call", "excerpt", "joined",
+    "printed",
     "prints", "prints_lines", "quoted", "script", "show", "to_text",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from tilesmith.ir.printing.doc import quoted, render
 from tilesmith.ir.printing.printer import Line, Printer
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["PrintedText", "printed", "script", "show", "to_text"]
+__all__ = ["PrintedText", "excerpt", "printed", "script", "show", "to_text"]
 
 _IMPORTS = {"I": "ir", "R": "relax", "T": "tir"}
 
@@ -120,6 +120,47 @@ def script(node: Any, **options: Any) -> str:
     marked = marked or options.get("num_context_lines", -1) not in (-1, None)
     config = PrinterConfig.of({"show_meta": not marked, **options})
     return _text(node, config)
+
+
+_WHOLE = 60  # programs of so many lines are shown as they are
+
+
+def excerpt(node: Any, culprit: Any = None, context: int | None = None) -> str:
+    """A program as part of an error: ``culprit`` underlined, without the header.
+
+    ``context``: so many lines around the mark; left to itself, only a long program is cut. Of a
+    long program without a mark the beginning is shown.
+    """
+    marks = [] if culprit is None else [culprit]
+    config = PrinterConfig.of({"obj_to_underline": marks})
+    lines = [line for line in _text(node, config).split("\n") if not line.startswith("# from ")]
+    while lines and not lines[0].strip():
+        del lines[0]
+    marked = [number for number, line in enumerate(lines) if line.strip() and not line.strip(" ^")]
+    if context is None:
+        if len(lines) <= _WHOLE:
+            return "\n".join(lines)
+        context = _WHOLE // 4
+    if not marked:
+        rest = len(lines) - _WHOLE
+        return "\n".join(lines if rest <= 0 else [*lines[:_WHOLE], f"(... {rest} more lines)"])
+    shown: set[int] = set()
+    for number in marked:
+        shown.update(range(max(0, number - 1 - context), min(len(lines), number + context + 1)))
+    return "\n".join(_with_gaps(lines, sorted(shown)))
+
+
+def _with_gaps(lines: list[str], shown: list[int]) -> list[str]:
+    """Some of the lines, and ``(...)`` where others are left out."""
+    result, previous = [], -1
+    for number in shown:
+        if number != previous + 1:
+            result.append("(...)")
+        result.append(lines[number])
+        previous = number
+    if shown and shown[-1] != len(lines) - 1:
+        result.append("(...)")
+    return result
 
 
 def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:

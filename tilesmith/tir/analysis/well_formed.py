@@ -4,38 +4,69 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IRModule, Node, Var
+from tilesmith.ir import Call, GlobalVar, IntImm, IRModule, Node, PrimExpr, Var, Visitor
 from tilesmith.ir.instrument import register_module_check
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.analysis.covered_regions import uncovered_access
 from tilesmith.tir.analysis.variables import ScopeWalker
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import IterVar
+from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, For
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, For, ForKind, Stmt
 
 __all__ = ["verify_well_formed"]
+
+_CONTEXT = 4  # lines of the program around a marker
 
 
 class _Checker(ScopeWalker):
     """Raises VerifyError at the first broken rule."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, function: Node, module: IRModule | None, strict: bool) -> None:
         super().__init__()
         self.name = name
+        self.function = function
+        self.module = module
+        self.strict = strict
         self.scope: dict[Var | Buffer, Any] = {}
-        self.past: set[Var] = set()  # variables whose scope has ended
+        self.past: dict[Var | Buffer, Any] = {}  # whose scope has ended → what bound them
         self.loops: dict[Var, int] = {}  # loop variable to the number of blocks around the loop
         self.blocks: list[Block] = []  # blocks with iterators, outermost first
         self.threads: set[Var] = set()
+        self.bound: dict[tuple[Block, Var], Var] = {}  # block and value → the axis bound to it
+        self.launched: dict[str, PrimExpr] = {}  # thread axis → extent, within one kernel
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str, advice: str = "", culprit: Node | None = None) -> None:
+        """Raise the error at the innermost statement whose place is known.
+
+        Without such a place (a program that a pass made), the program is shown.
+        """
         span = next((n.span for n in reversed(self.parents) if getattr(n, "span", None)), None)
         block = next((n for n in reversed(self.parents) if isinstance(n, Block)), None)
         notes = [f"in the function '{self.name}'"] if self.name else []
-        if block is not None:
+        if block is not None and (block.iter_vars or block.name_hint != "root"):
             notes.insert(0, f"in the block '{block.name_hint}'")
+        if advice:
+            notes.insert(0, advice)
+        if span is None:
+            notes.append(self.shown(culprit or self.statement()))
         raise VerifyError(message, span=span, notes=notes)
+
+    def statement(self) -> Node:
+        """The innermost statement or function being looked at."""
+        found = [n for n in self.parents if hasattr(n, "span") and not isinstance(n, IterVar)]
+        return found[-1] if found else self.function
+
+    def shown(self, culprit: Node) -> str:
+        """The program around a node, with a marker under it."""
+        from tilesmith.ir import printing
+
+        if isinstance(culprit, BlockRealize):
+            culprit = culprit.block
+        return "the program:\n" + printing.excerpt(self.function, culprit, _CONTEXT)
+
+    # Variables and buffers.
 
     def knows(self, variable: Var) -> bool:
         return variable in self.scope
@@ -46,7 +77,11 @@ class _Checker(ScopeWalker):
             # The same thread may be bound again by a loop or attribute further in.
             self.threads.add(value)  # type: ignore[arg-type]
         elif isinstance(value, Var) and value in self.scope and self.scope[value] is not parent:
-            self.fail(f"the variable '{value.name}' is bound again inside its own scope")
+            self.fail(
+                f"{_described(value, parent)} is bound again inside its own scope, where it is "
+                f"{_described(value, self.scope[value], False)}",
+                "make a new variable for the inner one",
+            )
         self.scope[value] = parent
         if isinstance(parent, For) and isinstance(value, Var):
             self.loops[value] = len(self.blocks)
@@ -55,66 +90,227 @@ class _Checker(ScopeWalker):
         return len(self.parents) > 1 and isinstance(self.parents[-2], (AttrStmt, For))
 
     def leave(self, value: Var | Buffer) -> None:
-        self.scope.pop(value, None)
+        self.past[value] = self.scope.pop(value, None)
         self.loops.pop(value, None)  # type: ignore[call-overload]
-        if isinstance(value, Var):
-            self.past.add(value)
 
     def use(self, value: Var | Buffer) -> None:
         if isinstance(value, Buffer):
             self.use_buffer(value)
             return
         if value not in self.scope:
-            after = " after the end of its scope" if value in self.past else ""
-            advice = "" if after else "; it is bound nowhere"
-            self.fail(f"the variable '{value.name}' is used{after}{advice}")
+            self.fail_unbound(value)
         depth = self.loops.get(value)
         if depth is not None and depth < len(self.blocks):
-            block = self.blocks[-1].name_hint
+            block = self.blocks[-1]
+            axis = self.bound.get((block, value))
+            advice = f"bind an axis to it: v = T.axis.spatial(extent, {value.name}), and use v"
+            if axis is not None:
+                advice = f"use '{axis.name}', the axis that is bound to it"
+            self.go_to_user(block, value)
             self.fail(
-                f"the block '{block}' uses the loop variable '{value.name}' from outside; "
-                "a block with iterators sees the loops through them only"
+                f"the block '{block.name_hint}' uses the loop variable '{value.name}' from "
+                "outside; a block with iterators sees the loops through them only",
+                advice,
             )
 
+    def go_to_user(self, block: Block, value: Var) -> None:
+        """From a region of a block to the statement inside that makes the region so."""
+        if any(isinstance(node, BufferRegion) for node in self.parents):
+            finder = _UseFinder(value)
+            finder.visit(block.body)
+            if finder.found is not None:
+                self.parents += [block, finder.found]
+
+    def fail_unbound(self, value: Var) -> None:
+        """Say why a variable is not known here."""
+        if value in self.past:
+            self.fail(
+                f"{_described(value, self.past[value])} is used after the end of its scope",
+                "move the use inside, or bind the value again",
+            )
+        twin = next((v for v in self.scope if v.name == value.name and isinstance(v, Var)), None)
+        advice = "make it a parameter, or bind it by a loop, an axis or a value"
+        if twin is not None:
+            advice = f"'{value.name}' in sight here is another variable of the same name"
+        self.fail(f"the variable '{value.name}' is used; it is bound nowhere", advice)
+
     def use_buffer(self, buffer: Buffer) -> None:
-        if buffer in self.scope:
+        if buffer in self.scope or buffer.data in self.scope:
             return
-        if buffer.data not in self.scope:
-            self.fail(f"the buffer '{buffer.name}' is neither a parameter nor allocated here")
+        if buffer in self.past or buffer.data in self.past:
+            made = self.past.get(buffer) or self.past.get(buffer.data)
+            where = f"block '{made.name_hint}'" if isinstance(made, Block) else "statement"
+            self.fail(
+                f"the buffer '{buffer.name}' is used outside of the {where} that allocates it",
+                "allocate it in a block around both uses",
+            )
+        self.fail(
+            f"the buffer '{buffer.name}' is neither a parameter nor allocated here",
+            "make it a parameter, or allocate it: T.alloc_buffer(shape, dtype)",
+        )
+
+    # Statements.
 
     def walk(self, node: Any) -> None:
         if isinstance(node, BlockRealize):
             self.check_realize(node)
+        elif isinstance(node, For):
+            self.check_loop(node)
+        elif isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            self.check_call(node.op)
+        tag = _thread_of(node)
+        opened = tag is not None and self.launch(tag, node)
         if isinstance(node, Block) and node.iter_vars:
             self.blocks.append(node)
             super().walk(node)
             self.blocks.pop()
+            self.check_block(node)
         else:
             super().walk(node)
+        if opened:
+            self.launched = {}
 
     def check_realize(self, node: BlockRealize) -> None:
-        wanted, given = len(node.block.iter_vars), len(node.iter_values)
+        block = node.block
+        wanted, given = len(block.iter_vars), len(node.iter_values)
         if wanted != given:
-            self.fail(f"the block '{node.block.name_hint}' has {wanted} iterators, {given} values")
-        for iterator, value in zip(node.block.iter_vars, node.iter_values):
-            if iterator.var.dtype is not value.dtype:
+            self.fail(
+                f"the block '{block.name_hint}' has {wanted} iterators, {given} values",
+                "give each axis one value",
+                block,
+            )
+        for iterator, value in zip(block.iter_vars, node.iter_values):
+            dtype = iterator.var.dtype
+            if isinstance(value, Var):
+                self.bound[(block, value)] = iterator.var
+            if dtype is not value.dtype:
+                self.parents.append(node)
                 self.fail(
-                    f"the iterator '{iterator.var.name}' of the block '{node.block.name_hint}' is "
-                    f"{iterator.var.dtype}, its value is {value.dtype}"
+                    f"the iterator '{iterator.var.name}' of the block '{block.name_hint}' is "
+                    f"{dtype}, its value is {value.dtype}",
+                    f'convert the value: T.Cast("{dtype}", {value}), or leave dtype= out',
+                    block,
                 )
 
+    def check_loop(self, node: For) -> None:
+        dtype = node.loop_var.dtype
+        if node.min.dtype is not dtype or node.extent.dtype is not dtype:
+            self.parents.append(node)
+            self.fail(
+                f"the loop variable '{node.loop_var.name}' is {dtype}, its bounds are "
+                f"{node.min.dtype} and {node.extent.dtype}",
+                f"make bounds of {dtype}",
+                node,
+            )
 
-def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
+    def check_block(self, block: Block) -> None:
+        """Rules that concern a block as its author wrote it."""
+        if not self.strict:
+            return
+        reduces = any(it.iter_type == IterVar.CommReduce for it in block.iter_vars)
+        found = uncovered_access(block)
+        if not (block.init is not None and not reduces) and found is None:
+            return
+        self.parents.append(block)
+        if found is None:
+            self.fail(
+                f"the block '{block.name_hint}' has an init, but no axis that is reduced over",
+                "make the axis that is summed over T.axis.reduce, or move the init out",
+                block,
+            )
+        self.parents += [node for node in (found.statement,) if node is not None]
+        self.fail(found.message, found.advice, found.statement or block)
+
+    def check_call(self, variable: GlobalVar) -> None:
+        names = [known.name_hint for known in self.module.functions] if self.module else []
+        name = variable.name_hint
+        if self.module is None or name in names:
+            return
+        import difflib
+
+        near = difflib.get_close_matches(name, names, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else "the module has: " + ", ".join(names)
+        self.fail(f"a call of '{name}', a function that the module does not have", advice)
+
+    def launch(self, tag: str, node: For | AttrStmt) -> bool:
+        """Note the extent of a thread axis; whether this is where a kernel begins."""
+        begins = not self.launched
+        extent = node.extent if isinstance(node, For) else node.value
+        known = self.launched.setdefault(tag, extent)
+        if (
+            isinstance(known, IntImm)
+            and isinstance(extent, IntImm)
+            and known.value != extent.value
+            and not tag.startswith(("vthread", "cthread"))
+        ):
+            self.parents.append(node)
+            self.fail(
+                f"'{tag}' has {extent.value} threads here and {known.value} elsewhere in the same "
+                "kernel",
+                "all loops bound to one thread axis of a kernel need the same extent: split them "
+                "alike, the smaller ones with a condition",
+                node,
+            )
+        return begins
+
+
+class _UseFinder(Visitor):
+    """The first statement that uses a variable."""
+
+    def __init__(self, variable: Var) -> None:
+        self.variable = variable
+        self.statement: Stmt | None = None
+        self.found: Stmt | None = None
+
+    def visit(self, node: Any) -> None:
+        if isinstance(node, Stmt) and node.span is not None:
+            self.statement = node
+        super().visit(node)
+
+    def visit_Var(self, node: Var) -> None:
+        if node is self.variable and self.found is None:
+            self.found = self.statement
+
+
+def _thread_of(node: Any) -> str | None:
+    """The thread axis that a loop or attribute launches."""
+    if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
+        return node.thread_binding.thread_tag if node.thread_binding is not None else None
+    if isinstance(node, AttrStmt) and node.attr_key == "thread_extent":
+        return getattr(node.node, "thread_tag", None)
+    return None
+
+
+def _described(variable: Var | Buffer, made: Any, named: bool = True) -> str:
+    """A variable by what binds it: "the loop variable 'i'"."""
+    kinds = {For: "the loop variable", IterVar: "the block iterator", PrimFunc: "the parameter"}
+    kind = next((text for cls, text in kinds.items() if isinstance(made, cls)), "the variable")
+    if not named:
+        return {"the variable": "bound already"}.get(kind, kind)
+    return f"{kind} '{variable.name}'"
+
+
+def verify_well_formed(
+    obj: PrimFunc | IRModule, assert_mode: bool = True, *, strict: bool = True
+) -> bool:
     """Whether a function (each PrimFunc of a module) is well formed.
 
     Variables are used inside the scope of their one definition, buffers are declared or view
-    memory that is, a block with iterators does not look past them at the loops outside, and each
-    iterator has a value of its dtype. With ``assert_mode`` a broken rule raises VerifyError.
+    memory that is, a block with iterators does not look past them at the loops outside, each
+    iterator has a value of its dtype and each loop bounds of its own, the loops of a kernel that
+    are bound to one thread axis have one extent, and functions that are called are in the module.
+
+    ``strict`` (what is asked of programs as users write them, not of those between passes): the
+    regions of a block hold all of its accesses, as far as that can be said for certain, and only a
+    block that reduces has an init.
+
+    With ``assert_mode`` a broken rule raises VerifyError: the place or the program, and advice.
     """
+    module = obj if isinstance(obj, IRModule) else None
     try:
         for name, function in _functions(obj):
             with deep_recursion():
-                _Checker(name).walk(function)
+                _Checker(name, function, module, strict).walk(function)
     except VerifyError:
         if assert_mode:
             raise
@@ -132,4 +328,8 @@ def _functions(obj: PrimFunc | IRModule) -> list[tuple[str, Node]]:
     return [(str(obj.attrs.get("global_symbol", "")), obj)]
 
 
-register_module_check("tir.verify_well_formed", verify_well_formed)
+def _between_passes(module: IRModule) -> bool:
+    return verify_well_formed(module, strict=False)
+
+
+register_module_check("tir.verify_well_formed", _between_passes)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tilesmith.ir import GlobalVar, IntImm, IRModule, PrimExpr, StringImm, Var, const
-from tilesmith.support.errors import ScheduleError
+from tilesmith.support.caller import place_of_caller
+from tilesmith.support.errors import ScheduleError, TilesmithError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import primitives
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -124,7 +125,9 @@ class ScheduleBase:
         sref = self._sref(variable)
         if not isinstance(self.state.stmt(sref), BlockRealize):
             raise ScheduleError(
-                f"{primitive}: expected a block, got the loop {self.state.stmt(sref).loop_var.name}"
+                f"{primitive}: expected a block, got the loop "
+                f"'{self.state.stmt(sref).loop_var.name}'",
+                notes=('sch.get_block("name") gives a block',),
             )
         return sref
 
@@ -133,7 +136,8 @@ class ScheduleBase:
         stmt = self.state.stmt(sref)
         if not isinstance(stmt, For):
             raise ScheduleError(
-                f"{primitive}: expected a loop, got the block '{stmt.block.name_hint}'"
+                f"{primitive}: expected a loop, got the block '{stmt.block.name_hint}'",
+                notes=("sch.get_loops(block) gives the loops around a block, outermost first",),
             )
         return sref
 
@@ -231,6 +235,10 @@ class ScheduleBase:
                 str(error).split("\n")[0] if self.error_render_level == "fast" else "schedule error"
             )
             raise ScheduleError(text) from None
+        except TilesmithError as error:
+            if error.span is None:
+                error.span = place_of_caller()
+            raise
 
 
 def plain_decision(decision: Any) -> Any:

@@ -78,7 +78,7 @@ class BufferMethods(ScheduleBase):
         ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer."""
         block_sref = self._block(block, "transform_layout")
         index, kind = self._buffer_of(block, buffer)
-        mapping = primitives.as_index_map(self.state, block_sref, index, kind, index_map)
+        mapping = self._run(primitives.as_index_map, block_sref, index, kind, index_map)
         padding = primitives.as_pad_value(self.state, block_sref, index, kind, mapping, pad_value)
         self._run(
             primitives.transform_layout,

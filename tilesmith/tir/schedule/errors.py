@@ -25,8 +25,7 @@ def refuse(
 def _program(function: Any, culprit: Node | None) -> str:
     from tilesmith.ir import printing
 
-    options = {"obj_to_underline": [culprit]} if culprit is not None else {}
     try:
-        return "the program now:\n" + printing.script(function, **options)
+        return "the program now:\n" + printing.excerpt(function, culprit)
     except Exception as error:  # a broken program must not hide the reason of the refusal
         return f"(the program cannot be printed: {error})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from tilesmith.ir import Range, Var, structural_equal
@@ -93,7 +94,10 @@ def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) ->
     for variable, kind in kinds.items():
         if kind not in (IterVar.DataPar, IterVar.CommReduce):
             reason = f"iterator '{variable.name}' of block '{name}' must keep its order"
-            raise refuse_at(state, primitive, reason, sref)
+            advice = (
+                "what an iteration reads, another one writes: only T.axis.spatial is free of that"
+            )
+            raise refuse_at(state, primitive, reason, sref, advice)
     for region in block.writes:
         used = variables_in(*[part.min for part in region.region])
         for variable in variables_in(*region.region):
@@ -154,12 +158,14 @@ def unroll(state: ScheduleState, sref: StmtSRef) -> None:
 def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
     """Bind a loop to a thread axis."""
     if thread_axis not in THREAD_AXES:
+        near = difflib.get_close_matches(str(thread_axis), THREAD_AXES, n=1)
         raise refuse_at(
             state,
             "bind",
             f"'{thread_axis}' is no thread axis",
             sref,
-            "thread axes: " + ", ".join(THREAD_AXES),
+            (f"did you mean '{near[0]}'? " if near else "")
+            + f"thread axes: {', '.join(THREAD_AXES)}",
         )
     loop: For = state.stmt(sref)
     for ancestor in state.ancestors(sref):

@@ -45,7 +45,11 @@ def compute_at(
     block: Block = state.stmt(sref).block
     if is_output_block(state, sref, scope):
         raise refuse_at(
-            state, "compute_at", f"block '{block.name_hint}' writes an output of its scope", sref
+            state,
+            "compute_at",
+            f"block '{block.name_hint}' writes an output of its scope",
+            sref,
+            "compute_at moves a producer to its consumers; reverse_compute_at moves a consumer",
         )
     consumers = consumers_of(state, sref, scope)
     below = set(state.blocks_below(loop_sref))
@@ -95,6 +99,7 @@ def reverse_compute_at(
             "reverse_compute_at",
             f"no producer of block '{block.name_hint}' is under the loop",
             loop_sref,
+            "reverse_compute_at moves a consumer to its producers; compute_at moves a producer",
         )
     _check_order(state, "reverse_compute_at", sref, loop_sref, scope)
     check_covers_domain(state, "reverse_compute_at", sref)

@@ -40,6 +40,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             "compute_inline",
             f"block '{block.name_hint}' writes an output of its scope",
             sref,
+            "nobody reads it here; reverse_compute_inline moves it into its producer",
         )
     mapping = _producer_indices(state, sref, store)
     consumers = consumers_of(state, sref, scope)
@@ -67,7 +68,11 @@ def _single_store(
     reason = why_not_complete(state, sref, scope)
     if reason:
         raise refuse_at(
-            state, primitive, f"block '{block.name_hint}' is not complete: {reason}", sref
+            state,
+            primitive,
+            f"block '{block.name_hint}' is not complete: {reason}",
+            sref,
+            "only a block that computes each element once, independently, can be put inline",
         )
     body = block.body
     if (
@@ -224,6 +229,8 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             "reverse_compute_inline",
             f"block '{name}' has {len(producers)} producers, it needs one",
             sref,
+            "it is put into the one block that computes what it reads; compute_inline is the other "
+            "direction",
         )
     (producer,) = producers
     check_complete_or_reduction(state, producer, scope, "reverse_compute_inline")

@@ -244,6 +244,7 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
             "rfactor",
             f"factor_axis {factor_axis} is not within {ndim} dimensions",
             loop_sref,
+            f"the new axis can stand at 0 (before the first dimension) to {ndim} (behind the last)",
         )
     factor_axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
     return _Rfactor(state, sref, loop_sref, combiner, factor_axis).apply(loops, scope)
@@ -266,6 +267,8 @@ def _check_rfactor_loops(
             "rfactor",
             f"loop '{loop.loop_var.name}' does not drive reduction iterators only",
             loop_sref,
+            "reduction loops of the block: "
+            + (", ".join(sorted([v.name for v in reduction - spatial])) or "none"),
         )
     for other in loops:
         variable = state.stmt(other).loop_var

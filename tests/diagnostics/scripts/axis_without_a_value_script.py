@@ -1,0 +1,11 @@
+"""An axis that is bound to nothing."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for _ in range(16):
+        with T.block("scale"):
+            vi = T.axis.spatial(16)
+            B[vi] = A[vi] * 2.0

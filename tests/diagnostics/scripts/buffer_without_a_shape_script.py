@@ -1,0 +1,9 @@
+"""A parameter that is a buffer of no shape."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer, B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        B[i] = A[i] * 2.0

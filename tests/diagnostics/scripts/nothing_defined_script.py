@@ -1,0 +1,5 @@
+"""A text that defines nothing."""
+
+import tilesmith as ts
+
+ts.script.from_source("x = 1")

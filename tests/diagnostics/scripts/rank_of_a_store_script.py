@@ -1,0 +1,9 @@
+"""A buffer of one dimension stored to with two indices."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        B[i, 0] = A[i] * 2.0

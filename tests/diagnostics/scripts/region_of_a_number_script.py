@@ -1,0 +1,12 @@
+"""T.reads of something that is no region."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.block("scale"):
+            vi = T.axis.spatial(16, i)
+            T.reads(vi)
+            B[vi] = A[vi] * 2.0

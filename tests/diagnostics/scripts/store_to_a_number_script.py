@@ -1,0 +1,9 @@
+"""An element of something that is no buffer."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        i[0] = A[i]

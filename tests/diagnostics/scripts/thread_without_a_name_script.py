@@ -1,0 +1,9 @@
+"""A loop over threads that does not say which."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in T.thread_binding(16):
+        B[i] = A[i] * 2.0

@@ -1,0 +1,10 @@
+"""A loop variable after its loop."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        B[i] = A[i] * 2.0
+    B[i] = 0.0

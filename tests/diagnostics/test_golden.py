@@ -1,0 +1,46 @@
+"""What a user reads after a mistake: one program and one expected text for each mistake.
+
+Each program ends in an error on purpose. The whole text is compared, the folder's path left out.
+"""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tilesmith.support.errors import TilesmithError
+
+HERE = Path(__file__).parent
+PROGRAMS = sorted(HERE.glob("*/*_script.py"))
+
+
+def message_of(program):
+    """The error of a program: its class, and its text with short paths."""
+    with pytest.raises(TilesmithError) as caught:
+        runpy.run_path(str(program), run_name="mistake")
+    text = f"{type(caught.value).__name__}: {caught.value}\n"
+    text = text.replace(str(program), program.name)
+    return re.sub(r"<script \w+>", "<script>", text)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_message(program, request):
+    golden = program.with_name(program.stem.removesuffix("_script") + ".txt")
+    text = message_of(program)
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_each_expected_text_has_its_program():
+    programs = {path.with_name(path.stem.removesuffix("_script") + ".txt") for path in PROGRAMS}
+    assert set(HERE.glob("*/*.txt")) == programs
+
+
+def test_there_are_enough():
+    count = {name: len(list((HERE / name).glob("*_script.py"))) for name in FOLDERS}
+    assert all(count[name] >= least for name, least in FOLDERS.items()), count
+
+
+FOLDERS = {"scripts": 20, "well_formed": 10, "schedules": 20}
