@@ -14,8 +14,10 @@ from tilesmith.tir.stmt import *  # noqa: F403
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        "BijectiveLayout": "tilesmith.tir.data_layout:BijectiveLayout",
         "BlockScope": "tilesmith.tir.analysis:BlockScope",
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
+        "Layout": "tilesmith.tir.data_layout:Layout",
         "Schedule": "tilesmith.tir.schedule:Schedule",
         "ScheduleDebugMask": "tilesmith.tir.schedule:ScheduleDebugMask",
         "ScheduleError": "tilesmith.support.errors:ScheduleError",
@@ -23,8 +25,10 @@ __getattr__, __dir__ = lazy_attributes(
         "StmtSRef": "tilesmith.tir.schedule:StmtSRef",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
         "analysis": "tilesmith.tir.analysis",
+        "bijective_layout": "tilesmith.tir.data_layout:bijective_layout",
         "interpreter": "tilesmith.tir.interpreter",
         "ir_builder": "tilesmith.tir.ir_builder",
+        "layout": "tilesmith.tir.data_layout:layout",
         "schedule": "tilesmith.tir.schedule",
         "stmt_functor": "tilesmith.tir.stmt_functor",
         "transform": "tilesmith.tir.transform",

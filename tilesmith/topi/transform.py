@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith import te, tir
+from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
@@ -427,62 +428,20 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
 
     layout_transform(x, "NCHW", "NCHW16c")
     """
-    source, target = _parse_layout(src_layout), _parse_layout(dst_layout)
-    if {name for name, _ in source if name.isupper()} != {
-        name for name, _ in target if name.isupper()
-    }:
-        raise ShapeError(f"layouts '{src_layout}' and '{dst_layout}' have different axes")
-    sizes: dict[str, Any] = {}
-    for (name, _factor), size in zip(source, array.shape):
-        if name.isupper():
-            block = next((f for n, f in source if n == name.lower()), 1)
-            sizes[name] = simplify(size * block)
-    if len(source) != len(array.shape):
-        raise ShapeError(
-            f"layout '{src_layout}' has {len(source)} axes, the array {len(array.shape)}"
-        )
-    shape = []
-    for name, factor in target:
-        block = next((f for n, f in target if n == name.lower()), 1)
-        if name.isupper():
-            size = sizes[name]
-            shape.append(simplify(op.floordiv(size + (block - 1), block)) if block > 1 else size)
-        else:
-            shape.append(const(factor, array.shape[0].dtype))
+    way = tir.bijective_layout(src_layout, dst_layout)
+    shape = way.forward_shape(array.shape)
+    whole = way.backward_shape(shape)
 
     def element(*i: Any) -> PrimExpr:
-        position: dict[str, Any] = {}
-        for (name, _factor), index in zip(target, i):
-            if name.isupper():
-                block = next((f for n, f in target if n == name.lower()), 1)
-                position[name] = position.get(name, const(0, index.dtype)) + index * block
-            else:
-                position[name.upper()] = position.get(name.upper(), const(0, index.dtype)) + index
-        own, guards = [], []
-        for name, factor in source:
-            block = next((f for n, f in source if n == name.lower()), 1)
-            whole = position[name.upper()]
-            own.append(op.floormod(whole, factor) if name.islower() else op.floordiv(whole, block))
-        for name, size in sizes.items():
-            block = next((f for n, f in target if n == name.lower()), 1)
-            if block > 1 and not equal_const_int(op.floormod(size, block), 0):
-                guards.append(op.less(position[name], size))
+        own = way.backward_index(i)
+        guards = [
+            op.less(index, size)
+            for index, size, padded in zip(own, array.shape, whole)
+            if not Analyzer().can_prove_equal(size, padded)
+        ]
         value = array(*own)
         if guards:
             value = tir.if_then_else(tir.all(*guards), value, const(0, array.dtype))
         return value
 
     return te.compute(shape, element, name="T_layout_trans", tag=tag.INJECTIVE)
-
-
-def _parse_layout(layout: str) -> list[tuple[str, int]]:
-    axes, number = [], 0
-    for letter in layout:
-        if letter.isdigit():
-            number = number * 10 + int(letter)
-        elif letter.isalpha():
-            axes.append((letter, number))
-            number = 0
-        else:
-            raise ShapeError(f"'{letter}' has no meaning in layout '{layout}'")
-    return axes

@@ -5,16 +5,14 @@ A capital letter is an axis; a number and a small letter is the inner part of th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const
-from tilesmith.support.errors import OpAttributeInvalid
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 __all__ = ["from_primal", "parse_layout", "to_primal"]
-
-_PIECE = re.compile(r"([A-Z])|(\d+)([a-z])")
 
 
 def parse_layout(layout: str, primal: str) -> list[tuple[str, int]]:
@@ -22,13 +20,13 @@ def parse_layout(layout: str, primal: str) -> list[tuple[str, int]]:
 
     Raises OpAttributeInvalid unless it has the axes of ``primal``.
     """
-    axes, position = [], 0
-    while position < len(layout):
-        match = _PIECE.match(layout, position)
-        if match is None:
-            raise OpAttributeInvalid(f"'{layout}' is not a layout such as '{primal}'")
-        axes.append((match[1], 1) if match[1] else (match[3].upper(), int(match[2])))
-        position = match.end()
+    try:
+        parsed = tir.layout(layout)
+    except ShapeError as error:
+        raise OpAttributeInvalid(
+            f"'{layout}' is not a layout such as '{primal}': {error}"
+        ) from None
+    axes = [(letter.upper(), size or 1) for letter, size in parsed.axes]
     if sorted([axis for axis, factor in axes if factor == 1]) != sorted(primal):
         raise OpAttributeInvalid(f"the layout '{layout}' does not have the axes of '{primal}'")
     return axes
