@@ -108,9 +108,14 @@ def divide(
     analyzer = Analyzer()
     for variable, domain in ranges.items():
         analyzer.bind(variable, domain)
+    units: dict[Var, PrimExpr] = {}
+    if not preserve_unit_iters:
+        units = {v: domain.min for v, domain in ranges.items() if is_const(domain.extent, 1)}
     parts: list[Part] = []
     mixed: list[int] = []
     for number, (iterator, value) in enumerate(zip(realize.block.iter_vars, realize.iter_values)):
+        if units:
+            value = analyzer.simplify(Replace(dict(units)).visit(value))
         part = Part(iterator, value)
         parts.append(part)
         used = variables_in(value)
@@ -149,7 +154,7 @@ def _divide_mixed(
         for clause in clauses(realize.predicate)
         if not (inner.intersection(variables_in(clause)) and set(variables_in(clause)) - inner)
     ]
-    values = list(realize.iter_values)
+    values = [part.value for part in parts]
     attempts = [all_of(*one_sided)] if one_sided else []
     for predicate in [*attempts, const(True, "bool")]:
         pairs = subspace_divide(

@@ -115,7 +115,7 @@ class DescriptionMatcher:
         self.actual_values: dict[Var, PrimExpr] = {}
         self.wanted_values: dict[Var, PrimExpr] = {}
         self.buffers: dict[Buffer, BufferMatch] = {}
-        self.loops: list[Var] = []
+        self.loops: dict[Var, None] = {}
         self.index_dtype = DataType("int32")
         self.written: dict[Buffer, None] = {}
 
@@ -159,7 +159,7 @@ class DescriptionMatcher:
         value: PrimExpr = actual.loop_var if is_const(low, 0) else actual.loop_var - low
         self.wanted_values[wanted.loop_var] = value if is_const(start, 0) else value + start
         self.analyzer.bind(actual.loop_var, Range.from_min_extent(low, extent))
-        self.loops.append(actual.loop_var)
+        self.loops[actual.loop_var] = None
         self.statement(actual.body, wanted.body)
 
     def compare_SeqStmt(self, actual: SeqStmt, wanted: SeqStmt) -> None:
