@@ -175,6 +175,13 @@ class Bounds(State):
         low, high = self.exact_bounds(form)
         return form.dtype.min_value <= low and high <= form.dtype.max_value
 
+    def all_flow(self, forms: list[Sum]) -> bool:
+        """Whether each of some sums may be computed."""
+        for form in forms:
+            if not self.flows(form):
+                return False
+        return True
+
     def _refined(self, form: Sum, low: float, high: float) -> Interval:
         key, scale = direction(form)
         fact = self.sum_facts.get(key)

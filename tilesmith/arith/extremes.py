@@ -14,9 +14,11 @@ from tilesmith.arith.forms import (
     coefficient_gcd,
     exact_quotient,
     plus,
+    retyped,
     shifted,
     times,
 )  # fmt: skip
+from tilesmith.arith.state import is_index
 from tilesmith.arith.tidy import Joiner
 from tilesmith.ir import Min
 
@@ -26,23 +28,38 @@ class Extremes(Joiner):
 
     def extreme(self, kind: type, args: list[Sum]) -> Sum:
         """The minimum or maximum of sums: dominated ones dropped, what they share taken out."""
+        if not is_index(args[0].dtype):
+            result = args[0]
+            for arg in args[1:]:
+                result = self._wrapping_extreme(kind, result, arg)
+            return result
         args = self._undominated(kind, self._flattened(kind, args))
         if len(args) == 1:
             return args[0]
         shared, unit = self._shared(args)
         inner = [exact_quotient(plus(arg, shared, -1), unit) for arg in args]
-        if not all([self.flows(arg) for arg in inner]):
+        if not self.all_flow(inner):
             return self.of_atom(self.table.extreme(kind, args))
         form = times(self.of_atom(self.table.extreme(kind, inner)), unit)
         return plus(form, shared)
+
+    def _wrapping_extreme(self, kind: type, a: Sum, b: Sum) -> Sum:
+        """Of a dtype that wraps around, only the bounds of both sides count."""
+        (low_a, high_a), (low_b, high_b) = self.bounds(a), self.bounds(b)
+        if high_a <= low_b or self.table.number(a) == self.table.number(b):
+            return a if kind is Min else b
+        if high_b <= low_a:
+            return b if kind is Min else a
+        return self.of_atom(self.leaf(kind(self.table.to_expr(a), self.table.to_expr(b))))
 
     def _flattened(self, kind: type, args: list[Sum]) -> list[Sum]:
         flat: list[Sum] = []
         for arg in args:
             atom = next(iter(arg.terms)) if len(arg.terms) == 1 else None
             if atom.__class__ is Extreme and atom.kind is kind and arg.terms[atom] == 1:  # type: ignore
-                inner = [shifted(inner, arg.const) for inner in atom.args]  # type: ignore
-                if arg.const == 0 or all([self.flows(item) for item in inner]):
+                dtype = arg.dtype  # of a cast: wider than that of what is inside
+                inner = [shifted(retyped(part, dtype), arg.const) for part in atom.args]  # type: ignore
+                if arg.const == 0 or self.all_flow(inner):
                     flat.extend(inner)
                     continue
             flat.append(arg)

@@ -299,7 +299,7 @@ class FormTable:
         atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
         if new:
             atom.kind, atom.args = kind, tuple(args)
-            atom.is_data = any([holds_data(arg) for arg in args])
+            atom.is_data = max([holds_data(arg) for arg in args])
         return atom  # type: ignore[return-value]
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
@@ -318,15 +318,15 @@ class FormTable:
         atom, new = self._intern(Product, key, dtype)
         if new:
             atom.factors = tuple(flat)
-            atom.is_data = any([factor.is_data for factor in flat])
+            atom.is_data = max([factor.is_data for factor in flat])
         return atom  # type: ignore[return-value]
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
-        """``a * b`` multiplied out."""
+        """``a * b`` multiplied out, in the dtype of ``a``."""
         if not b.terms:
             return times(a, b.const)
         if not a.terms:
-            return times(b, a.const)
+            return retyped(times(b, a.const), a.dtype)
         terms: dict[Atom, int] = {}
         for atom_a, c_a in a.terms.items():
             for atom_b, c_b in b.terms.items():
@@ -412,7 +412,8 @@ class FormTable:
         before = sum([1 for arg in atom.args if arg.terms and arg.const])
         after = sum([1 for arg in atom.args if arg.terms and arg.const + constant])
         moved = [shifted(arg, constant) for arg in atom.args]
-        if after >= before + 1 or atom.is_data or any([magnitude(arg) for arg in moved]):
+        sizes = [magnitude(arg) for arg in moved]
+        if after >= before + 1 or atom.is_data or max(sizes) != NORMAL:
             return constant, self.atom_expr(atom)
         return 0, self._chain(atom.kind, moved)
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Sum, plus, retyped, shifted
+from tilesmith.arith.forms import TOO_LARGE, Sum, magnitude, plus, retyped, shifted
 from tilesmith.arith.interval_eval import Ends, IntervalEvaluator
+from tilesmith.arith.state import is_index
 from tilesmith.ir import Broadcast, Max, Min, PrimExpr, Ramp, Range, Var, convert, post_order_visit
 from tilesmith.ir.operators import maximum, minimum
 from tilesmith.support.errors import TypeMismatchError
@@ -258,10 +259,17 @@ def _hull(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
 
 def _made(analyzer: Analyzer, low: Sum | None, high: Sum | None) -> IntervalSet:
     table = analyzer._engine.table
+    # an end that cannot be written bounds nothing: values of the dtype do not reach it
+    low = None if low is not None and _too_large(low) else low
+    high = None if high is not None and _too_large(high) else high
     first = _NEG_INF if low is None else table.to_expr(low)
     if low is not None and high is not None and table.number(low) == table.number(high):
         return IntervalSet(first, first)
     return IntervalSet(first, _POS_INF if high is None else table.to_expr(high))
+
+
+def _too_large(end: Sum) -> bool:
+    return is_index(end.dtype) and magnitude(end) == TOO_LARGE
 
 
 def union(sets: Iterable[IntervalSet], analyzer: Analyzer | None = None) -> IntervalSet:

@@ -20,10 +20,12 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     plus,
+    retyped,
     shifted,
     times,
 )
 from tilesmith.arith.simplify import Simplifier
+from tilesmith.arith.state import INFINITY, is_index
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
 
 Ends = tuple[Sum | None, Sum | None]
@@ -92,6 +94,8 @@ class IntervalEvaluator:
 
     def _once(self, form: Sum) -> Ends:
         """One round of replacing variables by the ends of their domains."""
+        if not self.engine.is_exact(form):  # may wrap around: its ends are not where the terms' are
+            return self._wrapping(form)
         zero = Sum(form.dtype, {}, form.const)
         low: Sum | None = zero
         high: Sum | None = zero
@@ -104,6 +108,12 @@ class IntervalEvaluator:
         low = None if low is None else self.engine.tidy(low)
         high = None if high is None else self.engine.tidy(high)
         return self._with_constant_bounds(form, low, high)
+
+    def _wrapping(self, form: Sum) -> Ends:
+        if not self._varies(form):
+            return form, form
+        low, high = self.engine.bounds(form)
+        return Sum(form.dtype, {}, int(low)), Sum(form.dtype, {}, int(high))
 
     def _with_constant_bounds(self, form: Sum, low: Sum | None, high: Sum | None) -> Ends:
         if low is None or high is None:
@@ -122,6 +132,8 @@ class IntervalEvaluator:
             return this, this
         if isinstance(atom, Leaf):
             return self._leaf(atom)
+        if not is_index(atom.dtype):
+            return self._constant(atom)
         if isinstance(atom, Product):
             return self._product(atom)
         if isinstance(atom, Extreme):
@@ -131,6 +143,12 @@ class IntervalEvaluator:
         if isinstance(atom, Quotient):
             return self._quotient(atom)
         return self._remainder(atom)  # type: ignore[arg-type]
+
+    def _constant(self, atom: Atom) -> Ends:
+        low, high = self.engine.atom_bounds(atom)
+        if high - low == INFINITY:
+            return UNBOUNDED
+        return Sum(atom.dtype, {}, int(low)), Sum(atom.dtype, {}, int(high))
 
     def _leaf(self, atom: Leaf) -> Ends:
         expr: Any = atom.expr
@@ -178,8 +196,9 @@ class IntervalEvaluator:
         """An interval times something that does not vary."""
         engine = self.engine
         low, high = ends
-        first = None if low is None else engine.multiply(low, factor)
-        second = None if high is None else engine.multiply(high, factor)
+        dtype = factor.dtype
+        first = None if low is None else engine.multiply(retyped(low, dtype), factor)
+        second = None if high is None else engine.multiply(retyped(high, dtype), factor)
         if engine.prove(factor):
             return first, second
         if engine.prove(times(factor, -1)):

@@ -15,6 +15,7 @@ from typing import Any
 from tilesmith.arith.extremes import Extremes
 from tilesmith.arith.forms import (
     Atom,
+    Leaf,
     Product,
     Split,
     Sum,
@@ -507,15 +508,11 @@ class Normalizer(Extremes):
 
     def _min_max(self, expr: Any) -> Sum:
         a, b = self.normal(expr.a), self.normal(expr.b)
-        if is_index(expr.dtype):
-            return self.extreme(expr.__class__, [a, b])
-        (low_a, high_a), (low_b, high_b) = self.bounds(a), self.bounds(b)
-        smaller = expr.__class__ is Min
-        if high_a <= low_b or self.table.number(a) == self.table.number(b):
-            return a if smaller else b
-        if high_b <= low_a:
-            return b if smaller else a
-        return self._opaque(expr)
+        found = self.extreme(expr.__class__, [a, b])
+        atom = found.single()
+        if atom.__class__ is Leaf and isinstance(atom.expr, (Min, Max)):
+            return self._opaque(expr)  # nothing was decided: the node may stay as it is
+        return found
 
 
 _PACKED = frozenset((Mul, Cast))

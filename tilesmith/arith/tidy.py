@@ -16,6 +16,7 @@ from tilesmith.arith.forms import (
     Sum,
     exact_quotient,
     plus,
+    retyped,
     shifted,
     times,
 )  # fmt: skip
@@ -110,16 +111,16 @@ class Joiner(Proofs):
             if other.__class__ is Extreme and coefficient == factor and len(atom.args) == 2:
                 if other.kind is not atom.kind and self._same_args(atom, other):  # type: ignore
                     del rest[other]
-                    both = plus(atom.args[0], atom.args[1])
+                    both = plus(retyped(atom.args[0], form.dtype), atom.args[1])
                     return plus(Sum(form.dtype, rest, form.const), both, factor)
         if any(coefficient % factor for coefficient in rest.values()):
             return None
         shift = exact_quotient(Sum(form.dtype, rest, 0), factor)
-        moved = [plus(arg, shift) for arg in atom.args]
+        moved = [plus(retyped(arg, form.dtype), shift) for arg in atom.args]
         before = sum([len(arg.terms) for arg in atom.args]) + len(rest)
         if sum([len(arg.terms) for arg in moved]) >= before:
             return None
-        if not all([self.flows(arg) for arg in moved]):
+        if not self.all_flow(moved):
             return None
         return shifted(times(self.extreme(atom.kind, moved), factor), form.const)
 
