@@ -15,6 +15,18 @@ from tilesmith.tir.stmt import Block, DeclBuffer
 __all__ = ["undefined_vars", "verify_ssa"]
 
 
+# Class → the steps of walking it (what to do, name of the field), and whether definitions end.
+_PLANS: dict[type, tuple[tuple[tuple[str, str], ...], bool]] = {}
+
+
+def _plan_of(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
+    steps = definition_steps(cls)
+    ends = issubclass(cls, Block) or any(step.action == "undo" for step in steps)
+    plan = tuple([(step[0], step[1]) for step in steps if step.action != "undo"]), ends
+    _PLANS[cls] = plan
+    return plan
+
+
 class ScopeWalker:
     """Walks a program with the variables that are in scope.
 
@@ -39,27 +51,27 @@ class ScopeWalker:
         if isinstance(node, (Var, Buffer)):
             self.use(node)
             return
+        steps, ends = _PLANS.get(node.__class__) or _plan_of(node.__class__)
+        if not steps:
+            return
         self.parents.append(node)
         defined: list[Var | Buffer] = []
-        for action, name, _, _ in definition_steps(node.__class__):
-            if action == "undo":
-                continue
+        for action, name in steps:
             value = getattr(node, name)
             if action == "define":
                 self._define_all(value, node, defined)
-            elif action == "child":
-                self._walk_all(value)
             elif isinstance(value, Node):
                 self.walk(value)
-        self._leave_all(node, defined)
+            elif action == "child" and value.__class__ is tuple:
+                self._walk_all(value)
+        if ends:
+            self._leave_all(node, defined)
         self.parents.pop()
 
     def _leave_all(self, node: Node, defined: list[Var | Buffer]) -> None:
         if isinstance(node, Block):
             defined = [iterator.var for iterator in node.iter_vars]
             defined += [buffer.data for buffer in node.alloc_buffers] + list(node.alloc_buffers)
-        elif not any(step.action == "undo" for step in definition_steps(node.__class__)):
-            return
         for value in reversed(defined):
             self.leave(value)
 

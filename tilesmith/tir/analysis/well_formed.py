@@ -152,21 +152,33 @@ class _Checker(ScopeWalker):
     # Statements.
 
     def walk(self, node: Any) -> None:
-        if isinstance(node, BlockRealize):
-            self.check_realize(node)
-        elif isinstance(node, For):
+        kind = node.__class__
+        if kind is Block:
+            self.walk_block(node)
+        elif kind is For or kind is AttrStmt:
+            self.walk_loop(node)
+        else:
+            if kind is BlockRealize:
+                self.check_realize(node)
+            elif kind is Call and isinstance(node.op, GlobalVar):
+                self.check_call(node.op)
+            super().walk(node)
+
+    def walk_block(self, node: Block) -> None:
+        if not node.iter_vars:
+            super().walk(node)
+            return
+        self.blocks.append(node)
+        super().walk(node)
+        self.blocks.pop()
+        self.check_block(node)
+
+    def walk_loop(self, node: For | AttrStmt) -> None:
+        if isinstance(node, For):
             self.check_loop(node)
-        elif isinstance(node, Call) and isinstance(node.op, GlobalVar):
-            self.check_call(node.op)
         tag = _thread_of(node)
         opened = tag is not None and self.launch(tag, node)
-        if isinstance(node, Block) and node.iter_vars:
-            self.blocks.append(node)
-            super().walk(node)
-            self.blocks.pop()
-            self.check_block(node)
-        else:
-            super().walk(node)
+        super().walk(node)
         if opened:
             self.launched = {}
 
