@@ -24,7 +24,7 @@ from tilesmith.support.lazy import resolve
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BaseExpr", "BinaryOp", "Broadcast", "Call",
-    "Cast", "CompareOp", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv", "FloorMod",
+    "Cast", "CompareOp", "ConstExpr", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv", "FloorMod",
     "GlobalVar", "IntImm",
     "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range",
     "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "convert",
@@ -104,12 +104,12 @@ class Var(PrimExpr, key="tir.Var"):
     type_annotation: Type = child()
     span: Any = note(default=None)
 
-    def __init__(self, name: str, type_annotation: Any = _INT32, span: Any = None) -> None:
+    def __init__(self, name: str, dtype: Any = _INT32, span: Any = None) -> None:
+        """``dtype`` is a dtype or a type (``PointerType`` for the data of a buffer)."""
         self.name = name
-        if not isinstance(type_annotation, Type):
-            type_annotation = prim_type(DataType(type_annotation))
-        self.type_annotation = type_annotation
-        self.dtype = type_annotation.dtype if isinstance(type_annotation, PrimType) else _HANDLE
+        kind = dtype if isinstance(dtype, Type) else prim_type(DataType(dtype))
+        self.type_annotation = kind
+        self.dtype = kind.dtype if isinstance(kind, PrimType) else _HANDLE
         self.span = span
 
     def map_children(self, f: Any) -> Var:
@@ -137,7 +137,11 @@ class SizeVar(Var, key="tir.SizeVar"):
     """A variable that is known to be non-negative: the size of a dimension."""
 
 
-class IntImm(PrimExpr, key="tir.IntImm", slots=()):
+class ConstExpr(PrimExpr, key="tir.ConstExpr", slots=()):
+    """Base of the constants: integers, floats, texts."""
+
+
+class IntImm(ConstExpr, key="tir.IntImm", slots=()):
     """An integer (or boolean) constant; ``value`` is a Python int within the dtype's range."""
 
     dtype: DataType = data()
@@ -183,7 +187,7 @@ class IntImm(PrimExpr, key="tir.IntImm", slots=()):
         return f"IntImm({str(self.dtype)!r}, {self.value})"
 
 
-class FloatImm(PrimExpr, key="tir.FloatImm"):
+class FloatImm(ConstExpr, key="tir.FloatImm"):
     """A floating-point constant; ``value`` is a Python float, rounded when code is made."""
 
     dtype: DataType = data()
@@ -215,7 +219,7 @@ class FloatImm(PrimExpr, key="tir.FloatImm"):
         return f"FloatImm({str(self.dtype)!r}, {self.value!r})"
 
 
-class StringImm(PrimExpr, key="tir.StringImm"):
+class StringImm(ConstExpr, key="tir.StringImm"):
     """A text constant, as an argument of a call."""
 
     value: str = data()

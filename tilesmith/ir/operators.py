@@ -430,27 +430,27 @@ def _bitwise(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> 
     return ir.Call(a.dtype, "tir." + name, (a, b))
 
 
-def bitwise_and(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a & b``."""
-    return _bitwise("bitwise_and", lambda x, y: x & y, a, b)
+def bitwise_and(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
+    """``x & y``."""
+    return _bitwise("bitwise_and", lambda a, b: a & b, x, y)
 
 
-def bitwise_or(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a | b``."""
-    return _bitwise("bitwise_or", lambda x, y: x | y, a, b)
+def bitwise_or(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
+    """``x | y``."""
+    return _bitwise("bitwise_or", lambda a, b: a | b, x, y)
 
 
-def bitwise_xor(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a ^ b``."""
-    return _bitwise("bitwise_xor", lambda x, y: x ^ y, a, b)
+def bitwise_xor(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
+    """``x ^ y``."""
+    return _bitwise("bitwise_xor", lambda a, b: a ^ b, x, y)
 
 
-def bitwise_not(a: Any, span: Any = None) -> ir.PrimExpr:
-    """``~a``."""
-    a = ir.convert(a)
-    if isinstance(a, ir.IntImm):
-        return const(~a.value if not a.dtype.is_bool else not a.value, a.dtype)
-    return ir.Call(a.dtype, "tir.bitwise_not", (a,))
+def bitwise_not(x: Any, span: Any = None) -> ir.PrimExpr:
+    """``~x``."""
+    x = ir.convert(x)
+    if isinstance(x, ir.IntImm):
+        return const(~x.value if not x.dtype.is_bool else not x.value, x.dtype)
+    return ir.Call(x.dtype, "tir.bitwise_not", (x,))
 
 
 def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
@@ -462,11 +462,11 @@ def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir
     return ir.Call(a.dtype, "tir." + name, (a, b))
 
 
-def shift_left(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a << b``."""
-    return _shift("shift_left", lambda x, y: x << y, a, b)
+def shift_left(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
+    """``x << y``."""
+    return _shift("shift_left", lambda a, b: a << b, x, y)
 
 
-def shift_right(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a >> b``; of a signed integer the sign is shifted in."""
-    return _shift("shift_right", lambda x, y: x >> y, a, b)
+def shift_right(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
+    """``x >> y``; of a signed integer the sign is shifted in."""
+    return _shift("shift_right", lambda a, b: a >> b, x, y)

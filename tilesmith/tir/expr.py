@@ -216,16 +216,17 @@ class Reduce(PrimExpr, key="tir.Reduce"):
     def __init__(
         self,
         combiner: CommReducer,
-        source: Any,
-        axis: Any,
+        src: Any,
+        rdom: Any,
         condition: Any,
         value_index: int,
         init: Any = None,
         span: Any = None,
     ) -> None:
+        """``src`` are the values that are reduced, ``rdom`` the iterators."""
         self.combiner = combiner
-        self.source = tuple([convert(value) for value in source])
-        self.axis = tuple(axis)
+        self.source = tuple([convert(value) for value in src])
+        self.axis = tuple(rdom)
         self.condition = convert(condition)
         self.value_index = int(value_index)
         self.init = tuple([convert(value) for value in init or ()])
