@@ -88,3 +88,10 @@ def test_registered_functions_as_nodes():
     assert node(4) == 7 and node.name == "test.add_three"
     with pytest.raises(ts.TilesmithError, match="test.add_thre"):
         ir.EnvFunc.get("test.add_thre")
+
+
+def test_arguments_by_name():
+    x = ts.tir.Var("x", dtype="int64")
+    assert x.dtype == "int64" and isinstance(ts.tir.const(3), ir.ConstExpr)
+    assert ir.structural_equal(ts.tir.bitwise_and(x=x, y=x), x & x)
+    assert ir.structural_equal(ts.tir.shift_left(x=x, y=2), x << 2)
