@@ -171,7 +171,9 @@ def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
     for ancestor in state.ancestors(sref):
         other = state.stmt(ancestor)
         if isinstance(other, For) and other.thread_binding is not None:
-            if other.thread_binding.thread_tag == thread_axis:
+            if other.thread_binding.thread_tag == thread_axis and not _fills_shared_memory(
+                state, sref, other.loop_var
+            ):
                 raise refuse_at(
                     state, "bind", f"an outer loop is bound to {thread_axis} already", sref
                 )
@@ -182,6 +184,20 @@ def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
     domain = Range.from_min_extent(loop.min, loop.extent)
     axis = IterVar(domain, variable, IterVar.ThreadIndex, thread_axis)
     _with_kind(state, sref, ForKind.THREAD_BINDING, axis)
+
+
+def _fills_shared_memory(state: ScheduleState, sref: StmtSRef, outer: Var) -> bool:
+    """Whether the blocks below a loop do the same for each iteration of an outer one, in memory
+    that threads share: then the threads of the outer loop may divide the work."""
+    for below in state.blocks_below(sref):
+        realize: BlockRealize = state.stmt(below)
+        if any(uses_var(v, outer) for v in (*realize.iter_values, realize.predicate)):
+            return False
+        if not all(
+            region.buffer.scope().startswith(("shared", "warp")) for region in realize.block.writes
+        ):
+            return False
+    return True
 
 
 def _with_annotations(state: ScheduleState, sref: StmtSRef, annotations: dict[str, Any]) -> None:

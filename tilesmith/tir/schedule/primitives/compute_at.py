@@ -154,17 +154,40 @@ def _touched(
         for region in realize.block.reads if reads else realize.block.writes:
             if id(region.buffer) not in wanted:
                 continue
+            shared = _threads_around(state, loop_sref, region.buffer.scope()) if reads else {}
             intervals = []
             for part in region.region:
                 low = bind.visit(part.min)
                 high = low + bind.visit(part.extent) - 1
+                everywhere = {**shared, **ranges}
                 intervals.append(
-                    _relaxed(analyzer, low, high, ranges, region.buffer, len(intervals))
+                    _relaxed(analyzer, low, high, everywhere, region.buffer, len(intervals))
                 )
             known = found.get(id(region.buffer))
             found[id(region.buffer)] = (
                 intervals if known is None else _union(analyzer, known, intervals)
             )
+    return found
+
+
+def _threads_around(
+    state: ScheduleState, loop_sref: StmtSRef, storage_scope: str
+) -> dict[Var, Range]:
+    """Loops over threads around a place that share memory of a scope: it holds what all of them
+    need, not what one does."""
+    tags: tuple[str, ...] = ()
+    if storage_scope.startswith("shared"):
+        tags = ("threadIdx", "vthread")
+    elif storage_scope == "warp" or storage_scope.startswith("wmma."):
+        tags = ("threadIdx.x",)
+    elif not storage_scope.startswith("local"):
+        tags = ("threadIdx", "vthread", "blockIdx")
+    found = {}
+    for sref in (loop_sref, *state.ancestors(loop_sref)):
+        loop = state.stmt(sref)
+        binding = getattr(loop, "thread_binding", None)
+        if binding is not None and binding.thread_tag.startswith(tags):
+            found[loop.loop_var] = loop_range(loop)
     return found
 
 
