@@ -25,8 +25,9 @@ from tilesmith.support.lazy import resolve
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BaseExpr", "BinaryOp", "Broadcast", "Call",
     "Cast", "CompareOp", "ConstExpr", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv",
-    "FloorMod", "GlobalVar", "IntImm", "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range",
-    "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "convert",
+    "FloorMod", "GlobalVar", "IntImm", "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or",
+    "PrimExpr", "Ramp", "Range", "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub",
+    "Var", "convert",
 ]  # fmt: skip
 
 _BOOL = DataType("bool")
