@@ -26,6 +26,7 @@ COMMANDS = {
     "bench": "tilesmith.cli.bench:bench_command",
     "inspect": "tilesmith.cli.inspect:inspect_command",
     "doctor": "tilesmith.cli.doctor:doctor_command",
+    "fuzz": "tilesmith.cli.fuzz:fuzz_command",
 }
 
 

@@ -1,0 +1,168 @@
+"""A run of the fuzzer: seeds to workers, findings shrunk and saved, everything counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilesmith.testing.fuzz.cases import Case
+from tilesmith.testing.fuzz.isolated import IsolatedRunner
+from tilesmith.testing.fuzz.replay import save
+from tilesmith.testing.fuzz.shrink import shrink
+
+__all__ = ["Options", "Summary", "fuzz"]
+
+
+@dataclass
+class Options:
+    """What a run is asked for. It ends after ``seconds``, after ``most_cases`` programs, or at the
+    first finding where ``stop_at_first``."""
+
+    seconds: float
+    seed: int = 0
+    workers: int = 1
+    only: str | None = None
+    output: Path | None = None
+    patch: str | None = None
+    most_cases: int | None = None
+    stop_at_first: bool = False
+    shrink_seconds: float = 30.0
+    case_seconds: float = 60.0
+
+
+@dataclass
+class Summary:
+    """What a run tried and found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    again: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def table(self, word: str) -> dict[str, int]:
+        """Counts that begin with a word, without it."""
+        return {
+            name[len(word) + 1 :]: count
+            for name, count in sorted(self.counts.items())
+            if name.startswith(word + " ")
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        applied, refused = self.table("applied"), self.table("refused")
+        return {
+            "seconds": round(self.seconds, 1),
+            "programs": self.counts["programs"],
+            "programs_per_minute": round(60 * self.counts["programs"] / max(self.seconds, 1e-9)),
+            "primitives": {
+                kind: {"applied": applied.get(kind, 0), "refused": refused.get(kind, 0)}
+                for kind in sorted({*applied, *refused})
+            },
+            "passes": self.table("pass"),
+            "code": self.table("code"),
+            "unsupported": self.table("unsupported"),
+            "scripts": self.counts["script"], "traces": self.counts["trace"],
+            "broken_cases": self.broken,
+            "findings": [
+                {
+                    "signature": signature, "count": 1 + self.again[signature],
+                    "seed": finding["case"]["seed"], "file": finding.get("file"),
+                    "detail": finding["detail"][-2000:],
+                }
+                for signature, finding in sorted(self.findings.items())
+            ],
+        }  # fmt: skip
+
+
+class _Campaign:
+    def __init__(self, options: Options, report: Callable[[Summary], None]) -> None:
+        self.options = options
+        self.report = report
+        self.summary = Summary()
+        self.lock = threading.Lock()
+        self.start = time.monotonic()
+        self.next_seed = options.seed
+        self.errors: list[BaseException] = []
+
+    def take_seed(self) -> int | None:
+        """The next seed; None at the end of the run."""
+        options = self.options
+        with self.lock:
+            tried = self.next_seed - options.seed
+            if time.monotonic() - self.start >= options.seconds or self.errors:
+                return None
+            if options.most_cases is not None and tried >= options.most_cases:
+                return None
+            if options.stop_at_first and self.summary.findings:
+                return None
+            self.next_seed += 1
+            return self.next_seed - 1
+
+    def work(self) -> None:
+        runner = IsolatedRunner(self.options.patch, self.options.case_seconds)
+        try:
+            while (seed := self.take_seed()) is not None:
+                self.one(runner, seed)
+        except BaseException as error:  # the run must not end in silence
+            self.errors.append(error)
+        finally:
+            runner.close()
+
+    def one(self, runner: IsolatedRunner, seed: int) -> None:
+        result = runner.run_seed(seed, self.options.only)
+        finding = result["finding"]
+        with self.lock:
+            self.summary.counts.update(result["counts"])
+            self.summary.counts["programs"] += 1
+            self.summary.seconds = time.monotonic() - self.start
+            if "error" in result:
+                self.summary.broken.append(f"seed {seed}: {result['error'][:300]}")
+            self.report(self.summary)
+            if finding is None:
+                return
+            signature = finding["signature"]
+            if signature in self.summary.findings:
+                self.summary.again[signature] += 1
+                return
+            self.summary.findings[signature] = finding
+        finding = self.smaller(runner, finding)
+        if self.options.output is not None:
+            finding["file"] = str(save(finding, self.options.output))
+        with self.lock:
+            self.summary.findings[signature] = finding
+
+    def smaller(self, runner: IsolatedRunner, finding: dict[str, Any]) -> dict[str, Any]:
+        """The finding of the smallest case that goes wrong in the same way."""
+        best = finding
+
+        def fails(case: Case) -> bool:
+            nonlocal best
+            found = runner.run(case)["finding"]
+            if found is None or found["signature"] != finding["signature"]:
+                return False
+            best = found
+            return True
+
+        if self.options.shrink_seconds > 0:
+            shrink(finding["case"], fails, self.options.shrink_seconds)
+        return best
+
+
+def fuzz(options: Options, report: Callable[[Summary], None] = lambda summary: None) -> Summary:
+    """Run the fuzzer; ``report`` is called after each program."""
+    campaign = _Campaign(options, report)
+    threads = [threading.Thread(target=campaign.work) for _ in range(max(1, options.workers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if campaign.errors:
+        raise campaign.errors[0]
+    campaign.summary.seconds = time.monotonic() - campaign.start
+    return campaign.summary

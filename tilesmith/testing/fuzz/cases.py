@@ -1,0 +1,90 @@
+"""Cases: from a seed to a program with a schedule, and what became of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tilesmith.support.errors import InternalError
+from tilesmith.testing.fuzz import intrinsics
+from tilesmith.testing.fuzz.checks import Checker, Finding
+from tilesmith.testing.fuzz.generator import generate
+from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
+from tilesmith.testing.fuzz.schedules import SAMPLERS, usable_kinds
+from tilesmith.tir import Schedule
+
+__all__ = ["ONLY", "Case", "make_case", "run_case"]
+
+Case = dict[str, Any]
+ONLY = ("primitive", "pass", "codegen")
+
+
+def make_case(seed: int, only: str | None = None) -> Case:
+    """The case of a seed: the same in every process, as long as no primitive is added."""
+    rng = random.Random(seed * 7919 + 1)
+    kinds = usable_kinds(Schedule)
+    weights = [SAMPLERS[kind][0] for kind in kinds]
+    count = rng.choice([0, 1, 2, 3, 4, 6, 8, 12]) if only != "primitive" else rng.randint(4, 14)
+    chosen = rng.choices(kinds, weights, k=count)
+    back_ends = ["llvm", "c"] if rng.random() < 0.2 else ["llvm"]
+    return {
+        "seed": seed, "recipe": generate(seed), "only": only, "back_ends": back_ends,
+        "steps": [[kind, rng.randrange(1 << 30)] for kind in chosen],
+    }  # fmt: skip
+
+
+def argument_sets(recipe: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """What the function is called with: twice, with other sizes, where sizes are symbolic."""
+    made = [arguments_of(recipe)]
+    if recipe["symbolic"]:
+        smaller = {name: max(1, recipe["dims"][name] - 2) for name in recipe["symbolic"]}
+        made.append(arguments_of(recipe, smaller))
+    return made
+
+
+_prepared = False
+
+
+def run_case(case: Case) -> dict[str, Any]:
+    """Carry a case out: counts, and the finding (None where all is well)."""
+    global _prepared
+    if not _prepared:
+        intrinsics.register()
+        _prepared = True
+    recipe, only = case["recipe"], case["only"]
+    check_recipe(recipe)
+    try:
+        checker = Checker(build(recipe), argument_sets(recipe))
+    except Exception as error:
+        raise InternalError(f"the generator made a program that cannot run: {error}") from error
+    try:
+        _check(checker, case, only)
+    except Finding as finding:
+        return {"counts": dict(checker.counts), "finding": describe(finding, checker, case)}
+    return {"counts": dict(checker.counts), "finding": None}
+
+
+def _check(checker: Checker, case: Case, only: str | None) -> None:
+    if only is None:
+        checker.check_script(checker.function)
+    module = checker.check_steps(case["steps"], case["recipe"], only in (None, "primitive"))
+    if only in (None, "primitive"):
+        checker.check_script(module)
+        checker.check_trace(module)
+    if only != "primitive":
+        checker.check_lowering(module, case["back_ends"], only != "codegen", only != "pass")
+
+
+def describe(finding: Finding, checker: Checker, case: Case) -> dict[str, Any]:
+    """A finding as plain data, with the program, the schedule and what it was about."""
+    try:
+        after = checker.current.script() if checker.current is not None else ""
+    except Exception as error:
+        after = f"(cannot be printed: {error})"
+    return {
+        "signature": finding.signature, "phase": finding.phase, "name": finding.name,
+        "failure": finding.failure, "detail": finding.detail, "case": case,
+        "script": checker.function.script(),
+        "schedule": checker.recorder.source() if checker.recorder is not None else [],
+        "arguments": checker.arguments, "after": after,
+    }  # fmt: skip

@@ -1,0 +1,298 @@
+"""Carries one case out: a program, a schedule, the passes, generated code, all compared.
+
+A case is plain data: ``{"seed", "recipe", "steps": [[kind, seed], …], "only", "back_ends"}``. What
+goes wrong is a ``Finding``; its signature names the step that broke and how.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy
+
+from tilesmith.codegen import build as generate_code
+from tilesmith.ir import IRModule, load_json, save_json, structural_equal
+from tilesmith.ir.transform import PassContext
+from tilesmith.lowering import host_passes, lower_passes
+from tilesmith.runtime.nd import array as as_tensor
+from tilesmith.script import from_source
+from tilesmith.support.errors import ScheduleError, TilesmithError, UnsupportedError
+from tilesmith.target import Target
+from tilesmith.testing.fuzz import values
+from tilesmith.testing.fuzz.schedules import SAMPLERS
+from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
+from tilesmith.tir import ForKind, PrimFunc, Schedule
+from tilesmith.tir.analysis import verify_well_formed
+from tilesmith.tir.interpreter import run
+from tilesmith.tir.schedule import Trace
+from tilesmith.tir.stmt import For, Stmt
+
+__all__ = ["PHASES", "Checker", "Finding", "note_place", "run_steps"]
+
+PHASES = ("script", "primitive", "trace", "pass", "codegen")
+
+
+class Finding(Exception):
+    """Something that is wrong: where (phase, name), how, and what to look at."""
+
+    def __init__(self, phase: str, name: str, failure: str, detail: str = "") -> None:
+        super().__init__(f"{phase} {name}: {failure}")
+        self.phase = phase
+        self.name = name
+        self.failure = failure
+        self.detail = detail
+
+    @property
+    def signature(self) -> str:
+        """The same for findings that have, most likely, the same cause."""
+        return f"{self.phase}: {self.name}: {self.failure}"
+
+
+def note_place(phase: str, name: str) -> None:
+    """Called at the begin of each step; a worker writes it down in case that the step kills it."""
+
+
+def _place(error: BaseException) -> str:
+    """The innermost place of the package in a traceback, without line numbers."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if "/tilesmith/" in frame.filename and "/fuzz/" not in frame.filename:
+            return f"{frame.filename.rpartition('/tilesmith/')[2]}:{frame.name}"
+    return "?"
+
+
+class Checker:
+    """Runs one program through everything; ``counts`` says what was tried."""
+
+    def __init__(self, function: PrimFunc, argument_sets: list[list[dict[str, Any]]]) -> None:
+        self.function = function
+        self.arguments = argument_sets
+        self.inputs = [values.arrays(one, seed) for seed, one in enumerate(argument_sets)]
+        self.counts: Counter[str] = Counter()
+        self.ulps = [argument.get("ulp", 0) for argument in argument_sets[0]]
+        self.recorder: Recorder | None = None
+        self.current: IRModule | None = None  # what was looked at last, for reports
+        verify_well_formed(function)
+        self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
+
+    # Comparison.
+
+    def _outputs(self, program: Any, arrays: list[Any], entry: str | None = None) -> list[Any]:
+        copies = [one.copy() if isinstance(one, numpy.ndarray) else one for one in arrays]
+        run(program, *copies, entry=entry)
+        return copies
+
+    def _differ(self, got: list[Any], want: list[Any], rounded: bool) -> str | None:
+        for number, (one, other) in enumerate(zip(got, want)):
+            if isinstance(other, numpy.ndarray):
+                ulp = self.ulps[number] if rounded else 0
+                text = values.differences(one, other, ulp)
+                if text is not None:
+                    name = self.arguments[0][number].get("name", number)
+                    return f"argument '{name}': {text}"
+        return None
+
+    def compare(self, program: Any, entry: str | None = None, rounded: bool = False) -> None:
+        """The program computes what the original does; else Finding without a place."""
+        for arrays, want in zip(self.inputs, self.expected):
+            try:
+                got = self._outputs(program, arrays, entry)
+            except TilesmithError as error:
+                kind = type(error).__name__
+                raise Finding("", "", f"then running fails ({kind})", str(error)) from error
+            text = self._differ(got, want, rounded)
+            if text is not None:
+                raise Finding("", "", "wrong result", text)
+
+    @contextmanager
+    def guarded(self, phase: str, name: str) -> Iterator[None]:
+        """What is raised inside is a finding about this step."""
+        note_place(phase, name)
+        try:
+            yield
+        except Finding as finding:
+            if not finding.phase:
+                raise Finding(phase, name, finding.failure, finding.detail) from finding
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            detail = "".join(traceback.format_exception(error)[-12:])
+            raise Finding(phase, name, f"raises {kind} in {_place(error)}", detail) from error
+
+    # Script and JSON.
+
+    def check_script(self, program: Any) -> None:
+        """Printing and parsing, saving and loading give an equal program."""
+        self.counts["script"] += 1
+        with self.guarded("script", "print and parse"):
+            text = program.script()
+            again = from_source(text)
+            if not structural_equal(program, again, map_free_vars=True):
+                raise Finding("", "", "the parsed program differs", text)
+        with self.guarded("script", "save and load"):
+            again = load_json(save_json(program))
+            if not structural_equal(program, again, map_free_vars=True):
+                raise Finding("", "", "the loaded program differs", program.script())
+
+    # Schedules.
+
+    def schedule(self) -> Schedule:
+        """A schedule of the program that checks itself, with its recorder."""
+        sch = Schedule(self.function, seed=1, debug_mask="all", error_render_level="none")
+        self.recorder = Recorder(sch)
+        return sch
+
+    def check_steps(
+        self, steps: list[list[Any]], recipe: dict[str, Any], compare: bool
+    ) -> IRModule:
+        """Apply steps; after each one the program is compared. Gives the scheduled module."""
+        sch = self.schedule()
+        recorder = self.recorder
+        assert recorder is not None
+        for kind, seed in steps:
+            if recorder.is_final:
+                break
+            done = len(recorder.calls)
+            before = sch.mod
+            self.current = before
+            pick = Pick(recorder, random.Random(seed), recipe)
+            with self.guarded("primitive", kind):
+                try:
+                    SAMPLERS[kind][1](pick)
+                except Nothing:
+                    del recorder.calls[done:]
+                    continue
+                except ScheduleError as error:
+                    self._refused(kind, sch, before, error, len(sch.trace.insts))
+                    recorder.calls.pop()
+                    continue
+                self.counts[f"applied {kind}"] += 1
+                self.current = sch.mod
+                if sch.mod is not before and compare:
+                    self.compare(sch.mod)
+        return sch.mod
+
+    def _refused(
+        self, kind: str, sch: Schedule, before: IRModule, error: ScheduleError, count: int
+    ) -> None:
+        self.counts[f"refused {kind}"] += 1
+        assert self.recorder is not None
+        single = {"Tensorize", "SamplePerfectTile", "SampleCategorical", "SamplePartitionedTile",
+                  "SampleComputeLocation"}  # fmt: skip
+        if sch.mod is not before and kind not in single:
+            raise Finding("", "", "refused and changed the program", str(error))
+
+    def check_trace(self, result: IRModule) -> None:
+        """The trace, through JSON and simplified, gives an equal program again."""
+        assert self.recorder is not None
+        trace = self.recorder.sch.trace
+        self.counts["trace"] += 1
+        with self.guarded("trace", "JSON"):
+            text = json.dumps(trace.as_json())
+            again = Schedule(self.function, error_render_level="none")
+            Trace.apply_json_to_schedule(json.loads(text), again)
+            if not structural_equal(again.mod, result):
+                raise Finding("", "", "the replayed program differs", again.mod.script())
+        for simplify in (False, True):
+            name = "simplified" if simplify else "replay"
+            with self.guarded("trace", name):
+                again = Schedule(self.function, error_render_level="none")
+                chosen = trace.simplified(False) if simplify else trace
+                chosen.apply_to_schedule(again, remove_postproc=False)
+                if not structural_equal(again.mod, result):
+                    raise Finding("", "", "the replayed program differs", again.mod.script())
+
+    # Passes.
+
+    def check_passes(self, module: IRModule, target: Target, compare: bool) -> IRModule | None:
+        """Lower step by step; each pass that changes something is compared. None where a pass says
+        that the program is not supported."""
+        rounded = False
+        for step in [*lower_passes(), *host_passes(target)]:
+            name = step.info.name
+            if not PassContext.current().pass_enabled(step.info):
+                continue
+            self.current = module
+            with self.guarded("pass", name):
+                try:
+                    new = step(module)
+                except UnsupportedError as error:
+                    self.counts[f"unsupported {name}: {error.message[:80]}"] += 1
+                    return None
+                self.counts[f"pass {name}"] += 1
+                changed = not _same_functions(new, module)
+                rounded = rounded or name == "tir.LowerIntrin"
+                if changed and compare:
+                    self.current = new
+                    verify_well_formed(new)
+                    entry = "__tvm_ffi_main" if "__tvm_ffi_main" in new else "main"
+                    self.compare(new, entry, rounded)
+                module = new
+        return module
+
+    # Code.
+
+    def check_code(self, lowered: IRModule, target: Target) -> None:
+        """Generated code computes what the interpreter does."""
+        name = target.kind.name
+        self.current = lowered
+        with self.guarded("codegen", name):
+            module = generate_code(lowered, target, None)
+            self.counts[f"code {name}"] += 1
+            for arrays, want in zip(self.inputs, self.expected):
+                given = [as_tensor(a) if isinstance(a, numpy.ndarray) else a for a in arrays]
+                module["main"](*given)
+                got = [one if isinstance(one, int) else one.numpy() for one in given]
+                text = self._differ(got, want, rounded=True)
+                if text is not None:
+                    raise Finding("", "", "wrong result", text)
+
+    def check_lowering(
+        self, module: IRModule, back_ends: list[str], compare: bool, code: bool
+    ) -> None:
+        """Passes, then code for each back end."""
+        threads = _has_threads(module)
+        for number, name in enumerate(back_ends or ["llvm"]):
+            target = Target(name)
+            lowered = self.check_passes(module, target, compare and number == 0)
+            if lowered is None or threads:
+                return
+            if code:
+                self.check_code(lowered, target)
+
+
+def _same_functions(one: IRModule, other: IRModule) -> bool:
+    left, right = dict(one.functions), dict(other.functions)
+    return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
+
+
+def _has_threads(module: IRModule) -> bool:
+    found = False
+
+    def look(stmt: Any) -> None:
+        nonlocal found
+        if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
+            found = True
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                look(child)
+
+    for function in module.functions.values():
+        look(function.body)
+    return found
+
+
+def run_steps(checker: Checker, steps: Callable[[Any], None]) -> IRModule:
+    """Apply a schedule written as Python, all of it compared at its end."""
+    sch = checker.schedule()
+    with checker.guarded("primitive", "schedule"):
+        with suppress(ScheduleError):  # a refusal is an answer, too
+            steps(sch)
+        checker.current = sch.mod
+        checker.compare(sch.mod)
+    return sch.mod

@@ -1,0 +1,368 @@
+"""Random recipes of programs, from a seed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.testing.fuzz.draw import Expressions
+from tilesmith.testing.fuzz.recipe import Recipe, number_of
+from tilesmith.testing.fuzz.values import DTYPES, Known, exact_limit, fits, range_of, wraps
+
+__all__ = ["STAGES", "generate"]
+
+_MOST_ITERATIONS = 900
+_SIZES = (1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 11, 13, 16, 17)
+
+
+class Generator:
+    """Draws one recipe."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.recipe: Recipe = {
+            "index": rng.choice(["int32", "int32", "int64"]),
+            "dims": {}, "symbolic": [], "inputs": [], "stages": [],
+        }  # fmt: skip
+        for name in "abcd":
+            self.recipe["dims"][name] = rng.choice(_SIZES)
+        if rng.random() < 0.3:
+            self.recipe["symbolic"] = rng.sample("abcd", rng.choice([1, 1, 2]))
+        self.dtypes = [rng.choice(DTYPES) for _ in range(2)]
+        self.left = _MOST_ITERATIONS
+        self.tensors: list[dict[str, Any]] = []
+
+    @property
+    def dims(self) -> dict[str, int]:
+        return self.recipe["dims"]
+
+    def draw(self) -> Recipe:
+        """The recipe."""
+        for _ in range(self.rng.choice([1, 1, 2])):
+            self.input([self.dim() for _ in range(self.rng.choice([1, 2, 2, 3]))])
+        for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4])):
+            kind = self.rng.choices(list(STAGES), [weight for weight, _ in STAGES.values()])[0]
+            STAGES[kind][1](self)
+        return self.recipe
+
+    # Pieces.
+
+    def dim(self) -> Any:
+        """A size: mostly the name of a dimension."""
+        drawn = self.rng.random()
+        name = self.rng.choice("abcd")
+        if drawn < 0.85:
+            return name
+        if drawn < 0.93:
+            return ["+", name, self.rng.choice([1, 2, 3])]
+        return self.rng.choice([1, 2, 4])
+
+    def dtype(self) -> str:
+        """One of the dtypes of this program, mostly."""
+        return self.rng.choice(self.dtypes if self.rng.random() < 0.85 else DTYPES)
+
+    def input(self, shape: list[Any], dtype: str | None = None, **more: Any) -> dict[str, Any]:
+        """A further parameter."""
+        dtype = dtype or self.dtype()
+        least, most = range_of(dtype)
+        tensor = {
+            "name": f"A{len(self.recipe['inputs'])}", "shape": shape, "dtype": dtype,
+            "low": max(least, -4), "high": min(most, 5), "ulp": None, **more,
+        }  # fmt: skip
+        self.recipe["inputs"].append(tensor)
+        self.tensors.append(tensor)
+        return tensor
+
+    def with_shape(self, shape: list[Any], dtype: str) -> dict[str, Any]:
+        """A tensor of a shape whose values are exact: one that exists, or another input."""
+        known = [t for t in self.tensors if t["shape"] == shape and t["ulp"] is None]
+        if known and self.rng.random() < 0.7:
+            return self.rng.choice(known)
+        return self.input(shape, dtype)
+
+    def axes(self, sizes: list[Any], kinds: str) -> list[dict[str, Any]]:
+        """Axes that this program can still afford; sizes beyond that become small numbers."""
+        made, total = [], 1
+        for size, kind in zip(sizes, kinds):
+            number = number_of(size, self.dims)
+            if total * number > self.left:
+                size, number = 2, 2
+            total *= number
+            made.append({"size": size, "type": kind})
+        self.left = max(40, self.left - total)
+        return made
+
+    def expressions(self, axes: list[dict[str, Any]]) -> Expressions:
+        """What draws expressions over these axes."""
+        draw = Expressions(self.rng, self.tensors, axes, self.dims)
+        if self.recipe["stages"] and self.rng.random() < 0.6:
+            tensor = self.recipe["stages"][-1]["tensors"][-1]
+            draw.focus = tensor if tensor["ulp"] is None else None
+        return draw
+
+    def add(self, stage: dict[str, Any], shape: list[Any], known: list[Known]) -> None:
+        """Append a stage that computes one tensor for each of ``known``."""
+        number = len(self.recipe["stages"])
+        stage["name"] = f"B{number}"
+        stage["tensors"] = [
+            {
+                "name": f"T{number}" + ("" if k == 0 else f"_{k}"), "shape": shape,
+                "dtype": one.dtype, "low": one.low, "high": one.high, "ulp": one.ulp,
+            }
+            for k, one in enumerate(known)
+        ]  # fmt: skip
+        stage["out"] = self.rng.random() < 0.15
+        stage.setdefault("binding", "plain")
+        stage["factor"] = self.rng.choice([2, 3, 4])
+        if self.rng.random() < 0.15:
+            order = list(range(len(stage["axes"])))
+            self.rng.shuffle(order)
+            stage["loop_order"] = order
+        self.recipe["stages"].append(stage)
+        self.tensors += stage["tensors"]
+
+    def binding(self) -> str:
+        """How loops drive a spatial block."""
+        return self.rng.choice(["plain"] * 7 + ["fused", "tiled", "tiled", "inner"])
+
+
+def _compute(make: Generator) -> None:
+    rng = make.rng
+    if rng.random() < 0.7 and make.tensors:
+        latest = make.tensors[-1:] if rng.random() < 0.5 else make.tensors
+        sizes = list(rng.choice(latest)["shape"])
+        if rng.random() < 0.2:
+            rng.shuffle(sizes)
+    else:
+        sizes = [make.dim() for _ in range(rng.choice([1, 2, 2, 3]))]
+    axes = make.axes(sizes, "S" * len(sizes))
+    draw = make.expressions(axes)
+    dtype = make.dtype()
+    places = list(range(len(axes)))
+    if rng.random() < 0.2:
+        rng.shuffle(places)
+    stage: dict[str, Any] = {
+        "kind": "compute", "axes": axes, "indices": [["axis", k] for k in places],
+        "binding": make.binding(),
+    }  # fmt: skip
+    if DataType(dtype).is_float and rng.random() < 0.2:
+        stage["value"], known = draw.inexact(dtype, 2)
+    else:
+        stage["value"], known = draw.value(dtype, rng.choice([1, 2, 2, 3]))
+        if rng.random() < 0.15:
+            stage["condition"] = draw.condition(1)
+            stage["other"], more = draw.value(dtype, 1)
+            known = Known(dtype, min(known.low, more.low), max(known.high, more.high))
+        elif rng.random() < 0.15:
+            stage["let"] = True
+    make.add(stage, [axes[k]["size"] for k in places], [known])
+
+
+def _accumulated(known: Known, axes: list[dict[str, Any]], draw: Expressions) -> Known | None:
+    """What is known of a sum over the reduction axes; None where it would not be exact."""
+    count = 1
+    for axis in axes:
+        count *= draw.most(axis["size"]) if axis["type"] == "R" else 1
+    low, high = min(known.low * count, 0), max(known.high * count, 0)
+    if fits(known.dtype, low, high):
+        return Known(known.dtype, low, high)
+    return Known(known.dtype, *range_of(known.dtype)) if wraps(known.dtype) else None
+
+
+def _reduce(make: Generator) -> None:
+    rng = make.rng
+    source = rng.choice(make.tensors[-2:] if rng.random() < 0.5 else make.tensors)
+    sizes = list(source["shape"]) if rng.random() < 0.7 else [make.dim(), make.dim()]
+    kinds = [rng.choice("SSR") for _ in sizes]
+    if "R" not in kinds:
+        kinds[rng.randrange(len(kinds))] = "R"
+    axes = make.axes(sizes, "".join(kinds))
+    draw = make.expressions(axes)
+    dtype = make.dtype()
+    value, known = draw.value(dtype if dtype != "bool" else "int32", rng.choice([1, 1, 2]))
+    combiner = rng.choice(["sum", "sum", "max", "min"])
+    total = _accumulated(known, axes, draw) if combiner == "sum" else None
+    if total is None and combiner == "sum":
+        combiner = "max"
+    if combiner != "sum":
+        total = known
+    assert total is not None
+    _finish_reduction(make, axes, value, total, combiner)
+
+
+def _finish_reduction(
+    make: Generator, axes: list[dict[str, Any]], value: Any, known: Known, combiner: str
+) -> None:
+    spatial = [k for k, axis in enumerate(axes) if axis["type"] == "S"]
+    stage = {
+        "kind": "reduce", "axes": axes, "value": value, "combiner": combiner,
+        "indices": [["axis", k] for k in spatial] or [["int", 0]],
+        "binding": make.rng.choice(["plain", "plain", "plain", "tiled", "fused"]),
+    }  # fmt: skip
+    make.add(stage, [axes[k]["size"] for k in spatial] or [1], [known])
+
+
+def _contraction(make: Generator) -> None:
+    rng = make.rng
+    batch = [make.dim()] if rng.random() < 0.2 else []
+    i, j, k = make.dim(), make.dim(), make.dim()
+    axes = make.axes([*batch, i, j, k], "S" * len(batch) + "SSR")
+    sizes = [axis["size"] for axis in axes]
+    n = len(batch)
+    left = make.with_shape([*sizes[:n], sizes[n], sizes[n + 2]], make.dtype())
+    transposed = rng.random() < 0.3
+    inner = [sizes[n + 1], sizes[n + 2]] if transposed else [sizes[n + 2], sizes[n + 1]]
+    right = make.with_shape([*sizes[:n], *inner], left["dtype"])
+    first: list[Any] = [["axis", q] for q in range(n)]
+    places = [n + 1, n + 2] if transposed else [n + 2, n + 1]
+    one = ["load", left["name"], *first, ["axis", n], ["axis", n + 2]]
+    other = ["load", right["name"], *first, *[["axis", q] for q in places]]
+    _multiply(make, axes, (one, left), (other, right))
+
+
+def _multiply(make: Generator, axes: list[dict[str, Any]], left: Any, right: Any) -> None:
+    """A sum of products in a dtype that holds it, widened where the factors' own does not."""
+    draw = make.expressions(axes)
+    own = left[1]["dtype"]
+    candidates = [own, "float32", "int32", "float64", "int64"]
+    if make.rng.random() < 0.3:
+        candidates.reverse()
+    for dtype in candidates:
+        if dtype == "bool":
+            continue
+        factors = []
+        for expr, tensor in (left, right):
+            known = Known(tensor["dtype"], tensor["low"], tensor["high"])
+            factors.append(draw.converted((expr, known), dtype))
+        value, known = draw.combine("mul", factors[0], factors[1])
+        total = _accumulated(known, axes, draw)
+        if total is not None and value[0] == "mul":
+            _finish_reduction(make, axes, value, total, "sum")
+            return
+    value, known = draw.value("int8", 1)
+    _finish_reduction(make, axes, value, Known("int8", *range_of("int8")), "sum")
+
+
+def _convolution(make: Generator) -> None:
+    rng = make.rng
+    rank = rng.choice([1, 1, 2])
+    kernel = [rng.choice([2, 3]) for _ in range(rank)]
+    outer = [rng.choice("abcd") for _ in range(rank)]
+    channels = make.dim()
+    with_inputs = rng.random() < 0.5
+    sizes = [channels, *outer, *kernel] + ([rng.choice("abcd")] if with_inputs else [])
+    axes = make.axes(sizes, "S" * (1 + rank) + "R" * (rank + with_inputs))
+    if any(axis["size"] != size for axis, size in zip(axes, sizes)):
+        return _reduce(make)  # the program is large enough
+    lead = [sizes[-1]] if with_inputs else []
+    lead_axis: list[Any] = [["axis", len(axes) - 1]] if with_inputs else []
+    padded = rng.random() < 0.5
+    dtype = make.dtype()
+    shape = [*lead, *([*outer] if padded else [["+", o, k - 1] for o, k in zip(outer, kernel)])]
+    image = make.with_shape(shape, dtype)
+    weight = make.with_shape([channels, *lead, *kernel], image["dtype"])
+    places: list[Any] = [["add", ["axis", 1 + r], ["axis", 1 + rank + r]] for r in range(rank)]
+    guard = None
+    if padded:
+        places = [["sub", place, ["int", 1]] for place in places]
+        for place, size in zip(places, outer):
+            inside = ["land", ["le", ["int", 0], place], ["lt", place, ["size", size]]]
+            guard = inside if guard is None else ["land", guard, inside]
+    value: list[Any] = ["load", image["name"], *lead_axis, *places]
+    if guard is not None:
+        value = ["if", guard, value, ["const", image["dtype"], 0]]
+        image = {**image, "low": min(0, image["low"]), "high": max(0, image["high"])}
+    taps = [["axis", 1 + rank + r] for r in range(rank)]
+    other = ["load", weight["name"], ["axis", 0], *lead_axis, *taps]
+    _multiply(make, axes, (value, image), (other, weight))
+    return None
+
+
+def _argmax(make: Generator) -> None:
+    rng = make.rng
+    sizes = [make.dim(), make.dim()] if rng.random() < 0.7 else [make.dim()]
+    axes = make.axes(sizes, "S" * (len(sizes) - 1) + "R")
+    shape = [axis["size"] for axis in axes]
+    dtype = rng.choice(["float32", "float32", "int32", "float64"])
+    source = make.input(shape, dtype, distinct=True, low=0, high=min(500, exact_limit(dtype)))
+    stage = {
+        "kind": "argmax", "axes": axes,
+        "value": ["load", source["name"], *[["axis", k] for k in range(len(axes))]],
+        "indices": [["axis", k] for k in range(len(axes) - 1)] or [["int", 0]],
+    }  # fmt: skip
+    most = make.expressions(axes).most(shape[-1])
+    make.add(stage, shape[:-1] or [1], [Known("int32", -1, most), Known(dtype, 0, 500)])
+
+
+def _scan(make: Generator) -> None:
+    sizes = [make.dim(), make.dim()] if make.rng.random() < 0.7 else [make.dim()]
+    axes = make.axes(sizes, "S" * len(sizes))
+    draw = make.expressions(axes)
+    dtype = make.rng.choice(["int32", "float32", "int8", "float64"])
+    value, known = draw.value(dtype, 1)
+    counted = [{**axis, "type": "R" if k == len(axes) - 1 else "S"} for k, axis in enumerate(axes)]
+    total = _accumulated(known, counted, draw)
+    if total is None:
+        return
+    stage = {
+        "kind": "scan", "axes": axes, "value": value, "while": make.rng.random() < 0.3,
+        "indices": [["axis", k] for k in range(len(axes))],
+    }  # fmt: skip
+    make.add(stage, [axis["size"] for axis in axes], [total])
+
+
+def _update(make: Generator) -> None:
+    """A change in place of a tensor that an earlier stage computes."""
+    computed = [
+        tensor
+        for stage in make.recipe["stages"]
+        for tensor in stage["tensors"]
+        if tensor["ulp"] is None and tensor["dtype"] != "bool" and stage["kind"] != "argmax"
+    ]
+    if not computed:
+        return _compute(make)
+    rng = make.rng
+    target = rng.choice(computed)
+    axes = make.axes(target["shape"], "S" * len(target["shape"]))
+    if [axis["size"] for axis in axes] != target["shape"]:
+        return None
+    others = [tensor for tensor in make.tensors if tensor["name"] != target["name"]]
+    draw = Expressions(rng, others, axes, make.dims)
+    value, known = draw.value(target["dtype"], 1)
+    old = Known(target["dtype"], target["low"], target["high"])
+    combiner = rng.choice(["sum", "max", "min"])
+    low, high = old.low + min(known.low, 0), old.high + max(known.high, 0)
+    if combiner != "sum":
+        low, high = min(old.low, known.low), max(old.high, known.high)
+    if not fits(target["dtype"], low, high):
+        if not wraps(target["dtype"]):
+            return None
+        low, high = range_of(target["dtype"])
+    stage = {
+        "kind": "update", "axes": axes, "value": value, "combiner": combiner, "update": True,
+        "indices": [["axis", k] for k in range(len(axes))], "binding": make.binding(),
+    }  # fmt: skip
+    if rng.random() < 0.5:
+        stage["condition"] = draw.condition(1)
+    number = len(make.recipe["stages"])
+    make.add(stage, target["shape"], [Known(target["dtype"], low, high)])
+    # The same buffer under its old name, with its new range.
+    for tensor in [*make.recipe["stages"][number]["tensors"]]:
+        make.tensors.remove(tensor)
+        tensor["name"] = target["name"]
+    target["low"], target["high"] = low, high
+    return None
+
+
+STAGES = {
+    "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
+    "convolution": (2, _convolution), "argmax": (1, _argmax), "scan": (1, _scan),
+    "update": (1, _update),
+}  # fmt: skip
+"""Kinds of stages: how often they are drawn, and what draws them."""
+
+
+def generate(seed: int) -> Recipe:
+    """The recipe of a seed: the same in every process."""
+    return Generator(random.Random(seed)).draw()

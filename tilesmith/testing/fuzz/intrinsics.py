@@ -1,0 +1,49 @@
+"""Tensor intrinsics of the fuzzer's own, so that ``tensorize`` has something to find."""
+
+from __future__ import annotations
+
+from tilesmith.script import from_source
+from tilesmith.tir import TensorIntrin
+
+__all__ = ["NAMES", "register"]
+
+_COPY = """
+@T.prim_func
+def copy(a: T.handle, b: T.handle) -> None:
+    A = T.match_buffer(a, (4,), "{dtype}", offset_factor=1)
+    B = T.match_buffer(b, (4,), "{dtype}", offset_factor=1)
+    with T.block("root"):
+        T.reads(A[0:4])
+        T.writes(B[0:4])
+        for i in range(4):
+            with T.block("copy"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+"""
+_DOT = """
+@T.prim_func
+def dot(a: T.handle, b: T.handle, c: T.handle) -> None:
+    A = T.match_buffer(a, (4,), "{dtype}", offset_factor=1)
+    B = T.match_buffer(b, (4,), "{dtype}", offset_factor=1)
+    C = T.match_buffer(c, (1,), "{dtype}", offset_factor=1)
+    with T.block("root"):
+        T.reads(C[0], A[0:4], B[0:4])
+        T.writes(C[0])
+        for i in range(4):
+            with T.block("dot"):
+                vi = T.axis.reduce(4, i)
+                C[0] = C[0] + A[vi] * B[vi]
+"""
+_DTYPES = ("float32", "int32", "int8", "float64")
+NAMES = [f"fuzz.{kind}.{dtype}" for kind in ("copy", "dot") for dtype in _DTYPES]
+"""Names of the intrinsics; each ends with its dtype."""
+
+
+def register() -> None:
+    """Put the intrinsics into the registry."""
+    for kind, source in (("copy", _COPY), ("dot", _DOT)):
+        for dtype in _DTYPES:
+            text = source.replace("{dtype}", dtype)
+            # What is described and what carries it out are the same loops here.
+            function = from_source(text)
+            TensorIntrin.register(f"fuzz.{kind}.{dtype}", function, function, override=True)

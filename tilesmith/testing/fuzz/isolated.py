@@ -1,0 +1,80 @@
+"""One worker process that may die: cases go in, findings come out."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tilesmith.support.errors import CodegenError, TilesmithError
+from tilesmith.support.workers import Worker
+from tilesmith.testing.fuzz.cases import Case, make_case
+
+__all__ = ["IsolatedRunner"]
+
+_MODULE = "tilesmith.testing.fuzz.worker"
+_PLACE_SIZE = 256
+
+
+class IsolatedRunner:
+    """Runs cases in a process of their own; a crash or a hang is a finding about the case."""
+
+    def __init__(self, patch: str | None = None, timeout: float = 60.0) -> None:
+        self.timeout = timeout
+        self._place = Path(tempfile.mkstemp(prefix="tilesmith-fuzz-")[1])
+        self._place.write_bytes(b"\0" * _PLACE_SIZE)
+        self._arguments = ["--place", str(self._place)] + (["--patch", patch] if patch else [])
+        self._worker: Worker | None = None
+
+    def _request(self, request: dict[str, Any]) -> Any:
+        if self._worker is None or not self._worker.alive:
+            self._worker = Worker(_MODULE, self._arguments)
+        return self._worker.request(request, timeout=self.timeout)[0]
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """What ``run_case`` gives, or a finding about a crash."""
+        return self._guarded({"case": case}, lambda: case)
+
+    def run_seed(self, seed: int, only: str | None) -> dict[str, Any]:
+        """The same for the case of a seed."""
+        return self._guarded({"seed": seed, "only": only}, lambda: make_case(seed, only))
+
+    def _guarded(self, request: dict[str, Any], case: Any) -> dict[str, Any]:
+        try:
+            return self._request(request)
+        except CodegenError as error:
+            if "worker" not in error.message:
+                raise
+            return {"counts": {}, "finding": self._crash(error, case())}
+        except TilesmithError as error:
+            return {"counts": {"broken cases": 1}, "finding": None, "error": str(error)}
+
+    def _crash(self, error: CodegenError, case: Case) -> dict[str, Any]:
+        place = self._place.read_bytes().rstrip(b"\0").decode(errors="replace")
+        phase, _, name = place.partition(": ")
+        hung = "did not finish" in error.message
+        failure = "does not end" if hung else f"kills the process ({_reason(error.message)})"
+        return {
+            "signature": f"{place}: {failure}", "phase": phase, "name": name, "failure": failure,
+            "detail": error.message, "case": case, "script": "", "schedule": [],
+            "arguments": [], "after": "",
+        }  # fmt: skip
+
+    def replay(self, path: Path) -> str | None:
+        """Run the test of a replay file; what fails, or None."""
+        try:
+            return self._request({"replay": str(path)})["failed"]
+        except CodegenError as error:
+            if "worker" not in error.message:
+                raise
+            return error.message
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.close()
+        self._place.unlink(missing_ok=True)
+
+
+def _reason(message: str) -> str:
+    return message.partition("(")[2].partition(")")[0]

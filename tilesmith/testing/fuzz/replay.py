@@ -1,0 +1,105 @@
+"""Findings as files that are tests: the program as TVMScript, the schedule as Python."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import pprint
+import re
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tilesmith.testing.fuzz import intrinsics
+from tilesmith.testing.fuzz.cases import run_case
+from tilesmith.testing.fuzz.checks import Checker, Finding, run_steps
+from tilesmith.tir import PrimFunc
+
+__all__ = ["check", "check_case", "file_text", "run_file", "save"]
+
+
+def check(
+    function: PrimFunc,
+    schedule: Callable[[Any], None],
+    arguments: list[list[dict[str, Any]]],
+    phase: str,
+    back_ends: list[str],
+) -> None:
+    """Carry a program with its schedule out, up to a phase. Raises Finding where a step changes
+    what the program computes, or fails. A primitive may refuse."""
+    intrinsics.register()
+    checker = Checker(function, arguments)
+    module = run_steps(checker, schedule)
+    if phase in ("trace", "script"):
+        checker.check_script(module)
+        checker.check_trace(module)
+    if phase in ("pass", "codegen"):
+        checker.check_lowering(module, back_ends, True, phase == "codegen")
+
+
+def check_case(case: dict[str, Any]) -> None:
+    """The same for a case whose program cannot be written as a script."""
+    finding = run_case(case)["finding"]
+    if finding is not None:
+        raise Finding(finding["phase"], finding["name"], finding["failure"], finding["detail"])
+
+
+def slug(signature: str) -> str:
+    """A file name for a signature: its words, and a digest."""
+    words = re.sub(r"[^a-z0-9]+", "_", signature.lower()).strip("_")[:60].strip("_")
+    return f"{words}_{hashlib.blake2b(signature.encode(), digest_size=2).hexdigest()}"
+
+
+def file_text(finding: dict[str, Any]) -> str:
+    """The file for a finding."""
+    case, phase = finding["case"], finding["phase"]
+    seed = f"Found by ``tilesmith fuzz tir``, seed {case['seed']}."
+    head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
+    comment = _comment(finding["detail"])
+    test = "\n\n\ndef test_replay():\n    replay.check"
+    if not finding["script"] or phase == "script":
+        case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
+        imports = "from tilesmith.testing.fuzz import replay\n\n"
+        return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"
+    imports = "from tilesmith.script import tir as T\nfrom tilesmith.testing.fuzz import replay\n\n"
+    arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
+    script = finding["script"].replace("# from tilesmith.script import tir as T", "").strip()
+    body = "".join(f"    {line}\n" for line in finding["schedule"] or ["pass"])
+    return (
+        f"{head}{imports}{comment}ARGUMENTS = {arguments}  # fmt: skip\n\n\n"
+        f"{script}\n\n\ndef schedule(sch):\n{body.rstrip()}{test}"
+        f'(main, schedule, ARGUMENTS, "{phase}", {json.dumps(case["back_ends"])})\n'
+    )
+
+
+def _comment(detail: str) -> str:
+    lines = [line for long in detail.strip().splitlines()[-12:] for line in textwrap.wrap(long, 96)]
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def save(finding: dict[str, Any], folder: Path) -> Path:
+    """Write the file for a finding; gives its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"test_{slug(finding['signature'])}_script.py"
+    path.write_text(file_text(finding), encoding="utf-8")
+    return path
+
+
+def run_file(path: Path) -> str | None:
+    """Run the tests of a replay file in this process; what fails, or None."""
+    spec = importlib.util.spec_from_file_location(f"replay_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        for name, test in list(vars(module).items()):
+            if name.startswith("test_") and callable(test):
+                test()
+    except Finding as finding:
+        return f"{finding.signature}\n{finding.detail}"
+    except Exception:
+        return traceback.format_exc()
+    return None

@@ -1,0 +1,483 @@
+"""What draws the arguments of each schedule primitive: one small function for each kind of the
+trace's table. A kind without a function has a reason in ``WITHOUT``; a test holds to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
+from tilesmith.tir.schedule.trace import KINDS
+from tilesmith.tir.stmt import Block
+
+__all__ = ["SAMPLERS", "WITHOUT", "sampler", "usable_kinds"]
+
+SAMPLERS: dict[str, tuple[float, Callable[[Pick], Any]]] = {}
+"""Kind → how often it is drawn, and what draws its arguments and calls it."""
+
+WITHOUT = {
+    "GetBlock": "every other sampler calls it",
+    "GetLoops": "every other sampler calls it",
+    "EnterPostproc": "a mark in the trace, drawn at the end of a schedule",
+}
+"""Kinds that have no sampler of their own, and why."""
+
+
+def sampler(kind: str, weight: float = 1.0) -> Callable[[Callable[[Pick], Any]], Any]:
+    """Register what draws the arguments of a kind of instruction."""
+
+    def add(function: Callable[[Pick], Any]) -> Callable[[Pick], Any]:
+        SAMPLERS[kind] = (weight, function)
+        return function
+
+    return add
+
+
+def usable_kinds(schedule_class: type) -> list[str]:
+    """Kinds that have a sampler and a method; others belong to primitives still to be written."""
+    return [kind for kind in SAMPLERS if hasattr(schedule_class, KINDS[kind].method)]
+
+
+def _regions(block: Block, kind: str) -> Any:
+    return block.reads if kind == "read" else block.writes
+
+
+def _buffer(pick: Pick, block: Any, kind: str) -> int:
+    """The number of a buffer that a block reads or writes."""
+    return pick.among(range(len(_regions(pick.statement(block), kind))))
+
+
+def _scope(pick: Pick) -> str:
+    return pick.among(["global", "global", "local", "shared"])
+
+
+# Looking and sampling.
+
+
+@sampler("GetChildBlocks", 0.2)
+def child_blocks(pick: Pick) -> None:
+    pick.call("get_child_blocks", pick.call("get_block", "root", func_name="main"))
+
+
+@sampler("GetProducers", 0.2)
+def producers(pick: Pick) -> None:
+    pick.call("get_producers", pick.block())
+
+
+@sampler("GetConsumers", 0.2)
+def consumers(pick: Pick) -> None:
+    pick.call("get_consumers", pick.block())
+
+
+@sampler("GetOutputBlocks", 0.2)
+def output_blocks(pick: Pick) -> None:
+    pick.call("get_output_blocks", pick.call("get_block", "root", func_name="main"))
+
+
+@sampler("SampleCategorical", 0.7)
+def categorical(pick: Pick) -> None:
+    factor = pick.call("sample_categorical", [2, 3, 4], [0.25, 0.25, 0.5])
+    pick.call("split", pick.loop(), [None, factor])
+
+
+@sampler("SamplePerfectTile", 1)
+def perfect_tile(pick: Pick) -> None:
+    loop = pick.loop()
+    parts = pick.number(2, 3)
+    factors = pick.call("sample_perfect_tile", loop, parts, pick.among([4, 16]))
+    pick.call("split", loop, list(factors))
+
+
+@sampler("SamplePartitionedTile", 0.5)
+def partitioned_tile(pick: Pick) -> None:
+    loop = pick.loop()
+    factors = pick.call("sample_partitioned_tile", loop, 3, pick.number(1, 2), pick.among([1, 2]))
+    pick.call("split", loop, list(factors))
+
+
+@sampler("SampleComputeLocation", 0.7)
+def compute_location(pick: Pick) -> None:
+    block = pick.block()
+    loop = pick.call("sample_compute_location", block)
+    pick.call("compute_at", block, loop)
+
+
+# Loops.
+
+
+@sampler("Split", 3)
+def split(pick: Pick) -> None:
+    loop = pick.loop()
+    extent = pick.extent(loop)
+    factors: list[Any] = [None, pick.number(1, 5)]
+    if pick.chance(0.2):
+        factors = [pick.number(1, 4), None]
+    if pick.chance(0.2):
+        factors = [None, pick.number(1, 3), pick.number(1, 3)]
+    if extent and pick.chance(0.2):
+        inner = pick.number(1, 4)
+        factors = [-(-extent // inner), inner]  # exact or too many
+    exact = extent is not None and factors[0] is None and extent % factors[-1] == 0
+    more: dict[str, Any] = {}
+    if exact and len(factors) == 2 and pick.chance(0.3):
+        more["disable_predication"] = True
+    if pick.chance(0.3):
+        more["preserve_unit_iters"] = False
+    pick.call("split", loop, factors, **more)
+
+
+@sampler("Fuse", 2)
+def fuse(pick: Pick) -> None:
+    loops = pick.loops(pick.block())
+    start = pick.among(range(len(loops)))
+    count = pick.number(2, 3) if pick.chance(0.9) else 1
+    more = {"preserve_unit_iters": False} if pick.chance(0.3) else {}
+    pick.call("fuse", *loops[start : start + count], **more)
+
+
+@sampler("Reorder", 2)
+def reorder(pick: Pick) -> None:
+    loops = list(pick.loops(pick.block()))
+    pick.rng.shuffle(loops)
+    if not loops:
+        raise Nothing
+    pick.call("reorder", *loops[: pick.number(1, len(loops))])
+
+
+@sampler("Merge", 0.5)
+def merge(pick: Pick) -> None:
+    pick.call("merge", pick.loop(), pick.loop())
+
+
+@sampler("LoopPartition", 0.7)
+def loop_partition(pick: Pick) -> None:
+    factors: list[Any] = [pick.number(1, 4), None]
+    if pick.chance(0.3):
+        factors = [pick.number(1, 3), pick.number(1, 3), None]
+    pick.call("loop_partition", pick.loop(), factors)
+
+
+@sampler("ReorderBlockIterVar", 0.5)
+def reorder_block_iter_var(pick: Pick) -> None:
+    block = pick.block()
+    order = list(range(len(pick.statement(block).iter_vars)))
+    pick.rng.shuffle(order)
+    pick.call("reorder_block_iter_var", block, order)
+
+
+@sampler("AddUnitLoop", 0.4)
+def add_unit_loop(pick: Pick) -> None:
+    block = pick.block()
+    pick.call("add_unit_loop", block if pick.chance() else pick.loop(block))
+
+
+@sampler("Parallel", 1)
+def parallel(pick: Pick) -> None:
+    pick.call("parallel", pick.loop())
+
+
+@sampler("Vectorize", 1.5)
+def vectorize(pick: Pick) -> None:
+    block = pick.block()
+    loops = pick.loops(block)
+    pick.call("vectorize", loops[-1] if loops and pick.chance(0.8) else pick.among(loops))
+
+
+@sampler("Unroll", 0.8)
+def unroll(pick: Pick) -> None:
+    pick.call("unroll", pick.loop())
+
+
+@sampler("Bind", 0.15)
+def bind(pick: Pick) -> None:
+    pick.call("bind", pick.loop(), pick.among(["threadIdx.x", "blockIdx.x", "vthread.x"]))
+
+
+# Placement.
+
+
+def _placement(pick: Pick, around: str) -> None:
+    """Mostly a block and a loop around one of its consumers (producers)."""
+    more: dict[str, Any] = {"preserve_unit_loops": True} if pick.chance(0.4) else {}
+    if pick.chance(0.2):
+        more["index"] = pick.among([-1, -2, 0])
+    block = pick.block(_connected(pick, around))
+    near = pick.call("get_" + around, block)
+    loop = pick.loop(pick.among(near)) if near and pick.chance(0.9) else pick.loop()
+    pick.call("compute_at" if around == "consumers" else "reverse_compute_at", block, loop, **more)
+
+
+def _connected(pick: Pick, around: str) -> Callable[[Block], bool]:
+    """Whether a block has a consumer (producer) among the others."""
+    kind = "reads" if around == "consumers" else "writes"
+    touched = {region.buffer for block in pick.blocks_now() for region in getattr(block, kind)}
+    own = "writes" if around == "consumers" else "reads"
+    if pick.chance(0.05):
+        return lambda block: True
+    return lambda block: any(region.buffer in touched for region in getattr(block, own))
+
+
+@sampler("ComputeAt", 2.5)
+def compute_at(pick: Pick) -> None:
+    _placement(pick, "consumers")
+
+
+@sampler("ReverseComputeAt", 2.5)
+def reverse_compute_at(pick: Pick) -> None:
+    _placement(pick, "producers")
+
+
+def _is_spatial(block: Block) -> bool:
+    return block.init is None
+
+
+@sampler("ComputeInline", 1.5)
+def compute_inline(pick: Pick) -> None:
+    near = _connected(pick, "consumers")
+    pick.call("compute_inline", pick.block(lambda block: near(block) and _is_spatial(block)))
+
+
+@sampler("ReverseComputeInline", 1.5)
+def reverse_compute_inline(pick: Pick) -> None:
+    near = _connected(pick, "producers")
+    pick.call(
+        "reverse_compute_inline", pick.block(lambda block: near(block) and _is_spatial(block))
+    )
+
+
+# Reductions.
+
+
+def _is_reduction(block: Block) -> bool:
+    return block.init is not None
+
+
+@sampler("DecomposeReduction", 1.5)
+def decompose_reduction(pick: Pick) -> None:
+    block = pick.block(_is_reduction if pick.chance(0.9) else lambda block: True)
+    pick.call("decompose_reduction", block, pick.loop(block))
+
+
+@sampler("RFactor", 1.5)
+def rfactor(pick: Pick) -> None:
+    block = pick.block(_is_reduction if pick.chance(0.9) else lambda block: True)
+    pick.call("rfactor", pick.loop(block), pick.number(0, 2))
+
+
+@sampler("DecomposePadding", 0.5)
+def decompose_padding(pick: Pick) -> None:
+    block = pick.block()
+    pick.call("decompose_padding", block, pick.loop(block))
+
+
+@sampler("PadEinsum", 0.5)
+def pad_einsum(pick: Pick) -> None:
+    block = pick.block(_is_reduction if pick.chance(0.9) else lambda block: True)
+    count = len(pick.statement(block).iter_vars)
+    pick.call("pad_einsum", block, [pick.among([1, 2, 3, 4]) for _ in range(count)])
+
+
+@sampler("RollingBuffer", 0.5)
+def rolling_buffer(pick: Pick) -> None:
+    block = pick.block()
+    pick.call("rolling_buffer", block, _buffer(pick, block, "write"))
+
+
+# Buffers.
+
+
+@sampler("CacheRead", 1.5)
+def cache_read(pick: Pick) -> None:
+    block = pick.block()
+    more = {"consumer_blocks": [pick.block()]} if pick.chance(0.15) else {}
+    pick.call("cache_read", block, _buffer(pick, block, "read"), _scope(pick), **more)
+
+
+@sampler("CacheWrite", 1.5)
+def cache_write(pick: Pick) -> None:
+    block = pick.block()
+    more = {"consumer_blocks": [pick.block()]} if pick.chance(0.15) else {}
+    pick.call("cache_write", block, _buffer(pick, block, "write"), _scope(pick), **more)
+
+
+def _cache_map(pick: Pick, block: Any) -> IndexMapText:
+    """A map from a block's iterators to the indices of its cache."""
+    axes = pick.statement(block).iter_vars
+    names = [f"i{k}" for k in range(len(axes))]
+    if not names:
+        raise Nothing
+    pick.rng.shuffle(names)
+    return IndexMapText(len(axes), names[: pick.number(1, len(names))])
+
+
+@sampler("ReindexCacheRead", 0.7)
+def reindex_cache_read(pick: Pick) -> None:
+    block = pick.block()
+    number = _buffer(pick, block, "read")
+    pick.call("reindex_cache_read", block, number, _scope(pick), _cache_map(pick, block))
+
+
+@sampler("ReindexCacheWrite", 0.7)
+def reindex_cache_write(pick: Pick) -> None:
+    block = pick.block()
+    number = _buffer(pick, block, "write")
+    pick.call("reindex_cache_write", block, number, _scope(pick), _cache_map(pick, block))
+
+
+@sampler("CacheInplace", 0.5)
+def cache_inplace(pick: Pick) -> None:
+    block = pick.block()
+    pick.call("cache_inplace", block, _buffer(pick, block, "read"), "global")
+
+
+@sampler("CacheIndex", 0.5)
+def cache_index(pick: Pick) -> None:
+    pick.call("cache_index", pick.block(), "global", pick.number(0, 2))
+
+
+@sampler("ReIndex", 1)
+def reindex(pick: Pick) -> None:
+    block = pick.block()
+    kind = pick.among(["read", "write"])
+    pick.call("reindex", block, (kind, _buffer(pick, block, kind)))
+
+
+@sampler("ReadAt", 0.5)
+def read_at(pick: Pick) -> None:
+    block = pick.block()
+    number = _buffer(pick, block, "read")
+    pick.call("read_at", pick.loop(block), block, number, _scope(pick))
+
+
+@sampler("WriteAt", 0.5)
+def write_at(pick: Pick) -> None:
+    block = pick.block()
+    number = _buffer(pick, block, "write")
+    pick.call("write_at", pick.loop(block), block, number, _scope(pick))
+
+
+@sampler("StorageAlign", 0.7)
+def storage_align(pick: Pick) -> None:
+    block = pick.block()
+    number = _buffer(pick, block, "write")
+    rank = len(pick.statement(block).writes[number].buffer.shape)
+    axis = pick.number(-1, rank - 1)
+    pick.call("storage_align", block, number, axis, pick.among([4, 8, 16]), pick.number(0, 3))
+
+
+@sampler("SetScope", 0.5)
+def set_scope(pick: Pick) -> None:
+    block = pick.block()
+    pick.call("set_scope", block, _buffer(pick, block, "write"), _scope(pick))
+
+
+_WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+
+
+@sampler("UnsafeSetDType", 0.3)
+def unsafe_set_dtype(pick: Pick) -> None:
+    """Only to a dtype that holds the same numbers: the primitive promises no more."""
+    exact = {
+        tensor["name"]
+        for stage in pick.recipe["stages"]
+        for tensor in stage["tensors"]
+        if tensor["ulp"] is None and tensor["dtype"] in _WIDER
+    }
+    block = pick.block()
+    number = _buffer(pick, block, "write")
+    buffer = pick.statement(block).writes[number].buffer
+    if buffer.name not in exact or pick.is_parameter(buffer) or buffer.dtype not in _WIDER:
+        raise Nothing
+    if any(
+        match.source.buffer is buffer for one in pick.blocks_now() for match in one.match_buffers
+    ):
+        raise Nothing
+    pick.call("unsafe_set_dtype", block, number, _WIDER[str(buffer.dtype)])
+
+
+@sampler("TransformLayout", 2)
+def transform_layout(pick: Pick) -> None:
+    """Only of buffers that callers do not see."""
+    block = pick.block()
+    kind = pick.among(["read", "write"])
+    number = _buffer(pick, block, kind)
+    buffer = _regions(pick.statement(block), kind)[number].buffer
+    if pick.is_parameter(buffer):
+        raise Nothing
+    mapping = pick.index_map(buffer.shape, exact=pick.chance(0.7))
+    more = {"pad_value": pick.among([0, 1])} if pick.chance(0.15) else {}
+    pick.call("transform_layout", block, (kind, number), mapping, **more)
+
+
+@sampler("TransformBlockLayout", 1)
+def transform_block_layout(pick: Pick) -> None:
+    block = pick.block()
+    extents = [axis.dom.extent for axis in pick.statement(block).iter_vars]
+    pick.call("transform_block_layout", block, pick.index_map(extents, exact=pick.chance(0.8)))
+
+
+@sampler("SetAxisSeparator", 0.4)
+def set_axis_separator(pick: Pick) -> None:
+    """Only of buffers that callers do not see: a parameter would get another shape."""
+    block = pick.block()
+    number = _buffer(pick, block, "write")
+    buffer = pick.statement(block).writes[number].buffer
+    if pick.is_parameter(buffer) or len(buffer.shape) < 2:
+        raise Nothing
+    pick.call(
+        "set_axis_separator", block, ("write", number), [pick.number(1, len(buffer.shape) - 1)]
+    )
+
+
+# Blocks and notes.
+
+
+@sampler("Blockize", 1)
+def blockize(pick: Pick) -> None:
+    more = {"preserve_unit_iters": False} if pick.chance(0.3) else {}
+    if pick.chance(0.2):
+        pick.call("blockize", [pick.block(), pick.block()], **more)
+    else:
+        pick.call("blockize", pick.loop(), **more)
+
+
+@sampler("Tensorize", 0.5)
+def tensorize(pick: Pick) -> None:
+    """With intrinsics of the fuzzer's own: a dot product and a copy of four elements."""
+    from tilesmith.testing.fuzz.intrinsics import NAMES
+
+    block = pick.block()
+    dtype = (
+        str(pick.statement(block).writes[0].buffer.dtype) if pick.statement(block).writes else ""
+    )
+    fitting = [name for name in NAMES if name.endswith(dtype)]
+    loop = pick.loop(block)
+    if pick.extent(loop) != 4:
+        loop = pick.call("split", loop, [None, 4])[1]
+    pick.call("tensorize", loop, pick.among(fitting or NAMES))
+
+
+@sampler("Annotate", 0.6)
+def annotate(pick: Pick) -> None:
+    block = pick.block()
+    key, value = pick.among(
+        [("fuzz_note", 1), ("pragma_auto_unroll_max_step", 8), ("pragma_unroll_explicit", 0),
+         ("pragma_loop_partition_hint", 1)]
+    )  # fmt: skip
+    target = block if key == "fuzz_note" and pick.chance() else pick.loop(block)
+    pick.call("annotate", target, key, value)
+
+
+@sampler("Unannotate", 0.2)
+def unannotate(pick: Pick) -> None:
+    loop = pick.loop()
+    pick.call("unannotate", loop, pick.among(list(pick.statement(loop).annotations) or ["none"]))
+
+
+@sampler("UnsafeHideBufferAccess", 0.1)
+def unsafe_hide_buffer_access(pick: Pick) -> None:
+    """What is hidden, later primitives cannot respect: the schedule ends here."""
+    block = pick.block()
+    kind = pick.among(["read", "write"])
+    pick.call("unsafe_hide_buffer_access", block, kind, [_buffer(pick, block, kind)])
+    pick.recorder.is_final = True

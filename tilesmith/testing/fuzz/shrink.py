@@ -1,0 +1,217 @@
+"""Makes the case of a finding smaller, as long as the same thing goes wrong.
+
+Steps are dropped, stages become inputs, sizes become numbers and small, expressions become one of
+their operands, dtypes float32 or int32. Each attempt runs in an isolated process; a recipe that
+cannot be built simply does not fail in the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilesmith.testing.fuzz.cases import Case
+from tilesmith.testing.fuzz.recipe import all_loads
+
+__all__ = ["shrink"]
+
+Fails = Callable[[Case], bool]
+_KEEP_RANGE = {"add", "sub", "mul", "select", "if", "let", "land", "lor", "neg", "not", "bitand",
+               "bitor", "bitxor", "shl", "shr"}  # fmt: skip
+
+
+class _Shrinker:
+    def __init__(self, case: Case, fails: Fails, seconds: float) -> None:
+        self.case = case
+        self.fails = fails
+        self.end = time.monotonic() + seconds
+        self.attempts = 0
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.end
+
+    def attempt(self, case: Case) -> bool:
+        """Keep a case if it fails in the same way."""
+        if self.late or case == self.case:
+            return False
+        self.attempts += 1
+        if self.fails(case):
+            self.case = case
+            return True
+        return False
+
+    def run(self) -> Case:
+        before = None
+        while before != self.case and not self.late:
+            before = self.case
+            self.drop_steps()
+            self.greedy(_without_stage)
+            self.greedy(_simpler_stage)
+            self.greedy(_smaller_sizes)
+            self.greedy(_simpler_expressions)
+            self.greedy(_plain_dtypes)
+            self.greedy(_fewer_back_ends)
+        return self.case
+
+    def drop_steps(self) -> None:
+        """Halves, quarters, …, single steps."""
+        size = max(1, len(self.case["steps"]) // 2)
+        while size:
+            start = 0
+            while start < len(self.case["steps"]):
+                steps = self.case["steps"]
+                rest = steps[:start] + steps[start + size :]
+                if not self.attempt({**self.case, "steps": rest}):
+                    start += size
+            size //= 2
+
+    def greedy(self, candidates: Callable[[Case], Iterator[Case]]) -> None:
+        """Take the first candidate that fails, and start again from it."""
+        found = True
+        while found and not self.late:
+            found = False
+            for case in candidates(self.case):
+                if self.attempt(case):
+                    found = True
+                    break
+
+
+def shrink(case: Case, fails: Fails, seconds: float = 30.0) -> Case:
+    """The smallest case found within some seconds for which ``fails`` is true."""
+    return _Shrinker(case, fails, seconds).run()
+
+
+def _changed(case: Case) -> Case:
+    return {**case, "recipe": copy.deepcopy(case["recipe"])}
+
+
+def _without_stage(case: Case) -> Iterator[Case]:
+    """A stage less: what others read of it becomes an input."""
+    for number in reversed(range(len(case["recipe"]["stages"]))):
+        if len(case["recipe"]["stages"]) == 1:
+            return
+        made = _changed(case)
+        recipe = made["recipe"]
+        stage = recipe["stages"].pop(number)
+        produced = {t["name"] for other in recipe["stages"] for t in other["tensors"]}
+        used: set[str] = set()
+        for other in recipe["stages"]:
+            used |= all_loads(other)
+        for tensor in stage["tensors"]:
+            if tensor["name"] in used and tensor["name"] not in produced:
+                low, high = max(tensor["low"], -4), min(tensor["high"], 5)
+                whole = {**tensor, "low": min(low, high), "high": max(low, high), "ulp": None}
+                recipe["inputs"].append(whole)
+        yield made
+
+
+def _simpler_stage(case: Case) -> Iterator[Case]:
+    plain = {"binding": "plain", "let": False, "out": False, "while": False}
+    for number, stage in enumerate(case["recipe"]["stages"]):
+        for key, value in plain.items():
+            if stage.get(key, value) != value:
+                made = _changed(case)
+                made["recipe"]["stages"][number][key] = value
+                yield made
+        for key in ("loop_order", "condition"):
+            if stage.get(key) is not None:
+                made = _changed(case)
+                made["recipe"]["stages"][number].pop(key)
+                made["recipe"]["stages"][number].pop("other", None)
+                yield made
+        for name in ("factor",):
+            if stage.get(name, 2) != 2:
+                made = _changed(case)
+                made["recipe"]["stages"][number][name] = 2
+                yield made
+
+
+def _smaller_sizes(case: Case) -> Iterator[Case]:
+    recipe = case["recipe"]
+    for name in recipe["symbolic"]:
+        made = _changed(case)
+        made["recipe"]["symbolic"].remove(name)
+        yield made
+    if recipe["index"] != "int32":
+        made = _changed(case)
+        made["recipe"]["index"] = "int32"
+        yield made
+    for name, size in recipe["dims"].items():
+        for smaller in sorted({1, 2, 3, 4, size // 2, size - 1}):
+            if 0 < smaller < size:
+                made = _changed(case)
+                made["recipe"]["dims"][name] = smaller
+                yield made
+
+
+def _paths(expr: Any, path: tuple = ()) -> Iterator[tuple[tuple, list[Any]]]:
+    if isinstance(expr, list) and expr and isinstance(expr[0], str):
+        yield path, expr
+        for number, part in enumerate(expr[1:], 1):
+            yield from _paths(part, (*path, number))
+
+
+def _replaced(expr: Any, path: tuple, value: Any) -> Any:
+    if not path:
+        return value
+    made = list(expr)
+    made[path[0]] = _replaced(expr[path[0]], path[1:], value)
+    return made
+
+
+def _simpler_expressions(case: Case) -> Iterator[Case]:
+    for number, stage in enumerate(case["recipe"]["stages"]):
+        for key in ("value", "other", "condition"):
+            if stage.get(key) is None:
+                continue
+            for path, expr in _paths(stage[key]):
+                for simpler in _simpler(expr):
+                    made = _changed(case)
+                    made["recipe"]["stages"][number][key] = _replaced(stage[key], path, simpler)
+                    yield made
+
+
+def _simpler(expr: list[Any]) -> Iterator[list[Any]]:
+    kind = expr[0]
+    if kind in ("const", "int", "axis", "var", "size"):
+        return
+    if kind == "load":
+        for number, index in enumerate(expr[2:], 2):
+            if index[0] not in ("int", "axis"):
+                yield [*expr[:number], ["int", 0], *expr[number + 1 :]]
+        return
+    if kind in _KEEP_RANGE:
+        operands = [part for part in expr[1:] if isinstance(part, list)]
+        if kind in ("select", "if"):
+            operands = operands[1:]
+        if kind == "let":
+            operands = operands[:1]
+        yield from operands
+
+
+def _plain_dtypes(case: Case) -> Iterator[Case]:
+    plain = {"float16": "float32", "bfloat16": "float32", "int64": "int32", "int8": "int32",
+             "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int32",
+             "float64": "float32"}  # fmt: skip
+
+    def rename(value: Any, old: str, new: str) -> Any:
+        if isinstance(value, dict):
+            return {key: rename(one, old, new) if key != "index" else one
+                    for key, one in value.items()}  # fmt: skip
+        if isinstance(value, list):
+            return [rename(one, old, new) for one in value]
+        return new if value == old else value
+
+    for old, new in plain.items():
+        made = _changed(case)
+        made["recipe"] = rename(made["recipe"], old, new)
+        yield made
+
+
+def _fewer_back_ends(case: Case) -> Iterator[Case]:
+    if len(case["back_ends"]) > 1:
+        for name in case["back_ends"]:
+            yield {**case, "back_ends": [name]}

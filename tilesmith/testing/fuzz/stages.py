@@ -1,0 +1,215 @@
+"""Stages of recipes as loop nests with blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith import tir
+from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir.operators import all_of, cast
+from tilesmith.testing.fuzz.expressions import ExpressionBuilder
+from tilesmith.tir import Buffer, BufferLoad, BufferStore, For, ForKind, IterVar
+from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.stmt import Block, BlockRealize, IfThenElse, LetStmt, Stmt, While, stmt_seq
+
+__all__ = ["StageBuilder"]
+
+_KINDS = {"S": IterVar.DataPar, "R": IterVar.CommReduce, "O": IterVar.Opaque}
+
+
+class StageBuilder:
+    """Makes the nest of one stage.
+
+    ``binding`` says how loops drive the block's iterators: "plain" (a loop each, in
+    ``loop_order``), "fused" (one loop for all spatial axes), "tiled" (the last spatial axis as two
+    loops with a predicate), "inner" (a block over the first axis with the other loops inside it).
+    """
+
+    def __init__(self, stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: str):
+        self.stage = stage
+        self.buffers = buffers
+        self.sizes = sizes
+        self.index = index
+        self.axes = stage["axes"]
+        self.extents = [sizes.expr(axis["size"]) for axis in self.axes]
+        self.iterators = [Var(f"v{k}", index) for k in range(len(self.axes))]
+        self.inside: list[int] = []
+        if stage["binding"] == "inner":
+            self.inside = list(range(1, len(self.axes)))
+        values = dict(enumerate(self.iterators))
+        self.builder = ExpressionBuilder(buffers, values, sizes, index)
+
+    def nest(self) -> Stmt:
+        """The loops with the block."""
+        body, init = self._body()
+        for number in reversed(self.inside):
+            body = self._loop(self.iterators[number], self.extents[number], body)
+        own = [k for k in range(len(self.axes)) if k not in self.inside]
+        iter_vars = [
+            IterVar(
+                Range.from_min_extent(const(0, self.index), self.extents[k]),
+                self.iterators[k],
+                _KINDS[self.axes[k]["type"]],
+            )
+            for k in own
+        ]
+        block = Block(
+            iter_vars, (), (), self.stage["name"], body, init,
+            annotations=self.stage.get("annotations"),
+        )  # fmt: skip
+        reads, writes, _ = get_block_access_region(block, {})
+        block = block.with_fields(reads=tuple(reads), writes=tuple(writes))
+        return self._loops(own, block)
+
+    # Loops around the block.
+
+    def _loop(self, variable: Var, extent: PrimExpr, body: Stmt) -> Stmt:
+        return For(variable, const(0, self.index), extent, ForKind.SERIAL, body)
+
+    def _loops(self, own: list[int], block: Block) -> Stmt:
+        spatial = [k for k in own if self.axes[k]["type"] != "R"]
+        binding, predicate = self.stage["binding"], None
+        loops: list[tuple[Var, PrimExpr]] = []
+        values: dict[int, PrimExpr] = {}
+        if binding == "fused" and len(spatial) > 1:
+            loops, values = self._fused(spatial)
+        elif binding == "tiled" and spatial:
+            loops, values, predicate = self._tiled(spatial[-1], self.stage.get("factor", 4))
+        order = self.stage.get("loop_order") or own
+        for k in sorted(own, key=lambda k: order.index(k) if k in order else len(order)):
+            if k not in values:
+                variable = Var(f"i{k}", self.index)
+                loops.append((variable, self.extents[k]))
+                values[k] = variable
+        conditions = [] if predicate is None else [predicate]
+        realize: Stmt = BlockRealize(
+            [values[k] for k in own], all_of(*conditions) if conditions else True, block
+        )
+        for variable, extent in reversed(loops):
+            realize = self._loop(variable, extent, realize)
+        return realize
+
+    def _fused(self, spatial: list[int]) -> tuple[list, dict[int, PrimExpr]]:
+        variable, total = Var("f", self.index), self.extents[spatial[0]]
+        for k in spatial[1:]:
+            total = total * self.extents[k]
+        values: dict[int, PrimExpr] = {}
+        rest: PrimExpr = variable
+        for k in reversed(spatial[1:]):
+            values[k] = tir.floormod(rest, self.extents[k])
+            rest = tir.floordiv(rest, self.extents[k])
+        values[spatial[0]] = rest
+        return [(variable, total)], values
+
+    def _tiled(self, k: int, factor: int) -> tuple[list, dict[int, PrimExpr], PrimExpr]:
+        outer, inner = Var(f"i{k}_0", self.index), Var(f"i{k}_1", self.index)
+        size = const(factor, self.index)
+        count = tir.floordiv(self.extents[k] + (factor - 1), size)
+        value = outer * size + inner
+        return [(outer, count), (inner, size)], {k: value}, value < self.extents[k]
+
+    # What the block computes.
+
+    def _target(self, number: int = 0) -> tuple[Buffer, list[PrimExpr]]:
+        tensor = self.stage["tensors"][number]
+        indices = [self.builder.make(index) for index in self.stage["indices"]]
+        return self.buffers[tensor["name"]], indices
+
+    def _body(self) -> tuple[Stmt, Stmt | None]:
+        return getattr(self, "_body_" + self.stage["kind"])()
+
+    def _body_compute(self) -> tuple[Stmt, None]:
+        buffer, indices = self._target()
+        stage = self.stage
+        value = self.builder.make(stage["value"])
+        if stage.get("other") is not None:
+            condition = self.builder.make(stage["condition"])
+            other = self.builder.make(stage["other"])
+            then = BufferStore(buffer, value, indices)
+            return IfThenElse(condition, then, BufferStore(buffer, other, indices)), None
+        if stage.get("let"):
+            variable = Var("y", value.dtype)
+            return LetStmt(variable, value, BufferStore(buffer, variable, indices)), None
+        return BufferStore(buffer, value, indices), None
+
+    def _body_update(self) -> tuple[Stmt, None]:
+        """A block that changes elements in place, maybe only where a condition holds."""
+        buffer, indices = self._target()
+        own = BufferLoad(buffer, indices)
+        value = self.builder.make(self.stage["value"])
+        if self.stage["combiner"] == "sum":
+            value = own + value
+        else:
+            value = (tir.Max if self.stage["combiner"] == "max" else tir.Min)(own, value)
+        store: Stmt = BufferStore(buffer, value, indices)
+        if self.stage.get("condition") is not None:
+            store = IfThenElse(self.builder.make(self.stage["condition"]), store, None)
+        return store, None
+
+    def _body_reduce(self) -> tuple[Stmt, Stmt]:
+        buffer, indices = self._target()
+        own = BufferLoad(buffer, indices)
+        value = self.builder.make(self.stage["value"])
+        combiner = self.stage["combiner"]
+        identity: PrimExpr
+        if combiner == "sum":
+            identity, combined = const(0, buffer.dtype), own + value
+        elif combiner == "max":
+            identity, combined = tir.min_value(buffer.dtype), tir.Max(own, value)
+        else:
+            identity, combined = tir.max_value(buffer.dtype), tir.Min(own, value)
+        return BufferStore(buffer, combined, indices), BufferStore(buffer, identity, indices)
+
+    def _body_argmax(self) -> tuple[Stmt, Stmt]:
+        place, indices = self._target(0)
+        best, _ = self._target(1)
+        reduced = next(k for k, axis in enumerate(self.axes) if axis["type"] == "R")
+        number = cast(place.dtype, self.iterators[reduced])
+        value = self.builder.make(self.stage["value"])
+        old_number, old = BufferLoad(place, indices), BufferLoad(best, indices)
+        new_number, new = Var("v_number", place.dtype), Var("v_best", best.dtype)
+        keep = old >= value
+        stores = stmt_seq(BufferStore(place, new_number, indices), BufferStore(best, new, indices))
+        body = LetStmt(
+            new_number,
+            tir.Select(keep, old_number, number),
+            LetStmt(new, tir.Select(keep, old, value), stores),
+        )
+        init = stmt_seq(
+            BufferStore(place, const(-1, place.dtype), indices),
+            BufferStore(best, tir.min_value(best.dtype), indices),
+        )
+        return body, init
+
+    def _body_scan(self) -> tuple[Stmt, None]:
+        """Running sums over the last axis, in a loop inside the block; maybe a ``while``."""
+        buffer, _ = self._target()
+        last = len(self.axes) - 1
+        self.inside = [last]
+        outer: list[PrimExpr] = [*self.iterators[:last]]
+        step, extent = self.iterators[last], self.extents[last]
+        value = self.builder.make(self.stage["value"])
+        previous = BufferLoad(buffer, [*outer, step - 1])
+        store = IfThenElse(
+            tir.EQ(step, const(0, self.index)),
+            BufferStore(buffer, value, [*outer, step]),
+            BufferStore(buffer, previous + value, [*outer, step]),
+        )
+        if not self.stage.get("while"):
+            return store, None
+        self.inside = []
+        counter = tir.decl_buffer((1,), self.index, self.stage["name"] + "_count", scope="local")
+        zero = const(0, self.index)
+        now = BufferLoad(counter, [zero])
+        body = stmt_seq(
+            LetStmt(step, now, store), BufferStore(counter, now + 1, [zero])
+        )  # fmt: skip
+        loop = stmt_seq(BufferStore(counter, zero, [zero]), While(now < extent, body))
+        self._counter = counter
+        self.inside = []
+        self.axes = self.axes[:last]
+        inner = Block((), (), (), self.stage["name"] + "_steps", loop, None, [counter])
+        reads, writes, _ = get_block_access_region(inner, {})
+        reads = [region for region in reads if region.buffer is not counter]
+        writes = [region for region in writes if region.buffer is not counter]
+        return BlockRealize((), True, inner.with_fields(reads=reads, writes=writes)), None

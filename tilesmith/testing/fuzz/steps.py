@@ -1,0 +1,208 @@
+"""A schedule whose calls are written down as Python, and draws among what it has now."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import IntImm
+from tilesmith.tir import PrimFunc, Schedule
+from tilesmith.tir.schedule import BlockRV, LoopRV
+from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+
+__all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
+
+_LOOKS = {"get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers",
+          "get_output_blocks", "get_sref"}  # fmt: skip
+
+
+class Nothing(Exception):
+    """The program has nothing that a sampler could choose."""
+
+
+class IndexMapText:
+    """A function of indices that can be called and written down."""
+
+    def __init__(self, rank: int, results: list[str]) -> None:
+        names = ", ".join(f"i{k}" for k in range(rank))
+        self.text = f"lambda {names}: [{', '.join(results)}]"
+        self.function: Callable[..., Any] = eval(self.text)  # noqa: S307 - our own text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Recorder:
+    """Calls the methods of a schedule and keeps what was called, for a script."""
+
+    def __init__(self, sch: Schedule) -> None:
+        self.sch = sch
+        self.calls: list[tuple[str, tuple, dict[str, Any], Any]] = []
+        self.is_final = False  # a step that promises nothing about later ones was made
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method; it is kept even if it raises."""
+        self.calls.append((method, args, kwargs, None))
+        given = [_plain(value) for value in args]
+        named = {name: _plain(value) for name, value in kwargs.items()}
+        result = getattr(self.sch, method)(*given, **named)
+        self.calls[-1] = (method, args, kwargs, result)
+        return result
+
+    def source(self) -> list[str]:
+        """Lines of Python that do the same with a schedule called ``sch``; looks whose results
+        nobody uses are left out."""
+        needed: set[int] = set()
+        kept = []
+        for number, (method, args, kwargs, result) in enumerate(reversed(self.calls)):
+            made = _flat(result)
+            if method in _LOOKS and number and not any(id(one) in needed for one in made):
+                continue
+            kept.append((method, args, kwargs, result))
+            needed.update(id(value) for value in _flat([*args, *kwargs.values()]))
+        names: dict[int, str] = {}
+        return [_line(call, names) for call in reversed(kept)]
+
+
+def _plain(value: Any) -> Any:
+    return value.function if isinstance(value, IndexMapText) else value
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [item for part in value for item in _flat(part)]
+    return [] if value is None or isinstance(value, (int, str, float)) else [value]
+
+
+def _line(call: tuple[str, tuple, dict[str, Any], Any], names: dict[int, str]) -> str:
+    method, args, kwargs, result = call
+    texts = [_text(value, names) for value in args]
+    texts += [f"{name}={_text(value, names)}" for name, value in kwargs.items()]
+    line = f"sch.{method}({', '.join(texts)})"
+    made = _flat(result)
+    for one in made:
+        letter = "b" if isinstance(one, BlockRV) else "l" if isinstance(one, LoopRV) else "v"
+        names[id(one)] = f"{letter}{len(names)}"
+    if not made:
+        return line
+    left = ", ".join(names[id(one)] for one in made)
+    return f"{left}{',' if isinstance(result, (list, tuple)) and len(made) == 1 else ''} = {line}"
+
+
+def _text(value: Any, names: dict[int, str]) -> str:
+    if id(value) in names:
+        return names[id(value)]
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item, names) for item in value) + "]"
+    if isinstance(value, tuple):
+        inside = ", ".join(_text(item, names) for item in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+class Pick:
+    """Draws blocks, loops and numbers of the program as it is now, and calls primitives."""
+
+    def __init__(self, recorder: Recorder, rng: random.Random, recipe: dict[str, Any]) -> None:
+        self.recorder = recorder
+        self.call = recorder.call
+        self.sch = recorder.sch
+        self.rng = rng
+        self.recipe = recipe
+
+    # Numbers.
+
+    def number(self, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        return self.rng.randint(low, high)
+
+    def chance(self, probability: float = 0.5) -> bool:
+        """True with a probability."""
+        return self.rng.random() < probability
+
+    def among(self, values: Any) -> Any:
+        """One of some values; Nothing if there are none."""
+        values = list(values)
+        if not values:
+            raise Nothing
+        return self.rng.choice(values)
+
+    # The program.
+
+    @property
+    def function(self) -> PrimFunc:
+        """The function as it is now."""
+        (function,) = self.sch.mod.functions.values()
+        return function
+
+    def blocks_now(self) -> list[Block]:
+        """The blocks of the program, without the root."""
+        found: list[Block] = []
+
+        def look(stmt: Stmt) -> None:
+            if isinstance(stmt, BlockRealize):
+                found.append(stmt.block)
+                look(stmt.block.body)
+                return
+            for child in stmt.children():
+                if isinstance(child, Stmt):
+                    look(child)
+
+        look(self.function.body)
+        return found[1:]
+
+    def block(self, wanted: Callable[[Block], bool] = lambda block: True) -> Any:
+        """A block by its name, or by its place where names are not unique."""
+        blocks = self.blocks_now()
+        names = [block.name_hint for block in blocks]
+        chosen = self.among([block for block in blocks if wanted(block)])
+        if names.count(chosen.name_hint) == 1 and chosen.name_hint != "root":
+            return self.call("get_block", chosen.name_hint, func_name="main")
+        found = self.call("get_child_blocks", self.call("get_block", "root", func_name="main"))
+        return self.among([one for one in found if self.sch.get(one) is chosen])
+
+    def statement(self, variable: Any) -> Any:
+        """The block or loop behind a variable."""
+        return self.sch.get(variable)
+
+    def loops(self, block: Any) -> list[Any]:
+        """The loops around a block."""
+        return self.call("get_loops", block)
+
+    def loop(self, block: Any = None) -> Any:
+        """A loop around a block."""
+        return self.among(self.loops(self.block() if block is None else block))
+
+    def extent(self, loop: Any) -> int | None:
+        """The number of iterations of a loop, where it is known."""
+        stmt: For = self.sch.get(loop)
+        return stmt.extent.value if isinstance(stmt.extent, IntImm) else None
+
+    def is_parameter(self, buffer: Any) -> bool:
+        """Whether a buffer is one that callers see."""
+        return any(buffer is one for one in self.function.buffer_map.values())
+
+    def index_map(self, shape: Any, exact: bool = True) -> IndexMapText:
+        """A map of indices that changes a layout: turned, tiled, fused, or padded."""
+        rank = len(shape)
+        names = [f"i{k}" for k in range(rank)]
+        kind = self.number(0, 3)
+        axis = self.number(0, max(rank - 1, 0))
+        if not rank:
+            raise Nothing
+        if kind == 0 and rank > 1:
+            return IndexMapText(rank, names[::-1])
+        if kind == 1 and rank > 1 and isinstance(shape[1], IntImm):
+            return IndexMapText(rank, [f"i0 * {shape[1].value} + i1", *names[2:]])
+        factors = [2, 3, 4]
+        if exact:
+            size = shape[axis].value if isinstance(shape[axis], IntImm) else 1
+            factors = [factor for factor in (2, 3, 4, 7) if size % factor == 0] or [1]
+        factor = self.among(factors)
+        results = list(names)
+        results[axis : axis + 1] = [f"i{axis} // {factor}", f"i{axis} % {factor}"]
+        if kind == 2:  # the inner part last
+            results.append(results.pop(axis + 1))
+        return IndexMapText(rank, results)
