@@ -122,12 +122,15 @@ _kind("TransformBlockLayout", "block", "index_map")
 _kind("SetAxisSeparator", "block", "buffer axis_separators")
 _kind("DecomposePadding", "block loop")
 _kind("PadEinsum", "block", "padding")
+_kind("FuseReductionEpilogue", "reduction_block epilogue_block")
+_kind("AnnotateBufferAccess", "block", "buffer_index buf_type gen_new_ranges")
 _kind("RollingBuffer", "block", "write_buffer_index")
 _kind("UnsafeHideBufferAccess", "block", "buf_type buf_index_array")
 # These give a list, even of one; the others give their result itself.
 RETURNS_LIST = {
     "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks",
-    "SamplePerfectTile", "SamplePartitionedTile", "Split", "LoopPartition",
+    "SamplePerfectTile", "SamplePartitionedTile", "Split", "LoopPartition", "CacheIndex",
+    "CacheInplace",
 }
 KINDS.register(
     "EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True)

@@ -1,0 +1,310 @@
+"""decompose_padding: a block that copies where a condition holds and pads elsewhere, as two blocks.
+
+for i in range(10):                         for i_pad in range(10):
+    with T.block("B"):                          with T.block("B_pad_const"):
+        vi = T.axis.spatial(10, i)                  B[vi] = 0.0
+        B[vi] = T.if_then_else(             for i in range(8):
+            1 <= vi and vi < 9,                 with T.block("B"):
+            A[vi - 1], 0.0)                         vi = T.axis.spatial(8, i)
+                                                    B[vi + 1] = A[vi]
+"""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Call,
+    IntImm,
+    PrimExpr,
+    Range,
+    Select,
+    Var,
+    const,
+)
+from tilesmith.ir.intrinsics import ceildiv
+from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_complete
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    clauses,
+    refuse_at,
+    variables_in,
+)
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+
+__all__ = ["can_decompose_padding", "decompose_padding"]
+
+PRIMITIVE = "decompose_padding"
+Bounds = dict[Var, tuple[PrimExpr, PrimExpr]]  # iterator: first value inside, first one after
+
+
+def can_decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> bool:
+    """Whether ``decompose_padding`` would do it."""
+    try:
+        _Padding(state, sref, loop_sref)
+    except ScheduleError:
+        return False
+    return True
+
+
+def decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> StmtSRef:
+    """Fill with the padding before a loop, copy the rest in it; gives the block that fills."""
+    padding = _Padding(state, sref, loop_sref)
+    fill, fill_block = padding.fill()
+    copy = padding.copy()
+    new = padding.copied
+    state.replace(loop_sref, stmt_seq(fill, copy), {padding.block: new})
+    return state.block_of(fill_block, loop_sref)
+
+
+class _Padding:
+    """The pattern of a padding block, checked."""
+
+    def __init__(self, state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> None:
+        self.state = state
+        self.sref = sref
+        self.realize: BlockRealize = state.stmt(sref)
+        self.block: Block = self.realize.block
+        name = self.block.name_hint
+        scope = scope_of(state, sref, PRIMITIVE)
+        reason = why_not_complete(state, sref, scope)
+        if reason:
+            raise self.refuse(f"block '{name}' is not complete: {reason}")
+        loops = state.loops(sref)
+        if loop_sref not in loops:
+            raise refuse_at(state, PRIMITIVE, f"the loop is not around block '{name}'", loop_sref)
+        self.loops: list[For] = [state.stmt(one) for one in loops[loops.index(loop_sref) :]]
+        for outer, inner in zip(self.loops, [*self.loops[1:], self.realize]):
+            if outer.body is not inner:
+                raise refuse_at(state, PRIMITIVE, "the loops hold other statements too", loop_sref)
+        self.store, condition, self.value, self.padding = self.pattern()
+        self.inside = self.bounds(condition)
+        self.check_padding()
+
+    def refuse(self, reason: str, advice: str = "") -> Exception:
+        return refuse_at(self.state, PRIMITIVE, reason, self.sref, advice)
+
+    def pattern(self) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
+        """The store, the condition, the value where it holds, the padding."""
+        store = self.block.body
+        value = store.value if isinstance(store, BufferStore) else None
+        advice = "the body must be B[...] = T.if_then_else(condition, value, constant)"
+        if isinstance(value, Select):
+            parts = (value.condition, value.true_value, value.false_value)
+        elif isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+            parts = (value.args[0], value.args[1], value.args[2])
+        else:
+            name = self.block.name_hint
+            raise self.refuse(f"block '{name}' does not choose between a value and padding", advice)
+        if not is_const(parts[2]):
+            raise self.refuse(f"the padding is not constant: {parts[2]}", advice)
+        return (store, *parts)  # type: ignore[return-value] - a BufferStore, as value is not None
+
+    def check_padding(self) -> None:
+        """The buffer is written once per element, at plain iterators."""
+        seen: set[Var] = set()
+        own = {iterator.var for iterator in self.block.iter_vars}
+        for index in self.store.indices:
+            for variable in variables_in(index):
+                if variable in own:
+                    seen.add(variable)
+        for iterator in self.block.iter_vars:
+            if iterator.var not in seen and not is_const(iterator.dom.extent, 1):
+                raise self.refuse(f"iterator '{iterator.var.name}' does not choose what is written")
+
+    def bounds(self, condition: PrimExpr) -> Bounds:
+        """The box of iterators in which the condition holds."""
+        domain = {iterator.var: iterator.dom for iterator in self.block.iter_vars}
+        found = {v: (dom.min, dom.min + dom.extent) for v, dom in domain.items()}
+        analyzer = Analyzer()
+        for variable, dom in domain.items():
+            analyzer.bind(variable, dom)
+        for clause in clauses(condition):
+            if analyzer.can_prove(clause):
+                continue
+            used = [v for v in variables_in(clause) if v in domain]
+            limits = self.limits(clause, used[0]) if len(used) == 1 else None
+            if limits is None:
+                raise self.refuse(
+                    f"the condition {clause} is no bound of one iterator",
+                    "the padding must be outside of a box",
+                )
+            low, high = found[used[0]]
+            if limits[0] is not None:
+                low = maximum(low, limits[0])
+            if limits[1] is not None:
+                high = minimum(high, limits[1])
+            found[used[0]] = (analyzer.simplify(low), analyzer.simplify(high))
+        return found
+
+    def limits(
+        self, clause: PrimExpr, variable: Var
+    ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+        """``a * v + b >= 0`` solved for ``v``: the first value, or the first one too large."""
+        if isinstance(clause, LE):
+            rest = clause.b - clause.a
+        elif isinstance(clause, LT):
+            rest = clause.b - clause.a - 1
+        elif isinstance(clause, GE):
+            rest = clause.a - clause.b
+        elif isinstance(clause, GT):
+            rest = clause.a - clause.b - 1
+        else:
+            return None
+        analyzer = Analyzer()
+        zero, one = const(0, variable.dtype), const(1, variable.dtype)
+        base = analyzer.simplify(Replace({variable: zero}).visit(rest))
+        step = analyzer.simplify(Replace({variable: one}).visit(rest) - base)
+        if not isinstance(step, IntImm) or step.value == 0:
+            return None
+        if not analyzer.can_prove_equal(rest, base + step * variable):
+            return None
+        if step.value > 0:
+            return analyzer.simplify(ceildiv(-base, step)), None
+        return None, analyzer.simplify(floordiv(base, -step) + 1)
+
+    # The two nests.
+
+    def fill(self) -> tuple[Stmt, Block]:
+        """All of the buffer that these loops write, filled with the padding."""
+        renamed: dict[Var, PrimExpr] = {}
+        iterators = []
+        for iterator in self.block.iter_vars:
+            variable = Var(iterator.var.name, iterator.var.dtype)
+            renamed[iterator.var] = variable
+            iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
+        rename = Replace(renamed)
+        indices = [rename.visit(index) for index in self.store.indices]
+        block = Block(
+            iterators,
+            (),
+            [rename.visit(region) for region in self.block.writes],
+            f"{self.block.name_hint}_pad_const",
+            BufferStore(self.store.buffer, self.padding, indices),
+            span=self.block.span,
+        )
+        moved: dict[Var, PrimExpr] = {
+            loop.loop_var: Var(f"{loop.loop_var.name}_pad", loop.loop_var.dtype)
+            for loop in self.loops
+        }
+        relocate = Replace(moved)
+        realize: Stmt = BlockRealize(
+            [relocate.visit(value) for value in self.realize.iter_values],
+            relocate.visit(self.realize.predicate),
+            block,
+        )
+        for loop in reversed(self.loops):
+            realize = loop.with_fields(
+                loop_var=moved[loop.loop_var],
+                min=relocate.visit(loop.min),
+                extent=relocate.visit(loop.extent),
+                kind=ForKind.SERIAL if loop.kind is ForKind.THREAD_BINDING else loop.kind,
+                thread_binding=None,
+                body=realize,
+            )
+        return realize, block
+
+    def copy(self) -> Stmt:
+        """The inside of the box: loops that are an iterator shrink, else a condition asks."""
+        analyzer = Analyzer()
+        shifts: dict[Var, PrimExpr] = {}
+        iterators: list[IterVar] = []
+        values: list[PrimExpr] = []
+        conditions = clauses(self.realize.predicate)
+        extents: dict[Var, PrimExpr] = {}
+        for iterator, value in zip(self.block.iter_vars, self.realize.iter_values):
+            low, high = self.inside[iterator.var]
+            dom = iterator.dom
+            if analyzer.can_prove_equal(low, dom.min) and analyzer.can_prove_equal(
+                high, dom.min + dom.extent
+            ):
+                iterators.append(iterator)
+            elif self.owns_loop(value, dom):
+                extent = analyzer.simplify(maximum(high - low, 0))
+                extents[value] = extent
+                shifts[iterator.var] = iterator.var + low if not is_const(low, 0) else iterator.var
+                whole = Range.from_min_extent(const(0, dom.extent.dtype), extent)
+                iterators.append(iterator.with_fields(dom=whole))
+            else:
+                iterators.append(iterator)
+                conditions += [value >= low, value < high]
+            values.append(value)
+        self.copied = self.copied_block(iterators, shifts, analyzer)
+        kept = [one for one in conditions if not is_const(one, 1)]
+        predicate = all_of(*kept) if kept else const(True, "bool")
+        body: Stmt = BlockRealize(values, predicate, self.copied, self.realize.span)
+        for loop in reversed(self.loops):
+            extent = extents.get(loop.loop_var, loop.extent)
+            body = loop.with_fields(extent=extent, body=body)
+        return body
+
+    def owns_loop(self, value: PrimExpr, dom: Range) -> bool:
+        """Whether an iterator is a loop of its own here, with the same range."""
+        for loop in self.loops:
+            if value is loop.loop_var:
+                others = [one for one in self.realize.iter_values if one is not value]
+                used = variables_in(*others, self.realize.predicate)
+                analyzer = Analyzer()
+                return (
+                    value not in used
+                    and not any(loop.loop_var in variables_in(one.extent) for one in self.loops)
+                    and loop.thread_binding is None
+                    and analyzer.can_prove_equal(loop.min, 0)
+                    and analyzer.can_prove_equal(dom.min, 0)
+                    and analyzer.can_prove_equal(loop.extent, dom.extent)
+                )
+        return False
+
+    def copied_block(
+        self, iterators: list[IterVar], shifts: dict[Var, PrimExpr], analyzer: Analyzer
+    ) -> Block:
+        """The block with the value only."""
+        for iterator in iterators:
+            analyzer.bind(iterator.var, iterator.dom)
+        shift = _Shift(shifts, analyzer)
+        store = BufferStore(
+            self.store.buffer,
+            shift.visit(self.value),
+            [shift.index(index) for index in self.store.indices],
+        )
+        return self.block.with_fields(
+            iter_vars=tuple(iterators),
+            reads=tuple([shift.region(region) for region in self.block.reads]),
+            writes=tuple([shift.region(region) for region in self.block.writes]),
+            body=store,
+        )
+
+
+class _Shift(Replace):
+    """Moves iterators, and simplifies the indices that change."""
+
+    def __init__(self, mapping: dict[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__(mapping)
+        self.analyzer = analyzer
+
+    def index(self, expr: PrimExpr) -> PrimExpr:
+        """An index after the shift."""
+        new = self.visit(expr)
+        return expr if new is expr else self.analyzer.simplify(new)
+
+    def visit_BufferLoad(self, load):
+        """A load with simple indices."""
+        indices = tuple([self.index(index) for index in load.indices])
+        if all(a is b for a, b in zip(indices, load.indices)):
+            return load
+        return load.with_fields(indices=indices)
+
+    def region(self, region: BufferRegion) -> BufferRegion:
+        """A region after the shift."""
+        parts = [
+            Range.from_min_extent(self.index(part.min), self.index(part.extent))
+            for part in region.region
+        ]
+        return BufferRegion(region.buffer, tuple(parts))

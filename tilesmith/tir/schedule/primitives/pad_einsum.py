@@ -1,0 +1,261 @@
+"""pad_einsum: sizes of a sum of products rounded up, by padded copies around it.
+
+Rows and columns that are added hold zeros, so they add nothing to any sum; what they compute
+themselves is cut off when the result is copied back.
+
+    C[127, 127] = A[127, 127] @ B[127, 127]     A_pad[128, 128] = A, else 0
+                                                B_pad[128, 128] = B, else 0
+                                                C_pad = A_pad @ B_pad
+                                                C[127, 127] = C_pad[0:127, 0:127]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Add, Cast, Max, Min, Mul, PrimExpr, Range, Sub, Var, const, is_const
+from tilesmith.ir.intrinsics import ceildiv, if_then_else
+from tilesmith.ir.operators import all_of
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_complete_or_reduction,
+    scope_of,
+)
+from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer, buffer_with
+from tilesmith.tir.schedule.primitives.common import refuse_at
+from tilesmith.tir.schedule.primitives.reduction import add_allocation
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+
+__all__ = ["pad_einsum"]
+
+
+def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: Sequence[int]) -> None:
+    """Round the extents of a block's iterators up; see ``Schedule.pad_einsum``."""
+    einsum = _Einsum(state, sref, padding)
+    scope = scope_of(state, sref, "pad_einsum")
+    check_complete_or_reduction(state, sref, scope, "pad_einsum")
+    einsum.check_zeros_add_nothing()
+    copies = einsum.buffers()
+    if not any(not is_same for is_same in einsum.unchanged.values()):
+        return
+    before = [einsum.copy(old, new, True) for old, new in copies if old is not einsum.output]
+    after = [einsum.copy(new, old, False) for old, new in copies if old is einsum.output]
+    nest, block = einsum.padded(dict(copies))
+    state.replace(einsum.loops[0], stmt_seq(*before, nest, *after), {einsum.block: block})
+    add_allocation(state, scope, [new for _, new in copies])
+
+
+class _Einsum:
+    """A block over plain loops whose indices are plain iterators or constants."""
+
+    def __init__(self, state: ScheduleState, sref: StmtSRef, padding: Sequence[int]) -> None:
+        self.state = state
+        self.sref = sref
+        self.realize: BlockRealize = state.stmt(sref)
+        self.block: Block = self.realize.block
+        self.analyzer = Analyzer()
+        self.loops = state.loops(sref)
+        self.check_nest()
+        iterators = self.block.iter_vars
+        if len(padding) != len(iterators):
+            raise self.refuse(
+                f"block '{self.block.name_hint}' has {len(iterators)} iterators, "
+                f"{len(padding)} factors are given"
+            )
+        self.extents: dict[Var, PrimExpr] = {}  # after padding
+        self.unchanged: dict[Var, bool] = {}
+        for iterator, factor in zip(iterators, padding):
+            if factor < 1:
+                raise self.refuse(f"the factor {factor} is not positive")
+            extent = iterator.dom.extent
+            size = const(int(factor), extent.dtype)
+            new = self.analyzer.simplify(ceildiv(extent, size) * size)
+            self.extents[iterator.var] = new
+            self.unchanged[iterator.var] = self.analyzer.can_prove_equal(new, extent)
+        self.accesses = self.find_accesses()
+
+    def refuse(self, reason: str, advice: str = "") -> Exception:
+        return refuse_at(self.state, "pad_einsum", reason, self.sref, advice)
+
+    def check_nest(self) -> None:
+        """Each iterator is one of the loops, and these hold nothing else."""
+        name = self.block.name_hint
+        stmts = [self.state.stmt(loop) for loop in self.loops]
+        for outer, inner in zip(stmts, [*stmts[1:], self.realize]):
+            if outer.body is not inner:
+                raise self.refuse(f"the loops around block '{name}' hold other statements too")
+        free = {stmt.loop_var: stmt for stmt in stmts}
+        for iterator, value in zip(self.block.iter_vars, self.realize.iter_values):
+            loop = free.pop(value, None) if isinstance(value, Var) else None
+            if loop is None or not (
+                is_const(loop.min, 0)
+                and is_const(iterator.dom.min, 0)
+                and self.analyzer.can_prove_equal(loop.extent, iterator.dom.extent)
+            ):
+                raise self.refuse(
+                    f"iterator '{iterator.var.name}' is bound to {value}, not to a loop of its own",
+                    "pad before the loops are split or fused",
+                )
+        if free or not self.loops or not is_const(self.realize.predicate, 1):
+            raise self.refuse(f"block '{name}' is not plainly bound to its loops")
+
+    # The computation.
+
+    def find_accesses(self) -> dict[Buffer, tuple[PrimExpr, ...]]:
+        """The indices of each buffer, the same in all accesses to it."""
+        body = self.block.body
+        if not isinstance(body, BufferStore):
+            raise self.refuse(f"block '{self.block.name_hint}' is more than one store")
+        self.store = body
+        self.output = body.buffer
+        found: dict[Buffer, tuple[PrimExpr, ...]] = {}
+
+        def note(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
+            for index in indices:
+                if index not in self.extents and not is_const(index):
+                    raise self.refuse(
+                        f"'{buffer.name}' is indexed by {index}",
+                        "indices must be single iterators or constants (an einsum); reindex makes "
+                        "them so",
+                    )
+            known = found.setdefault(buffer, indices)
+            if any(a is not b and not _same_const(a, b) for a, b in zip(known, indices)):
+                raise self.refuse(f"'{buffer.name}' is accessed at two places")
+
+        def walk(expr: PrimExpr) -> None:
+            if isinstance(expr, BufferLoad):
+                note(expr.buffer, expr.indices)
+            elif isinstance(expr, (Add, Sub, Mul, Min, Max)):
+                walk(expr.a)
+                walk(expr.b)
+            elif isinstance(expr, Cast):
+                walk(expr.value)
+            elif not is_const(expr):
+                raise self.refuse(f"{expr} is no part of a sum of products")
+
+        note(body.buffer, body.indices)
+        walk(body.value)
+        init = self.block.init
+        if init is not None and not (
+            isinstance(init, BufferStore) and init.buffer is body.buffer and is_const(init.value)
+        ):
+            raise self.refuse("the init is no store of a constant")
+        return found
+
+    def check_zeros_add_nothing(self) -> None:
+        """Where a reduction is padded, its terms there are zero."""
+        padded = {
+            iterator.var
+            for iterator in self.block.iter_vars
+            if iterator.iter_type == IterVar.CommReduce and not self.unchanged[iterator.var]
+        }
+        value = self.store.value
+        for variable in padded:
+            terms = [value.a, value.b] if isinstance(value, Add) else []
+            own = [t for t in terms if isinstance(t, BufferLoad) and t.buffer is self.output]
+            rest = [t for t in terms if not any(t is one for one in own)]
+            if len(own) != 1 or len(rest) != 1 or not self.vanishes(rest[0], variable):
+                raise self.refuse(
+                    f"padding '{variable.name}' with zeros would change the reduction {value}",
+                    "a padded reduction must add products all of whose factors it indexes",
+                )
+
+    def vanishes(self, expr: PrimExpr, variable: Var) -> bool:
+        """Whether a term is zero where ``variable`` is in the padding, whatever else is read.
+
+        0 * x is no zero for an infinite x, so that both factors have to vanish for floats.
+        """
+        if isinstance(expr, BufferLoad):
+            return any(index is variable for index in expr.indices)
+        if isinstance(expr, Cast):
+            return self.vanishes(expr.value, variable)
+        if isinstance(expr, Mul):
+            parts = [self.vanishes(part, variable) for part in (expr.a, expr.b)]
+            finite = expr.dtype.is_integer or any(is_const(part) for part in (expr.a, expr.b))
+            return any(parts) if finite else all(parts)
+        if isinstance(expr, (Add, Sub)):
+            return self.vanishes(expr.a, variable) and self.vanishes(expr.b, variable)
+        return is_const(expr, 0)
+
+    # The copies.
+
+    def buffers(self) -> list[tuple[Buffer, Buffer]]:
+        """The buffers that need padded copies, with these."""
+        made = []
+        for buffer, indices in self.accesses.items():
+            shape = list(buffer.shape)
+            grows = False
+            for number, index in enumerate(indices):
+                if index not in self.extents or self.unchanged[index]:
+                    continue
+                old = next(i.dom.extent for i in self.block.iter_vars if i.var is index)
+                if not self.analyzer.can_prove_equal(
+                    old.astype(shape[number].dtype), shape[number]
+                ):
+                    raise self.refuse(
+                        f"iterator '{index.name}' covers {old} of the {shape[number]} elements in "
+                        f"dimension {number} of '{buffer.name}'"
+                    )
+                shape[number] = self.extents[index].astype(shape[number].dtype)
+                grows = True
+            if grows:
+                offset = const(0, buffer.elem_offset.dtype)
+                name = f"{buffer.name}_pad"
+                new = buffer_with(buffer, name, shape=tuple(shape), strides=(), elem_offset=offset)
+                made.append((buffer, new))
+        return made
+
+    def copy(self, source: Buffer, target: Buffer, fills: bool) -> Stmt:
+        """A nest that copies into the padded buffer, zeros around it, or back out of it."""
+        shape = target.shape
+        loops = [Var(f"i{k}", size.dtype) for k, size in enumerate(shape)]
+        iterators = [
+            IterVar(Range.from_min_extent(const(0, size.dtype), size), Var(f"v{k}", size.dtype), 0)
+            for k, size in enumerate(shape)
+        ]
+        indices = [iterator.var for iterator in iterators]
+        value: PrimExpr = BufferLoad(source, indices)
+        if fills:
+            inside = [
+                index < size
+                for index, size, own in zip(indices, source.shape, shape)
+                if not self.analyzer.can_prove_equal(size, own)
+            ]
+            value = if_then_else(all_of(*inside), value, const(0, source.dtype))
+        block = Block(
+            iterators,
+            [BufferRegion.from_point(source, indices)],
+            [BufferRegion.from_point(target, indices)],
+            target.name if fills else source.name,
+            BufferStore(target, value, indices),
+        )
+        nest: Stmt = BlockRealize(loops, const(True, "bool"), block)
+        for variable, size in zip(reversed(loops), reversed(shape)):
+            nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
+        return nest
+
+    def padded(self, copies: dict[Buffer, Buffer]) -> tuple[Stmt, Block]:
+        """The nest with its new extents, over the copies."""
+        rewrite = ReplaceBuffer(copies)
+        block: Block = rewrite.visit(self.block)
+        iterators = []
+        for iterator in block.iter_vars:
+            extent = self.extents[iterator.var]
+            iterators.append(
+                iterator.with_fields(dom=Range.from_min_extent(iterator.dom.min, extent))
+            )
+        block = block.with_fields(iter_vars=tuple(iterators))
+        body: Stmt = self.realize.with_fields(block=block)
+        new_extent = dict(zip(self.realize.iter_values, self.extents.values()))
+        for sref in reversed(self.loops):
+            loop: For = self.state.stmt(sref)
+            extent = new_extent[loop.loop_var].astype(loop.loop_var.dtype)
+            body = loop.with_fields(extent=extent, body=body)
+        return body, block
+
+
+def _same_const(a: PrimExpr, b: PrimExpr) -> bool:
+    return is_const(a) and is_const(b) and a.value == b.value  # type: ignore[attr-defined]

@@ -1,0 +1,222 @@
+"""fuse_reduction_epilogue: what is added to a reduction's result becomes where it starts from.
+
+    C = sum over k of A * B                     with T.init():
+    D = C + bias                                    D = bias
+                                                D = D + A * B
+
+In general: where the epilogue combines the result with something by the reduction's own operator,
+that something can be combined with the first value instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Sub, Var, Visitor, is_const
+from tilesmith.ir import operators as ops
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_covers_domain,
+    consumers_of,
+    is_output_block,
+    scope_blocks,
+    scope_of,
+    why_not_complete,
+    why_not_reduction,
+)
+from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
+from tilesmith.tir.schedule.primitives.compute_at import remove_block
+from tilesmith.tir.schedule.primitives.compute_inline import drop_allocation, with_regions
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+
+__all__ = ["fuse_reduction_epilogue"]
+
+PRIMITIVE = "fuse_reduction_epilogue"
+COMBINERS = {Add: ops.add, Mul: ops.multiply, Min: ops.minimum, Max: ops.maximum}
+
+
+def fuse_reduction_epilogue(state: ScheduleState, sref: StmtSRef, epilogue: StmtSRef) -> None:
+    """Let a reduction start from what its epilogue adds; see the method of Schedule."""
+    fusion = _Fusion(state, sref, epilogue)
+    new = with_regions(fusion.fused())
+    scope, buffer = fusion.scope, fusion.partial
+    state.replace(sref, new, {fusion.block: new.block})
+    remove_block(state, epilogue)
+    drop_allocation(state, scope, buffer)
+
+
+class _Loads(Visitor):
+    def __init__(self) -> None:
+        self.found: list[BufferLoad] = []
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.found.append(load)
+        load.for_each_child(self.visit)
+
+
+def _loads_of(expr: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
+    visitor = _Loads()
+    visitor.visit(expr)
+    return [load for load in visitor.found if buffer is None or load.buffer is buffer]
+
+
+class _Retarget(Rebuild):
+    """Loads of the partial result read the epilogue's output."""
+
+    def __init__(self, old: Buffer, load: BufferLoad) -> None:
+        super().__init__()
+        self.old = old
+        self.load = load
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        return self.load if load.buffer is self.old else self.children(load)
+
+
+class _Fusion:
+    """A reduction and its epilogue, checked."""
+
+    def __init__(self, state: ScheduleState, sref: StmtSRef, epilogue: StmtSRef) -> None:
+        self.state = state
+        self.sref = sref
+        self.epilogue = epilogue
+        self.realize: BlockRealize = state.stmt(sref)
+        self.block: Block = self.realize.block
+        self.after: Block = state.stmt(epilogue).block
+        self.scope = scope_of(state, sref, PRIMITIVE)
+        self.check_blocks()
+        self.update, self.init = self.reduction_stores()
+        self.partial = self.update.buffer
+        self.check_between()
+        self.combiner = self.find_combiner()
+        self.operator, self.addend = self.find_addend()
+        self.mapping = self.iterators()
+
+    def refuse(self, reason: str, advice: str = "", first: bool = False) -> Exception:
+        culprit = self.sref if first else self.epilogue
+        return refuse_at(self.state, PRIMITIVE, reason, culprit, advice)
+
+    def check_blocks(self) -> None:
+        name, other = self.block.name_hint, self.after.name_hint
+        if self.state.scope(self.epilogue) is not self.scope:
+            raise self.refuse(f"blocks '{name}' and '{other}' belong to different scopes")
+        reason = why_not_reduction(self.state, self.sref, self.scope)
+        if reason:
+            raise self.refuse(f"block '{name}' is no reduction block: {reason}", first=True)
+        reason = why_not_complete(self.state, self.epilogue, self.scope)
+        if reason:
+            raise self.refuse(f"block '{other}' is not complete: {reason}")
+        if is_output_block(self.state, self.sref, self.scope):
+            raise self.refuse(f"block '{name}' writes an output of its scope", first=True)
+        if consumers_of(self.state, self.sref, self.scope) != [self.epilogue]:
+            raise self.refuse(f"block '{other}' is not the only one that reads what '{name}' makes")
+        check_covers_domain(self.state, PRIMITIVE, self.epilogue)
+
+    def reduction_stores(self) -> tuple[BufferStore, BufferStore]:
+        update, init = self.block.body, self.block.init
+        if not isinstance(update, BufferStore) or not isinstance(init, BufferStore):
+            name = self.block.name_hint
+            raise self.refuse(f"block '{name}' is more than one store and its init", first=True)
+        if init.buffer is not update.buffer:
+            raise self.refuse("the init writes another buffer than the update", first=True)
+        return update, init
+
+    def check_between(self) -> None:
+        """Nothing between the two touches what the fused block will use earlier or later."""
+        blocks = scope_blocks(self.state, self.scope)
+        start, end = blocks.index(self.sref), blocks.index(self.epilogue)
+        outputs = [region.buffer for region in self.after.writes]
+        inputs = [region.buffer for region in self.after.reads]
+        for sref in blocks[start:end]:
+            block: Block = self.state.stmt(sref).block
+            for region in (*block.reads, *block.writes):
+                is_own = sref is self.sref and region.buffer is self.partial
+                is_written = any(region is one for one in block.writes)
+                clash = any(region.buffer is one for one in outputs) or (
+                    is_written and any(region.buffer is one for one in inputs)
+                )
+                if clash and not is_own:
+                    raise self.refuse(
+                        f"block '{block.name_hint}' uses '{region.buffer.name}' before the epilogue"
+                    )
+
+    def find_combiner(self) -> type:
+        value = self.update.value
+        if type(value) in COMBINERS:
+            for part in (value.a, value.b):
+                if isinstance(part, BufferLoad) and part.buffer is self.partial:
+                    return type(value)
+        raise self.refuse(f"{value} does not combine the result with a new term", first=True)
+
+    def find_addend(self) -> tuple[type, PrimExpr]:
+        """The operator of the epilogue and its other operand."""
+        store = self.after.body
+        advice = (
+            f"the epilogue must be D[...] = C[...] combined by {self.combiner.__name__} with "
+            "something else; for others use reverse_compute_at"
+        )
+        if not isinstance(store, BufferStore) or self.after.alloc_buffers:
+            raise self.refuse(f"block '{self.after.name_hint}' is more than one store", advice)
+        self.store = store
+        if store.buffer.dtype is not self.partial.dtype:
+            raise self.refuse(
+                f"'{store.buffer.name}' is {store.buffer.dtype}, the reduction adds in "
+                f"{self.partial.dtype}"
+            )
+        value = store.value
+        fits = type(value) is self.combiner or (isinstance(value, Sub) and self.combiner is Add)
+        if fits:
+            pairs = [(value.a, value.b)]
+            if not isinstance(value, Sub):
+                pairs.append((value.b, value.a))
+            for one, other in pairs:
+                is_result = isinstance(one, BufferLoad) and one.buffer is self.partial
+                if is_result and not _loads_of(other, self.partial):
+                    self.load = one
+                    return type(value), other
+        raise self.refuse(f"the epilogue computes {value}", advice)
+
+    def iterators(self) -> dict[Var, PrimExpr]:
+        """The epilogue's iterators in terms of the reduction's."""
+        mapping: dict[Var, PrimExpr] = {}
+        analyzer = Analyzer()
+        domains = {iterator.var: iterator.dom for iterator in self.after.iter_vars}
+        for index, size, own in zip(self.load.indices, self.partial.shape, self.update.indices):
+            if is_const(index) and is_const(size, 1):
+                continue
+            dom = domains.get(index) if isinstance(index, Var) else None
+            if dom is None or index in mapping:
+                raise self.refuse(f"the epilogue reads '{self.partial.name}' at {index}")
+            if not (
+                analyzer.can_prove_equal(dom.min, 0)
+                and analyzer.can_prove_equal(dom.extent.astype(size.dtype), size)
+            ):
+                raise self.refuse(f"the epilogue does not read all of '{self.partial.name}'")
+            mapping[index] = own
+        for variable, dom in domains.items():
+            if variable not in mapping:
+                if not is_const(dom.extent, 1):
+                    raise self.refuse(f"iterator '{variable.name}' repeats the result")
+                mapping[variable] = dom.min
+        return mapping
+
+    def fused(self) -> BlockRealize:
+        """The reduction that writes the epilogue's output."""
+        replace = Replace(self.mapping)
+        target = self.store.buffer
+        indices = [replace.visit(index) for index in self.store.indices]
+        first, addend = self.init.value, replace.visit(self.addend)
+        if self.operator is Sub:
+            start = first - addend
+        elif is_const(first, 0) and self.operator is Add:
+            start = addend
+        else:
+            start = COMBINERS[self.operator](first, addend)
+        value = _Retarget(self.partial, BufferLoad(target, indices)).visit(self.update.value)
+        block = self.block.with_fields(
+            body=BufferStore(target, value, indices),
+            init=BufferStore(target, start, indices),
+        )
+        return self.realize.with_fields(block=block)
