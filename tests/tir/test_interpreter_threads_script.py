@@ -287,8 +287,8 @@ def test_virtual_threads():
     def func(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32")):
         tx = T.launch_thread("threadIdx.x", 8)
         vx = T.env_thread("vthread", "int32")
+        S = T.alloc_buffer((32,), "int32", scope="shared")
         with T.attr(vx, "virtual_thread", 4):
-            S = T.alloc_buffer((32,), "int32", scope="shared")
             S[vx * 8 + tx] = A[vx * 8 + tx]
             T.tvm_storage_sync("shared")
             B[vx * 8 + tx] = S[31 - vx * 8 - tx]

@@ -27,7 +27,7 @@ from tilesmith.tir.interpreter.cooperation import (
 from tilesmith.tir.interpreter.matrix_units import MatrixCompiler
 from tilesmith.tir.interpreter.options import Options
 from tilesmith.tir.interpreter.statements import StatementCompiler
-from tilesmith.tir.interpreter.threads import THREAD_SLOT, by_block, by_warp, fork
+from tilesmith.tir.interpreter.threads import THREAD_SLOT, by_owner, fork
 from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, allocate
 from tilesmith.tir.stmt import (
     Allocate,
@@ -296,10 +296,10 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
         """Fresh memory for each thread, or for each block or warp of them, by the scope."""
         slot, stale = self.slot(pointer), self.views_of(pointer)
         level = sharing_level(pointer.storage_scope)
-        share = {"block": by_block, "warp": by_warp}.get(level)
+        shared, warp = level in ("block", "warp"), level == "warp"
 
         def place(envs: list[Environment]) -> None:
-            parties = [[env] for env in envs] if share is None else share(envs).values()
+            parties = by_owner(envs, warp) if shared else [[env] for env in envs]
             for party in parties:
                 memory: Pointer = self.fresh(party[0], pointer, dtype, size(party[0]))
                 for env in party:

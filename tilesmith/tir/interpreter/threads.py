@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.values import Environment, Pointer
 
-__all__ = ["THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_warp", "fork", "whole"]
+__all__ = ["THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork", "whole"]
 
 THREAD_SLOT = 1  # where an environment holds its thread
 
@@ -98,6 +98,20 @@ def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
         array = pointer.memory.copy()
         found = pointer.copies[key] = Pointer(array, pointer.offset, array)
     return found
+
+
+def by_owner(envs: list[Environment], warp: bool) -> list[list[Environment]]:
+    """The threads that share what they allocate: those of a block (or warp) with the same virtual
+    indices, since memory that is allocated inside a virtual thread belongs to it."""
+    owners: dict[Any, list[Environment]] = {}
+    for env in envs:
+        thread: Thread = env[THREAD_SLOT]
+        virtual = [
+            place[0] for tag, place in thread.axes.items() if not tag.startswith(("thread", "block"))
+        ]
+        key = (thread.block, thread.warp if warp else 0, tuple(virtual))
+        owners.setdefault(key, []).append(env)
+    return list(owners.values())
 
 
 def by_block(envs: list[Environment]) -> dict[Any, list[Environment]]:

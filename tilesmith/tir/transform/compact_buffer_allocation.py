@@ -80,6 +80,8 @@ class _RegionFinder(Visitor):
         self.scopes: dict[Buffer, _Scope] = {}
         self.pointers: dict[Var, Buffer] = {}
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
+        self.threads: set[Var] = set()  # loops over threads of a block
+        self.relaxed: set[Var] = set()  # of these, the ones that share the buffer in question
 
     # -- bounds of an index over the loops from `depth` inwards
 
@@ -88,7 +90,7 @@ class _RegionFinder(Visitor):
             return expr, expr
         if isinstance(expr, Var):
             number = self.depth_of.get(expr, -1)
-            if number < depth:
+            if number < depth and (expr not in self.relaxed or number < 0):
                 return expr, expr
             _, first, last = self.loops[number]
             low, high = self.bounds(first, depth), self.bounds(last, depth)
@@ -171,6 +173,8 @@ class _RegionFinder(Visitor):
         scope = self.scopes[buffer]
         if scope.regions[axis] is None or index.dtype.lanes > 1:
             return None
+        # What threads share is allocated once for all of them.
+        self.relaxed = self.threads if buffer.scope().startswith("shared") else set()
         return self.bounds(index, scope.depth)
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
@@ -234,7 +238,11 @@ class _RegionFinder(Visitor):
         self.depth_of[var] = len(self.loops)
         self.loops.append((var, loop.min, loop.min + loop.extent - 1))
         self.analyzer.bind(var, Range.from_min_extent(loop.min, loop.extent))
+        binding = loop.thread_binding
+        if binding is not None and not binding.thread_tag.startswith("blockIdx"):
+            self.threads.add(var)
         self.visit(loop.body)
+        self.threads.discard(var)
         self.loops.pop()
         del self.depth_of[var]
 

@@ -109,7 +109,8 @@ class _BlockLowerer(BufferRemapper):
             self.values[loop.loop_var] = var if is_const(low, 0) else low + var
             body = _pragmas(loop.annotations, self.visit(loop.body))
             del self.threads[tag]
-            return AttrStmt(outer, "thread_extent", extent, body, loop.span)
+            key = "virtual_thread" if tag.startswith(("vthread", "cthread")) else "thread_extent"
+            return AttrStmt(outer, key, extent, body, loop.span)
         self.values[loop.loop_var] = low + outer.var
         return _pragmas(loop.annotations, self.visit(loop.body))
 

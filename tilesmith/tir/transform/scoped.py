@@ -74,7 +74,7 @@ class ScopedAnalyzer:
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         """An attribute; the extent of a thread gives its variable a range."""
-        if attribute.attr_key == "thread_extent":
+        if attribute.attr_key in ("thread_extent", "virtual_thread"):
             extent = self.visit(attribute.value)
             var = attribute.node.var
             self.analyzer.bind(var, Range(extent.astype(var.dtype)))

@@ -1,0 +1,297 @@
+"""LowerCrossThreadReduction: reductions over loops that are bound to threads.
+
+    for ko in range(4):                         for tx in T.thread_binding(32, "threadIdx.x"):
+        for tx in T.thread_binding(                 in_thread[0] = 0.0
+                32, "threadIdx.x"):                 for ko in range(4):
+            with T.block("sum"):                        in_thread[0] += A[vi, ko * 32 + tx]
+                vi, vk = ...                        with T.attr(comm_reducer, "reduce_scope", ...):
+                with T.init():                          T.tvm_thread_allreduce(
+                    B[vi] = 0.0                             1, in_thread[0], True, cross[0], tx)
+                B[vi] += A[vi, vk]                  with T.block("sum_write_back"):
+                                                        T.where(tx == 0)
+                                                        B[vi] = cross[0]
+
+Each thread first combines what its own loops give, then the threads combine theirs. What goes to
+memory that others see is written by one thread; each thread gets a copy where the result lives in
+registers ("local"). Loops over threads move outside of the serial loops of the reduction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
+from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.transform import Pass
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import (
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Stmt,
+    stmt_seq,
+)
+from tilesmith.tir.transform.reducers import BlockReduction, combine, reduction_of
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reduction"]
+
+
+def _is_thread(loop: For) -> bool:
+    return (
+        loop.kind is ForKind.THREAD_BINDING
+        and loop.thread_binding is not None
+        and loop.thread_binding.thread_tag.startswith("threadIdx")
+    )
+
+
+def _is_reduction_over(realize: BlockRealize, variable: Var) -> bool:
+    return any(
+        iterator.iter_type == IterVarType.CommReduce and uses_variable(value, {variable})
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values)
+    )
+
+
+def _is_spatial_over(realize: BlockRealize, variable: Var) -> bool:
+    return any(
+        iterator.iter_type != IterVarType.CommReduce and uses_variable(value, {variable})
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values)
+    )
+
+
+def _chain(loop: For) -> tuple[list[For], BlockRealize | None]:
+    """Loops right inside each other, and the block at the bottom."""
+    loops, stmt = [loop], loop.body
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops, stmt if isinstance(stmt, BlockRealize) else None
+
+
+class _Lowering(Rewriter):
+    def __init__(self) -> None:
+        self.allocations: list[list[Buffer]] = []
+        self.threads: list[For] = []
+
+    def visit_Block(self, block: Block) -> Block:
+        self.allocations.append([])
+        body = self.visit(block.body)
+        added = self.allocations.pop()
+        if body is block.body:
+            return block
+        return block.with_fields(body=body, alloc_buffers=(*block.alloc_buffers, *added))
+
+    def visit_For(self, loop: For) -> Stmt:
+        loops, realize = _chain(loop)
+        if realize is not None and realize.block.init is not None:
+            if _is_reduction_over(realize, loop.loop_var) and any(
+                _is_thread(one) and _is_reduction_over(realize, one.loop_var) for one in loops
+            ):
+                return _Reduction(loops, realize, self.allocations[-1]).lowered()
+        if _is_thread(loop):
+            self.threads.append(loop)
+        body = self.visit(loop.body)
+        if _is_thread(loop):
+            self.threads.pop()
+        return loop if body is loop.body else loop.with_fields(body=body)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        for loop in self.threads:
+            if _is_reduction_over(realize, loop.loop_var):
+                raise UnsupportedError(
+                    f"block '{realize.block.name_hint}' reduces over the threads of "
+                    f"'{loop.loop_var.name}', but other statements stand between them",
+                    span=realize.block.span,
+                    notes=("keep the loops of the reduction free of other blocks",),
+                )
+        threads, self.threads = self.threads, []
+        block = self.visit(realize.block)
+        self.threads = threads
+        return realize if block is realize.block else realize.with_fields(block=block)
+
+
+class _Reduction:
+    """One block whose reduction runs over threads."""
+
+    def __init__(self, loops: list[For], realize: BlockRealize, allocations: list[Buffer]) -> None:
+        self.realize, self.block = realize, realize.block
+        self.allocations = allocations
+        self.reduction: BlockReduction = reduction_of(realize.block)
+        self.reduced = [one for one in loops if _is_reduction_over(realize, one.loop_var)]
+        for loop in self.reduced:
+            if _is_spatial_over(realize, loop.loop_var):
+                raise UnsupportedError(
+                    f"loop '{loop.loop_var.name}' of block '{self.block.name_hint}' belongs to the "
+                    "reduction and to the result",
+                    span=loop.span,
+                )
+        self.threads = [one for one in self.reduced if _is_thread(one)]
+        self.serial = [one for one in self.reduced if not _is_thread(one)]
+        self.outer = [one for one in loops if one not in self.serial]
+
+    def lowered(self) -> Stmt:
+        """The loops over threads with what each of them does."""
+        partial = self.buffers("in_thread_") if self.serial else []
+        total = self.buffers("cross_thread_")
+        self.allocations.extend([*partial, *total])
+        steps: list[Stmt] = []
+        if partial:
+            steps += [self.initialise(partial), self.accumulate(partial)]
+        steps += [self.exchange(partial, total), self.write_back(total)]
+        body = stmt_seq(*steps)
+        for loop in reversed(self.outer):
+            body = loop.with_fields(body=body)
+        return body
+
+    def buffers(self, prefix: str) -> list[Buffer]:
+        return [
+            decl_buffer((1,), store.buffer.dtype, prefix + store.buffer.name, scope="local")
+            for store in self.reduction.stores
+        ]
+
+    def initialise(self, partial: list[Buffer]) -> Stmt:
+        identity = self.reduction.reducer.identity_element
+        stores = [BufferStore(buffer, value, (0,)) for buffer, value in zip(partial, identity)]
+        block = Block(
+            (), (), _first_elements(partial), self.block.name_hint + "_in_thread_init",
+            stmt_seq(*stores),
+        )  # fmt: skip
+        return BlockRealize((), True, block)
+
+    def renewed(self, iterators: list[IterVar]) -> tuple[list[IterVar], dict[Var, PrimExpr]]:
+        """Copies of iterators, for another block."""
+        copies = [
+            IterVar(one.dom, Var(one.var.name, one.var.dtype), one.iter_type) for one in iterators
+        ]
+        return copies, {old.var: new.var for old, new in zip(iterators, copies)}
+
+    def accumulate(self, partial: list[Buffer]) -> Stmt:
+        """What a thread combines by itself."""
+        iterators, mapping = self.renewed(list(self.block.iter_vars))
+        values = substitute(self.reduction.values, mapping)
+        old = [buffer[0] for buffer in partial]
+        combined = combine(self.reduction.reducer, old, values)
+        if len(partial) == 1:
+            body: Stmt = BufferStore(partial[0], combined[0], (0,))
+        else:
+            body = _together(partial, combined)
+        reads = [*_first_elements(partial), *substitute(self.reads(), mapping)]
+        block = Block(
+            iterators, reads, _first_elements(partial), self.block.name_hint + "_in_thread", body,
+            annotations=self.block.annotations, span=self.block.span,
+        )  # fmt: skip
+        stmt: Stmt = BlockRealize(self.realize.iter_values, self.realize.predicate, block)
+        for loop in reversed(self.serial):
+            stmt = loop.with_fields(body=stmt)
+        return stmt
+
+    def reads(self) -> tuple[BufferRegion, ...]:
+        own = {store.buffer for store in self.reduction.stores}
+        return tuple([region for region in self.block.reads if region.buffer not in own])
+
+    def exchange(self, partial: list[Buffer], total: list[Buffer]) -> Stmt:
+        """The reduction over threads."""
+        iterators: list[IterVar] = []
+        values: list[Any] = [buffer[0] for buffer in partial]
+        condition: PrimExpr = const(True, "bool")
+        iter_values: tuple[PrimExpr, ...] = ()
+        reads: Any = _first_elements(partial)
+        if not partial:
+            iterators, mapping = self.renewed(list(self.block.iter_vars))
+            values = list(substitute(self.reduction.values, mapping))
+            condition = self.realize.predicate
+            iter_values = self.realize.iter_values
+            reads = substitute(self.reads(), mapping)
+        call = tvm_thread_allreduce(
+            const(len(values), "uint32"),
+            *values,
+            condition,
+            *[buffer[0] for buffer in total],
+            *[loop.loop_var for loop in self.threads],
+        )
+        null = reinterpret("handle", const(0, "uint64"))
+        body = AttrStmt(self.reduction.reducer, "reduce_scope", null, Evaluate(call))
+        name = self.block.name_hint + "_cross_thread"
+        block = Block(iterators, reads, _first_elements(total), name, body, span=self.block.span)
+        return BlockRealize(iter_values, True, block)
+
+    def write_back(self, total: list[Buffer]) -> Stmt:
+        """The results go where the block would have put them."""
+        spatial = [
+            (iterator, value)
+            for iterator, value in zip(self.block.iter_vars, self.realize.iter_values)
+            if iterator.iter_type != IterVarType.CommReduce
+        ]
+        iterators, mapping = self.renewed([iterator for iterator, _ in spatial])
+        found = [buffer[0] for buffer in total]
+        identity = self.reduction.reducer.identity_element
+        if not all(structural_equal(a, b) for a, b in zip(identity, self.reduction.starts)):
+            starts = substitute(self.reduction.starts, mapping)
+            found = list(combine(self.reduction.reducer, starts, found))
+        stores = [
+            BufferStore(store.buffer, value, substitute(store.indices, mapping))
+            for store, value in zip(self.reduction.stores, found)
+        ]
+        writes = substitute(self.block.writes, mapping)
+        block = Block(
+            iterators, _first_elements(total), writes, self.block.name_hint + "_write_back",
+            stmt_seq(*stores),
+        )  # fmt: skip
+        return BlockRealize([value for _, value in spatial], self.write_condition(), block)
+
+    def write_condition(self) -> PrimExpr:
+        """Where the result exists, in one of the threads that hold it."""
+        reduced = {loop.loop_var for loop in self.reduced}
+        conditions: list[PrimExpr] = []
+        for clause in _clauses(self.realize.predicate):
+            if not uses_variable(clause, reduced):
+                conditions.append(clause)
+        if any(store.buffer.scope() != "local" for store in self.reduction.stores):
+            conditions += [loop.loop_var.equal(loop.min) for loop in self.threads]
+        return all_of(*conditions) if conditions else const(True, "bool")
+
+
+def _clauses(predicate: PrimExpr) -> list[PrimExpr]:
+    """The parts of a conjunction."""
+    from tilesmith.ir import And
+
+    if isinstance(predicate, And):
+        return [*_clauses(predicate.a), *_clauses(predicate.b)]
+    return [] if is_const(predicate, 1) else [predicate]
+
+
+def _first_elements(buffers: list[Buffer]) -> list[BufferRegion]:
+    return [BufferRegion(buffer, (Range(0, 1),)) for buffer in buffers]
+
+
+def _together(buffers: list[Buffer], values: tuple[PrimExpr, ...]) -> Stmt:
+    """Stores of values that are all computed before the first is stored."""
+    from tilesmith.tir.stmt import LetStmt
+
+    names = [Var("v_" + buffer.name, buffer.dtype) for buffer in buffers]
+    body = stmt_seq(*[BufferStore(buffer, name, (0,)) for buffer, name in zip(buffers, names)])
+    for name, value in reversed(list(zip(names, values))):
+        body = LetStmt(name, value, body)
+    return body
+
+
+def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
+    """``func`` whose reductions over threads say how the threads combine what they have."""
+    return func.with_body(_Lowering().visit(func.body))
+
+
+@register_pass("tir.LowerCrossThreadReduction")
+def LowerCrossThreadReduction() -> Pass:  # noqa: N802
+    """The pass that makes exchanges between threads of reductions over threads."""
+    return function_pass(lower_cross_thread_reduction, "tir.LowerCrossThreadReduction")
