@@ -1,6 +1,7 @@
 """Builds small lowered functions and calls them directly through their C interface."""
 
 import ctypes
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from tilesmith import codegen
 from tilesmith.codegen import llvm
+from tilesmith.codegen.c import find_compiler
 from tilesmith.ir import Broadcast, IRModule, Ramp, Var, const
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
@@ -48,6 +50,8 @@ class Compiled:
             functions = IRModule({f.attrs["global_symbol"]: f for f in functions})
         self.functions = {v.name_hint: f for v, f in functions.functions.items()}
         self.module = codegen.build(functions, target)
+        if target.kind.name == "c":
+            compile_strictly(self.module.get_source("c"))
 
     def __call__(self, *arguments: Any, name: str | None = None) -> int:
         """Call a kernel (the last one by default); its status."""
@@ -58,6 +62,14 @@ class Compiled:
         address = self.module.library.symbol(symbol)
         call = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
         return call(*[a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
+
+
+def compile_strictly(source: str) -> None:
+    """Ask the C compiler for C99 without a warning, but for what a program says itself (`x < x`)."""
+    command = [find_compiler(), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-type-limits",
+               "-Wno-tautological-compare", "-O1", "-x", "c", "-", "-S", "-o", "/dev/null"]  # fmt: skip
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
 
 
 def elementwise(

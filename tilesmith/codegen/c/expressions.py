@@ -13,6 +13,7 @@ from tilesmith.codegen.facts import Facts, may_fault
 from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, Ramp, StringImm, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.support.errors import CodegenError
 from tilesmith.tir.expr import BufferLoad
 
@@ -187,6 +188,8 @@ class ExpressionWriter(Dispatcher[Piece]):
 
     def narrowed(self, written: Piece, dtype: DataType) -> Piece:
         """The result of integer arithmetic in its own type: C computes small types as int."""
+        if dtype.is_integer and dtype.bits < 8:
+            return f"{self.module.helper('wrap_' + short(dtype))}({written[0]})", ATOM
         if dtype.is_integer and dtype.bits < 32:
             return f"({c_type(dtype)})({written[0]})", UNARY
         return written
@@ -235,17 +238,31 @@ class ExpressionWriter(Dispatcher[Piece]):
 
     def visit_FloorDiv(self, expr: ir.FloorDiv) -> Piece:
         if expr.dtype.is_float:
-            quotient = f"{self.widened(expr.a, PRODUCT)} / {self.widened(expr.b, UNARY)}"
-            return self.shortened(f"floor{self.suffix(expr.dtype)}({quotient})", expr.dtype)
+            return self._floored_quotient(expr), ATOM
         return self._floor(expr, "floordiv", "/")
 
     def visit_FloorMod(self, expr: ir.FloorMod) -> Piece:
         if expr.dtype.is_float:
             a, b = self.widened(expr.a, PRODUCT), self.widened(expr.b, UNARY)
-            quotient = f"floor{self.suffix(expr.dtype)}({a} / {b})"
-            written, _ = self.shortened(f"{a} - {quotient} * {b}", expr.dtype)
+            product = f"{self._rounded(self._floored_quotient(expr), expr.dtype)} * {b}"
+            written, _ = self.shortened(f"{a} - {self._step(product, expr.dtype)}", expr.dtype)
             return written, ATOM if is_narrow(expr.dtype) else SUM
         return self._floor(expr, "floormod", "%")
+
+    def _rounded(self, written: str, dtype: DataType) -> str:
+        """A value of a narrow dtype as the float that it is."""
+        if not is_narrow(dtype):
+            return written
+        return f"{self.module.helper(short(dtype) + '_to_f32')}({written})"
+
+    def _step(self, written: str, dtype: DataType) -> str:
+        """An intermediate result of a narrow dtype, rounded as each operation is."""
+        return self._rounded(self.shortened(written, dtype)[0], dtype)
+
+    def _floored_quotient(self, expr: ir.BinaryOp) -> str:
+        quotient = f"{self.widened(expr.a, PRODUCT)} / {self.widened(expr.b, UNARY)}"
+        floored = f"floor{self.suffix(expr.dtype)}({self._step(quotient, expr.dtype)})"
+        return self.shortened(floored, expr.dtype)[0]
 
     def _floor(self, expr: ir.BinaryOp, name: str, operator: str) -> Piece:
         simple = self.facts.is_non_negative(expr.a) and self.facts.is_non_negative(expr.b)
@@ -301,8 +318,9 @@ class ExpressionWriter(Dispatcher[Piece]):
             return self.visit(expr.value)
         if is_narrow(target):
             inner = self.widened(expr.value, UNARY)
-            if source == "float64" or source.is_integer:
-                inner = f"(float){inner}"
+            if source.bits >= 32 and source != "float32":  # a float would round a first time
+                odd = self.module.helper("f64_to_odd_f32")
+                inner = f"{odd}({inner if source.is_float else '(double)' + inner})"
             return self.shortened(inner, expr.dtype)
         if is_narrow(source):
             inner = self.widened(expr.value)
@@ -312,6 +330,8 @@ class ExpressionWriter(Dispatcher[Piece]):
     def _cast(self, target: DataType, inner: str) -> Piece:
         if target.is_bool:
             return f"{inner} != 0", EQUAL
+        if is_packed(target):
+            return f"{self.module.helper('wrap_' + short(target))}((int32_t){inner})", ATOM
         return f"({c_type(target)}){inner}", UNARY
 
     # -- functions of math.h
@@ -328,14 +348,23 @@ class ExpressionWriter(Dispatcher[Piece]):
     # -- loads
 
     def visit_BufferLoad(self, load: BufferLoad) -> Piece:
+        if is_packed(load.buffer.dtype):
+            base, place = self.place(load)
+            helper = self.module.helper("load_" + short(load.buffer.dtype))
+            found = f"{helper}({base}, {place})"
+        else:
+            found = self.element(load)
         if load.predicate is not None:
-            zero = "0"
             on = self.text(load.predicate, OR)
-            return f"{on} ? {self.element(load)} : {zero}", CHOICE
-        return self.element(load), ATOM
+            return f"{on} ? {found} : 0", CHOICE
+        return found, ATOM
 
     def element(self, access: Any) -> str:
         """The C lvalue of an access at the present lane."""
+        return "{}[{}]".format(*self.place(access))
+
+    def place(self, access: Any) -> tuple[str, str]:
+        """Pointer and index of an access at the present lane."""
         buffer = access.buffer
         if len(access.indices) > 1:
             raise self.unsupported(
@@ -352,7 +381,7 @@ class ExpressionWriter(Dispatcher[Piece]):
         else:
             which = self.at_lane(access.indices[0], f"({self.lane} / {unit})", PRODUCT)
             place = f"{which} * {unit} + {self.lane} % {unit}"
-        return f"{self.pointer(buffer.data, buffer.dtype.element)}[{place}]"
+        return self.pointer(buffer.data, buffer.dtype.element), place
 
     def pointer(self, var: Var, element: DataType) -> str:
         """A pointer variable as a pointer to `element`."""

@@ -11,6 +11,7 @@ import re
 
 import numpy
 
+from tilesmith.codegen.c.small_types import is_small_float, small_name
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
 
@@ -26,12 +27,14 @@ def c_type(dtype: DataType) -> str:
     """The C type of one lane of `dtype`; float16 and bfloat16 are kept as their bits."""
     if dtype.is_bool:
         return "bool"
-    if dtype.is_integer and dtype.bits in (8, 16, 32, 64):
-        return f"{'u' if dtype.is_uint else ''}int{dtype.bits}_t"
+    if dtype.is_integer and dtype.bits in (1, 2, 4, 8, 16, 32, 64):
+        return f"{'u' if dtype.is_uint else ''}int{max(8, dtype.bits)}_t"
     if dtype.element in ("float32", "float64"):
         return "float" if dtype.bits == 32 else "double"
     if dtype.element in ("float16", "bfloat16"):
         return "uint16_t"
+    if is_small_float(dtype):
+        return "uint8_t"
     if dtype.is_handle:
         return "void*"
     if dtype.is_void:
@@ -47,6 +50,8 @@ def is_narrow(dtype: DataType) -> bool:
 def short(dtype: DataType) -> str:
     """A dtype in the name of a helper: `i32`, `u8`, `f32`."""
     element = dtype.element
+    if is_small_float(element):
+        return small_name(element)
     return _SHORT.get(element) or f"{'u' if element.is_uint else 'i'}{element.bits}"
 
 
@@ -63,8 +68,8 @@ def constant(value: float, dtype: DataType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
     if is_narrow(dtype):
-        bits = numpy.array(value, dtype.numpy()).view(numpy.uint16)
-        return f"0x{int(bits):04x}"
+        bits = numpy.array(value, dtype.numpy())
+        return f"0x{int(bits.view(f'u{bits.itemsize}')):0{2 * bits.itemsize}x}"
     if dtype.is_float:
         return float_text(float(value), dtype)
     if dtype.bits == 64:
@@ -193,8 +198,7 @@ static inline {type} min_{short}({type} a, {type} b) {{ return b < a ? b : a; }}
 static inline {type} max_{short}({type} a, {type} b) {{ return b > a ? b : a; }}""",
     "pow": """
 static inline {type} pow_{short}({type} base, {type} exponent) {{
-  {type} result = 1;
-  if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));
+  {type} result = 1;{negative}
   for (; exponent; exponent = ({type})(exponent / 2)) {{
     if (exponent % 2) result = ({type})(result * base);
     base = ({type})(base * base);
@@ -203,12 +207,17 @@ static inline {type} pow_{short}({type} base, {type} exponent) {{
 }}""",
 }
 
+_NEGATIVE_POWER = """
+  if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));"""
+
 
 def helper_text(name: str, dtype: DataType | None = None) -> str:
     """The text of a helper."""
     if dtype is None:
         return _FIXED[name].strip("\n")
-    return _BY_TYPE[name].strip("\n").format(type=c_type(dtype), short=short(dtype))
+    negative = "" if dtype.is_uint else _NEGATIVE_POWER.format(type=c_type(dtype))
+    words = {"type": c_type(dtype), "short": short(dtype), "negative": negative}
+    return _BY_TYPE[name].strip("\n").format(**words)
 
 
 def reinterpret_text(source: DataType, target: DataType) -> str:

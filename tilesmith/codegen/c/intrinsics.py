@@ -20,6 +20,7 @@ from tilesmith.codegen.c.expressions import (
 )
 from tilesmith.codegen.c.helpers import c_type, is_narrow, short
 from tilesmith.ir import Call, IntImm, StringImm
+from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.struct_fields import StructField
 
@@ -95,7 +96,7 @@ def _bitwise(write: Any, call: Call) -> Piece:
     operator, precedence = {"and": ("&", BIT_AND), "or": ("|", BIT_OR), "xor": ("^", BIT_XOR)}[
         call.op.name.rpartition("_")[2]
     ]
-    a, b = write.text(call.args[0], SHIFT), write.text(call.args[1], SHIFT)
+    a, b = write.text(call.args[0], UNARY), write.text(call.args[1], UNARY)
     return write.narrowed((f"{a} {operator} {b}", precedence), call.dtype)
 
 
@@ -108,14 +109,16 @@ def _bitwise_not(write: Any, call: Call) -> Piece:
 @handles("shift_left", "shift_right")
 def _shift(write: Any, call: Call) -> Piece:
     operator = "<<" if call.op.name == "tir.shift_left" else ">>"
-    a, b = write.text(call.args[0], SHIFT + 1), write.text(call.args[1], SHIFT + 1)
+    a, b = write.text(call.args[0], UNARY), write.text(call.args[1], UNARY)
     return write.narrowed((f"{a} {operator} {b}", SHIFT), call.dtype)
 
 
 @handles("popcount", "clz")
 def _count_bits(write: Any, call: Call) -> Piece:
     source = call.args[0].dtype
-    value = f"(uint{source.bits}_t){write.text(call.args[0], UNARY)}"
+    value = f"(uint{max(8, source.bits)}_t){write.text(call.args[0], UNARY)}"
+    if is_packed(source):
+        value = f"{value} & {(1 << source.bits) - 1}"
     if call.op.name == "tir.popcount":
         counted = f"{write.module.helper('popcount')}({value})"
     else:
@@ -232,6 +235,11 @@ def _active_lanes(write: Any, call: Call) -> Piece:
 def _address_of(write: Any, call: Call) -> Piece:
     load = call.args[0]
     assert isinstance(load, BufferLoad)
+    if is_packed(load.buffer.dtype):
+        outer, write.lane = write.lane, "0"
+        base, place = write.place(load)
+        write.lane = outer
+        return f"(void*)((uint8_t*){base} + ({place}) / {8 // load.buffer.dtype.bits})", UNARY
     return f"(void*)&{write.at_lane(load, '0', ATOM)}", UNARY
 
 
@@ -246,6 +254,8 @@ def _access_pointer(write: Any, call: Call) -> Piece:
     unit, data, offset = call.args[0].dtype, call.args[1], write.text(call.args[2], PRODUCT)
     if unit.lanes > 1:
         offset = f"{offset} * {unit.lanes}"
+    if is_packed(unit):
+        offset = f"({offset}) / {8 // unit.bits}"
     return f"(void*)(({c_type(unit)}*){write.text(data, UNARY)} + {offset})", UNARY
 
 

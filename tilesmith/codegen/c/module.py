@@ -18,10 +18,12 @@ from tilesmith.codegen.c.helpers import (
     short,
 )
 from tilesmith.codegen.c.intrinsics import MATH_H
+from tilesmith.codegen.c.small_types import small_type_helper
 from tilesmith.codegen.c.statements import FunctionWriter, array_text, is_on_stack
 from tilesmith.codegen.facts import FailureFinder
 from tilesmith.ir import Call, IRModule, PointerType, PrimType
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed, pack
 from tilesmith.support.errors import CodegenError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
@@ -44,6 +46,13 @@ _UNROLL = """
 #define TS_UNROLL(count) TS_PRAGMA(GCC unroll count)
 #else
 #define TS_UNROLL(count)
+#endif
+"""
+_PARALLEL = """
+#if defined(_OPENMP)
+#define TS_PARALLEL_FOR _Pragma("omp parallel for")
+#else
+#define TS_PARALLEL_FOR
 #endif
 """
 _ALIGN = """
@@ -87,6 +96,7 @@ class ModuleWriter:
         self.constants: Sequence[Any] = module.attrs.get("constants", ())
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
+        self.uses_parallel = False
         self._helpers: dict[str, str] = {}
         self._prototypes: dict[str, str] = {}
         self._arrays: dict[str, str] = {}
@@ -131,6 +141,7 @@ class ModuleWriter:
         parts = [
             _HEAD,
             _UNROLL if self.uses_unroll else "",
+            _PARALLEL if self.uses_parallel else "",
             _PREFETCH if self.uses_prefetch else "",
             _ALIGN if self._arrays else "",
             FFI_TEXT if uses_ffi else "",
@@ -181,7 +192,14 @@ class ModuleWriter:
     def helper(self, name: str, dtype: DataType | None = None) -> str:
         """The name of a helper, which is added to the file."""
         full = name if dtype is None else f"{name}_{short(dtype)}"
-        if full not in self._helpers:
+        if full in self._helpers:
+            return full
+        small = small_type_helper(full)
+        if small is not None:
+            for other in small[1]:
+                self.helper(other)
+            self._helpers[full] = small[0]
+        else:
             element = None if dtype is None else dtype.element
             self._helpers[full] = helper_text(name, element)
         return full
@@ -217,6 +235,8 @@ class ModuleWriter:
         if key not in self._array_keys:
             name = f"{hint}_{len(self._arrays)}"
             kind = c_type(dtype)
+            if is_packed(dtype):
+                array, kind, dtype = pack(array, dtype), "uint8_t", DataType("uint8")
             # not const: kernels take plain pointers
             self._arrays[name] = (
                 f"static {kind} {name}[{max(1, array.size)}] TS_ALIGNED = "

@@ -7,12 +7,13 @@ them can fail. Functions return 0, or the code of an error that is set in tvm-ff
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 import numpy
 
 from tilesmith.codegen.c.expressions import ExpressionWriter, Piece
-from tilesmith.codegen.c.helpers import c_string, c_type, constant, identifier, is_narrow
+from tilesmith.codegen.c.helpers import c_string, c_type, constant, identifier, is_narrow, short
 from tilesmith.codegen.c.intrinsics import INTRINSICS
 from tilesmith.codegen.facts import FailureFinder, constant_bytes, effect_of
 from tilesmith.ir import (
@@ -28,6 +29,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -36,6 +38,8 @@ STACK_BYTES = 4096
 """Memory of at most so many bytes is a local array."""
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
+_WORD = re.compile(r"\w+")
+_DECLARED = re.compile(r"\s+(?:const )?\w+\*? (\w+)(?:\[\w+\])?(?: = .*)?;\Z")
 _FORBIDDEN = ("thread_extent", "virtual_thread", "coproc_scope")
 
 
@@ -64,7 +68,19 @@ class FunctionWriter(ExpressionWriter):
         self.visit(function.body)
         if self.returns == "status":
             self.write("return 0;")
+        self._mention_unused([self.names[var] for var in function.params])
         return f"{head}({', '.join(parameters) or 'void'}) {{\n" + "\n".join(self.lines) + "\n}\n"
+
+    def _mention_unused(self, parameters: list[str]) -> None:
+        """Compilers warn about names that are declared and not used, unless they are told so."""
+        counts = Counter(_WORD.findall("\n".join(self.lines)))
+        for number, line in enumerate(self.lines):
+            declared = _DECLARED.match(line)
+            if declared is not None and counts[declared.group(1)] == 1:
+                self.lines[number] = f"{line} (void){declared.group(1)};"
+        unused = [f"(void){name};" for name in parameters if not counts[name]]
+        if unused:
+            self.lines.insert(0, "  " + " ".join(unused))
 
     def parameter(self, var: Var, restrict: str) -> str:
         """Bind a parameter; its declaration."""
@@ -162,11 +178,13 @@ class FunctionWriter(ExpressionWriter):
         return "", 0
 
     def _store(self, stmt: tir.BufferStore, value: str) -> None:
-        place = self.element(stmt)
-        if stmt.predicate is None:
-            self.write(f"{place} = {value};")
+        condition = f"if ({self.text(stmt.predicate)}) " if stmt.predicate is not None else ""
+        if is_packed(stmt.buffer.dtype):
+            base, place = self.place(stmt)
+            helper = self.module.helper("store_" + short(stmt.buffer.dtype))
+            self.write(f"{condition}{helper}({base}, {place}, {value});")
         else:
-            self.write(f"if ({self.text(stmt.predicate)}) {place} = {value};")
+            self.write(f"{condition}{self.element(stmt)} = {value};")
 
     def _in_two_steps(self, stmt: tir.BufferStore, lanes: int) -> None:
         """All lanes are read before one is written."""
@@ -322,7 +340,8 @@ class FunctionWriter(ExpressionWriter):
             finder = FailureFinder(is_on_stack)
             finder.visit(loop.body)
             if not finder.can_fail and not any(self.module.may_fail(f) for f in finder.callees):
-                self.write("#pragma omp parallel for")
+                self.write("TS_PARALLEL_FOR")
+                self.module.uses_parallel = True
 
     # -- memory
 
@@ -397,7 +416,8 @@ def array_text(array: numpy.ndarray, dtype: DataType) -> str:
     """The elements of an array as C constants, twelve to a line."""
     flat = array.reshape(-1)
     if is_narrow(dtype):
-        texts = [f"0x{bits:04x}" for bits in flat.view(numpy.uint16).tolist()]
+        width = 2 * flat.itemsize
+        texts = [f"0x{bits:0{width}x}" for bits in flat.view(f"u{flat.itemsize}").tolist()]
     else:
         texts = [constant(value, dtype) for value in flat.tolist()]
     rows = [", ".join(texts[start : start + 12]) for start in range(0, len(texts), 12)]

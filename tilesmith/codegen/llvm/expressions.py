@@ -355,8 +355,9 @@ class ExpressionEmitter(Dispatcher[str]):
         if dtype.is_float:
             a, b = self.value(expr.a), self.value(expr.b)
             quotient = self.visit_FloorDiv(ir.FloorDiv(expr.a, expr.b))
-            product = self.arithmetic("mul", "fmul", quotient, b, dtype)
-            return self.arithmetic("sub", "fsub", a, product, dtype)
+            # not fused: the rounding of the product is what makes 1.0 % 0.1 what it is elsewhere
+            product = self.float_operation("fmul", [quotient, b], dtype)
+            return self.float_operation("fsub", [a, product], dtype)
         shift = _power_of_two(expr.b)
         if shift is not None:
             mask = self.broadcast(dtypes.integer_constant((1 << shift) - 1, dtype.element), dtype)
