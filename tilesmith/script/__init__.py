@@ -3,7 +3,7 @@
     from tilesmith.script import ir as I, tir as T, relax as R
 
 ``from_source`` parses a text; ``ir_module`` decorates a class. How a dialect is added stands at the
-head of ``parser.py``.
+head of ``parsing.py``.
 """
 
 from tilesmith.script import ir, tir
@@ -19,5 +19,7 @@ __getattr__, __dir__ = lazy_attributes(
     {
         "highlight": "tilesmith.script.highlight",
         "ir_builder": "tilesmith.script.ir_builder",
+        "parser": "tilesmith.script.parser",
+        "printer": "tilesmith.script.printer",
     },
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilesmith.script import ir as script_ir
 from tilesmith.script.diagnostics import Source
-from tilesmith.script.parser import DIALECTS, Parser
+from tilesmith.script.parsing import DIALECTS, Parser
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
@@ -152,10 +152,10 @@ def parse_definition(program: Any, frame: FrameType) -> Any:
 
 
 def _parse_tree(source: Source, known: Mapping[str, Any]) -> Any:
-    return _run(Parser(source, known), _parse_node)
+    return run_parser(Parser(source, known), parse_node)
 
 
-def _run(parser: Parser, parse_tree: Callable[[Parser, Any], Any]) -> Any:
+def run_parser(parser: Parser, parse_tree: Callable[[Parser, Any], Any]) -> Any:
     """Parse; an error shows the user's lines, not those of the parser."""
     try:
         with deep_recursion():
@@ -180,7 +180,7 @@ def _raised_inside(error: BaseException) -> bool:
     return traceback.tb_frame.f_globals.get("__name__", "").startswith("tilesmith.")
 
 
-def _parse_node(parser: Parser, node: Any) -> Any:
+def parse_node(parser: Parser, node: Any) -> Any:
     if isinstance(node, ast.FunctionDef):
         return parser.parse_function(node)
     if isinstance(node, ast.ClassDef):
@@ -227,13 +227,13 @@ def from_source(
         source = (
             _class_from_inspect(program) if isinstance(program, type) else definition_of(program)
         )
-        return _run(Parser(source, known, check_well_formed), _parse_node)
+        return run_parser(Parser(source, known, check_well_formed), parse_node)
     text, blobs = _take_out_arrays(inspect.cleandoc(program) if program[:1].isspace() else program)
     known = _Names({**default_variables(), **(extra_vars or {})})
     if blobs:
         known["I"] = _WithArrays(blobs)
     source = Source.from_text(text)
-    return _run(Parser(source, known, check_well_formed), _parse_program)
+    return run_parser(Parser(source, known, check_well_formed), parse_program)
 
 
 def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
@@ -241,11 +241,11 @@ def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) 
     return from_source(program, extra_vars, check_well_formed)
 
 
-def _parse_program(parser: Parser, tree: Any) -> Any:
+def parse_program(parser: Parser, tree: Any) -> Any:
     result = None
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            result = _parse_node(parser, node)
+            result = parse_node(parser, node)
             parser.define(node.name, result)
         elif isinstance(node, ast.Assign):
             value = parser.evaluate(node.value)

@@ -18,7 +18,7 @@ from tilesmith.script.diagnostics import guilty_argument, nearest
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
 if TYPE_CHECKING:
-    from tilesmith.script.parser import Parser
+    from tilesmith.script.parsing import Parser
 
 __all__ = ["Evaluator"]
 

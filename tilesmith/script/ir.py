@@ -13,7 +13,7 @@ from typing import Any
 from tilesmith.ir import DummyGlobalInfo, GlobalVar, IRModule, Range, VDevice
 from tilesmith.ir import Op as _Op
 from tilesmith.script.builder import Frame, IRBuilder
-from tilesmith.script.parser import ModuleScope, modules
+from tilesmith.script.parsing import ModuleScope, modules
 from tilesmith.support.errors import ScriptError
 
 __all__ = [

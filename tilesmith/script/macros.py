@@ -16,7 +16,7 @@ from tilesmith.script.diagnostics import Source
 from tilesmith.support.errors import ScriptError
 
 if TYPE_CHECKING:
-    from tilesmith.script.parser import Parser
+    from tilesmith.script.parsing import Parser
 
 __all__ = ["ScriptMacro", "expand_macro", "inline", "local_macro", "macro"]
 

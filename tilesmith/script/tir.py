@@ -12,7 +12,6 @@ from typing import Any
 
 from tilesmith.ir import (
     Broadcast,
-    PointerType,
     PrimExpr,
     Ramp,
     Range,
@@ -24,7 +23,6 @@ from tilesmith.ir import (
 from tilesmith.ir import Let as _LetNode
 from tilesmith.ir.expr import *  # noqa: F403
 from tilesmith.ir.op import CallEffectKind  # noqa: F401
-from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.diagnostics import nearest
@@ -60,11 +58,12 @@ from tilesmith.script.tir_types import (
     BufferWord,
     DTypeWord,
     HandleWord,
+    PtrWord,
     as_type,
     parameter_of,
     region_of,
 )  # fmt: skip
-from tilesmith.support.errors import ScriptError, TypeMismatchError
+from tilesmith.support.errors import ScriptError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import op as _op
 from tilesmith.tir.buffer import Buffer  # noqa: I001
@@ -78,6 +77,7 @@ from tilesmith.tir.op import *  # noqa: F403
 from tilesmith.tir.printer_buffers import extent_between
 from tilesmith.tir.stmt import BufferStore, Evaluate, ForKind, MatchBufferRegion, Prefetch
 
+Ptr = ptr = PtrWord()
 Buffer = BufferWord()  # noqa: F811 - the script's word makes buffers, it is not the class
 buffer = buffer_decl = Buffer
 handle = HandleWord()
@@ -88,6 +88,8 @@ tvm_call_packed, tvm_call_cpacked = _op.call_packed, _op.call_cpacked
 tvm_call_packed_lowered = _op.call_packed_lowered
 tvm_call_cpacked_lowered = _op.call_cpacked_lowered
 pow = _op.power
+sblock, sblock_attr = block, block_attr  # newer spellings
+BufferProxy, PtrProxy = BufferWord, PtrWord
 
 
 def __getattr__(name: str) -> Any:
@@ -222,6 +224,9 @@ def alloc_buffer(
     frame.alloc_buffers.append(made)
     _remember(made)
     return made
+
+
+sblock_alloc_buffer = alloc_buffer
 
 
 # Loops.
@@ -459,14 +464,9 @@ def var(dtype: str, name: str = "") -> Var:
     return Var(name, dtype)
 
 
-def ptr(dtype: str, storage_scope: str = "global", is_size_var: Any = False) -> Var:
-    """A new pointer."""
-    return Var("", PointerType(prim_type(DataType(dtype)), storage_scope))
-
-
 def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
     """A new pointer."""
-    return ptr(dtype, storage_scope)
+    return Ptr(dtype, storage_scope)
 
 
 def min(a: Any, b: Any) -> PrimExpr:  # noqa: A001
@@ -522,6 +522,32 @@ def target(target_config: Any, host: Any = None) -> Target:
     return Target(target_config, host)
 
 
+def func_gen(name: str) -> DTypeWord:
+    """The word for a data type: ``T.func_gen("int8")`` is ``T.int8``."""
+    return DTypeWord(name[0].lower() + name[1:])
+
+
+def llvm_lookup_intrinsic_id(name: str) -> str:
+    """What stands for an LLVM intrinsic in ``T.call_llvm_intrin``: its own full name.
+
+    Numbers of intrinsics change with LLVM's version; programs that look them up keep working.
+    """
+    if not name.startswith("llvm."):
+        raise ScriptError(f"'{name}' is no LLVM intrinsic", notes=("their names begin with llvm.",))
+    return name
+
+
+def call_kernel(kernel: Any, launch_args: Any, *args: Any, **kwargs: Any) -> PrimExpr:
+    """A kernel of another compiler inside of a script, which is not supported."""
+    raise UnsupportedError(
+        "T.call_kernel: kernels of other compilers cannot be put into a module",
+        notes=(
+            "write the kernel as a PrimFunc of the module and call it, or link C code: "
+            "T.call_extern with the annotation import_c",
+        ),
+    )
+
+
 class meta_var:  # noqa: N801 - as users know it
     """``x = T.meta_var(value)`` keeps ``x`` a name of the parser: no variable is made."""
 
@@ -530,5 +556,6 @@ class meta_var:  # noqa: N801 - as users know it
 
 
 # The decorators close the circle: they need the parser, which needs these words.
+from tilesmith.script.macros import ScriptMacro as TIRMacro  # noqa: E402, F401
 from tilesmith.script.macros import inline, macro  # noqa: E402, F401
 from tilesmith.script.tir_entry import prim_func  # noqa: E402, F401

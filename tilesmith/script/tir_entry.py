@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from tilesmith.script.diagnostics import error_at_caller, nearest
 from tilesmith.script.entry import parse_now
-from tilesmith.script.parser import FunctionDecorator
+from tilesmith.script.parsing import FunctionDecorator
 from tilesmith.script.tir_frames import PrimFuncFrame
+from tilesmith.support.errors import ScriptError
 
 __all__ = ["prim_func"]
 
 
+_OPTIONS = ("private", "is_private", "check_well_formed", "implicit_root")
+
+
 class PrimFuncDecorator(FunctionDecorator):
-    """``@T.prim_func``, ``@T.prim_func(private=True)``; ``with T.prim_func():`` in a builder."""
+    """``@T.prim_func``, ``@T.prim_func(private=True)``; ``with T.prim_func():`` in a builder.
+
+    Options: ``private`` (also ``is_private``): no symbol; ``check_well_formed``: refuse what breaks
+    a rule; ``implicit_root``: whether a root block is put around blocks that have none.
+    """
+
+    def __call__(self, func: Any = None, **options: Any) -> Any:
+        """Decorate a function, or take options first."""
+        for name in options:
+            if name not in _OPTIONS:
+                problem = ScriptError(
+                    f"T.prim_func has no option '{name}'", notes=nearest(name, _OPTIONS)
+                )
+                caller = sys._getframe(1).f_globals.get("__name__", "")
+                # The parser knows the place of what it evaluates itself.
+                raise problem if caller.startswith("tilesmith.") else error_at_caller(problem)
+        if "is_private" in options:
+            options["private"] = options.pop("is_private")
+        if callable(func):
+            return self._parse(func, sys._getframe(1), {**self.options, **options})
+        return super().__call__(func, **options)
 
     def __enter__(self) -> PrimFuncFrame:
         self._frames.append(PrimFuncFrame(bool(self.options.get("private", False))))

@@ -11,7 +11,7 @@ from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, name_fresh
 from tilesmith.script.evaluator import shape_note
 from tilesmith.script.macros import expand_macro, local_macro
-from tilesmith.script.parser import DIALECTS, Dialect, Parser
+from tilesmith.script.parsing import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import (
     ForFrame,
     LetFrame,

@@ -30,8 +30,8 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
 from tilesmith.tir.printer_buffers import extent_between
 
 __all__ = [
-    "BufferWord", "DTypeWord", "HandleWord", "as_type", "index_vectors", "load_of", "parameter_of",
-    "region_of", "subscript_buffer",
+    "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "index_vectors", "load_of",
+    "parameter_of", "region_of", "subscript_buffer",
 ]  # fmt: skip
 
 
@@ -75,6 +75,23 @@ class HandleWord(DTypeWord):
             return super().__call__(dtype)
         element = as_type(dtype) if not isinstance(dtype, str) else prim_type(DataType(dtype))
         return Var("", PointerType(element, storage_scope))
+
+
+class PtrWord:
+    """``T.Ptr``: a pointer to elements of a dtype, as a call or with brackets."""
+
+    def __call__(self, dtype: Any, storage_scope: str = "global", is_size_var: bool = False) -> Var:
+        """A new pointer."""
+        dtype = dtype.dtype if isinstance(dtype, DTypeWord) else DataType(dtype)
+        if is_size_var:
+            raise ScriptError("a pointer is no size: leave is_size_var out")
+        return Var("", PointerType(prim_type(dtype), storage_scope))
+
+    def __getitem__(self, keys: Any) -> Var:
+        return self(*keys) if isinstance(keys, tuple) else self(keys)
+
+    def __repr__(self) -> str:
+        return "T.Ptr"
 
 
 class BufferWord:

@@ -35,6 +35,10 @@ DOORS: dict[str, dict[str, str]] = {
         "const": "tilesmith.ir:const",
         "convert": "tilesmith.ir:convert",
     },
+    "tilesmith.runtime.script_printer": {
+        "PrinterConfig": "tilesmith.ir.printing:PrinterConfig",
+        "Scriptable": "tilesmith.ir:Node",
+    },
 }
 """Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`."""
 

@@ -1,0 +1,87 @@
+"""Source text with its place, and errors that show it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any, NoReturn
+
+from tilesmith.script import diagnostics
+from tilesmith.script.entry import definition_of
+from tilesmith.support.errors import ScriptError
+
+__all__ = ["Diagnostics", "Source", "findsource", "getsourcelines"]
+
+
+def findsource(obj: Any) -> tuple[list[str], int]:
+    """All lines of the file of a function or class, and the number (from 0) of its first line."""
+    try:
+        return inspect.findsource(obj)
+    except (OSError, TypeError) as error:
+        raise ScriptError(
+            f"the source text of {obj!r} is not available: {error}",
+            notes=("put the program into a file or notebook",),
+        ) from None
+
+
+def getsourcelines(obj: Any) -> tuple[list[str], int]:
+    """The lines of a function or class, and the number (from 1) of the first."""
+    lines, first = findsource(obj)
+    return inspect.getblock(lines[first:]), first + 1
+
+
+class Source:
+    """The source of a program: a text, a function, a class, or a syntax tree."""
+
+    def __init__(self, program: Any) -> None:
+        if isinstance(program, str):
+            text = inspect.cleandoc(program) if program[:1].isspace() else program
+            parsed = diagnostics.Source.from_text(text)
+        elif isinstance(program, ast.AST):
+            parsed = diagnostics.Source(program, "<syntax tree>")
+        elif isinstance(program, type):
+            _, line = getsourcelines(program)
+            parsed = diagnostics.Source.from_block(inspect.getfile(program), line)
+        else:
+            parsed = definition_of(program)
+        self._parsed = parsed
+        self.source_name = parsed.filename
+        self.start_line = getattr(self.definition, "lineno", 1) + parsed.shift
+        self.start_column = getattr(self.definition, "col_offset", 0)
+
+    @property
+    def definition(self) -> ast.AST:
+        """The function or class; of a text, its only definition, else the whole."""
+        tree = self._parsed.tree
+        if isinstance(tree, ast.Module) and len(tree.body) == 1:
+            return tree.body[0]
+        return tree
+
+    @property
+    def source(self) -> str:
+        """The text of the program."""
+        first, last = self.start_line, getattr(self.definition, "end_lineno", 1)
+        lines = [self._parsed.line(n) for n in range(first, last + self._parsed.shift + 1)]
+        return "\n".join(lines)
+
+    def as_ast(self) -> ast.AST:
+        """The syntax tree, as Python's ``ast`` has it."""
+        tree = self._parsed.tree
+        if isinstance(tree, ast.stmt):
+            return ast.Module(body=[tree], type_ignores=[])
+        return tree
+
+    def as_parsed(self) -> diagnostics.Source:
+        """The form that the parser uses."""
+        return self._parsed
+
+
+class Diagnostics:
+    """Raises errors at pieces of a source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def error(self, node: ast.AST, message: str) -> NoReturn:
+        """An error at a piece of syntax: file, line, and a marker under it."""
+        raise self.source.as_parsed().error(node, message)

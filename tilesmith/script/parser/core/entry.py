@@ -1,0 +1,34 @@
+"""From text, functions and classes to programs and macros."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.script.entry import default_variables, parse
+from tilesmith.script.macros import ScriptMacro
+from tilesmith.script.parser.core.diagnostics import Source
+from tilesmith.script.parser.core.utils import inspect_function_capture
+from tilesmith.support.errors import ScriptError
+
+__all__ = ["parse", "scan_macro"]
+
+
+def scan_macro(program: Any, extra_vars: Mapping[str, Any] | None = None) -> ScriptMacro:
+    """The macro that a function, or the text of one, stands for; hygienic.
+
+    ``extra_vars``: what its body may use; of a function, what is around it if left out.
+    """
+    source = Source(program)
+    if not isinstance(source.definition, ast.FunctionDef):
+        raise ScriptError(
+            "a macro is one function", notes=("give a function, or the text of a single one",)
+        )
+    if extra_vars is None:
+        known = default_variables()
+        if not isinstance(program, str):
+            known = inspect_function_capture(program)
+    else:
+        known = {**default_variables(), **extra_vars}
+    return ScriptMacro(source.as_parsed(), source.definition, known, True)
