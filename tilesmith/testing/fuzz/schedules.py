@@ -457,12 +457,12 @@ def tensorize(pick: Pick) -> None:
     pick.call("tensorize", loop, pick.among(fitting or NAMES))
 
 
-@sampler("Annotate", 0.6)
+@sampler("Annotate", 1)
 def annotate(pick: Pick) -> None:
     block = pick.block()
     key, value = pick.among(
         [("fuzz_note", 1), ("pragma_auto_unroll_max_step", 8), ("pragma_unroll_explicit", 0),
-         ("pragma_loop_partition_hint", 1)]
+         ("pragma_loop_partition_hint", 1), ("pragma_loop_partition_hint", 1)]
     )  # fmt: skip
     target = block if key == "fuzz_note" and pick.chance() else pick.loop(block)
     pick.call("annotate", target, key, value)
