@@ -426,3 +426,94 @@ def test_reverse_compute_at_of_a_reduction():
         sums, [lambda sch: sch.parallel(loops(sch, "B")[1]), reverse_compute_at("C", "B", 1)],
         "loop 'k' would carry the reduction of block 'C'",
     )  # fmt: skip
+
+
+@T.prim_func
+def halves(A: T.Buffer((4,), "float32"), C: T.Buffer((8,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi // 2] + T.float32(1)
+
+
+@T.prim_func
+def diagonal_of(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((4, 4), "float32")
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi, vi] + T.float32(1)
+
+
+@T.prim_func
+def one_row(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((4, 4), "float32")
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[1, vi] + T.float32(1)
+
+
+@T.prim_func
+def odd_ones(A: T.Buffer((10,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((10,), "float32")
+    for i in range(10):
+        with T.block("B"):
+            vi = T.axis.spatial(10, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi * 2 + 1] + T.float32(1)
+
+
+@pytest.mark.parametrize("program", [diagonal_of, one_row, odd_ones])
+def test_reverse_compute_inline_of_a_part(program):
+    """Elements that the consumer does not read must not store anything."""
+    check(program, reverse_inline("C"))
+
+
+def test_reverse_compute_inline_of_repeated_reads():
+    """Each element is read twice: one store cannot stand for both."""
+    refused(halves, reverse_inline("C"), "iterator 'vi' does not follow from the indices")
+
+
+def test_reverse_compute_inline_of_digits():
+    @T.prim_func
+    def flat(A: T.Buffer((4, 5), "float32"), C: T.Buffer((20,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((4, 5), "float32")
+        for i, j in T.grid(4, 5):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i in range(20):
+            with T.block("C"):
+                vi = T.axis.spatial(20, i)
+                C[vi] = B[vi // 5, vi % 5] + T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 5), "float32"), C: T.Buffer((20,), "float32")):
+        for i, j in T.grid(4, 5):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi * 5 + vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+
+    check(flat, reverse_inline("C"), expected)
