@@ -16,7 +16,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion
 
 __all__ = [
-    "BufferRemapper", "ir_transform", "post_order_visit", "pre_order_visit", "renew_defs",
+    "BufferRemapper", "Renewal", "ir_transform", "post_order_visit", "pre_order_visit", "renew_defs",
     "substitute",
 ]  # fmt: skip
 
@@ -180,7 +180,7 @@ def ir_transform(
         return _Transform(preorder, postorder, only_enable).visit(stmt)
 
 
-class _Renewal(BufferRemapper):
+class Renewal(BufferRemapper):
     """Gives each definition a new variable or buffer."""
 
     def __init__(self) -> None:
@@ -264,4 +264,4 @@ def renew_defs(func: PrimFunc) -> PrimFunc:
     """A copy whose variables and buffers are all new objects, so that it can stand beside the
     original in one program."""
     with deep_recursion():
-        return _Renewal().visit(func)
+        return Renewal().visit(func)

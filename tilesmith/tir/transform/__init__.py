@@ -2,34 +2,97 @@
 
 from tilesmith.tir.transform import options
 from tilesmith.tir.transform.annotate_entry_func import AnnotateEntryFunc
+from tilesmith.tir.transform.annotate_irregular_loop import AnnotateIrregularLoop
 from tilesmith.tir.transform.apply import Apply
+from tilesmith.tir.transform.apply_layout_transforms import ApplyLayoutTransforms
+from tilesmith.tir.transform.bfloat16_steps import (
+    BF16CastElimination,
+    BF16Legalize,
+    BF16Promote,
+    BF16TypeLowering,
+)
 from tilesmith.tir.transform.bind_target import BindTarget
+from tilesmith.tir.transform.canonicalize_loop import CanonicalizeLoop
+from tilesmith.tir.transform.co_proc_sync import CoProcSync
+from tilesmith.tir.transform.combine_context_call import CombineContextCall
+from tilesmith.tir.transform.common_subexpr_elim import CommonSubexprElim, CommonSubexprElimTIR
 from tilesmith.tir.transform.compact_buffer_allocation import CompactBufferAllocation
+from tilesmith.tir.transform.configs import (
+    HoistExpressionConfig,
+    HoistIfThenElseConfig,
+    InjectDoubleBufferConfig,
+    LoopPartitionConfig,
+    ReduceBranchingThroughOvercomputeConfig,
+    RemoveNoOpConfig,
+    SimplifyConfig,
+    StmtSimplifyConfig,
+    UnrollLoopConfig,
+)
 from tilesmith.tir.transform.convert_blocks_to_opaque import ConvertBlocksToOpaque
 from tilesmith.tir.transform.convert_for_loops_to_serial import ConvertForLoopsToSerial
+from tilesmith.tir.transform.convert_ssa import ConvertSSA
+from tilesmith.tir.transform.extract_prim_func_constants import ExtractPrimFuncConstants
 from tilesmith.tir.transform.filter import Filter
 from tilesmith.tir.transform.flatten_buffer import FlattenBuffer
-from tilesmith.tir.transform.function_pass import PrimFuncPass, prim_func_pass
-from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse
+from tilesmith.tir.transform.force_narrow_index_to_int32 import ForceNarrowIndexToInt32
+from tilesmith.tir.transform.function_pass import CreatePrimFuncPass, PrimFuncPass, prim_func_pass
+from tilesmith.tir.transform.hoist_expression import (
+    HoistedConditionals,
+    HoistedLetBindings,
+    HoistExpression,
+)
+from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse, HoistIfThenElseBasic
+from tilesmith.tir.transform.inject_copy_intrin import InjectCopyIntrin
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
+from tilesmith.tir.transform.inject_rolling_buffer import InjectRollingBuffer
+from tilesmith.tir.transform.inline_private_functions import InlinePrivateFunctions
+from tilesmith.tir.transform.install_debug_spans import InstallDebugSpans
 from tilesmith.tir.transform.instrument_bound_checkers import InstrumentBoundCheckers
+from tilesmith.tir.transform.instrument_profile_intrinsics import InstrumentProfileIntrinsics
+from tilesmith.tir.transform.legalize_compute import BF16ComputeLegalize, FP8ComputeLegalize
+from tilesmith.tir.transform.legalize_packed_calls import LegalizePackedCalls
+from tilesmith.tir.transform.legalize_storage import BF16StorageLegalize, FP8StorageLegalize
+from tilesmith.tir.transform.lift_attr_scope import LiftAttrScope
 from tilesmith.tir.transform.loop_partition import LoopPartition
+from tilesmith.tir.transform.lower_async_dma import LowerAsyncDMA
 from tilesmith.tir.transform.lower_init_block import LowerInitBlock
 from tilesmith.tir.transform.lower_intrin import LowerIntrin
 from tilesmith.tir.transform.lower_match_buffer import LowerMatchBuffer
 from tilesmith.tir.transform.lower_opaque_block import LowerOpaqueBlock
+from tilesmith.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
+from tilesmith.tir.transform.lower_vtcm_alloc import LowerVtcmAlloc
 from tilesmith.tir.transform.make_packed_api import MakePackedAPI, MakeUnpackedAPI
 from tilesmith.tir.transform.narrow_data_type import NarrowDataType
 from tilesmith.tir.transform.peel_vector_tails import PeelVectorTails
 from tilesmith.tir.transform.plan_update_buffer_allocation_location import (
     PlanAndUpdateBufferAllocationLocation,
 )
+from tilesmith.tir.transform.pointer_value_type_rewrite import PointerValueTypeRewrite
+from tilesmith.tir.transform.reduce_branches import (
+    ReduceBranchingThroughOvercompute,
+    UseAssumeToReduceBranches,
+)
+from tilesmith.tir.transform.refused import (
+    LowerCustomDatatypes,
+    LowerTIRx,
+    LowerTIRxOpaque,
+    TilePrimitiveDispatch,
+    UnifiedStaticMemoryPlanner,
+)
+from tilesmith.tir.transform.remap_thread_axis import RemapThreadAxis
 from tilesmith.tir.transform.remove_assume import RemoveAssume
 from tilesmith.tir.transform.remove_no_op import RemoveNoOp
 from tilesmith.tir.transform.remove_store_undef import RemoveStoreUndef
+from tilesmith.tir.transform.remove_weight_layout_rewrite_block import (
+    RemoveWeightLayoutRewriteBlock,
+)
+from tilesmith.tir.transform.renormalize_split_pattern import RenormalizeSplitPattern
 from tilesmith.tir.transform.rewrite_unsafe_select import RewriteUnsafeSelect
 from tilesmith.tir.transform.simplify import Simplify, StmtSimplify
 from tilesmith.tir.transform.skip_assert import SkipAssert
+from tilesmith.tir.transform.storage_flatten import StorageFlatten
 from tilesmith.tir.transform.storage_rewrite import StorageRewrite
-from tilesmith.tir.transform.unroll_loop import UnrollLoop, UnrollLoopConfig
+from tilesmith.tir.transform.texture_flatten import TextureFlatten
+from tilesmith.tir.transform.unroll_loop import UnrollLoop
 from tilesmith.tir.transform.vectorize_loop import VectorizeLoop
+from tilesmith.tir.transform.verification import VerifyMemory, VerifySSA, VerifyVTCMLimit

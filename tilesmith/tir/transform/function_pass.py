@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tilesmith.ir.transform import FunctionLevelPass, pass_decorator
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir.transform import FunctionLevelPass, PassInfo, pass_decorator
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["PrimFuncPass", "prim_func_pass"]
+__all__ = ["CreatePrimFuncPass", "PrimFuncPass", "prim_func_pass"]
 
 
 class PrimFuncPass(FunctionLevelPass):
@@ -15,3 +18,10 @@ class PrimFuncPass(FunctionLevelPass):
 
 
 prim_func_pass = pass_decorator(PrimFuncPass, "transform_function", "prim_func_pass")
+
+
+def CreatePrimFuncPass(  # noqa: N802
+    pass_func: Callable[[PrimFunc, Any, Any], PrimFunc | None], pass_info: PassInfo
+) -> PrimFuncPass:
+    """A pass made of a function of ``(func, mod, ctx)``, with what the context knows of it."""
+    return PrimFuncPass(pass_func, pass_info)

@@ -6,9 +6,7 @@ T.prefetch(A, [T.Range(i, 1), T.Range(0, 64)])    for k in range(4):
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import Call, Rewriter, Var, const
+from tilesmith.ir import Call, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import prefetch
 from tilesmith.ir.transform import Pass
@@ -16,19 +14,20 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Evaluate, For, ForKind, Prefetch, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = ["InjectPrefetch", "inject_prefetch"]
 
 LINE_BYTES = 64
 
 
-class _PrefetchInjector(Rewriter):
-    def visit_default(self, node: Any) -> Any:
-        return node.map_children(self.visit) if isinstance(node, Stmt) else node
+class _PrefetchInjector(StatementRewriter):
+    def __init__(self, line_bytes: int) -> None:
+        self.line_bytes = line_bytes
 
     def visit_Prefetch(self, stmt: Prefetch) -> Stmt:
         buffer, bounds = stmt.buffer, stmt.bounds
-        step = max(1, LINE_BYTES // buffer.dtype.nbytes)
+        step = max(1, self.line_bytes // buffer.dtype.nbytes)
         loops, indices = [], []
         for axis, bound in enumerate(bounds):
             stride = step if axis == len(bounds) - 1 else 1
@@ -47,9 +46,9 @@ class _PrefetchInjector(Rewriter):
         return body
 
 
-def inject_prefetch(func: PrimFunc) -> PrimFunc:
-    """``func`` with prefetches of addresses only."""
-    return func.with_body(_PrefetchInjector().visit(func.body))
+def inject_prefetch(func: PrimFunc, line_bytes: int = LINE_BYTES) -> PrimFunc:
+    """``func`` with prefetches of addresses only, one for each ``line_bytes`` bytes."""
+    return func.with_body(_PrefetchInjector(line_bytes).visit(func.body))
 
 
 @register_pass("tir.InjectPrefetch")

@@ -29,30 +29,13 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
+from tilesmith.tir.transform.configs import UnrollLoopConfig
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["UnrollLoop", "UnrollLoopConfig", "unroll_loop"]
+__all__ = ["UnrollLoop", "unroll_loop"]
 
 MAX_STEP = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
-
-
-class UnrollLoopConfig:
-    """Limits of unrolling, the values of the option ``tir.UnrollLoop``."""
-
-    def __init__(
-        self,
-        auto_max_step: int = 0,
-        auto_max_depth: int = 8,
-        auto_max_extent: int = 0,
-        explicit_unroll: bool = True,
-        unroll_local_access: bool = False,
-    ) -> None:
-        self.auto_max_step = int(auto_max_step)
-        self.auto_max_depth = int(auto_max_depth)
-        self.auto_max_extent = int(auto_max_extent)
-        self.explicit_unroll = bool(explicit_unroll)
-        self.unroll_local_access = bool(unroll_local_access)
 
 
 def _defines(stmt: Any) -> bool:

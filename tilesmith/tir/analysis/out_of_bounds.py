@@ -1,0 +1,156 @@
+"""OOBChecker: accesses that lie outside of their buffers, as far as can be proven."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer, detect_linear_equation
+from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.support.errors import VerifyError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.analysis.variables import undefined_vars
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+
+__all__ = ["OOBChecker", "find_out_of_bounds"]
+
+
+class _BoundsFinder(Visitor):
+    """Knows the ranges of the loops and the conditions around an access."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.found: list[str] = []
+        self.narrowed: list[set[Any]] = []  # variables of the conditions around
+
+    def visit_For(self, loop: For) -> None:
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        self.visit(loop.body)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
+        if attribute.attr_key == "thread_extent":
+            var = attribute.node.var
+            self.analyzer.bind(var, Range(attribute.value.astype(var.dtype)))
+        self.visit(attribute.body)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        for value in realize.iter_values:
+            self.visit(value)
+        for iterator in realize.block.iter_vars:
+            self.analyzer.bind(iterator.var, iterator.dom)
+        self.under(realize.predicate, realize.block)
+
+    def visit_Block(self, block: Any) -> None:
+        if block.init is not None:
+            self.visit(block.init)
+        self.visit(block.body)
+
+    def under(self, condition: PrimExpr, node: Any) -> None:
+        self.narrowed.append(set(undefined_vars(condition)))
+        with self.analyzer.constraint_scope(condition):
+            self.visit(node)
+        self.narrowed.pop()
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> None:
+        self.visit(branch.condition)
+        self.under(branch.condition, branch.then_case)
+        if branch.else_case is not None:
+            self.under(Not(branch.condition), branch.else_case)
+
+    def visit_Call(self, call: Call) -> None:
+        if getattr(call.op, "name", "") == "tir.if_then_else":
+            self.visit(call.args[0])
+            self.under(call.args[0], call.args[1])
+            self.under(Not(call.args[0]), call.args[2])
+        else:
+            self.visit_children(call)
+
+    def visit_Select(self, expr: Select) -> None:
+        """RewriteUnsafeSelect sees to it that only what is wanted is read."""
+        self.visit(expr.condition)
+        self.under(expr.condition, expr.true_value)
+        self.under(Not(expr.condition), expr.false_value)
+
+    def visit_LetStmt(self, let: LetStmt | Let) -> None:
+        self.visit(let.value)
+        if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
+            self.analyzer.update(let.var, self.analyzer.const_int_bound(let.value))
+        self.visit(let.body)
+
+    visit_Let = visit_LetStmt
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.access(load, "read")
+        self.visit_children(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.access(store, "written")
+        self.visit_children(store)
+
+    def access(self, node: Any, what: str) -> None:
+        if node.predicate is not None:
+            return  # its lanes may be switched off
+        for axis, (index, size) in enumerate(zip(node.indices, node.buffer.shape)):
+            if index.dtype.lanes > 1:
+                if not isinstance(index, Ramp):
+                    continue
+                ends = [index.base, index.base + index.stride * (index.lanes - 1)]
+            else:
+                ends = [index]
+            for end in ends:
+                self.check(node, what, axis, end, size)
+
+    def check(self, node: Any, what: str, axis: int, index: PrimExpr, size: PrimExpr) -> None:
+        """Note an index that lies outside for some iteration of the loops with constant bounds."""
+        bound = self.analyzer.const_int_bound(index)
+        low, high = bound.min_value, bound.max_value
+        limit = self.analyzer.const_int_bound(size)
+        outside = self.analyzer.can_prove(index < 0) or self.analyzer.can_prove(index >= size)
+        if not outside and self.is_exact(index):
+            outside = low < 0 or (limit.min_value == limit.max_value and high >= limit.max_value)
+        if outside:
+            self.found.append(
+                f"the buffer '{node.buffer.name}' is {what} outside of its axis {axis}: the index "
+                f"{index} lies in [{low}, {high}], the size is {size}"
+            )
+
+    def is_exact(self, index: PrimExpr) -> bool:
+        """Whether the bounds of an index are reached: it is a sum of loop variables, each with a
+        range of its own, and no condition around narrows them in a way that bounds do not see."""
+        bound = self.analyzer.const_int_bound(index)
+        if abs(bound.min_value) >= 2**60 or abs(bound.max_value) >= 2**60:
+            return False
+        variables = undefined_vars(index)
+        if any(not known.isdisjoint(variables) for known in self.narrowed):
+            return False
+        return bool(detect_linear_equation(index, variables))
+
+
+def find_out_of_bounds(func: PrimFunc) -> list[str]:
+    """The accesses of a function that lie outside of their buffers, as texts."""
+    finder = _BoundsFinder()
+    with deep_recursion():
+        finder.visit(func.body)
+    return finder.found
+
+
+def OOBChecker() -> Pass:  # noqa: N802
+    """The pass that raises VerifyError where an access is known to lie outside of its buffer."""
+
+    def check(mod: IRModule, ctx: Any) -> IRModule:
+        for variable, func in mod.functions.items():
+            if isinstance(func, PrimFunc):
+                found = find_out_of_bounds(func)
+                if found:
+                    raise VerifyError(
+                        f"in the function '{variable.name_hint}' {found[0]}",
+                        notes=tuple(found[1:5]),
+                        span=func.span,
+                    )
+        return mod
+
+    return ModulePass(check, PassInfo(0, "tir.analysis.OOBChecker"))

@@ -1,0 +1,74 @@
+"""AnnotateIrregularLoop: loops that may end early, or skip iterations, say so.
+
+    for i in range(8):                          for i in T.serial(8, annotations=
+        if A[i] < 0:                                    {"irregular_loop_mark": 1}):
+            T.break_loop()                          ...
+
+The operators are ``tir.break_loop`` and ``tir.continue_loop``. A parallel, vectorized, unrolled or
+thread-bound loop cannot be left early.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, Visitor
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import For, ForKind, Stmt, While
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+
+__all__ = ["IRREGULAR_LOOP", "JUMPS", "AnnotateIrregularLoop", "annotate_irregular_loop"]
+
+IRREGULAR_LOOP = "irregular_loop_mark"
+JUMPS = ("tir.break_loop", "tir.continue_loop")
+
+
+class _JumpFinder(Visitor):
+    """Whether a body leaves the loop that it belongs to; inner loops have jumps of their own."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def visit_For(self, loop: For) -> None:
+        """A loop inside."""
+
+    def visit_While(self, loop: While) -> None:
+        """A loop inside."""
+
+    def visit_Call(self, call: Call) -> None:
+        self.found = self.found or getattr(call.op, "name", "") in JUMPS
+        self.visit_children(call)
+
+
+def _jumps(body: Any) -> bool:
+    finder = _JumpFinder()
+    finder.visit(body)
+    return finder.found
+
+
+class _Annotator(StatementRewriter):
+    def visit_For(self, loop: For) -> Stmt:
+        loop = self.children(loop)
+        if not _jumps(loop.body):
+            return loop
+        if loop.kind is not ForKind.SERIAL:
+            raise UnsupportedError(
+                f"the {loop.kind.name.lower()} loop over '{loop.loop_var.name}' is left by a jump",
+                span=loop.span,
+                notes=("only serial loops may break or continue",),
+            )
+        return loop.with_fields(annotations={**loop.annotations, IRREGULAR_LOOP: 1})
+
+
+def annotate_irregular_loop(func: PrimFunc) -> PrimFunc:
+    """``func`` with marks on the loops that are left early."""
+    return func.with_body(_Annotator().visit(func.body))
+
+
+@register_pass("tir.AnnotateIrregularLoop")
+def AnnotateIrregularLoop() -> Pass:  # noqa: N802
+    """The pass that marks loops that are left early."""
+    return function_pass(annotate_irregular_loop, "tir.AnnotateIrregularLoop")

@@ -1,0 +1,40 @@
+"""CoProcSync: waiting between a processor and the units of an accelerator beside it.
+
+A function without attributes ``coproc_scope`` runs on one processor: nothing has to wait. With
+them the waiting belongs to the accelerator's own back end, which this compiler does not have: the
+pass refuses such functions instead of leaving the waiting out.
+"""
+
+from __future__ import annotations
+
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import AttrStmt, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+
+__all__ = ["CoProcSync"]
+
+
+class _Refusal(StatementRewriter):
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key in ("coproc_scope", "coproc_uop_scope"):
+            raise UnsupportedError(
+                "the function uses a co-processor (attribute 'coproc_scope'), for which there is "
+                "no back end that could wait for it",
+                span=attribute.span,
+                notes=("compile for a target without co-processor: drop the attribute",),
+            )
+        return self.children(attribute)
+
+
+def _check(func: PrimFunc) -> PrimFunc:
+    _Refusal().visit(func.body)
+    return func
+
+
+@register_pass("tir.CoProcSync")
+def CoProcSync() -> Pass:  # noqa: N802
+    """The pass that refuses functions which use a co-processor."""
+    return function_pass(_check, "tir.CoProcSync")

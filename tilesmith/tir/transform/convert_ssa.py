@@ -1,0 +1,135 @@
+"""ConvertSSA: each variable and buffer of a module is bound in one place.
+
+    for i in range(4):                          for i in range(4):
+        A[i] = 1.0                                  A[i] = 1.0
+    for i in range(4):      (the same i)        for i_1 in range(4):
+        B[i] = 2.0                                  B[i_1] = 2.0
+
+The first definition keeps its variable, each further one gets a new variable of the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IRModule, Var
+from tilesmith.ir.node import Role
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import Renewal
+from tilesmith.tir.stmt import AttrStmt, Block, DeclBuffer
+from tilesmith.tir.transform.registration import register_pass
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["ConvertSSA", "convert_ssa"]
+
+
+class _SsaConverter(Renewal):
+    """Renews what was bound before; ``seen`` holds the definitions met so far."""
+
+    def __init__(self, seen: set[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+        self.renewed = 0
+
+    def fresh(self, variable: Var) -> Var:
+        """The variable itself where it is bound for the first time."""
+        if variable not in self.seen:
+            self.seen.add(variable)
+            self.variables[variable] = variable
+            return variable
+        self.renewed += 1
+        new = super().fresh(variable)
+        # buffers that mention the variable are other buffers from here on
+        self.buffers = {
+            buffer: found
+            for buffer, found in self.buffers.items()
+            if not _mentions(buffer, variable)
+        }
+        return new
+
+    def define_buffer(self, buffer: Buffer) -> Buffer:
+        """A new buffer only where it is bound again or its parts are."""
+        outer, self.binding = self.binding, True
+        new = self.remap_buffer(buffer)
+        self.binding = outer
+        return self.keep(buffer, new)
+
+    def keep(self, buffer: Buffer, new: Buffer) -> Buffer:
+        """Note which buffer stands for this one."""
+        if new is buffer and buffer in self.seen:
+            self.renewed += 1
+            new = buffer.with_fields()
+        self.seen.add(buffer)
+        self.buffers[buffer] = new
+        return new
+
+    def visit_Var(self, node: Var) -> Var:
+        """While a buffer is bound its sizes are bound with it, unless they are known here."""
+        found = self.variables.get(node)
+        if found is None:
+            return self.fresh(node) if self.binding else node
+        return found
+
+    def visit_default(self, node: Any) -> Any:
+        """A node; what it binds ends with it."""
+        if not _binds(node):
+            return node.map_children(self.visit)
+        saved, buffers = dict(self.variables), self.buffers
+        new = super().visit_default(node)
+        self.variables = saved
+        if self.buffers is not buffers:
+            self.buffers = dict(buffers)
+        return new
+
+    visit_Block = visit_default  # type: ignore[assignment]
+    visit_MatchBufferRegion = Renewal.visit_default  # type: ignore[assignment]
+
+    def visit_IterVar(self, node: Any) -> Any:
+        """An iterator is bound for the statement around it."""
+        return Renewal.visit_default(self, node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+        """A declaration of a buffer."""
+        buffer = self.keep(node.buffer, self.remap_buffer(node.buffer))
+        body = self.visit(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return DeclBuffer(buffer, body, node.span)
+
+
+def _binds(node: Any) -> bool:
+    if isinstance(node, (AttrStmt, Block)):
+        return True  # through an iterator
+    return any(field.role is Role.DEFINES for field in node._fields)
+
+
+def _mentions(buffer: Buffer, variable: Var) -> bool:
+    parts = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+    return buffer.data is variable or any(uses_variable(part, {variable}) for part in parts)
+
+
+def convert_ssa(func: PrimFunc, seen: set[Any] | None = None) -> PrimFunc:
+    """``func`` in which each variable is bound once; ``seen`` holds what is bound elsewhere."""
+    converter = _SsaConverter(set() if seen is None else seen)
+    with deep_recursion():
+        new = converter.visit(func)
+    return new if converter.renewed else func
+
+
+@register_pass("tir.ConvertSSA")
+def ConvertSSA() -> Pass:  # noqa: N802
+    """The pass that binds each variable in one place of the module."""
+
+    def transform(mod: IRModule, ctx: Any) -> IRModule:
+        seen: set[Any] = set()
+        for variable, func in list(mod.functions.items()):
+            if isinstance(func, PrimFunc):
+                new = convert_ssa(func, seen)
+                if new is not func:
+                    mod[variable] = new
+        return mod
+
+    return ModulePass(transform, PassInfo(0, "tir.ConvertSSA"))

@@ -1,0 +1,377 @@
+"""HoistExpression: what a loop does not change is decided and computed outside of it.
+
+    for i in range(16):                         if n > 0:
+        if n > 0:                                   for i in range(16):
+            A[i] = 1.0                                  A[i] = 1.0
+        else:                                   else:
+            A[i] = 2.0                              for i in range(16):
+                                                        A[i] = 2.0
+
+Conditions of statements, of ``if_then_else`` and boolean parts of conditions are hoisted as
+``HoistedConditionals`` says, lets as ``HoistedLetBindings`` says. Where a condition does not decide
+the whole body, the loop is written twice, once for each outcome. Conditions that read memory stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntFlag
+from typing import Any
+
+from tilesmith.ir import (
+    And,
+    Call,
+    CallEffectKind,
+    Let,
+    Not,
+    Or,
+    PrimExpr,
+    Rewriter,
+    Select,
+    Var,
+    Visitor,
+    const,
+)
+from tilesmith.ir import operators as ops
+from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.structural import structural_equal
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.stmt import (
+    AttrStmt,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    is_no_op,
+    stmt_seq,
+)
+from tilesmith.tir.transform.configs import HoistExpressionConfig
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+from tilesmith.tir.transform.uses import free_variables
+
+__all__ = [
+    "HoistExpression", "HoistedConditionals", "HoistedLetBindings",
+    "Hoister", "hoist_expression",
+]  # fmt: skip
+
+MAX_COPIES = 8
+"""How often the body of one loop is written at most: each condition doubles it."""
+
+
+class HoistedConditionals(IntFlag):
+    """Which conditions leave loops."""
+
+    Never = 0
+    IfElseStmt = 1
+    IfElseExpr = 2
+    BooleanExpression = 4
+    UsingBlockVar = 8
+    All = 15
+
+
+class HoistedLetBindings(IntFlag):
+    """Which lets leave loops."""
+
+    Never = 0
+    RequiredByCondition = 1
+    LetStmt = 2
+    LetExpr = 4
+    All = 7
+
+
+class _Candidates(Visitor):
+    """The conditions in the body of a loop that the loop does not change, in order."""
+
+    def __init__(self, kinds: HoistedConditionals, threads: set[Var]) -> None:
+        self.kinds = kinds
+        self.threads = threads
+        self.bound: set[Var] = set()
+        self.found: list[PrimExpr] = []
+
+    def bind(self, var: Var, node: Any) -> None:
+        self.bound.add(var)
+        self.visit_children(node)
+
+    def visit_For(self, loop: For) -> None:
+        self.bind(loop.loop_var, loop)
+
+    def visit_Let(self, let: Any) -> None:
+        self.bind(let.var, let)
+
+    visit_LetStmt = visit_Let
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
+        self.visit(attribute.body)
+
+    def visit_Block(self, block: Block) -> None:
+        """A block with iterators does not look past them."""
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> None:
+        self.condition(branch.condition, HoistedConditionals.IfElseStmt)
+        self.visit_children(branch)
+
+    def visit_Select(self, expr: Select) -> None:
+        self.condition(expr.condition, HoistedConditionals.IfElseExpr)
+        self.visit_children(expr)
+
+    def visit_Call(self, call: Call) -> None:
+        if getattr(call.op, "name", "") == "tir.if_then_else":
+            self.condition(call.args[0], HoistedConditionals.IfElseExpr)
+        self.visit_children(call)
+
+    def condition(self, condition: PrimExpr, kind: HoistedConditionals) -> None:
+        """Note a condition, or its parts where they may be hoisted by themselves."""
+        if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+            condition = condition.args[0]
+        if self.kinds & kind and self.is_free(condition):
+            self.note(condition)
+        elif self.kinds & HoistedConditionals.BooleanExpression:
+            self.parts(condition)
+
+    def parts(self, condition: PrimExpr) -> None:
+        if isinstance(condition, (And, Or)):
+            for part in (condition.a, condition.b):
+                if self.is_free(part):
+                    self.note(part)
+                else:
+                    self.parts(part)
+        elif isinstance(condition, Not):
+            self.parts(condition.a)
+
+    def note(self, condition: PrimExpr) -> None:
+        if not any(structural_equal(condition, known) for known in self.found):
+            self.found.append(condition)
+
+    def is_free(self, condition: PrimExpr) -> bool:
+        """Whether a condition means the same before the loop."""
+        if ops.is_const(condition) or condition.dtype.lanes > 1 or not _is_harmless(condition):
+            return False
+        used = free_variables(condition)
+        if used & self.bound:
+            return False
+        return bool(self.kinds & HoistedConditionals.UsingBlockVar) or not used & self.threads
+
+
+class _Decider(Rewriter):
+    """A condition has a value: what depends on it is decided."""
+
+    def __init__(self, condition: PrimExpr, value: bool) -> None:
+        self.condition = condition
+        self.value = value
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, PrimExpr) and node.dtype.is_bool:
+            if node is self.condition or (
+                type(node) is type(self.condition) and structural_equal(node, self.condition)
+            ):
+                return const(self.value, "bool")
+        return super().visit(node)
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        new = self.children(call)
+        name = getattr(new.op, "name", "")
+        if new is not call and ops.is_const(new.args[0]):
+            if name == "tir.likely":
+                return new.args[0]
+            if name == "tir.if_then_else":
+                return new.args[1 if new.args[0].value else 2]
+        return new
+
+    def visit_Select(self, expr: Select) -> PrimExpr:
+        new = self.children(expr)
+        if ops.is_const(new.condition):
+            return new.true_value if new.condition.value else new.false_value
+        return new
+
+    def visit_And(self, expr: And) -> PrimExpr:
+        new = self.children(expr)
+        return expr if new is expr else ops.logical_and(new.a, new.b)
+
+    def visit_Or(self, expr: Or) -> PrimExpr:
+        new = self.children(expr)
+        return expr if new is expr else ops.logical_or(new.a, new.b)
+
+    def visit_Not(self, expr: Not) -> PrimExpr:
+        new = self.children(expr)
+        return expr if new is expr else ops.logical_not(new.a)
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        parts = [self.visit(stmt) for stmt in sequence.seq]
+        if all(a is b for a, b in zip(parts, sequence.seq)):
+            return sequence
+        return stmt_seq(*parts, span=sequence.span)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        new = self.children(branch)
+        if not ops.is_const(new.condition):
+            return new
+        if new.condition.value:
+            return new.then_case
+        return new.else_case if new.else_case is not None else Evaluate(const(0, "int32"))
+
+
+class Hoister(StatementRewriter):
+    """Bottom-up, so that a condition rises through all the loops that it can rise through."""
+
+    def __init__(self, config: HoistExpressionConfig) -> None:
+        self.kinds = HoistedConditionals(int(config.hoisted_conditionals))
+        self.lets = HoistedLetBindings(int(config.hoisted_let_bindings))
+        self.threads: set[Var] = set()
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key in ("thread_extent", "virtual_thread"):
+            self.threads.add(attribute.node.var)
+        return self.children(attribute)
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.thread_binding is not None:
+            self.threads.add(loop.loop_var)
+        loop = self.children(loop)
+        if self.lets:
+            return self.with_lets_outside(loop)
+        return self.decided(loop, MAX_COPIES)
+
+    def decided(self, loop: For, copies: int) -> Stmt:
+        """The loop under the conditions that it does not change."""
+        candidates = _Candidates(self.kinds, self.threads)
+        candidates.bound.add(loop.loop_var)
+        candidates.visit(loop.body)
+        for condition in candidates.found:
+            yes = _Decider(condition, True).visit(loop.body)
+            no = _Decider(condition, False).visit(loop.body)
+            then_case = Evaluate(const(0, "int32")) if is_no_op(yes) else loop.with_fields(body=yes)
+            if is_no_op(no):
+                rest = self.decided(then_case, copies) if isinstance(then_case, For) else then_case
+                return IfThenElse(condition, rest)
+            if copies < 2:
+                break
+            if isinstance(then_case, For):
+                then_case = self.decided(then_case, copies // 2)
+            other = self.decided(renew_defs(loop.with_fields(body=no)), copies // 2)
+            if is_no_op(then_case):
+                return IfThenElse(ops.logical_not(condition), other)
+            return IfThenElse(condition, then_case, other)
+        return loop
+
+    # -- lets
+
+    def with_lets_outside(self, loop: For) -> Stmt:
+        """The loop inside of the lets that it does not change."""
+        taken: list[tuple[Var, PrimExpr]] = []
+        body = _LetTaker(self.lets, {loop.loop_var}, taken, self.needed_by_conditions(loop)).visit(
+            loop.body
+        )
+        result = self.decided(
+            loop if body is loop.body else loop.with_fields(body=body), MAX_COPIES
+        )
+        for var, value in reversed(taken):
+            result = LetStmt(var, value, result)
+        return result
+
+    def needed_by_conditions(self, loop: For) -> set[Var]:
+        """The variables in conditions below, which may go only when they are bound outside."""
+        found: set[Var] = set()
+
+        class Conditions(Visitor):
+            def visit_IfThenElse(self, branch: IfThenElse) -> None:
+                found.update(free_variables(branch.condition))
+                self.visit_children(branch)
+
+            def visit_Select(self, expr: Select) -> None:
+                found.update(free_variables(expr.condition))
+                self.visit_children(expr)
+
+        if self.lets & HoistedLetBindings.RequiredByCondition:
+            Conditions().visit(loop.body)
+        return found
+
+
+class _LetTaker(Rewriter):
+    """Takes the lets out of a body that depend on nothing bound in it."""
+
+    def __init__(
+        self,
+        kinds: HoistedLetBindings,
+        bound: set[Var],
+        taken: list[tuple[Var, PrimExpr]],
+        needed: set[Var],
+    ) -> None:
+        self.kinds = kinds
+        self.bound = bound
+        self.taken = taken
+        self.needed = needed
+
+    def wanted(self, let: Any, kind: HoistedLetBindings) -> bool:
+        if not self.kinds & kind and let.var not in self.needed:
+            return False
+        if let.var.dtype.is_handle or not _is_harmless(let.value):
+            return False
+        return not free_variables(let.value) & self.bound
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        if not self.wanted(let, HoistedLetBindings.LetStmt):
+            self.bound.add(let.var)
+            return self.children(let)
+        self.taken.append((let.var, let.value))
+        return self.visit(let.body)
+
+    def visit_Let(self, let: Let) -> PrimExpr:
+        if not self.wanted(let, HoistedLetBindings.LetExpr):
+            self.bound.add(let.var)
+            return self.children(let)
+        self.taken.append((let.var, let.value))
+        return self.visit(let.body)
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.bound.add(loop.loop_var)
+        return self.children(loop)
+
+    def visit_Block(self, block: Block) -> Block:
+        return block
+
+    def visit_While(self, loop: While) -> Stmt:
+        return self.children(loop)
+
+
+def _is_harmless(value: Any) -> bool:
+    """Whether a value may be computed where it was not: it reads nothing, does nothing, and does
+    not divide by what may be zero."""
+    if isinstance(value, BufferLoad):
+        return False
+    if isinstance(value, Call):
+        if effect_of(value) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
+            return False
+    if type(value).__name__ in ("Div", "Mod", "FloorDiv", "FloorMod") and value.dtype.is_integer:
+        if not ops.is_const(value.b) or ops.is_const(value.b, 0):
+            return False
+    for child in value.children():
+        if isinstance(child, PrimExpr) and not _is_harmless(child):
+            return False
+    return True
+
+
+def hoist_expression(func: PrimFunc, config: HoistExpressionConfig | None = None) -> PrimFunc:
+    """``func`` with conditions and lets outside of the loops that do not change them."""
+    return func.with_body(Hoister(config or HoistExpressionConfig()).visit(func.body))
+
+
+@register_pass("tir.HoistExpression")
+def HoistExpression() -> Pass:  # noqa: N802
+    """The pass that moves conditions and lets out of loops, as the option of its name says."""
+    return _with_option(hoist_expression, "tir.HoistExpression")
+
+
+def _with_option(function: Callable[..., PrimFunc], name: str) -> Pass:
+    def transform(func: PrimFunc) -> PrimFunc:
+        given = PassContext.current().get_config(name) or {}
+        return function(func, HoistExpressionConfig(**given))
+
+    return function_pass(transform, name)

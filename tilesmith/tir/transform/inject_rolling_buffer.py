@@ -1,0 +1,171 @@
+"""InjectRollingBuffer: rows that the next iteration needs again are kept, not computed again.
+
+    for y in range(14):                         with T.realize(A[0:3, 0:16]):
+        with T.attr(A, "rolling_buffer_scope", 1):  for y in range(14):
+            with T.realize(A[y:y + 3, 0:16]):           for r, x in T.grid(3, 16):
+                for r, x in T.grid(3, 16):                  if y == 0 or r >= 2:
+                    A[y + r, x] = ...                           A[(y + r) % 3, x] = ...
+                ... A[y + r, x] ...                     ... A[(y + r) % 3, x] ...
+
+Of the region that is live in one iteration only what the loop has moved on is new. The memory of
+the region is used in a circle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer, detect_linear_equation
+from tilesmith.ir import Call, IntImm, PrimExpr, Range, Rewriter, const
+from tilesmith.ir import operators as ops
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["ROLLING", "InjectRollingBuffer", "inject_rolling_buffer"]
+
+ROLLING = "rolling_buffer_scope"
+
+
+class _Roll:
+    """How a buffer rolls: along which axis, with which loop, how far in an iteration."""
+
+    def __init__(self, realize: BufferRealize, loop: For, axis: int, step: int) -> None:
+        self.realize = realize
+        self.loop = loop
+        self.axis = axis
+        self.step = step
+        bound = realize.bounds[axis]
+        self.extent = bound.extent
+        self.first = bound.min
+
+
+class _RollingInjector(Rewriter):
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.loops: list[For] = []
+        self.rolling: set[Buffer] = set()
+        self.rolls: dict[Buffer, _Roll] = {}
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key == ROLLING and isinstance(attribute.node, Buffer):
+            self.rolling.add(attribute.node)
+            return self.visit(attribute.body)
+        return self.children(attribute)
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.loops.append(loop)
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        new = self.children(loop)
+        self.loops.pop()
+        for roll in list(self.rolls.values()):
+            if roll.loop is loop:
+                new = self.realized(roll, new)
+                del self.rolls[roll.realize.buffer]
+        return new
+
+    def realized(self, roll: _Roll, body: Stmt) -> Stmt:
+        """The realization of a rolling buffer around the loop that it rolls with."""
+        bounds = list(roll.realize.bounds)
+        zero = const(0, roll.extent.dtype)
+        bounds[roll.axis] = Range.from_min_extent(zero, roll.extent)
+        realize = roll.realize
+        return BufferRealize(realize.buffer, bounds, realize.condition, body, realize.span)
+
+    def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
+        if realize.buffer not in self.rolling:
+            return self.children(realize)
+        self.rolls[realize.buffer] = self.roll_of(realize)
+        return self.visit(realize.body)
+
+    def roll_of(self, realize: BufferRealize) -> _Roll:
+        """Which loop moves the region of a realization on, along which axis."""
+        name = realize.buffer.name
+        for loop in reversed(self.loops):
+            moving = [
+                axis
+                for axis, bound in enumerate(realize.bounds)
+                if uses_variable(bound.min, {loop.loop_var})
+            ]
+            if not moving:
+                continue
+            if len(moving) > 1:
+                raise UnsupportedError(
+                    f"the region of '{name}' moves along {len(moving)} axes with the loop over "
+                    f"'{loop.loop_var.name}'",
+                    notes=("a rolling buffer moves along one axis",),
+                )
+            (axis,) = moving
+            step = self.step(realize.bounds[axis].min, loop)
+            extent = realize.bounds[axis].extent
+            if loop.kind is not ForKind.SERIAL or step is None or not isinstance(extent, IntImm):
+                break
+            if not 0 < step <= extent.value:
+                break
+            return _Roll(realize, loop, axis, step)
+        raise UnsupportedError(
+            f"the buffer '{name}' cannot roll",
+            span=realize.span,
+            notes=("it needs a serial loop around that moves its region by a constant number of "
+                   "rows, less than the region has",),
+        )  # fmt: skip
+
+    def step(self, first: PrimExpr, loop: For) -> int | None:
+        found = detect_linear_equation(first, [loop.loop_var])
+        if not found or not isinstance(found[0], IntImm):
+            return None
+        return found[0].value
+
+    # -- accesses
+
+    def index(self, buffer: Buffer, indices: Any) -> list[PrimExpr]:
+        new = [self.visit(index) for index in indices]
+        roll = self.rolls.get(buffer)
+        if roll is not None:
+            new[roll.axis] = ops.floormod(new[roll.axis], roll.extent)
+        return new
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        if load.buffer not in self.rolls:
+            return self.children(load)
+        return BufferLoad(
+            load.buffer, self.index(load.buffer, load.indices), load.predicate, load.span
+        )
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        roll = self.rolls.get(store.buffer)
+        if roll is None:
+            return self.children(store)
+        place = self.visit(store.indices[roll.axis])
+        value = self.visit(store.value)
+        indices = self.index(store.buffer, store.indices)
+        new = BufferStore(store.buffer, value, indices, store.predicate, store.span)
+        kept = roll.extent - roll.step  # rows that the iteration before has computed
+        is_first = ops.equal(roll.loop.loop_var, roll.loop.min)
+        is_new = self.analyzer.simplify(ops.greater_equal(place - roll.first, kept))
+        condition = Call("bool", "tir.likely", (ops.logical_or(is_first, is_new),))
+        return IfThenElse(condition, new)
+
+
+def inject_rolling_buffer(func: PrimFunc) -> PrimFunc:
+    """``func`` in which the buffers marked ``rolling_buffer_scope`` keep what is needed again."""
+    return func.with_body(_RollingInjector().visit(func.body))
+
+
+@register_pass("tir.InjectRollingBuffer")
+def InjectRollingBuffer() -> Pass:  # noqa: N802
+    """The pass that uses the memory of marked buffers in a circle."""
+    return function_pass(inject_rolling_buffer, "tir.InjectRollingBuffer")

@@ -1,0 +1,179 @@
+"""InlinePrivateFunctions: calls of functions that only this module knows become their bodies.
+
+    @T.prim_func
+    def main(A: ..., B: ...):                   def main(A: ..., B: ...):
+        for i in range(16):                         for i in range(16):
+            sub(A.data, B.data, i)                      B[i] = A[i] * 2.0
+
+A private function (one without ``global_symbol``) that is not recursive, returns nothing and has
+the target of its caller is inlined; when nobody calls it any more it is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import (
+    Call,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    PrimExpr,
+    Var,
+    VoidType,
+    post_order_visit,
+)
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.stmt import Evaluate, LetStmt, Stmt
+from tilesmith.tir.transform.registration import register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+
+__all__ = ["InlinePrivateFunctions"]
+
+
+def _callees(func: PrimFunc) -> list[GlobalVar]:
+    found: dict[GlobalVar, None] = {}
+
+    def look(node: Any) -> None:
+        if isinstance(node, Call):
+            for part in (node.op, *node.args):
+                if isinstance(part, GlobalVar):
+                    found[part] = None
+
+    post_order_visit(func.body, look)
+    return list(found)
+
+
+def _is_recursive(mod: IRModule, start: GlobalVar) -> bool:
+    waiting, seen = [start], set()
+    while waiting:
+        func = mod.functions.get(waiting.pop())
+        if not isinstance(func, PrimFunc):
+            continue
+        for callee in _callees(func):
+            if callee is start:
+                return True
+            if callee not in seen:
+                seen.add(callee)
+                waiting.append(callee)
+    return False
+
+
+def _returns(func: PrimFunc) -> bool:
+    found: list[bool] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, Call) and getattr(node.op, "name", "") == "tir.ret":
+            found.append(True)
+
+    post_order_visit(func.body, look)
+    return bool(found) or not isinstance(func.ret_type, VoidType)
+
+
+class _Inliner(StatementRewriter):
+    def __init__(self, candidates: dict[GlobalVar, PrimFunc], target: Any) -> None:
+        self.candidates = candidates
+        self.target = target
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        call = evaluation.value
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+            return evaluation
+        callee = self.candidates.get(call.op)
+        if callee is None or callee.attrs.get("target", self.target) != self.target:
+            return evaluation
+        body = _inlined(callee, call.args)
+        return evaluation if body is None else self.visit(body)
+
+
+def _inlined(callee: PrimFunc, arguments: tuple[PrimExpr, ...]) -> Stmt | None:
+    """The body of a function for some arguments; None where a buffer hides sizes of its own."""
+    func = renew_defs(callee)
+    if len(arguments) != len(func.params):
+        return None
+    mapping: dict[Var, PrimExpr] = {}
+    lets: list[tuple[Var, PrimExpr]] = []
+    for param, argument in zip(func.params, arguments):
+        buffer = func.buffer_map.get(param)
+        variable = param
+        if buffer is not None:
+            parts = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+            if not isinstance(argument, Var) or not all(isinstance(p, IntImm) for p in parts):
+                return None
+            variable = buffer.data
+        if isinstance(argument, (Var, IntImm, FloatImm)) and argument.dtype is variable.dtype:
+            mapping[variable] = argument
+        else:
+            lets.append((variable, argument))
+    body = substitute(func.body, mapping)
+    for variable, argument in reversed(lets):
+        body = LetStmt(variable, argument, body)
+    return body
+
+
+def _candidates(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
+    found = {}
+    for variable, func in mod.functions.items():
+        if not isinstance(func, PrimFunc) or "global_symbol" in func.attrs:
+            continue
+        if _returns(func) or _is_recursive(mod, variable):
+            continue
+        found[variable] = func
+    return found
+
+
+def _inline(mod: IRModule, ctx: Any) -> IRModule:
+    candidates = _candidates(mod)
+    if not candidates:
+        return mod
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc):
+            inliner = _Inliner(candidates, func.attrs.get("target"))
+            new = func.with_body(inliner.visit(func.body))
+            if new is not func:
+                mod[variable] = new
+    return _without_unused(mod, candidates)
+
+
+def _names_in(func: Any) -> list[GlobalVar]:
+    """The functions that a function of the graph level mentions."""
+    found: list[GlobalVar] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, GlobalVar):
+            found.append(node)
+
+    if func is not None:
+        post_order_visit(func, look)
+    return found
+
+
+def _without_unused(mod: IRModule, candidates: dict[GlobalVar, PrimFunc]) -> IRModule:
+    """The module without those functions of ``candidates`` that nobody can reach."""
+    reached: set[GlobalVar] = {variable for variable in mod.functions if variable not in candidates}
+    if not reached:
+        return mod  # a module of private functions only is a library
+    waiting = list(reached)
+    while waiting:
+        func = mod.functions.get(waiting.pop())
+        if isinstance(func, PrimFunc):
+            names = _callees(func)
+        else:
+            names = _names_in(func)
+        for name in names:
+            if name not in reached and name in mod.functions:
+                reached.add(name)
+                waiting.append(name)
+    for variable in candidates:
+        if variable not in reached:
+            del mod[variable]
+    return mod
+
+
+@register_pass("tir.InlinePrivateFunctions")
+def InlinePrivateFunctions() -> Pass:  # noqa: N802
+    """The pass that puts the bodies of private functions in place of their calls."""
+    return ModulePass(_inline, PassInfo(0, "tir.InlinePrivateFunctions"))

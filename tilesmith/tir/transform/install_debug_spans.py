@@ -1,0 +1,60 @@
+"""InstallDebugSpans: each statement points at its own line in the text of the program.
+
+Afterwards the span of a statement names the line of ``func.script()`` that shows it, in a source
+called ``NAME.tir``; a back end that writes debug information then leads to the lowered program.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+from tilesmith.ir.printing.entry import PrintedText, printed
+from tilesmith.ir.span import Span
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+
+__all__ = ["InstallDebugSpans", "install_debug_spans"]
+
+
+class _SpanInstaller(StatementRewriter):
+    def __init__(self, text: PrintedText, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.starts = [0]
+        for position, letter in enumerate(text.text):
+            if letter == "\n":
+                self.starts.append(position + 1)
+
+    def visit(self, node: Any) -> Any:
+        new = super().visit(node)
+        if not isinstance(node, Stmt):
+            return new
+        ranges = self.text.ranges_of(node)
+        if not ranges:
+            return new
+        return new.with_fields(span=self.span(*ranges[0]))
+
+    def span(self, start: int, end: int) -> Span:
+        line, column = self.place(start)
+        end_line, end_column = self.place(end)
+        return Span(self.source, line, end_line, column, end_column)
+
+    def place(self, position: int) -> tuple[int, int]:
+        line = bisect_right(self.starts, position)
+        return line, position - self.starts[line - 1] + 1
+
+
+def install_debug_spans(func: PrimFunc) -> PrimFunc:
+    """``func`` whose statements have the lines of its own text as their places."""
+    name = str(func.attrs.get("global_symbol", "main"))
+    return func.with_body(_SpanInstaller(printed(func), f"{name}.tir").visit(func.body))
+
+
+@register_pass("tir.InstallDebugSpans")
+def InstallDebugSpans() -> Pass:  # noqa: N802
+    """The pass that lets each statement point at its line in the program's text."""
+    return function_pass(install_debug_spans, "tir.InstallDebugSpans")

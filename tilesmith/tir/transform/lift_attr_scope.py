@@ -1,0 +1,127 @@
+"""LiftAttrScope: an attribute that all parts of a statement carry stands around the whole.
+
+for i in range(4):                          with T.attr(0, "coproc_scope", 1):
+    with T.attr(0, "coproc_scope", 1):          for i in range(4):
+        A[i] = 1.0                                  A[i] = 1.0
+"""
+
+from __future__ import annotations
+
+from tilesmith.ir.structural import structural_equal
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    stmt_seq,
+)
+from tilesmith.tir.transform.registration import function_pass
+from tilesmith.tir.transform.statement_rewriter import StatementRewriter
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["LiftAttrScope", "lift_attr_scope"]
+
+
+class _Lifter(StatementRewriter):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def wanted(self, stmt: Stmt | None) -> bool:
+        return isinstance(stmt, AttrStmt) and stmt.attr_key == self.key
+
+    def same(self, a: Stmt | None, b: Stmt | None) -> bool:
+        """Whether two statements carry the same attribute."""
+        if not isinstance(a, AttrStmt) or not isinstance(b, AttrStmt):
+            return False
+        if not self.wanted(a) or not self.wanted(b):
+            return False
+        return (a.node is b.node or structural_equal(a.node, b.node)) and structural_equal(
+            a.value, b.value
+        )
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        """Neighbours with the same attribute share one."""
+        parts = [self.visit(stmt) for stmt in sequence.seq]
+        groups: list[list[Stmt]] = []
+        for part in parts:
+            if groups and self.same(groups[-1][0], part):
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        if len(groups) == len(parts):
+            if all(a is b for a, b in zip(parts, sequence.seq)):
+                return sequence
+            return stmt_seq(*parts, span=sequence.span)
+        return stmt_seq(*[self.merged(group) for group in groups], span=sequence.span)
+
+    def merged(self, group: list[Stmt]) -> Stmt:
+        first = group[0]
+        if len(group) == 1:
+            return first
+        bodies = [part.body for part in group]  # type: ignore[attr-defined]
+        return first.with_fields(body=stmt_seq(*bodies))
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        """The same attribute twice is once enough; another one lets it pass."""
+        body = self.visit(attribute.body)
+        new = attribute if body is attribute.body else attribute.with_fields(body=body)
+        if not self.wanted(body):
+            return new
+        if self.wanted(new):
+            if not self.same(new, body):
+                return new
+            return new.with_fields(body=body.body)
+        var = getattr(attribute.node, "var", None)
+        return self.around(new, body, set() if var is None else {var})
+
+    def around(self, outer: Stmt, inner: AttrStmt, bound: set) -> Stmt:
+        """``inner``'s attribute around ``outer``, unless it depends on what ``outer`` binds."""
+        if bound and (uses_variable(inner.value, bound) or uses_variable(inner.node, bound)):
+            return outer
+        return inner.with_fields(body=outer.with_fields(body=inner.body))
+
+    def visit_For(self, loop: For) -> Stmt:
+        loop = self.children(loop)
+        return self.around(loop, loop.body, {loop.loop_var}) if self.wanted(loop.body) else loop  # type: ignore[arg-type]
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        let = self.children(let)
+        return self.around(let, let.body, {let.var}) if self.wanted(let.body) else let  # type: ignore[arg-type]
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        new = self.children(allocation)
+        bound = {allocation.buffer_var}
+        return self.around(new, new.body, bound) if self.wanted(new.body) else new
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        new = self.children(declaration)
+        return self.around(new, new.body, set()) if self.wanted(new.body) else new
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        new = self.children(branch)
+        then_case, else_case = new.then_case, new.else_case
+        if not self.wanted(then_case):
+            return new
+        if else_case is None:
+            inner = new.with_fields(then_case=then_case.body)
+            return then_case.with_fields(body=inner)
+        if not self.same(then_case, else_case):
+            return new
+        inner = new.with_fields(then_case=then_case.body, else_case=else_case.body)
+        return then_case.with_fields(body=inner)
+
+
+def lift_attr_scope(func: PrimFunc, attr_key: str) -> PrimFunc:
+    """``func`` with the attributes of a key as far outside as they can stand."""
+    return func.with_body(_Lifter(attr_key).visit(func.body))
+
+
+def LiftAttrScope(attr_key: str) -> Pass:  # noqa: N802
+    """A pass that moves the attributes ``attr_key`` outward."""
+    return function_pass(lambda func: lift_attr_scope(func, attr_key), "tir.LiftAttrScope")

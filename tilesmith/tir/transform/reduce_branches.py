@@ -1,0 +1,273 @@
+"""Branches that protect padding go where computing in the padding gives the same.
+
+    T.assume(i < 14 or A[i] == 0.0)             (A is 0 from 14 on)
+    B[i] = T.if_then_else(i < 14,               B[i] = A[i] * 2.0
+                          A[i] * 2.0, 0.0)
+
+* ``UseAssumeToReduceBranches`` uses what ``T.assume`` says about the contents of buffers that the
+  function does not write, and drops choices inside of values.
+* ``ReduceBranchingThroughOvercompute`` drops if statements as well: where one case, done without
+  the condition, stores what the other case stores, or what is known to lie there.
+
+What was protected is then computed always, so it must not read outside of its buffers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, Visitor, const
+from tilesmith.ir import operators as ops
+from tilesmith.ir.structural import structural_equal
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import BufferStore, Evaluate, IfThenElse, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.uses import free_variables, has_side_effect
+
+__all__ = [
+    "ReduceBranchingThroughOvercompute", "UseAssumeToReduceBranches", "reduce_branches",
+]  # fmt: skip
+
+
+class _Assumption:
+    """``buffer[places] == value`` unless ``otherwise`` holds."""
+
+    def __init__(self, places: tuple[PrimExpr, ...], otherwise: PrimExpr, value: PrimExpr) -> None:
+        self.places = places
+        self.otherwise = otherwise
+        self.value = value
+
+
+class _AssumptionFinder(Visitor):
+    def __init__(self) -> None:
+        self.found: dict[Buffer, list[_Assumption]] = {}
+        self.written: set[Var] = set()
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.written.add(store.buffer.data)
+        self.visit_children(store)
+
+    def visit_Var(self, var: Var) -> None:
+        if var.dtype.is_handle:
+            self.written.add(var)  # somebody gets the pointer
+
+    def visit_Call(self, call: Call) -> None:
+        name = getattr(call.op, "name", "")
+        if name == "tir.assume":
+            self.assumption(call.args[0])
+        elif name == "tir.address_of":
+            self.written.add(call.args[0].buffer.data)
+        self.visit_children(call)
+
+    def assumption(self, condition: PrimExpr) -> None:
+        parts = _disjuncts(condition)
+        for number, part in enumerate(parts):
+            if isinstance(part, EQ):
+                for load, value in ((part.a, part.b), (part.b, part.a)):
+                    if isinstance(load, BufferLoad) and not isinstance(value, BufferLoad):
+                        rest = [*parts[:number], *parts[number + 1 :]]
+                        self.add(load, ops.any_of(*rest) if rest else const(False, "bool"), value)
+                        return
+
+    def add(self, load: BufferLoad, otherwise: PrimExpr, value: PrimExpr) -> None:
+        if all(isinstance(index, Var) for index in load.indices):
+            known = self.found.setdefault(load.buffer, [])
+            known.append(_Assumption(load.indices, otherwise, value))
+
+
+def _disjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    if isinstance(condition, Or):
+        return [*_disjuncts(condition.a), *_disjuncts(condition.b)]
+    return [condition]
+
+
+class _KnownLoads(Rewriter):
+    """Loads whose contents an assumption tells, where the analyzer sees that it applies."""
+
+    def __init__(self, known: dict[Buffer, list[_Assumption]], analyzer: Analyzer) -> None:
+        self.known = known
+        self.analyzer = analyzer
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        for assumption in self.known.get(load.buffer, ()):
+            mapping = dict(zip(assumption.places, load.indices))
+            otherwise = substitute(assumption.otherwise, mapping)
+            if free_variables(assumption.value) - set(mapping):
+                continue
+            if self.analyzer.can_prove(ops.logical_not(otherwise)):
+                return substitute(assumption.value, mapping)
+        return self.children(load)
+
+
+class _Reducer(ScopedAnalyzer, Rewriter):
+    def __init__(self, known: dict[Buffer, list[_Assumption]], statements: bool) -> None:
+        super().__init__()
+        self.known = known
+        self.statements = statements
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        if getattr(call.op, "name", "") != "tir.if_then_else":
+            return self.children(call)
+        new = self.children(call)
+        found = self.without_choice(*new.args)
+        return new if found is None else found
+
+    def visit_Select(self, expr: Select) -> PrimExpr:
+        new = self.children(expr)
+        found = self.without_choice(new.condition, new.true_value, new.false_value)
+        return new if found is None else found
+
+    def without_choice(
+        self, condition: PrimExpr, true: PrimExpr, false: PrimExpr
+    ) -> PrimExpr | None:
+        """One of two values, if it is what the other would be as well."""
+        if self.agrees(Not(condition), true, false):
+            return true
+        return false if self.agrees(condition, false, true) else None
+
+    def agrees(self, condition: PrimExpr, value: PrimExpr, wanted: PrimExpr) -> bool:
+        """Whether ``value`` may be computed, and is ``wanted``, where a condition holds."""
+        if has_side_effect(value) or not _is_safe(value, self.analyzer):
+            return False
+        with self.analyzer.constraint_scope(condition):
+            known = _Folder(self.known, self.analyzer).visit(value)
+            other = _Folder(self.known, self.analyzer).visit(wanted)
+        return structural_equal(known, other)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        new = super().visit_IfThenElse(branch)
+        if not self.statements or not isinstance(new, IfThenElse):
+            return new
+        then_case, else_case = new.then_case, new.else_case
+        if isinstance(then_case, BufferStore) and isinstance(else_case, BufferStore):
+            same = then_case.buffer is else_case.buffer and all(
+                structural_equal(a, b) for a, b in zip(then_case.indices, else_case.indices)
+            )
+            if same:
+                value = self.without_choice(new.condition, then_case.value, else_case.value)
+                return new if value is None else then_case.with_fields(value=value)
+        if else_case is None and isinstance(then_case, BufferStore):
+            if self.stores_what_lies_there(new.condition, then_case):
+                return then_case
+        return new
+
+    def stores_what_lies_there(self, condition: PrimExpr, store: BufferStore) -> bool:
+        """Whether a store changes nothing where its condition does not hold."""
+        load = BufferLoad(store.buffer, store.indices)
+        if store.predicate is not None or not _is_safe(load, self.analyzer):
+            return False
+        with self.analyzer.constraint_scope(Not(condition)):
+            present = _KnownLoads(self.known, self.analyzer).visit(load)
+        if isinstance(present, BufferLoad):
+            return False
+        return self.agrees(Not(condition), store.value, present)
+
+
+class _Folder(_KnownLoads):
+    """Known loads replaced, and what follows from their values folded."""
+
+    def visit_default(self, node: Any) -> Any:
+        new = node.map_children(self.visit)
+        return _folded(new, self.analyzer) if isinstance(new, PrimExpr) else new
+
+
+def _folded(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """An expression over constants as a constant, and products with zero as zero.
+
+    A product of floats with zero is zero unless the other factor is infinite or no number; padding
+    with zeros stands for the absence of elements, which users of these passes assume.
+    """
+    name = type(expr).__name__
+    if expr.dtype.is_integer or expr.dtype.is_bool:
+        return analyzer.simplify(expr)
+    function = _FOLDING.get(name)
+    if function is not None:
+        a, b = expr.a, expr.b
+        if name == "Mul" and (ops.is_const(a, 0) or ops.is_const(b, 0)):
+            return a if ops.is_const(a, 0) else b
+        return function(a, b)
+    return expr
+
+
+_FOLDING = {"Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Max": ops.maximum,
+            "Min": ops.minimum}  # fmt: skip
+
+
+def _is_safe(expr: Any, analyzer: Analyzer) -> bool:
+    """Whether the loads of an expression stay inside of their buffers whatever a condition says."""
+    if isinstance(expr, BufferLoad):
+        for index, size in zip(expr.indices, expr.buffer.shape):
+            if index.dtype.lanes > 1 or expr.predicate is not None:
+                return False
+            if not analyzer.can_prove(index >= 0) or not analyzer.can_prove(index < size):
+                return False
+    if type(expr).__name__ in ("Div", "Mod", "FloorDiv", "FloorMod") and expr.dtype.is_integer:
+        if not ops.is_const(expr.b) or ops.is_const(expr.b, 0):
+            return False
+    for child in expr.children():
+        if isinstance(child, PrimExpr) and not _is_safe(child, analyzer):
+            return False
+    return True
+
+
+def reduce_branches(func: PrimFunc, statements: bool) -> PrimFunc:
+    """``func`` without choices that its assumptions make unnecessary.
+
+    ``statements``: if statements go as well, not only choices inside of values.
+    """
+    finder = _AssumptionFinder()
+    finder.visit(func.body)
+    known = {
+        buffer: found
+        for buffer, found in finder.found.items()
+        if buffer.data not in finder.written or statements and _is_stable(func, buffer, found)
+    }
+    return func.with_body(_Reducer(known, statements).visit(func.body))
+
+
+def _is_stable(func: PrimFunc, buffer: Buffer, found: list[_Assumption]) -> bool:
+    """Whether what is assumed of a buffer still holds after the function's own stores: each store
+    stands under a condition that excludes the assumed part."""
+    checker = _StoreChecker(buffer, found)
+    checker.visit(func.body)
+    return checker.stable
+
+
+class _StoreChecker(ScopedAnalyzer, Rewriter):
+    def __init__(self, buffer: Buffer, found: list[_Assumption]) -> None:
+        super().__init__()
+        self.buffer = buffer
+        self.assumptions = found
+        self.stable = True
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
+        return evaluation
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        if store.buffer.data is self.buffer.data:
+            for assumption in self.assumptions:
+                mapping = dict(zip(assumption.places, store.indices))
+                otherwise = substitute(assumption.otherwise, mapping)
+                if not self.analyzer.can_prove(otherwise):
+                    self.stable = False
+        return store
+
+
+@register_pass("tir.ReduceBranchingThroughOvercompute")
+def ReduceBranchingThroughOvercompute() -> Pass:  # noqa: N802
+    """The pass that drops branches by computing where nothing changes."""
+    return function_pass(
+        lambda func: reduce_branches(func, True), "tir.ReduceBranchingThroughOvercompute"
+    )
+
+
+@register_pass("tir.UseAssumeToReduceBranches")
+def UseAssumeToReduceBranches() -> Pass:  # noqa: N802
+    """The pass that drops choices which assumptions about padding make unnecessary."""
+    return function_pass(lambda func: reduce_branches(func, False), "tir.UseAssumeToReduceBranches")

@@ -1,0 +1,56 @@
+"""Passes that users know and that have no meaning here. Each says what does the work instead."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tilesmith.support.errors import UnsupportedError
+
+__all__ = [
+    "LowerCustomDatatypes", "LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch",
+    "UnifiedStaticMemoryPlanner",
+]  # fmt: skip
+
+
+def _refuse(name: str, reason: str, advice: str) -> NoReturn:
+    raise UnsupportedError(f"there is no pass {name}: {reason}", notes=(advice,))
+
+
+def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+    """Raises UnsupportedError: one plan for the memory of all functions belongs to boards without
+    an operating system."""
+    _refuse(
+        "UnifiedStaticMemoryPlanner",
+        "it lays out the memory of microcontrollers, which have no back end yet",
+        "within a function StorageRewrite shares memory, between the kernels of a model "
+        "relax.transform.StaticPlanBlockMemory does",
+    )
+
+
+def LowerCustomDatatypes(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+    """Raises UnsupportedError: programs cannot mention data types that libraries define."""
+    _refuse(
+        "LowerCustomDatatypes",
+        "data types 'custom[...]' cannot be written in a program",
+        "bfloat16 and the float8 kinds are built in (BF16ComputeLegalize, FP8ComputeLegalize); "
+        "other formats are integers with T.call_pure_extern for their operations",
+    )
+
+
+def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+    """Raises UnsupportedError: tile primitives are none of our statements."""
+    _refuse(
+        "TilePrimitiveDispatch",
+        "programs have no tile primitives",
+        "tir.Schedule.tensorize puts intrinsics in place of tiles",
+    )
+
+
+def LowerTIRx(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+    """Raises UnsupportedError: there is one tensor IR."""
+    _refuse("LowerTIRx", "there is one tensor IR", "tilesmith.lower lowers it")
+
+
+def LowerTIRxOpaque(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+    """Raises UnsupportedError: there is one tensor IR."""
+    _refuse("LowerTIRxOpaque", "there is one tensor IR", "LowerOpaqueBlock lowers its blocks")

@@ -1,0 +1,154 @@
+"""RemoveWeightLayoutRewriteBlock: weights that a function lays out anew come in that layout.
+
+A block annotated ``meta_schedule.layout_rewrite_preproc`` copies a parameter (or a constant) into a
+buffer with another layout. The pass drops the copy: the parameter gets the shape of that buffer,
+and who calls the function has to lay the weight out beforehand. A constant is laid out here, unless
+``skip_ndarray_rewrite`` says that its array is replaced elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IntImm, Var, const
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.stmt import AllocateConst, Block, BlockRealize, Evaluate, For, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = [
+    "LAYOUT_REWRITE", "RemoveWeightLayoutRewriteBlock", "remove_weight_layout_rewrite_block",
+]  # fmt: skip
+
+LAYOUT_REWRITE = "meta_schedule.layout_rewrite_preproc"
+
+
+class _Remover(BufferRemapper):
+    """Drops the copies; ``moved`` tells which buffer takes the place of which weight."""
+
+    def __init__(self, skip_arrays: bool) -> None:
+        super().__init__()
+        self.skip_arrays = skip_arrays
+        self.moved: dict[Buffer, Buffer] = {}  # weight → its new layout
+        self.loops: list[For] = []
+        self.copies: dict[Buffer, tuple[Stmt, Buffer]] = {}  # weight → the copy, its target
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.loops.append(loop)
+        body = self.visit(loop.body)
+        self.loops.pop()
+        if isinstance(body, Evaluate) and body is not loop.body:
+            return body  # nothing is left of the loops around a copy
+        return loop if body is loop.body else loop.with_fields(body=body)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        block = realize.block
+        if not block.annotations.get(LAYOUT_REWRITE):
+            return self.children(realize)
+        if len(block.reads) != 1 or len(block.writes) != 1:
+            raise UnsupportedError(
+                f"the block '{block.name_hint}' is marked as a copy of a weight, but reads "
+                f"{len(block.reads)} and writes {len(block.writes)} buffers",
+                span=block.span,
+            )
+        weight, target = block.reads[0].buffer, block.writes[0].buffer
+        copy: Stmt = realize
+        for loop in reversed(self.loops):
+            copy = loop.with_fields(body=copy)
+        self.moved[weight] = target
+        self.copies[weight] = (copy, target)
+        return Evaluate(const(0, "int32"))
+
+
+class _Replacer(BufferRemapper):
+    """The weight's parameter stands for the copy."""
+
+    def __init__(self, moved: dict[Buffer, Buffer]) -> None:
+        super().__init__()
+        self.pointers: dict[Var, Var] = {}
+        self.gone = set(moved.values())
+        for weight, target in moved.items():
+            self.pointers[target.data] = weight.data
+            self.buffers[target] = target.with_fields(data=weight.data, name=weight.name)
+
+    def visit_Var(self, node: Var) -> Var:
+        return self.pointers.get(node, node)
+
+    def visit_Block(self, node: Block) -> Block:
+        kept = tuple([buffer for buffer in node.alloc_buffers if buffer not in self.gone])
+        if len(kept) != len(node.alloc_buffers):
+            node = node.with_fields(alloc_buffers=kept)
+        return super().visit_Block(node)
+
+
+class _ConstantRewriter(BufferRemapper):
+    def __init__(self, copies: dict[Var, tuple[Buffer, Stmt, Buffer]], skip: bool) -> None:
+        super().__init__()
+        self.copies = copies
+        self.skip = skip
+
+    def visit_AllocateConst(self, allocation: AllocateConst) -> Stmt:
+        new = allocation.map_children(self.visit)
+        found = self.copies.get(allocation.buffer_var)
+        if found is None:
+            return new
+        weight, copy, target = found
+        data = new.data_or_idx
+        if not self.skip:
+            data = _laid_out(weight, copy, target, data)
+        return new.with_fields(extents=target.shape, data_or_idx=data)
+
+
+def _laid_out(weight: Buffer, copy: Stmt, target: Buffer, data: Any) -> Any:
+    """The array of a constant in its new layout."""
+    import numpy
+
+    from tilesmith.tir.interpreter import run
+
+    if isinstance(data, int) or not all(isinstance(size, IntImm) for size in target.shape):
+        raise UnsupportedError(
+            f"the constant behind '{weight.name}' cannot be laid out anew here",
+            notes=("pass skip_ndarray_rewrite=True and replace its array yourself",),
+        )
+    array = data.numpy() if hasattr(data, "numpy") else numpy.asarray(data)
+    result = numpy.zeros([size.value for size in target.shape], target.dtype.numpy())
+    run(PrimFunc([weight, target], copy), array, result)
+    return result
+
+
+def remove_weight_layout_rewrite_block(
+    func: PrimFunc, skip_ndarray_rewrite: bool = False
+) -> PrimFunc:
+    """``func`` whose weights come in the layout in which they are used."""
+    remover = _Remover(skip_ndarray_rewrite)
+    body = remover.visit(func.body)
+    if not remover.moved:
+        return func
+    replacer = _Replacer(remover.moved)
+    body = replacer.visit(body)
+    constants = {
+        weight.data: (weight, *remover.copies[weight])
+        for weight in remover.moved
+        if weight not in set(func.buffer_map.values())
+    }
+    if constants:
+        body = _ConstantRewriter(constants, skip_ndarray_rewrite).visit(body)
+    buffers = {
+        param: replacer.buffers[remover.moved[buffer]] if buffer in remover.moved else buffer
+        for param, buffer in func.buffer_map.items()
+    }
+    return func.with_fields(body=body, buffer_map=buffers)
+
+
+def RemoveWeightLayoutRewriteBlock(skip_ndarray_rewrite: bool = False) -> Pass:  # noqa: N802
+    """A pass that takes weights in the layout in which they are used."""
+    return function_pass(
+        lambda func: remove_weight_layout_rewrite_block(func, skip_ndarray_rewrite),
+        "tir.RemoveWeightLayoutRewriteBlock",
+    )
+
+
+register_pass("tir.RemoveWeightLayoutRewriteBlock", RemoveWeightLayoutRewriteBlock)

@@ -1,0 +1,62 @@
+"""RenormalizeSplitPattern: digits of indices are written as quotient first, remainder second.
+
+    B[i % 64 // 8]                              B[i // 8 % 8]
+
+After loops were fused and split again the remainders of remainders become the same terms this way,
+which later passes recognise as equal.
+"""
+
+from __future__ import annotations
+
+from tilesmith.ir import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Rewriter
+from tilesmith.ir import operators as ops
+from tilesmith.ir.transform import Pass
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]
+
+
+def _constant(expr: PrimExpr) -> int | None:
+    return expr.value if isinstance(expr, IntImm) and expr.value > 0 else None
+
+
+class _Renormalizer(Rewriter):
+    def visit_FloorDiv(self, expr: FloorDiv) -> PrimExpr:
+        expr = self.children(expr)
+        divisor = _constant(expr.b)
+        if divisor is None or not expr.dtype.is_int:
+            return expr
+        a = expr.a
+        if isinstance(a, FloorMod):
+            return self.digit(a, divisor) or expr
+        if isinstance(a, Add):
+            return self.sum(expr, a.a, a.b, divisor) or self.sum(expr, a.b, a.a, divisor) or expr
+        return expr
+
+    def digit(self, remainder: FloorMod, divisor: int) -> PrimExpr | None:
+        """``x % (d * n) // d`` is ``x // d % n``."""
+        modulus = _constant(remainder.b)
+        if modulus is None or modulus % divisor:
+            return None
+        return self.visit(ops.floordiv(remainder.a, divisor)) % (modulus // divisor)
+
+    def sum(self, expr: FloorDiv, whole: PrimExpr, rest: PrimExpr, divisor: int) -> PrimExpr | None:
+        """``(y * (d * k) + x % (d * n)) // d`` is ``y * k + x // d % n``."""
+        if not isinstance(whole, Mul) or not isinstance(rest, FloorMod):
+            return None
+        factor, digit = _constant(whole.b), self.digit(rest, divisor)
+        if factor is None or factor % divisor or digit is None:
+            return None
+        return whole.a * (factor // divisor) + digit
+
+
+def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
+    """``func`` with quotients before remainders in its indices."""
+    return func.with_body(_Renormalizer().visit(func.body))
+
+
+@register_pass("tir.RenormalizeSplitPattern")
+def RenormalizeSplitPattern() -> Pass:  # noqa: N802
+    """The pass that writes digits of indices as quotient first, remainder second."""
+    return function_pass(renormalize_split_pattern, "tir.RenormalizeSplitPattern")

@@ -1,0 +1,209 @@
+"""StorageFlatten: the buffers of classic loop programs get memory and flat indices.
+
+    with T.realize(A[i:i + 4, 0:8]):            A = T.allocate([32], "float32", "global")
+        A[i + 1, j] = 0.0                       A_1 = T.decl_buffer((32,), data=A)
+                                                A_1[8 + j] = 0.0
+
+``BufferRealize`` tells which part of a buffer is live; memory is allocated for that part only and
+accesses are moved to its beginning. ``ProducerRealize``, ``ProducerStore`` and ``ProducerLoad``
+name tensors of tensor expressions: each one becomes a buffer, those that are not realized have to
+be parameters under the same name. Attributes ``buffer_dim_align`` leave gaps between rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, const
+from tilesmith.ir import operators as ops
+from tilesmith.ir.transform import Pass
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad, ProducerLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Prefetch,
+    ProducerRealize,
+    ProducerStore,
+    Stmt,
+)
+from tilesmith.tir.transform.flatten_buffer import flatten_buffer
+from tilesmith.tir.transform.inject_prefetch import inject_prefetch
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["StorageFlatten", "storage_flatten"]
+
+DIM_ALIGN = "buffer_dim_align"
+
+
+class _ProducersToBuffers(Rewriter):
+    """Tensors become buffers, the same one wherever a tensor is used."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.declared = {buffer.name: buffer for buffer in func.buffers}
+        self.buffers: dict[Any, Buffer] = {}
+
+    def buffer(self, producer: Any, scope: str | None = None) -> Buffer:
+        if isinstance(producer, Buffer):
+            return producer
+        found = self.buffers.get(producer)
+        if found is not None:
+            return found
+        name = str(getattr(producer, "name", "tensor"))
+        if scope is None:
+            if name not in self.declared:
+                raise UnsupportedError(
+                    f"the tensor '{name}' is neither realized nor a parameter",
+                    notes=("put a ProducerRealize around its uses, or bind it to a parameter",),
+                )
+            found = self.declared[name]
+        else:
+            found = decl_buffer(producer.shape, producer.dtype, name, scope=scope)
+        self.buffers[producer] = found
+        return found
+
+    def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
+        buffer = self.buffer(realize.producer, realize.storage_scope)
+        body = self.visit(realize.body)
+        return BufferRealize(buffer, realize.bounds, self.visit(realize.condition), body)
+
+    def visit_ProducerStore(self, store: ProducerStore) -> Stmt:
+        indices = [self.visit(index) for index in store.indices]
+        value = self.visit(store.value)
+        return BufferStore(self.buffer(store.producer), value, indices, None, store.span)
+
+    def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
+        return BufferLoad(self.buffer(load.producer), [self.visit(index) for index in load.indices])
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        new = attribute.with_fields(body=self.visit(attribute.body))
+        return new if new.body is not attribute.body else attribute
+
+
+class _Realizer(Rewriter):
+    """Realized parts of buffers become allocations."""
+
+    def __init__(self, create_bound_attribute: bool) -> None:
+        self.create_bound = create_bound_attribute
+        self.analyzer = Analyzer()
+        self.places: dict[Buffer, tuple[Buffer, list[PrimExpr]]] = {}  # old → new, first indices
+        self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key == DIM_ALIGN and isinstance(attribute.node, Buffer):
+            axis, factor, offset = [part.value for part in attribute.value.args]
+            self.alignments.setdefault(attribute.node, {})[axis] = (factor, offset)
+            return self.visit(attribute.body)
+        if attribute.attr_key == "buffer_bind_scope":
+            raise UnsupportedError(
+                "buffer_bind_scope binds a region to another buffer, which StorageFlatten does not",
+                span=attribute.span,
+                notes=("use T.match_buffer in a block and LowerMatchBuffer",),
+            )
+        if attribute.attr_key in ("realize_scope", "double_buffer_scope") and isinstance(
+            attribute.node, Buffer
+        ):
+            if attribute.attr_key == "realize_scope":
+                return self.visit(attribute.body)
+            body = self.visit(attribute.body)
+            new = self.places.get(attribute.node)
+            pointer = attribute.node.data if new is None else new[0].data
+            return attribute.with_fields(node=pointer, body=body)
+        return self.children(attribute)
+
+    def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
+        buffer = realize.buffer
+        firsts = [self.visit(bound.min) for bound in realize.bounds]
+        extents = tuple([self.analyzer.simplify(bound.extent) for bound in realize.bounds])
+        strides = self.strides(buffer, extents)
+        live = buffer.with_fields(
+            shape=extents, strides=strides, elem_offset=const(0, buffer.elem_offset.dtype)
+        )
+        self.places[buffer] = (live, firsts)
+        body = self.visit(realize.body)
+        del self.places[buffer]
+        size = (self.analyzer.simplify(strides[0] * extents[0]),) if strides else extents
+        if not extents:
+            size = (const(1, "int32"),)
+        body = DeclBuffer(live, body)
+        condition = self.visit(realize.condition)
+        body = Allocate(live.data, live.dtype, size, condition, body, span=realize.span)
+        if self.create_bound:
+            bound = Call("handle", "tir.tvm_tuple", extents)
+            body = AttrStmt(live.data, "buffer_bound", bound, body)
+        return body
+
+    def strides(self, buffer: Buffer, extents: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """Strides with gaps, where alignments of axes ask for them."""
+        wanted = self.alignments.get(buffer)
+        if not wanted or not extents:
+            return ()
+        strides: list[PrimExpr] = []
+        stride: PrimExpr = const(1, extents[-1].dtype)
+        for axis in reversed(range(len(extents))):
+            if axis in wanted:
+                factor, offset = wanted[axis]
+                gap = (factor + offset - stride % factor) % factor
+                stride = self.analyzer.simplify(stride + gap)
+            strides.append(stride)
+            stride = self.analyzer.simplify(stride * extents[axis])
+        return tuple(reversed(strides))
+
+    def moved(self, buffer: Buffer, indices: Any) -> tuple[Buffer, list[PrimExpr]]:
+        new = [self.visit(index) for index in indices]
+        place = self.places.get(buffer)
+        if place is None:
+            return buffer, new
+        live, firsts = place
+        shifted = [
+            index - first if index.dtype.lanes == 1 else index - ops.cast(index.dtype, first)
+            for index, first in zip(new, firsts)
+        ]
+        return live, shifted
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        buffer, indices = self.moved(load.buffer, load.indices)
+        return BufferLoad(buffer, indices, load.predicate, load.span)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        value = self.visit(store.value)
+        buffer, indices = self.moved(store.buffer, store.indices)
+        return BufferStore(buffer, value, indices, store.predicate, store.span)
+
+    def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
+        buffer, firsts = self.moved(prefetch.buffer, [bound.min for bound in prefetch.bounds])
+        bounds = [
+            Range.from_min_extent(first, self.visit(bound.extent))
+            for first, bound in zip(firsts, prefetch.bounds)
+        ]
+        return Prefetch(buffer, bounds, prefetch.span)
+
+
+def storage_flatten(
+    func: PrimFunc, cache_line_size: int = 64, create_bound_attribute: bool = False
+) -> PrimFunc:
+    """``func`` with allocations and flat accesses in place of realized tensors and buffers.
+
+    ``cache_line_size``: bytes of memory that one prefetch brings. ``create_bound_attribute``: the
+    extents of each allocation are noted in an attribute ``buffer_bound``.
+    """
+    body = _ProducersToBuffers(func).visit(func.body)
+    body = _Realizer(create_bound_attribute).visit(body)
+    return flatten_buffer(inject_prefetch(func.with_body(body), cache_line_size))
+
+
+def StorageFlatten(cache_line_size: int, create_bound_attribute: bool = False) -> Pass:  # noqa: N802
+    """A pass that gives memory and flat indices to classic loop programs."""
+    return function_pass(
+        lambda func: storage_flatten(func, cache_line_size, create_bound_attribute),
+        "tir.StorageFlatten",
+    )
+
+
+register_pass("tir.StorageFlatten", lambda: StorageFlatten(64))

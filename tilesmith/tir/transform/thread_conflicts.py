@@ -1,0 +1,193 @@
+"""Can two threads touch the same element? Accesses of flat memory, compared for all threads.
+
+An access is an index over the axes of threads, loops that may differ between the two accesses, and
+variables that are the same for both. Where nothing can be shown, threads may meet.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import gcd
+from typing import Any, NamedTuple
+
+from tilesmith.arith import Analyzer, detect_linear_equation, eval_set
+from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["Access", "Threads", "may_meet"]
+
+Threads = dict[Var, int]
+"""The axes of a kernel whose threads share memory, with their extents (0: not known)."""
+
+
+class Access(NamedTuple):
+    """One access: memory, index (None: anywhere in it), lanes, and the loops around it."""
+
+    pointer: Var
+    index: PrimExpr | None
+    lanes: int
+    dtype: Any
+    writes: bool
+    loops: tuple[tuple[Var, Range], ...] = ()
+
+    def inside(self, variable: Var, domain: Range) -> Access:
+        """The access, seen from outside of a loop around it."""
+        return self._replace(loops=(*self.loops, (variable, domain)))
+
+    def later(self, variable: Var) -> Access:
+        """The access in the next iteration of a loop."""
+        if self.index is None:
+            return self
+        return self._replace(index=substitute(self.index, {variable: variable + 1}))
+
+
+def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: bool) -> Access:
+    """The access of an element, or of the lanes of a vector."""
+    if len(indices) != 1:
+        return Access(pointer, None, 1, dtype, writes)
+    (index,) = indices
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+        return Access(pointer, index.base, int(index.lanes), dtype, writes)
+    if isinstance(index, Broadcast):
+        return Access(pointer, index.value, 1, dtype, writes)
+    if index.dtype.lanes > 1:
+        return Access(pointer, None, 1, dtype, writes)
+    return Access(pointer, index, 1, dtype, writes)
+
+
+def may_meet(first: Access, second: Access, threads: Threads) -> bool:
+    """Whether two different threads may touch the same element, one of them writing."""
+    if first.pointer is not second.pointer or not (first.writes or second.writes):
+        return False
+    if first.index is None or second.index is None or first.dtype is not second.dtype:
+        return True
+    if any(extent == 0 for extent in threads.values()):
+        return True
+    first, second = _rename(first), _rename(second)
+    if _same_thread_only(first, second, threads):
+        return False
+    return not _intervals_apart(first, second, threads)
+
+
+def _rename(access: Access) -> Access:
+    """Loops of one access are not those of the other."""
+    assert access.index is not None
+    fresh = [(Var(var.name, var.dtype), domain) for var, domain in access.loops]
+    mapping = {old: new for (old, _), (new, _) in zip(access.loops, fresh)}
+    index = substitute(access.index, mapping)
+    loops = [
+        (var, Range.from_min_extent(
+            substitute(domain.min, mapping), substitute(domain.extent, mapping)
+        ))
+        for var, domain in fresh
+    ]  # fmt: skip
+    return access._replace(index=index, loops=tuple(loops))
+
+
+def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
+    """Equal indices belong to equal threads: both are ``c * thread + multiples of m``, where the
+    part of the thread is different for each and stays below ``m``."""
+    axes = [var for var, extent in threads.items() if extent > 1]
+    loops = [var for var, _ in (*first.loops, *second.loops)]
+    forms = [detect_linear_equation(one.index, [*axes, *loops]) for one in (first, second)]
+    if not forms[0] or not forms[1]:
+        return False
+    steps = [[_number(c) for c in form[:-1]] for form in forms]
+    difference = _number(Analyzer().simplify(forms[0][-1] - forms[1][-1]))
+    if difference is None or any(c is None for c in (*steps[0], *steps[1])):
+        return False
+    thread_steps = steps[0][: len(axes)]
+    if thread_steps != steps[1][: len(axes)]:
+        return False
+    reach = max(first.lanes, second.lanes) - 1
+    sizes = [abs(step or 0) for step in thread_steps]
+    for step, extent in sorted(zip(sizes, [threads[axis] for axis in axes])):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    modulus = difference
+    for step in (*steps[0][len(axes) :], *steps[1][len(axes) :]):
+        modulus = gcd(modulus, step or 0)
+    return modulus == 0 or abs(modulus) > reach
+
+
+def _number(expr: PrimExpr) -> int | None:
+    return expr.value if isinstance(expr, IntImm) else None
+
+
+class _Moduli(Visitor):
+    """Small moduli of one variable, on which buffers with several versions turn."""
+
+    def __init__(self) -> None:
+        self.found: dict[Var, int] = {}
+
+    def visit_FloorMod(self, node: FloorMod) -> None:
+        self.visit_children(node)
+        if isinstance(node.b, IntImm) and 1 < node.b.value <= 8:
+            variables = _Variables()
+            variables.visit(node.a)
+            for var in variables.found:
+                self.found[var] = _lcm(self.found.get(var, 1), node.b.value)
+
+
+class _Variables(Visitor):
+    def __init__(self) -> None:
+        self.found: set[Var] = set()
+
+    def visit_Var(self, node: Var) -> None:
+        self.found.add(node)
+
+
+def _lcm(a: int, b: int) -> int:
+    return a * b // gcd(a, b)
+
+
+def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
+    """The elements of all threads lie apart, case by case for the versions of a buffer."""
+    assert first.index is not None and second.index is not None
+    moduli = _Moduli()
+    moduli.visit(first.index)
+    moduli.visit(second.index)
+    free = {*threads, *[var for var, _ in (*first.loops, *second.loops)]}
+    cases = [(var, modulus) for var, modulus in moduli.found.items() if var not in free]
+    total = 1
+    for _, modulus in cases:
+        total *= modulus
+    if total > 64:
+        return False
+    for remainders in itertools.product(*[range(modulus) for _, modulus in cases]):
+        mapping: dict[Var, Any] = {}
+        for (var, modulus), remainder in zip(cases, remainders):
+            mapping[var] = Var(var.name, var.dtype) * modulus + remainder
+        if not _apart(_with(first, mapping), _with(second, mapping), threads):
+            return False
+    return True
+
+
+def _with(access: Access, mapping: dict[Var, Any]) -> Access:
+    if not mapping:
+        return access
+    index = Analyzer().simplify(substitute(access.index, mapping))
+    return access._replace(index=index)
+
+
+def _apart(first: Access, second: Access, threads: Threads) -> bool:
+    analyzer = Analyzer()
+    ends = []
+    for access in (first, second):
+        assert access.index is not None
+        domains: dict[Var, Any] = {
+            var: Range.from_min_extent(const(0, var.dtype), const(extent, var.dtype))
+            for var, extent in threads.items()
+        }
+        domains.update(dict(access.loops))
+        found = eval_set(access.index, domains)
+        low, high = found.min_value, found.max_value
+        if not (found.has_lower_bound() and found.has_upper_bound()):
+            return False
+        if uses_variable(low, set(domains)) or uses_variable(high, set(domains)):
+            return False
+        ends.append((low, high + (access.lanes - 1)))
+    (low_a, high_a), (low_b, high_b) = ends
+    return analyzer.can_prove(high_a < low_b) or analyzer.can_prove(high_b < low_a)

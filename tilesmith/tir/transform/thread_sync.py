@@ -1,0 +1,444 @@
+"""ThreadSync: barriers where one thread reads what another one wrote.
+
+    S[tx] = A[tx]                               S[tx] = A[tx]
+    B[tx] = S[31 - tx]                          T.tvm_storage_sync("shared")
+                                                B[tx] = S[31 - tx]
+
+Two accesses of memory of the scope need a barrier between them if different threads may touch the
+same element and one of them writes; also from one iteration of a loop to the next. A barrier stands
+right before the statement that needs it, outside of loops that do not need it themselves. Nothing
+is inserted where the index shows that each thread stays with its own elements, or that versions of
+a buffer (``k % 2``) lie apart.
+
+What is copied in the background is written when the program waits for it. A barrier within a branch
+that not all threads take is an error, since it would never be passed.
+
+The scopes: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of a grid
+exchange, only where the option ``tir.detect_global_barrier`` is on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, IntImm, Range, Var, Visitor
+from tilesmith.ir.intrinsic_table import intrinsic_call
+from tilesmith.ir.intrinsics import tvm_storage_sync
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    stmt_list,
+    stmt_seq,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.thread_conflicts import Access, Threads, access_of, may_meet
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["ThreadSync", "thread_sync"]
+
+
+class _Summary:
+    """What a statement does with the memory: before its first barrier, after its last one."""
+
+    __slots__ = ("head", "synced", "tail")
+
+    def __init__(self) -> None:
+        self.head: list[Access] = []
+        self.tail: list[Access] = []
+        self.synced = False
+
+    def then(self, later: _Summary) -> None:
+        """Another statement follows."""
+        if not self.synced:
+            self.head = _merged(self.head, later.head)
+        if later.synced:
+            self.tail, self.synced = list(later.tail), True
+        else:
+            self.tail = _merged(self.tail, later.tail)
+
+
+def _merged(some: list[Access], more: list[Access]) -> list[Access]:
+    return [*some, *[access for access in more if not _known(access, some)]]
+
+
+def _known(access: Access, among: list[Access]) -> bool:
+    for other in among:
+        if (
+            other.pointer is access.pointer
+            and other.index is access.index
+            and other.writes == access.writes
+            and other.loops is access.loops
+        ):
+            return True
+    return False
+
+
+class _Inserter:
+    """Inserts barriers into one kernel."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.threads: Threads = {}
+        self.uneven: set[Var] = set()  # variables that differ between threads
+        self.background: list[Access] = []  # copies that have been begun
+        self.in_async_scope = False
+        self.extra = 0  # barriers that were inserted
+
+    # Accesses.
+
+    def covers(self, pointer: Var) -> bool:
+        found = pointer.storage_scope or "global"
+        if self.scope == "global":
+            return found == "global"
+        return found == self.scope
+
+    def accesses(self, *nodes: Any) -> _Summary:
+        """The accesses of expressions or of a statement without statements inside."""
+        finder = _AccessFinder(self)
+        for node in nodes:
+            finder.visit(node)
+        summary = _Summary()
+        summary.head, summary.tail = list(finder.found), list(finder.found)
+        return summary
+
+    def conflict(self, some: list[Access], others: list[Access]) -> bool:
+        return any(may_meet(a, b, self.threads) for a in some for b in others)
+
+    # Statements: each method gives the new statement and its summary.
+
+    def visit(self, stmt: Stmt) -> tuple[Stmt, _Summary]:
+        method = getattr(self, "visit_" + type(stmt).__name__, None)
+        if method is not None:
+            return method(stmt)
+        return stmt, self.accesses(stmt)
+
+    def barrier(self) -> Stmt:
+        self.extra += 1
+        if self.scope == "global":
+            blocks: Any = 1
+            lead: Any = True
+            for var, extent in self.threads.items():
+                if var.name.startswith("block"):
+                    blocks = blocks * extent
+                else:
+                    lead = var.equal(0) if lead is True else lead & var.equal(0)
+            return Evaluate(intrinsic_call("int32", "tvm_storage_sync", "global", lead, blocks))
+        # Dynamic shared memory is the same memory: there is one barrier for both.
+        return Evaluate(tvm_storage_sync("shared" if self.scope == "shared.dyn" else self.scope))
+
+    def visit_SeqStmt(self, node: SeqStmt) -> tuple[Stmt, _Summary]:
+        total, stmts = _Summary(), []
+        for stmt in node.seq:
+            new, summary = self.visit(stmt)
+            if self.conflict(total.tail, summary.head):
+                stmts.append(self.barrier())
+                total.tail, total.synced = [], True
+            stmts.append(new)
+            total.then(summary)
+        changed = len(stmts) != len(node.seq) or any(a is not b for a, b in zip(stmts, node.seq))
+        return (stmt_seq(*stmts, span=node.span) if changed else node), total
+
+    def visit_Evaluate(self, node: Evaluate) -> tuple[Stmt, _Summary]:
+        call = node.value
+        name = getattr(getattr(call, "op", None), "name", "")
+        if name == "tir.tvm_storage_sync" and self.passes(str(call.args[0].value)):  # type: ignore[attr-defined]
+            summary = _Summary()
+            summary.synced = True
+            return node, summary
+        if name == "tir.ptx_wait_group":
+            return node, self.arrived()
+        return node, self.accesses(node)
+
+    def passes(self, scope: str) -> bool:
+        """Whether a barrier of a scope puts accesses of ours in order."""
+        if scope == "global" or scope == self.scope:
+            return True
+        return scope in ("shared", "shared.dyn") and self.scope != "global"
+
+    def arrived(self) -> _Summary:
+        """Copies in the background are written here, for whoever reads afterwards."""
+        summary = _Summary()
+        summary.tail = list(self.background)
+        return summary
+
+    def visit_For(self, node: For) -> tuple[Stmt, _Summary]:
+        if self.differs(node.extent, node.min):
+            self.uneven.add(node.loop_var)
+            return self.together(node, self.for_body)
+        return self.for_body(node)
+
+    def for_body(self, node: For) -> tuple[Stmt, _Summary]:
+        begun = len(self.background)
+        bounds = self.accesses(node.min, node.extent)
+        body, inner = self.visit(node.body)
+        if self.background[begun:]:  # copies of one iteration may arrive in a later one
+            self.background[begun:] = self.outside(self.background[begun:], node)
+            body, inner = self.visit(node.body)
+            self.background[begun:] = self.outside(self.background[begun:], node)
+        if not is_const(node.extent, 1):
+            if inner.synced:
+                later = [access.later(node.loop_var) for access in inner.head]
+                carried = self.conflict(inner.tail, later)
+            else:
+                head = self.outside(inner.head, node)
+                carried = self.conflict(self.outside(inner.tail, node), head)
+            if carried:
+                body = stmt_seq(self.barrier(), *stmt_list(body))
+                inner.head, inner.synced = [], True
+        inner.head = self.outside(inner.head, node)
+        inner.tail = self.outside(inner.tail, node)
+        if not (isinstance(node.extent, IntImm) and node.extent.value > 0):
+            inner.synced = False  # perhaps there is no iteration at all
+        bounds.then(inner)
+        return (node if body is node.body else node.with_fields(body=body)), bounds
+
+    def outside(self, accesses: list[Access], loop: For) -> list[Access]:
+        domain = Range.from_min_extent(loop.min, loop.extent)
+        return [
+            access
+            if any(var is loop.loop_var for var, _ in access.loops)
+            else access.inside(loop.loop_var, domain)
+            for access in accesses
+        ]
+
+    def visit_While(self, node: While) -> tuple[Stmt, _Summary]:
+        if self.differs(node.condition):
+            return self.together(node, self.while_body)
+        return self.while_body(node)
+
+    def while_body(self, node: While) -> tuple[Stmt, _Summary]:
+        total = self.accesses(node.condition)
+        body, inner = self.visit(node.body)
+        total.then(inner)
+        if self.conflict(total.tail, total.head):
+            body = stmt_seq(*stmt_list(body), self.barrier())
+        total.synced = False
+        return (node if body is node.body else node.with_fields(body=body)), total
+
+    def visit_IfThenElse(self, node: IfThenElse) -> tuple[Stmt, _Summary]:
+        if self.differs(node.condition):
+            return self.together(node, self.branches)
+        return self.branches(node)
+
+    def branches(self, node: IfThenElse) -> tuple[Stmt, _Summary]:
+        total = self.accesses(node.condition)
+        then_case, first = self.visit(node.then_case)
+        second = _Summary()
+        else_case = node.else_case
+        if else_case is not None:
+            else_case, second = self.visit(else_case)
+        both = _Summary()
+        both.head = _merged(first.head, second.head)
+        both.tail = _merged(first.tail, second.tail)
+        both.synced = first.synced and second.synced
+        total.then(both)
+        if then_case is node.then_case and else_case is node.else_case:
+            return node, total
+        return node.with_fields(then_case=then_case, else_case=else_case), total
+
+    def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
+        """A statement that not all threads carry out: no barrier may stand inside."""
+        before = self.extra
+        new, summary = visit(node)
+        if self.extra != before:
+            raise UnsupportedError(
+                f"threads exchange memory of scope '{self.scope}' inside of a branch or loop that "
+                "not all of them take",
+                span=node.span,
+                notes=("a barrier there would never be passed; move the exchange outside",),
+            )
+        return new, summary
+
+    def differs(self, *nodes: Any) -> bool:
+        """Whether values differ between the threads that wait for each other."""
+        finder = _Uneven(self.uneven)
+        for node in nodes:
+            finder.visit(node)
+        return finder.found
+
+    def visit_LetStmt(self, node: LetStmt) -> tuple[Stmt, _Summary]:
+        if self.differs(node.value):
+            self.uneven.add(node.var)
+        total = self.accesses(node.value)
+        body, inner = self.visit(node.body)
+        inner.head = [_without(access, node.var) for access in inner.head]
+        inner.tail = [_without(access, node.var) for access in inner.tail]
+        total.then(inner)
+        return (node if body is node.body else node.with_fields(body=body)), total
+
+    def visit_AssertStmt(self, node: AssertStmt) -> tuple[Stmt, _Summary]:
+        total = self.accesses(node.condition)
+        body, inner = self.visit(node.body)
+        total.then(inner)
+        return (node if body is node.body else node.with_fields(body=body)), total
+
+    def with_body(self, node: Any) -> tuple[Stmt, _Summary]:
+        body, inner = self.visit(node.body)
+        return (node if body is node.body else node.with_fields(body=body)), inner
+
+    def visit_Allocate(self, node: Allocate) -> tuple[Stmt, _Summary]:
+        return self.with_body(node)
+
+    def visit_AllocateConst(self, node: AllocateConst) -> tuple[Stmt, _Summary]:
+        return self.with_body(node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> tuple[Stmt, _Summary]:
+        return self.with_body(node)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> tuple[Stmt, _Summary]:
+        if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
+            self.start_axis(node)
+        if node.attr_key == "async_scope":
+            outer, self.in_async_scope = self.in_async_scope, True
+            found = self.with_body(node)
+            self.in_async_scope = outer
+            return found
+        if node.attr_key == "async_wait_queue_scope":
+            total = self.arrived()
+            inside: Any = node.body
+            body, inner = self.visit(inside.body if isinstance(inside, AttrStmt) else inside)
+            if self.conflict(total.tail, inner.head):
+                body = stmt_seq(self.barrier(), *stmt_list(body))
+                total.tail, total.synced = [], True
+            total.then(inner)
+            if isinstance(inside, AttrStmt):
+                body = inside if body is inside.body else inside.with_fields(body=body)
+            return (node if body is node.body else node.with_fields(body=body)), total
+        return self.with_body(node)
+
+    def start_axis(self, node: AttrStmt) -> None:
+        tag = node.node.thread_tag
+        shares = ("threadIdx", "blockIdx") if self.scope == "global" else ("threadIdx",)
+        if tag.startswith(shares):
+            extent = node.value
+            self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
+            self.uneven.add(node.node.var)
+
+
+def _without(access: Access, variable: Var) -> Access:
+    """An access seen from where a variable is not known."""
+    if access.index is not None and uses_variable(access.index, {variable}):
+        return access._replace(index=None)
+    return access
+
+
+class _Uneven(Visitor):
+    """Whether an expression may differ between threads."""
+
+    def __init__(self, uneven: set[Var]) -> None:
+        self.uneven = uneven
+        self.found = False
+
+    def visit_Var(self, node: Var) -> None:
+        self.found = self.found or node in self.uneven
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        # What lies in registers is each thread's own; other memory is the same for equal indices.
+        if node.buffer.scope().startswith(("local", "warp")):
+            self.found = True
+        self.visit_children(node)
+
+    def visit_Call(self, node: Call) -> None:
+        if getattr(node.op, "name", "") != "tir.tvm_thread_invariant":
+            self.visit_children(node)
+
+
+class _AccessFinder(Visitor):
+    """Collects the accesses of a statement, reads before writes."""
+
+    def __init__(self, owner: _Inserter) -> None:
+        self.owner = owner
+        self.found: list[Access] = []
+
+    def add(self, access: Access) -> None:
+        if self.owner.covers(access.pointer):
+            self.found.append(access)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.visit_children(node)
+        self.add(access_of(node.buffer.data, node.indices, node.buffer.dtype, False))
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.visit_children(node)
+        access = access_of(node.buffer.data, node.indices, node.buffer.dtype, True)
+        self.add(access)
+        if self.owner.in_async_scope and self.owner.covers(access.pointer):
+            self.owner.background.append(access)
+
+    def visit_Var(self, node: Var) -> None:
+        if node.dtype.is_handle and self.owner.covers(node):
+            self.found += [Access(node, None, 1, None, writes) for writes in (False, True)]
+
+    def visit_Call(self, node: Call) -> None:
+        name = getattr(node.op, "name", "")
+        if name == "tir.tvm_access_ptr":
+            self.visit(node.args[2])
+            mask = node.args[4]
+            bits = mask.value if isinstance(mask, IntImm) else 3
+            for bit, writes in ((1, False), (2, True)):
+                if bits & bit and isinstance(node.args[1], Var):
+                    self.add(Access(node.args[1], None, 1, None, writes))
+        elif name == "tir.ptx_cp_async" and isinstance(node.args[0], Var):
+            target, source = Access(node.args[0], None, 1, None, True), node.args[2]
+            self.add(target)
+            if self.owner.covers(target.pointer):
+                self.owner.background.append(target)
+            if isinstance(source, Var):
+                self.add(Access(source, None, 1, None, False))
+        elif name == "tir.ptx_ldmatrix":
+            for argument in node.args:
+                if isinstance(argument, Var):
+                    self.add(Access(argument, None, 1, None, argument is node.args[3]))
+                else:
+                    self.visit(argument)
+        else:
+            self.visit_children(node)
+
+
+class _Kernels(Rewriter):
+    """Takes each kernel by itself: what starts no threads needs no barrier."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
+            return _Inserter(self.scope).visit(node)[0]
+        body = self.visit(node.body)
+        return node if body is node.body else node.with_fields(body=body)
+
+
+def thread_sync(func: PrimFunc, storage_scope: str) -> PrimFunc:
+    """``func`` with the barriers that memory of a scope needs."""
+    return func.with_body(_Kernels(storage_scope).visit(func.body))
+
+
+@register_pass("tir.ThreadSync")
+def ThreadSync(storage_scope: str) -> Pass:  # noqa: N802
+    """The pass that inserts barriers for memory of a scope ("shared", "shared.dyn", "warp", or
+    "global" with the option ``tir.detect_global_barrier``)."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        context = PassContext.current()
+        if storage_scope == "global" and not context.get_config("tir.detect_global_barrier", False):
+            return func
+        return thread_sync(func, storage_scope)
+
+    return function_pass(transform, "tir.ThreadSync")
