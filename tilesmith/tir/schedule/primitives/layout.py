@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const, convert
 from tilesmith.ir.operators import is_const
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
@@ -198,7 +199,7 @@ def transform_layout(
     padded = None
     if not assume_injective_transform:
         domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
-        inverse, padded = mapping.non_surjective_inverse(domain)
+        inverse, padded = _inverse_of(state, "transform_layout", sref, mapping, domain)
         if is_const(padded, 0):
             padded = None
     new = buffer_with(
@@ -228,6 +229,16 @@ def transform_layout(
         state.replace_function(variable, function.with_fields(buffer_map=buffers))
     if padded is not None and padding is not None:
         _fill_padding(state, owner, new, (list(inverse.initial_indices), padded), padding)
+
+
+def _inverse_of(
+    state: ScheduleState, primitive: str, sref: StmtSRef, mapping: IndexMap, domain: list[Range]
+) -> tuple[IndexMap, Any]:
+    """The inverse of a map, and which results nothing is mapped to. Refuses where it is unknown."""
+    try:
+        return mapping.non_surjective_inverse(domain)
+    except (ShapeError, UnsupportedError) as error:
+        raise refuse_at(state, primitive, error.message, sref, *error.notes[:1]) from error
 
 
 def _check_parameter(state: ScheduleState, sref: StmtSRef, buffer: Buffer, padded: Any) -> None:
@@ -309,7 +320,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexM
         )
     variables = [iterator.var for iterator in block.iter_vars]
     domain = [iterator.dom for iterator in block.iter_vars]
-    inverse, padded = mapping.non_surjective_inverse(domain)
+    inverse, padded = _inverse_of(state, "transform_block_layout", sref, mapping, domain)
     if not is_const(padded, 0):
         raise refuse_at(
             state, "transform_block_layout", "the map does not reach each point exactly once", sref

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
+from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
@@ -102,7 +102,8 @@ def split(
         analyzer.bind(variable, _unit_aware(extent, preserve_unit_iters))
     replace = Replace({loop.loop_var: value})
     body = replace.visit(loop.body)
-    if not disable_predication and not _covered(state, sref, extents, loop.extent):
+    inferred = any(factor is None for factor in factors)
+    if not disable_predication and not _covered(state, sref, extents, loop.extent, inferred):
         body = append_predicate(body, less(value, loop.extent))
     simplify = SimplifyBindings(analyzer, preserve_unit_iters)
     body = simplify.visit(body)
@@ -127,9 +128,16 @@ def _unit_aware(extent: PrimExpr, preserve_unit_iters: bool) -> Range:
 
 
 def _covered(
-    state: ScheduleState, sref: StmtSRef, extents: list[PrimExpr], total: PrimExpr
+    state: ScheduleState,
+    sref: StmtSRef,
+    extents: list[PrimExpr],
+    total: PrimExpr,
+    inferred: bool,
 ) -> bool:
-    """Whether the product of the factors is the extent, so that no iteration is superfluous."""
+    """Whether the product of the factors is the extent, so that no iteration is superfluous.
+
+    Refuses factors that leave iterations out, or may; one that was ``inferred`` leaves none.
+    """
     product: PrimExpr = const(1, total.dtype)
     for extent in extents:
         product = product * extent
@@ -143,7 +151,16 @@ def _covered(
                 "give a larger factor, or None for one of them",
             )
         return product.value == total.value
-    return analyzer_for(state, sref).can_prove(product <= total)
+    analyzer = analyzer_for(state, sref)
+    if not inferred and not analyzer.can_prove(product >= total):
+        raise refuse_at(
+            state,
+            "split",
+            f"the factors cover {product} iterations, which may be fewer than {total}",
+            sref,
+            "give None for one of the factors",
+        )
+    return analyzer.can_prove(product <= total)
 
 
 def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
@@ -372,6 +389,12 @@ class CopyNest(Rebuild):
         value = self.visit(stmt.value)
         variable = self._renamed(stmt.var)
         return stmt.with_fields(var=variable, value=value, body=self.visit(stmt.body))
+
+    def visit_Let(self, expr: Let) -> Let:
+        """A binding inside an expression, with a variable of its own."""
+        value = self.visit(expr.value)
+        variable = self._renamed(expr.var)
+        return Let(variable, value, self.visit(expr.body))
 
     def visit_Block(self, block: Block) -> Block:
         """A block with iterators of its own."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith.ir import Add, BinaryOp, Mul, PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.intrinsics import if_then_else
-from tilesmith.ir.operators import all_of
+from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
@@ -47,6 +47,7 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
             loop_sref,
         )
     inside = loops[loops.index(loop_sref) :]
+    _check_no_repetition(state, realize, inside)
     _check_no_outer_reduction(state, realize, loops[: loops.index(loop_sref)], loop_sref)
     init_nest, init_block = _init_nest(state, realize, inside)
     reads = [*block.writes, *block.reads]
@@ -68,6 +69,24 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
         return node.map_children(walk)
 
     return walk(stmt)
+
+
+def _check_no_repetition(
+    state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
+) -> None:
+    """No loop from the chosen one inwards may just repeat the block: it would add up again."""
+    driving = variables_in(*realize.iter_values)
+    for sref in inside:
+        loop: For = state.stmt(sref)
+        if loop.loop_var not in driving and not is_const(loop.extent, 1):
+            raise refuse_at(
+                state,
+                "decompose_reduction",
+                f"loop '{loop.loop_var.name}' repeats block '{realize.block.name_hint}', which "
+                "has to be initialised each time",
+                sref,
+                "decompose at a loop inside of it",
+            )
 
 
 def _check_no_outer_reduction(
