@@ -171,9 +171,7 @@ def stencil(rows=2, columns=32, threads=8):
                     with T.block("out"):
                         vi = T.axis.spatial(rows, i)
                         vk = T.axis.spatial(columns, ko * threads + t1)
-                        B[vi, vk] = (
-                            S[T.max(vk - 1, 0)] + S[vk] + S[T.min(vk + 1, columns - 1)]
-                        )
+                        B[vi, vk] = S[T.max(vk - 1, 0)] + S[vk] + S[T.min(vk + 1, columns - 1)]
 
     return func
 

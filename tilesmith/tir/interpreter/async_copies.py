@@ -62,6 +62,7 @@ class AsyncCompiler(CallCompiler):
 
     in_async_scope: bool
     group: Any
+    watcher: Any
 
     # Stores in two steps.
 
@@ -74,7 +75,7 @@ class AsyncCompiler(CallCompiler):
         predicate = None if node.predicate is None else self.visit(node.predicate)
         vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
         inner_lanes = buffer.dtype.lanes
-        watched = self.watcher(node)
+        watched = self.watcher(node.buffer)
 
         def prepare(env: Environment) -> Callable[[], None]:
             array = env[slot]
@@ -102,10 +103,6 @@ class AsyncCompiler(CallCompiler):
             return store
 
         return prepare
-
-    def watcher(self, node: BufferStore) -> Callable[..., None] | None:
-        """What is told of each store; only the watched compiler wants to know."""
-        return None
 
     def deferred(self, prepare: Callable[[Environment], Callable[[], None]]) -> RunGroup:
         """A store that is carried out when the program waits for it."""

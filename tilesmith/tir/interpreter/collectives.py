@@ -11,6 +11,7 @@ from typing import Any
 
 from tilesmith.ir import Call, IntImm, PrimExpr, Var
 from tilesmith.support.errors import ExecutionError, UnsupportedError
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, CommReducer, IterVar
 from tilesmith.tir.interpreter.calls import CallCompiler
 from tilesmith.tir.interpreter.threads import THREAD_SLOT, Thread, barrier_name, whole
@@ -26,6 +27,10 @@ class CollectiveCompiler(CallCompiler):
         super().__init__()
         self.reducers: list[Any] = []
         self.axis_of: dict[Any, str] = {}  # variables of launched threads
+
+    def watcher(self, buffer: Buffer) -> Callable[..., None] | None:
+        """What is told of each store; only the watched compiler wants to know."""
+        return None
 
     # Barriers.
 
@@ -144,9 +149,6 @@ class CollectiveCompiler(CallCompiler):
             whole(envs, "a reduction over threads (tvm_thread_allreduce)", span)
             for party in _parties(envs, reduced):
                 reduce_party(party)
-            watch = envs[0][0].watch
-            if watch is not None:
-                watch.barrier(envs, "shared")
 
         return run
 
@@ -155,12 +157,16 @@ class CollectiveCompiler(CallCompiler):
         if isinstance(target, BufferLoad):
             slot, bind = self.slot(target.buffer), self.binder(target.buffer)
             indices = [self.visit(index) for index in target.indices]
+            watched = self.watcher(target.buffer)
 
             def store(env: Environment, value: Any) -> None:
                 array = env[slot]
                 if array is None:
                     array = bind(env)
-                array[tuple([index(env) for index in indices])] = value
+                place = tuple([index(env) for index in indices])
+                array[place] = value
+                if watched is not None:
+                    watched(env, array, place, value)
 
             return store
         if isinstance(target, Var):

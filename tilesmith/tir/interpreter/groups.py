@@ -299,9 +299,12 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
         shared, warp = level in ("block", "warp"), level == "warp"
 
         def place(envs: list[Environment]) -> None:
-            parties = by_owner(envs, warp) if shared else [[env] for env in envs]
-            for party in parties:
-                memory: Pointer = self.fresh(party[0], pointer, dtype, size(party[0]))
+            parties = by_owner(envs, warp) if shared else {i: [e] for i, e in enumerate(envs)}
+            known = envs[0][0].shared_memory if shared else {}
+            for owner, party in parties.items():
+                count = size(party[0])
+                memory: Pointer = self.fresh(party[0], dtype, count, known.get((slot, owner)))
+                known[(slot, owner)] = memory
                 for env in party:
                     env[slot] = memory
                     for view in stale:
@@ -309,9 +312,16 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return place
 
-    def fresh(self, env: Environment, pointer: Var, dtype: Any, count: int) -> Pointer:
-        """New memory; the watched compiler notes that nothing has been written to it."""
-        return allocate(dtype, count)
+    def fresh(
+        self, env: Environment, dtype: Any, count: int, old: Pointer | None = None
+    ) -> Pointer:
+        """New memory, or that of the last time without its contents: what threads share stays in
+        one place, as on a device. The watched compiler notes that nothing has been written."""
+        memory = allocate(dtype, count)
+        if old is None or old.memory.nbytes != memory.memory.nbytes:
+            return memory
+        old.memory[...] = memory.memory
+        return old
 
     def group_DeclBuffer(self, node: Any) -> RunGroup:
         self.binder(node.buffer)

@@ -57,6 +57,7 @@ class Context:
         self.options = options
         self.watch = Watch(options) if options.watched else None
         self.active: list[Environment] = []  # the threads that carry out the present statement
+        self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
         self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
         self.launch: dict[str, int] | None = None  # the extents that the host has given
 
@@ -84,6 +85,8 @@ class Context:
 
     def launch_ended(self, tag: str) -> None:
         """All threads of an axis have come to their end."""
+        if tag.startswith("blockIdx"):
+            self.shared_memory.clear()
         if self.watch is not None:
             self.watch.launch_ended()
 

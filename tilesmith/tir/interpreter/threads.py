@@ -7,7 +7,9 @@ from typing import Any
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.values import Environment, Pointer
 
-__all__ = ["THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork", "whole"]
+__all__ = [
+    "THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork", "whole",
+]  # fmt: skip
 
 THREAD_SLOT = 1  # where an environment holds its thread
 
@@ -100,18 +102,17 @@ def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
     return found
 
 
-def by_owner(envs: list[Environment], warp: bool) -> list[list[Environment]]:
+def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]]:
     """The threads that share what they allocate: those of a block (or warp) with the same virtual
     indices, since memory that is allocated inside a virtual thread belongs to it."""
     owners: dict[Any, list[Environment]] = {}
     for env in envs:
         thread: Thread = env[THREAD_SLOT]
-        virtual = [
-            place[0] for tag, place in thread.axes.items() if not tag.startswith(("thread", "block"))
-        ]
+        real = ("threadIdx", "blockIdx")
+        virtual = [p[0] for tag, p in thread.axes.items() if not tag.startswith(real)]
         key = (thread.block, thread.warp if warp else 0, tuple(virtual))
         owners.setdefault(key, []).append(env)
-    return list(owners.values())
+    return owners
 
 
 def by_block(envs: list[Environment]) -> dict[Any, list[Environment]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import Var
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
@@ -162,8 +161,10 @@ def _race(what: str, one: Access, does: str, other: Access, did: str) -> Executi
 class WatchedCompiler(GroupCompiler):
     """Makes closures that tell the watch of each access."""
 
-    def fresh(self, env: Environment, pointer: Var, dtype: Any, count: int) -> Pointer:
-        memory = super().fresh(env, pointer, dtype, count)
+    def fresh(
+        self, env: Environment, dtype: Any, count: int, old: Pointer | None = None
+    ) -> Pointer:
+        memory = super().fresh(env, dtype, count, old)
         env[0].watch.allocated(memory)
         return memory
 
@@ -198,8 +199,8 @@ class WatchedCompiler(GroupCompiler):
 
         return store
 
-    def watcher(self, node: BufferStore) -> Any:
-        return self.toucher(node.buffer, True)
+    def watcher(self, buffer: Buffer) -> Any:
+        return self.toucher(buffer, True)
 
     def toucher(self, buffer: Buffer, writes: bool) -> Any:
         """Tells the watch of an access; None for memory of one thread that is always defined."""
