@@ -9,7 +9,7 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
 from tests.tir.transform.harness import assert_same_results
 from tilesmith.ir import IRModule, assert_structural_equal
-from tilesmith.tir.schedule import BlockRV, ScheduleError, Trace
+from tilesmith.tir.schedule import BlockRV, ScheduleError, StmtSRef, Trace
 from tilesmith.tir.schedule.primitives.sampling import perfect_tiles
 
 
@@ -222,23 +222,104 @@ def test_perfect_tiles(extent, parts, limit):
         assert product == extent and factors[-1] <= limit
 
 
+def test_sample_partitioned_tile():
+    sch = schedule_of(programs.row_softmax_sums, seed=0)
+    loop = sch.get_loops(sch.get_block("C"))[1]
+    seen = set()
+    for _ in range(60):
+        factors = sch.sample_partitioned_tile(loop, 3, partition_pos=1, innerpart_factor=6)
+        values = tuple(sch.get(v) for v in factors)
+        assert values[0] * values[1] * values[2] == 12 and values[1] * values[2] % 6 == 0
+        seen.add(values)
+    assert len(seen) > 4
+    fixed = sch.sample_partitioned_tile(loop, 2, 1, 4, decision=[3, 4])
+    assert [sch.get(v) for v in fixed] == [3, 4]
+
+    def sample(*arguments, **options):
+        def step(sch):
+            sch.sample_partitioned_tile(sch.get_loops(sch.get_block("C"))[1], *arguments, **options)
+
+        return step
+
+    program = programs.row_softmax_sums
+    refused(program, sample(2, 2, 4), "partition_pos is 0 to 1, got 2")
+    refused(program, sample(2, 1, 0), "innerpart_factor is at least 1, got 0")
+    refused(program, sample(2, 1, 5), "the extent 12 is no multiple of innerpart_factor 5")
+    refused(program, sample(0), "0 factors cannot be drawn")
+    refused(program, sample(2, 1, 4, decision=[4, 3]), "have an inner part of 3, no multiple of 4")
+
+    def symbolic(sch):
+        sch.sample_partitioned_tile(sch.get_loops(sch.get_block("B"))[0], 2)
+
+    refused(programs.copy_symbolic, symbolic, "the extent is not constant")
+
+
+def test_partitioned_tiles_replay():
+    def steps(sch):
+        block = sch.get_block("C")
+        sch.split(
+            sch.get_loops(block)[1],
+            sch.sample_partitioned_tile(sch.get_loops(block)[1], 3, 1, 4),
+        )
+
+    check(programs.row_softmax_sums, steps)
+
+
+def location(sch, name, decision=None):
+    return sch.get(sch.sample_compute_location(sch.get_block(name), decision=decision))
+
+
 def test_sample_compute_location():
     sch = schedule_of(programs.elementwise, seed=0)
-    block = sch.get_block("B")
-    names = {sch.get(sch.sample_compute_location(block)).loop_var.name for _ in range(20)}
-    assert names == {"i", "j"}
+    found = {location(sch, "B") for _ in range(30)}
+    loops = set(sch.get(loop) for loop in sch.get_loops(sch.get_block("C")))
+    assert found == {StmtSRef.root_mark(), StmtSRef.inline_mark(), *loops}
+    # A reduction cannot be inlined, an output stays where it is.
+    sch = schedule_of(programs.matmul_relu, seed=0)
+    found = {location(sch, "C") for _ in range(30)}
+    assert StmtSRef.inline_mark() not in found and len(found) == 3
+    assert {location(sch, "D") for _ in range(5)} == {StmtSRef.root_mark()}
+    # Two consumers that share no loop: inlining is what is left.
+    sch = schedule_of(programs.three_stages, seed=0)
+    marks = {StmtSRef.root_mark(), StmtSRef.inline_mark()}
+    assert {location(sch, "B") for _ in range(9)} == marks
 
+
+@pytest.mark.parametrize("decision", [-2, -1, 0, 1])
+@pytest.mark.parametrize("name", ["B", "C"])
+def test_compute_at_a_sampled_location(decision, name):
     def steps(sch):
         block = sch.get_block("B")
-        sch.compute_at(block, sch.sample_compute_location(block, decision=0))
+        sch.compute_at(block, sch.sample_compute_location(block, decision=decision))
 
-    check(programs.elementwise, steps)
-    for name, reason in (("C", "writes an output"), ("B", "decision 2 is not among 2 loops")):
-        refused(
-            programs.elementwise,
-            lambda sch, name=name: sch.sample_compute_location(sch.get_block(name), decision=2),
-            reason,
-        )
+    sch = check(programs.elementwise, steps)
+    names = [inst.kind.name for inst in sch.trace.insts]
+    assert names == ["GetBlock", "SampleComputeLocation", "ComputeAt"]
+    blocks = len(sch.get_child_blocks(sch.get_block("root")))
+    assert blocks == (1 if decision == -2 else 2)
+    if decision == -1:
+        assert main_of(sch) is programs.elementwise
+
+    def reverse(sch):
+        mark = sch.sample_compute_location(sch.get_block("B"), decision=-2)
+        sch.reverse_compute_at(sch.get_block("C"), mark)
+
+    check(programs.elementwise, reverse)
+
+
+def test_marks_are_no_loops():
+    def mark(sch):
+        return sch.sample_compute_location(sch.get_block("B"), decision=-1)
+
+    refused(programs.elementwise, lambda sch: sch.parallel(mark(sch)), "expected a loop, got the")
+    refused(
+        programs.elementwise,
+        lambda sch: sch.sample_compute_location(sch.get_block("B"), decision=2),
+        "decision 2 is not among 2 loops",
+    )
+    sch = schedule_of(programs.elementwise)
+    sch.compute_at(sch.get_block("B"), StmtSRef.inline_mark())
+    assert len(sch.get_child_blocks(sch.get_block("root"))) == 1
 
 
 def test_arithmetic_on_sampled_values():

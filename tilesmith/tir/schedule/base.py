@@ -11,7 +11,7 @@ from tilesmith.support.caller import place_of_caller
 from tilesmith.support.errors import ScheduleError, TilesmithError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import primitives
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, is_mark
 from tilesmith.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from tilesmith.tir.stmt import BlockRealize, For
 
@@ -94,9 +94,13 @@ class ScheduleBase:
     # --- random variables -------------------------------------------------------------------------
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """What a random variable stands for: a Block, a For, or an int."""
+        """What a random variable stands for: a Block, a For, an int, or a mark in the place of a
+        loop (``StmtSRef.root_mark``, ``inline_mark``)."""
         if isinstance(rand_var_or_sref, (BlockRV, LoopRV, StmtSRef)):
-            stmt = self.state.stmt(self._sref(rand_var_or_sref))
+            sref = self._sref(rand_var_or_sref)
+            if is_mark(sref):
+                return sref
+            stmt = self.state.stmt(sref)
             return stmt.block if isinstance(stmt, BlockRealize) else stmt
         return self._expr(rand_var_or_sref)
 
@@ -116,7 +120,8 @@ class ScheduleBase:
         sref = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
         if sref is None:
             raise ScheduleError(f"expected a block or loop of this schedule, got {variable!r}")
-        self.state.stmt(sref)  # refuses what is gone
+        if not is_mark(sref):
+            self.state.stmt(sref)  # refuses what is gone
         return sref
 
     def _block(self, variable: Any, primitive: str = "") -> StmtSRef:
@@ -133,6 +138,11 @@ class ScheduleBase:
 
     def _loop(self, variable: Any, primitive: str = "") -> StmtSRef:
         sref = self._sref(variable)
+        if is_mark(sref):
+            raise ScheduleError(
+                f"{primitive}: expected a loop, got the mark {sref!r}",
+                notes=("only compute_at and reverse_compute_at understand it",),
+            )
         stmt = self.state.stmt(sref)
         if not isinstance(stmt, For):
             raise ScheduleError(

@@ -7,6 +7,7 @@ whole blocks are in ``block_methods``, those about buffers in ``buffer_methods``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import GlobalVar, PrimExpr, Var
@@ -15,6 +16,7 @@ from tilesmith.tir.schedule import primitives
 from tilesmith.tir.schedule.base import plain_decision
 from tilesmith.tir.schedule.block_methods import BlockMethods
 from tilesmith.tir.schedule.buffer_methods import BufferMethods
+from tilesmith.tir.schedule.state import StmtSRef
 from tilesmith.tir.schedule.trace import BlockRV, LoopRV
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule", "ScheduleError"]
@@ -242,12 +244,13 @@ class Schedule(BlockMethods, BufferMethods):
 
         ``index``: where among the statements of the loop: -1 the last possible place, -2 the first,
         k the k-th. Refuses output blocks, consumers outside of the loop, blocks that are not
-        complete or reduction blocks.
+        complete or reduction blocks. A mark instead of a loop (``sample_compute_location``) leaves
+        the block where it is or inlines it.
         """
-        self._run(
-            primitives.compute_at, self._block(block, "compute_at"), self._loop(loop, "compute_at"),
-            preserve_unit_loops, int(index),
-        )  # fmt: skip
+        block_sref = self._block(block, "compute_at")
+        if not self._serve_mark(loop, primitives.compute_inline, block_sref):
+            loop_sref = self._loop(loop, "compute_at")
+            self._run(primitives.compute_at, block_sref, loop_sref, preserve_unit_loops, int(index))
         self._record("ComputeAt", [block, loop], [preserve_unit_loops, int(index)], [])
 
     def reverse_compute_at(
@@ -256,16 +259,27 @@ class Schedule(BlockMethods, BufferMethods):
         """Move a consumer under a loop of its producers, for the part that they have made there.
 
         Refuses places inside of a producer's reduction, and consumers that would read what is not
-        there yet, run several times, or not run for all that they write.
+        there yet, run several times, or not run for all that they write. Marks as in
+        ``compute_at``.
         """
-        self._run(
-            primitives.reverse_compute_at,
-            self._block(block, "reverse_compute_at"),
-            self._loop(loop, "reverse_compute_at"),
-            preserve_unit_loops,
-            int(index),
-        )
+        block_sref = self._block(block, "reverse_compute_at")
+        if not self._serve_mark(loop, primitives.reverse_compute_inline, block_sref):
+            loop_sref = self._loop(loop, "reverse_compute_at")
+            self._run(
+                primitives.reverse_compute_at,
+                block_sref,
+                loop_sref,
+                preserve_unit_loops,
+                int(index),
+            )
         self._record("ReverseComputeAt", [block, loop], [preserve_unit_loops, int(index)], [])
+
+    def _serve_mark(self, loop: Any, inline: Callable[..., None], block_sref: StmtSRef) -> bool:
+        """Do what a mark in the place of a loop says; False for a loop."""
+        mark = self._table.get(loop) if isinstance(loop, LoopRV) else loop
+        if mark is StmtSRef.inline_mark():
+            self._run(inline, block_sref)
+        return mark is StmtSRef.inline_mark() or mark is StmtSRef.root_mark()
 
     def compute_inline(self, block: BlockRV) -> None:
         """Put the value of a block into the expressions that read it, and remove the block."""
@@ -300,8 +314,6 @@ class Schedule(BlockMethods, BufferMethods):
         (block,) = self._new_blocks([made])
         self._record("RFactor", [loop], [int(factor_axis)], [block])
         return block
-
-    # --- buffers ----------------------------------------------------------------------------------
 
     # --- sampling ---------------------------------------------------------------------------------
 
@@ -338,10 +350,33 @@ class Schedule(BlockMethods, BufferMethods):
         self._record("SamplePerfectTile", [loop], [int(n), limit], variables, factors)
         return variables
 
-    def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
-        """A loop around all consumers of a block, under which it may be computed.
+    def sample_partitioned_tile(
+        self,
+        loop: LoopRV,
+        n: int,
+        partition_pos: int = 0,
+        innerpart_factor: int = 1,
+        decision: list | None = None,
+    ) -> list[Var]:
+        """``n`` factors whose product is the extent of a loop; the product of those from
+        ``partition_pos`` on is a multiple of ``innerpart_factor``."""
+        limits = [int(n), int(partition_pos), int(innerpart_factor)]
+        factors = self._run(
+            primitives.sample_partitioned_tile,
+            self._random,
+            self._loop(loop, "sample_partitioned_tile"),
+            *limits,
+            plain_decision(decision),
+        )
+        variables = self._new_exprs(factors)
+        self._record("SamplePartitionedTile", [loop], limits, variables, factors)
+        return variables
 
-        ``decision`` is the number of the loop among those, outermost first.
+    def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
+        """A loop around all consumers of a block under which it can be computed, or a mark.
+
+        ``decision`` is the number of the loop among those, outermost first; -1 stands for leaving
+        the block where it is, -2 for inlining it. ``compute_at`` understands all three.
         """
         chosen, sref = self._run(
             primitives.sample_compute_location,

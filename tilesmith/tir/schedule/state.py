@@ -28,7 +28,7 @@ from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = [
     "FunctionState", "ScheduleDebugMask", "ScheduleState", "StmtSRef", "child_statements",
-    "replace_inside",
+    "is_mark", "replace_inside",
 ]  # fmt: skip
 
 
@@ -83,7 +83,7 @@ class StmtSRef:
         return _ROOT
 
     def __repr__(self) -> str:
-        if self is _INLINE or self is _ROOT:
+        if is_mark(self):
             return f"StmtSRef.{'inline' if self is _INLINE else 'root'}_mark()"
         stmt = self.stmt
         if stmt is None:
@@ -95,6 +95,11 @@ class StmtSRef:
 
 _INLINE = StmtSRef()
 _ROOT = StmtSRef()
+
+
+def is_mark(sref: StmtSRef) -> bool:
+    """Whether an identity is one of the marks that stand in the place of a loop."""
+    return sref is _INLINE or sref is _ROOT
 
 
 def child_statements(stmt: Stmt) -> list[Stmt]:
@@ -347,7 +352,7 @@ class ScheduleState:
 
     def handed_out(self, sref: StmtSRef) -> StmtSRef:
         """``sref``, which from now on answers for this state (not where it is a mark)."""
-        if sref is not _INLINE and sref is not _ROOT:
+        if not is_mark(sref):
             if self._reference is None:
                 self._reference = weakref.ref(self)
             sref._owner = self._reference

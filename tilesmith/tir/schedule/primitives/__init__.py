@@ -8,6 +8,7 @@ from tilesmith.tir.schedule.primitives.annotate import (
     unroll,
     vectorize,
 )
+from tilesmith.tir.schedule.primitives.auto_copy import read_at, write_at
 from tilesmith.tir.schedule.primitives.blocks import (
     get_block,
     get_consumers,
@@ -20,6 +21,8 @@ from tilesmith.tir.schedule.primitives.cache import (
     set_scope,
     storage_align,
 )
+from tilesmith.tir.schedule.primitives.cache_index import cache_index
+from tilesmith.tir.schedule.primitives.cache_inplace import cache_inplace
 from tilesmith.tir.schedule.primitives.compute_at import compute_at, reverse_compute_at
 from tilesmith.tir.schedule.primitives.compute_inline import compute_inline, reverse_compute_inline
 from tilesmith.tir.schedule.primitives.layout import (
@@ -39,9 +42,12 @@ from tilesmith.tir.schedule.primitives.loops import (
     split,
 )
 from tilesmith.tir.schedule.primitives.reduction import decompose_reduction, rfactor
+from tilesmith.tir.schedule.primitives.reindex import reindex, reindex_cache
+from tilesmith.tir.schedule.primitives.rolling_buffer import rolling_buffer
 from tilesmith.tir.schedule.primitives.sampling import (
     sample_categorical,
     sample_compute_location,
+    sample_partitioned_tile,
     sample_perfect_tile,
 )
 from tilesmith.tir.schedule.primitives.verify import verify_state
@@ -53,6 +59,8 @@ __all__ = [
     "as_index_map",
     "as_pad_value",
     "bind",
+    "cache_index",
+    "cache_inplace",
     "cache_read",
     "cache_write",
     "compute_at",
@@ -66,13 +74,18 @@ __all__ = [
     "loop_partition",
     "merge",
     "parallel",
+    "read_at",
+    "reindex",
+    "reindex_cache",
     "reorder",
     "reorder_block_iter_var",
     "reverse_compute_at",
     "reverse_compute_inline",
     "rfactor",
+    "rolling_buffer",
     "sample_categorical",
     "sample_compute_location",
+    "sample_partitioned_tile",
     "sample_perfect_tile",
     "set_scope",
     "split",
@@ -83,4 +96,5 @@ __all__ = [
     "unroll",
     "vectorize",
     "verify_state",
+    "write_at",
 ]

@@ -10,6 +10,7 @@ from tilesmith.ir.operators import is_const
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.primitives.common import refuse_at, uses_var, variables_in
+from tilesmith.tir.schedule.primitives.flags import is_covered
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import BlockRealize, For, ForKind
 
@@ -27,6 +28,8 @@ def _check_independent(
 
     A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
     """
+    if not state.enable_check:
+        return
     loop: For = state.stmt(sref)
     name = loop.loop_var.name
     is_single = is_const(loop.extent, 1)
@@ -35,7 +38,9 @@ def _check_independent(
         block = realize.block
         if block.iter_vars:
             _check_own_elements(state, primitive, block_sref)
-            if not has_affine_binding(state, block_sref, sref):
+            if not has_affine_binding(state, block_sref, sref) and (
+                primitive == "vectorize" or not _is_repeated(state, sref, block_sref)
+            ):
                 reason = f"the binding of block '{block.name_hint}' is not affine"
                 raise refuse_at(state, primitive, reason, block_sref)
         uses_loop = False
@@ -59,6 +64,26 @@ def _check_independent(
             raise refuse_at(state, primitive, reason, sref, advice)
         if block.iter_vars and not uses_loop and not is_single:
             _check_private(state, primitive, sref, block_sref)
+
+
+def _is_repeated(state: ScheduleState, sref: StmtSRef, block_sref: StmtSRef) -> bool:
+    """Whether iterations of a loop compute again what others compute too, each for itself: the
+    outputs of the block are used in the loop only, and each use finds all that it needs there."""
+    inside = set(state.blocks_below(sref))
+    scope = state.scope(block_sref)
+    allocated = state.stmt(scope).block.alloc_buffers
+    written = [region.buffer for region in state.stmt(block_sref).block.writes]
+    if any(buffer not in allocated for buffer in written):
+        return False
+    for other in state.blocks_below(scope):
+        block = state.stmt(other).block
+        reads = any(region.buffer in written for region in block.reads)
+        writes = any(region.buffer in written for region in block.writes)
+        if (reads or writes) and other not in inside:
+            return False
+        if other is not block_sref and (writes or (reads and not is_covered(state, other))):
+            return False
+    return True
 
 
 def _check_private(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from tilesmith.arith import detect_iter_map
 from tilesmith.arith.pattern import conjuncts
-from tilesmith.ir import GlobalVar, const
-from tilesmith.ir.operators import all_of
+from tilesmith.ir import GlobalVar, PrimExpr, const
+from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.errors import refuse
@@ -40,6 +40,9 @@ __all__ = [
     "scope_blocks",
     "scope_of",
 ]
+
+
+NOT_AFFINE = "its binding is not affine"
 
 
 def get_block(state: ScheduleState, name: str, variable: GlobalVar) -> StmtSRef:
@@ -188,7 +191,7 @@ def why_not_reduction(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> 
                 )
     if not is_dominant(state, sref, scope):
         return "another block of the scope writes the same buffer"
-    return "" if has_affine_binding(state, sref) else "its binding is not affine"
+    return "" if has_affine_binding(state, sref) else NOT_AFFINE
 
 
 def check_complete_or_reduction(
@@ -254,18 +257,27 @@ def check_covers_domain(state: ScheduleState, primitive: str, sref: StmtSRef) ->
 
     A condition that leaves out values of the iterators would be lost with the loops.
     """
+    clause = own_condition(state, sref)
+    if clause is not None:
+        name = state.stmt(sref).block.name_hint
+        reason = f"block '{name}' runs under a condition of its own: {clause}"
+        raise refuse_at(state, primitive, reason, sref)
+
+
+def own_condition(state: ScheduleState, sref: StmtSRef) -> PrimExpr | None:
+    """A condition of a block that leaves out values of its iterators; None if there is none."""
     realize: BlockRealize = state.stmt(sref)
+    if is_const(realize.predicate, 1):
+        return None
     analyzer = analyzer_for(state, sref)
     within = []
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         within += [value >= iterator.dom.min, value < iterator.dom.min + iterator.dom.extent]
     for clause in clauses(realize.predicate):
         with analyzer.constraint_scope(all_of(*within) if within else const(True, "bool")):
-            if analyzer.can_prove(clause):
-                continue
-        name = realize.block.name_hint
-        reason = f"block '{name}' runs under a condition of its own: {clause}"
-        raise refuse_at(state, primitive, reason, sref)
+            if not analyzer.can_prove(clause):
+                return clause
+    return None
 
 
 def check_inputs_last(
@@ -301,6 +313,7 @@ def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dic
 __all__ += [
     "check_covers_domain",
     "check_inputs_last",
+    "own_condition",
     "program_of",
     "ranges_between",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith import Analyzer, detect_iter_map, eval_set, inverse_affine_iter_map
+from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
-from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.operators import all_of, equal, is_const
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -23,10 +23,17 @@ from tilesmith.tir.schedule.primitives.blocks import (
 )
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
 from tilesmith.tir.schedule.primitives.compute_at import remove_block
+from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 
-__all__ = ["compute_inline", "drop_allocation", "reverse_compute_inline"]
+__all__ = [
+    "check_plain_access",
+    "compute_inline",
+    "drop_allocation",
+    "reverse_compute_inline",
+    "with_regions",
+]
 
 
 def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
@@ -47,13 +54,13 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     inliner = _Inliner(store.buffer, store.value, mapping)
     check_inputs_last(state, "compute_inline", sref, scope, consumers)
     for consumer in consumers:
-        _check_access(state, "compute_inline", consumer, store.buffer)
+        check_plain_access(state, "compute_inline", consumer, store.buffer)
     for consumer in consumers:
         realize: BlockRealize = state.stmt(consumer)
         inliner.reuse = {}
         new = inliner.visit(realize)
         if new is not realize:
-            new = _with_regions(new)
+            new = with_regions(new)
             state.replace(consumer, new, {realize.block: new.block})
     remove_block(state, sref)
     drop_allocation(state, scope, store.buffer)
@@ -169,7 +176,9 @@ class _Uses(Visitor):
             self.opaque = True
 
 
-def _check_access(state: ScheduleState, primitive: str, sref: StmtSRef, buffer: Buffer) -> None:
+def check_plain_access(
+    state: ScheduleState, primitive: str, sref: StmtSRef, buffer: Buffer
+) -> None:
     """A consumer must read the buffer by plain loads."""
     visitor = _Uses(buffer)
     visitor.visit(state.stmt(sref))
@@ -179,7 +188,7 @@ def _check_access(state: ScheduleState, primitive: str, sref: StmtSRef, buffer: 
         )
 
 
-def _with_regions(realize: BlockRealize) -> BlockRealize:
+def with_regions(realize: BlockRealize) -> BlockRealize:
     """A block with its regions detected anew; reads of what it writes in a reduction stay out."""
     block = realize.block
     buffers = _buffers_in(block)
@@ -269,7 +278,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     inverse = _inverse_indices(state, sref, producer, buffer)
     realize: BlockRealize = state.stmt(producer)
     new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
-    new = _with_regions(new)
+    new = with_regions(new)
     state.replace(producer, new, {realize.block: new.block})
     remove_block(state, sref)
     drop_allocation(state, scope, buffer)
@@ -292,10 +301,17 @@ class _Loads(Visitor):
 class _Inverse:
     """How the consumer's iterators follow from the indices at which it reads the producer."""
 
-    def __init__(self, placeholders: list[Var], values: dict[Var, PrimExpr], partial: bool) -> None:
+    def __init__(
+        self,
+        placeholders: list[Var],
+        values: dict[Var, PrimExpr],
+        partial: bool,
+        places: list[PrimExpr],
+    ) -> None:
         self.placeholders = placeholders
         self.values = values
         self.partial = partial
+        self.places = places  # hold for elements that the consumer reads
 
 
 def _check_all_made(
@@ -354,24 +370,9 @@ def _inverse_indices(
                 sref,
             )
     _check_all_made(state, sref, producer, first)
-    placeholders = [Var(f"p{k}", index.dtype) for k, index in enumerate(first.indices)]
-    values: dict[Var, PrimExpr] = {}
     domain = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    placeholders, values = inverse_of(first.indices, domain)
     needed = {v for v in domain if not is_const(domain[v].extent, 1)}
-    if all(index in domain or is_const(index) for index in first.indices):
-        for placeholder, index in zip(placeholders, first.indices):
-            if isinstance(index, Var):
-                values[index] = placeholder
-    else:
-        result = detect_iter_map(list(first.indices), domain)
-        if not result.indices:
-            raise refuse_at(
-                state,
-                "reverse_compute_inline",
-                f"the indices of '{buffer.name}' cannot be inverted",
-                sref,
-            )
-        values = dict(inverse_affine_iter_map(result.indices, list(placeholders)))
     if needed - set(values):
         name = sorted(v.name for v in needed - set(values))[0]
         raise refuse_at(
@@ -383,7 +384,12 @@ def _inverse_indices(
     for variable in domain:
         values.setdefault(variable, domain[variable].min)
     partial = not _reads_all(buffer, first, domain)
-    return _Inverse(placeholders, values, partial)
+    back = Replace(values)
+    places = [
+        equal(back.visit(index), placeholder)
+        for placeholder, index in zip(placeholders, first.indices)
+    ]
+    return _Inverse(placeholders, values, partial, places)
 
 
 def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bool:
@@ -420,6 +426,13 @@ class _ReverseInliner(Rebuild):
         self.store = store
         self.inverse = inverse
         self.consumer: Block = state.stmt(sref).block
+        self.analyzer = Analyzer()
+
+    def visit_Block(self, block: Block) -> Block:
+        """The ranges of the producer's iterators help to drop conditions."""
+        for iterator in block.iter_vars:
+            self.analyzer.bind(iterator.var, iterator.dom)
+        return super().visit_Block(block)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         """The consumer's store with this store's value in place of its load."""
@@ -427,21 +440,21 @@ class _ReverseInliner(Rebuild):
             return store
         at = Replace(dict(zip(self.inverse.placeholders, store.indices)))
         iterators = {v: at.visit(value) for v, value in self.inverse.values.items()}
-        analyzer = Analyzer()
+        analyzer = self.analyzer
         value = _LoadReplacer(self.buffer, store.value, iterators).visit(self.store.value)
         rename = Replace(iterators)
         indices = [analyzer.simplify(rename.visit(index)) for index in self.store.indices]
         new: Stmt = self.store.with_fields(value=value, indices=tuple(indices))
+        conditions = [at.visit(place) for place in self.inverse.places]
         if self.inverse.partial:
-            conditions = []
             for iterator in self.consumer.iter_vars:
                 if iterator.iter_type == IterVar.DataPar:
                     where = iterators[iterator.var]
                     low, end = iterator.dom.min, iterator.dom.min + iterator.dom.extent
                     conditions += [where >= low, where < end]
-            conditions = [c for c in conditions if not analyzer.can_prove(c)]
-            if conditions:
-                new = IfThenElse(all_of(*conditions), new)
+        conditions = [c for c in conditions if not analyzer.can_prove(c)]
+        if conditions:
+            new = IfThenElse(all_of(*conditions), new)
         if isinstance(self.consumer.body, IfThenElse):
             guard = _LoadReplacer(self.buffer, store.value, iterators).visit(
                 self.consumer.body.condition

@@ -127,9 +127,13 @@ def bound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
 
 
 def box_around(
-    analyzer: Analyzer, region: Sequence[Range], ranges: dict[Var, Range], shape: Sequence[PrimExpr]
+    analyzer: Analyzer,
+    region: Sequence[Range],
+    ranges: dict[Var, Range],
+    shape: Sequence[PrimExpr],
+    within: bool = True,
 ) -> list[Range]:
-    """The box around a region over all values of some variables, within the buffer."""
+    """The box around a region over all values of some variables; ``within``: cut to the buffer."""
     box = []
     for part, size in zip(region, shape):
         covered = eval_set(part, ranges) if ranges else None
@@ -139,9 +143,9 @@ def box_around(
                 box.append(Range.from_min_extent(const(0, size.dtype), size))
                 continue
             low, end = covered.min_value, covered.max_value + 1
-        if not analyzer.can_prove(low >= 0):
+        if within and not analyzer.can_prove(low >= 0):
             low = maximum(low, const(0, size.dtype))
-        if not analyzer.can_prove(end <= size):
+        if within and not analyzer.can_prove(end <= size):
             end = minimum(end, size)
         low = analyzer.simplify(low)
         box.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
@@ -171,12 +175,16 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
 def region_at(
     state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef, exact: bool
 ) -> list[Range] | None:
-    """What a block touches by a region in one iteration of a place; ``exact``: without gaps."""
+    """What a block touches by a region in one iteration of a place; ``exact``: without gaps.
+
+    It may reach over the ends of the buffer, where a condition cuts off the last part.
+    """
     ranges = ranges_between(state, sref, place)
     bound = bound_region(state.stmt(sref), region)
     if exact:
         return exact_box(bound, ranges)
-    return box_around(analyzer_inside(state, place), bound, ranges, region.buffer.shape)
+    analyzer = analyzer_inside(state, place)
+    return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
 
 
 def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Range]:

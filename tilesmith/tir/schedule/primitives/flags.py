@@ -13,6 +13,7 @@ from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.schedule.primitives.blocks import (
     has_affine_binding,
+    own_condition,
     producers_of,
     ranges_between,
     scope_blocks,
@@ -103,9 +104,10 @@ def _covers(
         analyzer.bind(stmt.loop_var, Range.from_min_extent(stmt.min, stmt.extent))
     realize: BlockRealize = state.stmt(producer)
     ranges = ranges_between(state, producer, common)
-    written = estimate_region_strict_bound(
-        _bound(realize, made), ranges, realize.predicate
-    ) or estimate_region_strict_bound(_bound(realize, made), ranges)
+    region = _bound(realize, made)
+    # A condition that only cuts off values outside of the iterators' ranges takes nothing away.
+    condition = realize.predicate if own_condition(state, producer) is not None else True
+    written = estimate_region_strict_bound(region, ranges, condition)
     if written is None:
         return False
     needed = _around(state, sref, read, common)

@@ -280,6 +280,8 @@ def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]
 
 def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
     """Below reordered loops: iterators are data-parallel or reductions, bindings are affine."""
+    if not state.enable_check:
+        return
     for sref in state.blocks_below(top):
         block = state.stmt(sref).block
         for iterator in block.iter_vars:

@@ -1,0 +1,208 @@
+"""cache_index: index computations done once, before the block, and kept in buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import (
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    Visitor,
+    const,
+    structural_equal,
+)
+from tilesmith.ir.op import CallEffectKind
+from tilesmith.ir.operators import is_const
+from tilesmith.tir.analysis import side_effect
+from tilesmith.tir.buffer import Buffer, decl_buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.schedule.primitives.blocks import scope_of
+from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.primitives.compute_inline import with_regions
+from tilesmith.tir.schedule.primitives.copies import insert_nest, nest_of
+from tilesmith.tir.schedule.primitives.reduction import add_allocation
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+
+__all__ = ["cache_index"]
+
+
+def cache_index(
+    state: ScheduleState, sref: StmtSRef, storage_scope: str, cse_thresh: int
+) -> list[StmtSRef]:
+    """Compute the indices of a block beforehand; see ``Schedule.cache_index``."""
+    scope = scope_of(state, sref, "cache_index")
+    realize: BlockRealize = state.stmt(sref)
+    finder = _Computations(realize.block, cse_thresh)
+    chosen = finder.chosen()
+    if not chosen:
+        return []
+    tables: list[tuple[PrimExpr, BufferLoad]] = []
+    stages: list[tuple[BlockRealize, list[tuple[Var, PrimExpr]]]] = []
+    buffers: list[Buffer] = []
+    for number, expr in enumerate(chosen):
+        used = variables_in(expr)
+        iterators = [i for i in realize.block.iter_vars if i.var in used]
+        shape = [iterator.dom.extent for iterator in iterators]
+        buffer = decl_buffer(shape, expr.dtype, f"index_var_{number}", scope=storage_scope)
+        buffers.append(buffer)
+        places = [_from_zero(iterator.var, iterator.dom) for iterator in iterators]
+        tables.append((expr, BufferLoad(buffer, places)))
+        stages.append(_stage(expr, buffer, iterators, f"index_{number}"))
+    rewrite = _UseTables(tables)
+    new = with_regions(rewrite.visit(realize))
+    state.replace(sref, new, {realize.block: new.block})
+    for stage, loops in stages:
+        insert_nest(state, scope, nest_of(stage, loops), sref, before=True)
+    add_allocation(state, scope, buffers)
+    return [state.block_of(stage.block, scope) for stage, _ in stages]
+
+
+def _from_zero(variable: Var, domain: Range) -> PrimExpr:
+    return variable if is_const(domain.min, 0) else variable - domain.min
+
+
+def _stage(
+    expr: PrimExpr, buffer: Buffer, iterators: list[IterVar], name: str
+) -> tuple[BlockRealize, list[tuple[Var, PrimExpr]]]:
+    """The block that fills a table with the values of an expression."""
+    loops: list[tuple[Var, PrimExpr]] = []
+    own, values, mapping, places = [], [], {}, []
+    for number, iterator in enumerate(iterators):
+        variable = Var(f"v{number}", iterator.var.dtype)
+        mapping[iterator.var] = variable
+        own.append(IterVar(iterator.dom, variable, IterVar.DataPar))
+        loops.append((Var(f"ax{number}", variable.dtype), iterator.dom.extent))
+        low = iterator.dom.min
+        values.append(loops[-1][0] if is_const(low, 0) else low + loops[-1][0])
+        places.append(_from_zero(variable, iterator.dom))
+    value = Replace(mapping).visit(expr)
+    writes = [BufferRegion.from_point(buffer, places)]
+    block = Block(own, [], writes, name, BufferStore(buffer, value, places))
+    return BlockRealize(values, const(True, "bool"), block), loops
+
+
+class _Computations(Visitor):
+    """The computations in the indices of a block that depend on its iterators only.
+
+    ``threshold`` above 1: a computation counts if it occurs so often, as a whole or as a part.
+    """
+
+    def __init__(self, block: Block, threshold: int) -> None:
+        self.iterators = {iterator.var for iterator in block.iter_vars}
+        self.threshold = threshold
+        self.counts: list[tuple[PrimExpr, int]] = []
+        self.is_index = False
+        self.visit(block.body)
+        if block.init is not None:
+            self.visit(block.init)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self._indices(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self._indices(store)
+        self.visit(store.value)
+
+    def _indices(self, access: Any) -> None:
+        outer = self.is_index
+        self.is_index = True
+        for index in access.indices:
+            self.visit(index)
+        self.is_index = outer
+
+    def visit_BufferRegion(self, region: Any) -> None:
+        pass
+
+    def visit_Block(self, block: Block) -> None:
+        """What an inner block computes depends on its own iterators."""
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> None:
+        """Count a computation; look for smaller ones where repeated parts are asked for."""
+        if not self.is_index or not expr.dtype.is_integer or not self._serves(expr):
+            self.visit_children(expr)
+            return
+        for number, (known, count) in enumerate(self.counts):
+            if structural_equal(known, expr):
+                self.counts[number] = (known, count + 1)
+                break
+        else:
+            self.counts.append((expr, 1))
+        if self.threshold > 1:
+            self.visit_children(expr)
+
+    def _serves(self, expr: PrimExpr) -> bool:
+        if isinstance(expr, Var) or is_const(expr) or not set(variables_in(expr)) <= self.iterators:
+            return False
+        if expr.dtype.lanes != 1 or side_effect(expr) > CallEffectKind.Pure:
+            return False
+        return _divides_by_constants(expr) and bool(variables_in(expr))
+
+    def chosen(self) -> list[PrimExpr]:
+        """The computations to keep, the largest first where one is a part of another."""
+        return [expr for expr, count in self.counts if count >= self.threshold]
+
+
+class _Divisors(Visitor):
+    def __init__(self) -> None:
+        self.constant = True
+
+    def _divide(self, expr: Any) -> None:
+        if not isinstance(expr.b, IntImm) or expr.b.value == 0:
+            self.constant = False
+        self.visit_children(expr)
+
+    visit_FloorDiv = visit_FloorMod = visit_Div = visit_Mod = _divide
+
+
+def _divides_by_constants(expr: PrimExpr) -> bool:
+    """A division by something that a condition keeps from being zero must stay where it is."""
+    divisors = _Divisors()
+    divisors.visit(expr)
+    return divisors.constant
+
+
+class _UseTables(Rebuild):
+    """Replaces computations in indices by loads from their tables."""
+
+    def __init__(self, tables: list[tuple[PrimExpr, BufferLoad]]) -> None:
+        super().__init__()
+        self.tables = tables
+        self.is_index = False
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        """A read."""
+        return load.with_fields(indices=self._indices(load))
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """A write."""
+        return store.with_fields(indices=self._indices(store), value=self.visit(store.value))
+
+    def _indices(self, access: Any) -> tuple[PrimExpr, ...]:
+        outer = self.is_index
+        self.is_index = True
+        indices = tuple([self.visit(index) for index in access.indices])
+        self.is_index = outer
+        return indices
+
+    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
+        """Regions are found anew afterwards."""
+        return region
+
+    def visit_Block(self, block: Block) -> Block:
+        """The block itself; blocks inside of it stay as they are."""
+        if self.reuse:
+            return block
+        self.reuse[block] = block
+        init = None if block.init is None else self.visit(block.init)
+        return block.with_fields(body=self.visit(block.body), init=init)
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
+        """The load that stands for an expression."""
+        if self.is_index:
+            for known, load in self.tables:
+                if structural_equal(known, expr):
+                    return load
+        return self.children(expr)

@@ -1,0 +1,45 @@
+"""From the place that an access touches back to the iterators of its block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilesmith.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
+from tilesmith.ir import PrimExpr, Range, Var
+from tilesmith.ir.operators import is_const
+from tilesmith.tir.schedule.primitives.common import Replace, variables_in
+
+__all__ = ["inverse_of"]
+
+
+def inverse_of(
+    indices: Sequence[PrimExpr], domains: Mapping[Var, Range]
+) -> tuple[list[Var], dict[Var, PrimExpr]]:
+    """The iterators that follow from some indices, as functions of placeholders for these.
+
+    An iterator of one value follows from nothing. What cannot be shown to come back as it went in
+    is left out.
+    """
+    placeholders = [Var(f"p{number}", index.dtype) for number, index in enumerate(indices)]
+    used = {v: domains[v] for v in variables_in(*indices) if v in domains}
+    found: dict[Var, PrimExpr] = {}
+    for placeholder, index in zip(placeholders, indices):
+        if isinstance(index, Var) and index in used:
+            found.setdefault(index, placeholder)
+    for variable, domain in domains.items():
+        if is_const(domain.extent, 1):
+            found.setdefault(variable, domain.min)
+    if set(used) <= set(found):
+        return placeholders, found
+    analyzer = Analyzer()
+    for variable, domain in domains.items():
+        analyzer.bind(variable, domain)
+    simple = [analyzer.simplify(index) for index in indices]
+    result = detect_iter_map(simple, used)
+    if not result.indices:
+        return placeholders, found
+    back = Replace(dict(zip(placeholders, simple)))
+    for variable, value in inverse_affine_iter_map(result.indices, list(placeholders)).items():
+        if variable not in found and analyzer.can_prove_equal(back.visit(value), variable):
+            found[variable] = value
+    return placeholders, found

@@ -1,0 +1,314 @@
+"""reindex, reindex_cache_read, reindex_cache_write: copies of a buffer with other indices.
+
+All three replace the accesses ``buffer[f(v)]`` of one block with iterators v by ``cache[g(v)]``,
+and add a block that copies between the two for all values of v. That is right if g tells f:
+iterators with the same g(v) must mean the same element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.arith import Analyzer, eval_set
+from tilesmith.ir import PrimExpr, Var, Visitor, const, structural_equal
+from tilesmith.ir.operators import is_const
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.schedule.primitives.blocks import (
+    check_covers_domain,
+    is_dominant,
+    scope_blocks,
+    scope_of,
+)
+from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
+from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
+from tilesmith.tir.schedule.primitives.copies import insert_nest, nest_of, statement_number
+from tilesmith.tir.schedule.primitives.inverse import inverse_of
+from tilesmith.tir.schedule.primitives.reduction import add_allocation
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+
+__all__ = ["reindex", "reindex_cache"]
+
+
+class _Access:
+    """How a block accesses a buffer: always at the same indices, functions of its iterators."""
+
+    def __init__(
+        self, state: ScheduleState, primitive: str, sref: StmtSRef, index: int, kind: str
+    ) -> None:
+        self.state = state
+        self.primitive = primitive
+        self.sref = sref
+        self.reads = kind == "read"
+        self.block: Block = state.stmt(sref).block
+        self.buffer = region_of(state, primitive, sref, index, self.reads).buffer
+        self.scope = scope_of(state, sref, primitive)
+        self.iterators = {iterator.var: iterator for iterator in self.block.iter_vars}
+        self.indices = self._single_access()
+
+    def refuse(self, reason: str, advice: str = "") -> Exception:
+        """The error of the primitive at this block."""
+        return refuse_at(self.state, self.primitive, reason, self.sref, advice)
+
+    def _single_access(self) -> tuple[PrimExpr, ...]:
+        name, buffer = self.block.name_hint, self.buffer
+        if self.reads and any(region.buffer is buffer for region in self.block.writes):
+            raise self.refuse(f"block '{name}' writes '{buffer.name}' too")
+        finder = _Accesses(buffer)
+        finder.visit(self.block.body)
+        if self.block.init is not None:
+            finder.visit(self.block.init)
+        if finder.opaque or not finder.found:
+            raise self.refuse(
+                f"block '{name}' uses '{buffer.name}' as a pointer, a matched region, or in blocks "
+                "inside of it"
+            )
+        first = finder.found[0]
+        for indices in finder.found[1:]:
+            if not all(structural_equal(a, b) for a, b in zip(indices, first)):
+                raise self.refuse(
+                    f"block '{name}' accesses '{buffer.name}' at several different places"
+                )
+        for variable in variables_in(*first):
+            if variable in finder.inner:
+                raise self.refuse(
+                    f"the place in '{buffer.name}' depends on '{variable.name}', which is bound "
+                    "inside of the block"
+                )
+        return first
+
+    def used(self, indices: Any) -> list[IterVar]:
+        """The iterators on which some indices depend, in the order of the block."""
+        variables = variables_in(*indices)
+        return [iterator for iterator in self.block.iter_vars if iterator.var in variables]
+
+
+class _Accesses(Visitor):
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.found: list[tuple[PrimExpr, ...]] = []
+        self.inner: set[Var] = set()
+        self.opaque = False
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self._note(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self._note(store)
+
+    def _note(self, access: BufferLoad | BufferStore) -> None:
+        if access.buffer is self.buffer:
+            self.found.append(access.indices)
+            for index in access.indices:
+                self.visit(index)
+            if isinstance(access, BufferStore):
+                self.visit(access.value)
+        else:
+            self.visit_children(access)
+
+    def visit_For(self, loop: Any) -> None:
+        self.inner.add(loop.loop_var)
+        self.visit_children(loop)
+
+    def visit_LetStmt(self, stmt: Any) -> None:
+        self.inner.add(stmt.var)
+        self.visit_children(stmt)
+
+    def visit_Let(self, expr: Any) -> None:
+        self.inner.add(expr.var)
+        self.visit_children(expr)
+
+    def visit_Block(self, block: Block) -> None:
+        touched = [region.buffer for region in (*block.reads, *block.writes)]
+        self.opaque = self.opaque or any(buffer is self.buffer for buffer in touched)
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        pass
+
+    def visit_Var(self, variable: Var) -> None:
+        self.opaque = self.opaque or variable is self.buffer.data
+
+
+class _Moved(Rebuild):
+    """Turns every access to a buffer into one to another buffer at given indices."""
+
+    def __init__(self, old: Buffer, new: Buffer, indices: list[PrimExpr]) -> None:
+        super().__init__()
+        self.old = old
+        self.new = new
+        self.indices = tuple(indices)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        """A read."""
+        load = self.children(load)
+        if load.buffer is not self.old:
+            return load
+        return BufferLoad(self.new, self.indices, load.predicate, load.span)
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """A write."""
+        store = self.children(store)
+        if store.buffer is not self.old:
+            return store
+        return BufferStore(self.new, store.value, self.indices, store.predicate, store.span)
+
+    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
+        """A region: the one element."""
+        if region.buffer is not self.old:
+            return region
+        return BufferRegion.from_point(self.new, self.indices)
+
+
+def reindex(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> StmtSRef:
+    """Access a buffer through a copy indexed by plain iterators; see ``Schedule.reindex``."""
+    access = _Access(state, "reindex", sref, index, kind)
+    iterators = access.used(access.indices)
+    analyzer = Analyzer()
+    indices = [analyzer.simplify(i.var - i.dom.min) for i in iterators]
+    shape = [iterator.dom.extent for iterator in iterators]
+    if not indices:
+        indices, shape = [const(0, "int32")], [const(1, "int32")]
+    name = access.buffer.name + "_reindex"
+    return _through(access, indices, shape, name, access.buffer.scope())
+
+
+def reindex_cache(
+    state: ScheduleState,
+    sref: StmtSRef,
+    index: int,
+    kind: str,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any],
+) -> StmtSRef:
+    """Access a buffer through a copy at indices of the user's choice; see
+    ``Schedule.reindex_cache_read``."""
+    primitive = f"reindex_cache_{kind}"
+    access = _Access(state, primitive, sref, index, kind)
+    block = access.block
+    dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
+    if not isinstance(index_map, IndexMap):
+        index_map = IndexMap.from_func(index_map, len(block.iter_vars), index_dtype=dtype)
+    if len(index_map.initial_indices) != len(block.iter_vars):
+        raise access.refuse(
+            f"the map takes {len(index_map.initial_indices)} indices, block '{block.name_hint}' "
+            f"has {len(block.iter_vars)} iterators"
+        )
+    indices = index_map.map_indices([iterator.var for iterator in block.iter_vars])
+    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    analyzer = Analyzer()
+    shape = []
+    for position in indices:
+        covered = eval_set(position, domains)
+        is_bounded = covered.has_lower_bound() and covered.has_upper_bound()
+        if not is_bounded or not analyzer.can_prove(covered.min_value >= 0):
+            raise access.refuse(f"the index {position} of the cache may be negative or unbounded")
+        shape.append(analyzer.simplify(covered.max_value + 1))
+    name = f"{access.buffer.name}_{storage_scope}"
+    return _through(access, indices, shape, name, storage_scope)
+
+
+def _through(
+    access: _Access, indices: list[PrimExpr], shape: list[PrimExpr], name: str, storage_scope: str
+) -> StmtSRef:
+    """Let the block use a new buffer, and put the block that copies before or after it."""
+    state, sref, scope = access.state, access.sref, access.scope
+    _check_mapping(access, indices)
+    _check_place(access)
+    offset = const(0, access.buffer.elem_offset.dtype)
+    cache = buffer_with(
+        access.buffer,
+        name,
+        storage_scope,
+        shape=tuple(shape),
+        strides=(),
+        elem_offset=offset,
+        axis_separators=(),
+    )
+    used = access.used([*access.indices, *indices])
+    realize, loops = _stage(access, cache, indices, used)
+    rewrite = _Moved(access.buffer, cache, indices)
+    state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
+    insert_nest(state, scope, nest_of(realize, loops), sref, before=access.reads)
+    add_allocation(state, scope, [cache])
+    return state.block_of(realize.block, scope)
+
+
+def _stage(
+    access: _Access, cache: Buffer, indices: list[PrimExpr], used: list[IterVar]
+) -> tuple[BlockRealize, list[tuple[Var, PrimExpr]]]:
+    """The block that copies, with iterators like those of the block it serves."""
+    loops: list[tuple[Var, PrimExpr]] = []
+    iterators, values = [], []
+    mapping: dict[Var, PrimExpr] = {}
+    for number, iterator in enumerate(used):
+        own = Var(iterator.var.name, iterator.var.dtype)
+        mapping[iterator.var] = own
+        iterators.append(IterVar(iterator.dom, own, IterVar.DataPar))
+        variable = Var(f"ax{number}", own.dtype)
+        loops.append((variable, iterator.dom.extent))
+        low = iterator.dom.min
+        values.append(variable if is_const(low, 0) else low + variable)
+    rename = Replace(mapping)
+    old = [rename.visit(index) for index in access.indices]
+    new = [rename.visit(index) for index in indices]
+    source, source_indices, target, target_indices = (
+        (access.buffer, old, cache, new) if access.reads else (cache, new, access.buffer, old)
+    )
+    block = Block(
+        iterators,
+        [BufferRegion.from_point(source, source_indices)],
+        [BufferRegion.from_point(target, target_indices)],
+        cache.name,
+        BufferStore(target, BufferLoad(source, source_indices), target_indices),
+    )
+    return BlockRealize(values, const(True, "bool"), block), loops
+
+
+def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
+    """Iterators with the same place in the cache have the same place in the buffer; what is written
+    also the other way round."""
+    domains = {variable: iterator.dom for variable, iterator in access.iterators.items()}
+    pairs = [(indices, access.indices, "the new indices do not tell")]
+    if not access.reads:
+        pairs.append((list(access.indices), indices, f"the place in '{access.buffer.name}' leaves"))
+    for given, wanted, reason in pairs:
+        _, known = inverse_of(list(given), domains)
+        for variable in variables_in(*wanted):
+            if variable in domains and variable not in known:
+                open_ = "" if reason.startswith("the new") else " open"
+                raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
+    analyzer = Analyzer()
+    for variable, domain in domains.items():
+        analyzer.bind(variable, domain)
+    for index, size in zip(access.indices, access.buffer.shape):
+        if not (analyzer.can_prove(index >= 0) and analyzer.can_prove(index < size)):
+            raise access.refuse(
+                f"the index {index} of '{access.buffer.name}' is in bounds only under a condition"
+            )
+
+
+def _check_place(access: _Access) -> None:
+    """The copy can stand before or after the whole statement that holds the block."""
+    state, scope, sref, buffer = access.state, access.scope, access.sref, access.buffer
+    number = statement_number(state, scope, sref)
+    if not access.reads:
+        if not is_dominant(state, sref, scope):
+            raise access.refuse(f"another block writes '{buffer.name}' too")
+        check_covers_domain(state, access.primitive, sref)
+    for other in scope_blocks(state, scope):
+        if other is sref or statement_number(state, scope, other) != number:
+            continue
+        block: Block = state.stmt(other).block
+        regions = block.writes if access.reads else block.reads
+        if any(region.buffer is buffer for region in regions):
+            verb = "writes" if access.reads else "reads"
+            raise refuse_at(
+                state,
+                access.primitive,
+                f"block '{block.name_hint}' {verb} '{buffer.name}' in the same nest",
+                other,
+                "reindex first, then move blocks into one nest",
+            )
