@@ -1,4 +1,4 @@
-"""Comparisons, conjunctions and disjunctions of integers.
+"""Comparisons of integers.
 
 ``a < b`` asks for the sign of one sum, ``b - a - 1 >= 0``. If that is not decided, the comparison
 is written anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i < n``.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.arith.const_int_bound import direction
 from tilesmith.arith.forms import (
     INT64,
     Extreme,
@@ -21,22 +20,21 @@ from tilesmith.arith.forms import (
     coefficient_gcd,
     exact_quotient,
     plus,
+    retyped,
     same_expression,
     shifted,
     times,
 )  # fmt: skip
 from tilesmith.arith.normal_form import Normalizer
 from tilesmith.arith.state import is_index
-from tilesmith.ir import EQ, GE, GT, LE, LT, NE, And, Min, Not, Or, PrimExpr, const
-from tilesmith.ir.operators import is_const, logical_and, logical_or
+from tilesmith.ir import EQ, GE, GT, LE, LT, NE, Min, Not, PrimExpr, const
+from tilesmith.ir.operators import is_const
+from tilesmith.runtime.dtype import DataType
 
 TRUE = const(True, "bool")
 FALSE = const(False, "bool")
 _WITH_STRUCTURE = (Split, Product, Quotient, Remainder, Extreme)
 _FLIPPED = {GT: LT, GE: LE}
-
-
-Ray = tuple[object, float, float, bool]
 
 
 class Comparisons(Normalizer):
@@ -160,7 +158,7 @@ class Comparisons(Normalizer):
             return simpler
         common = coefficient_gcd(form)
         reduced = exact_quotient(form, common)
-        whole = self._digit_bound(reduced)
+        whole = self._digit_bound(self._without_tail(reduced))
         changed = whole is not reduced
         if changed:
             answer = self.sign(whole)
@@ -184,6 +182,20 @@ class Comparisons(Normalizer):
         if self.prove(form, 3):
             return True
         return False if self.prove(shifted(times(form, -1), -1), 3) else None
+
+    def _without_tail(self, form: Sum) -> Sum:
+        """``x * 4 + y < n * 4`` with ``y`` in [0, 4) is ``x < n``."""
+        units = {abs(coefficient) for coefficient in form.terms.values()}
+        units.discard(1)
+        for unit in sorted(units, reverse=True):
+            tail = {atom: c for atom, c in form.terms.items() if c % unit}
+            if not tail:
+                continue
+            turn = self._turn(Sum(form.dtype, tail, form.const), unit)
+            if turn is not None:
+                head = {atom: c // unit for atom, c in form.terms.items() if c % unit == 0}
+                return Sum(form.dtype, head, turn)
+        return form
 
     def _digit_bound(self, form: Sum) -> Sum:
         """``x // 4 >= c`` is ``x >= 4 * c``, ``x // 4 <= c`` is ``x <= 4 * c + 3``."""
@@ -234,12 +246,13 @@ class Comparisons(Normalizer):
         kept = len(difference.terms) == len(a.terms) + len(b.terms)
         one_sided = (not a.terms and a.const == 0) or (not b.terms and b.const == 0)
         mixed = one_sided and min(difference.terms.values()) < 0 < max(difference.terms.values())
-        if kept and not mixed and not (a.const and b.const):
+        strict = _turns_strict(kind, difference)
+        if kept and not mixed and not strict and not (a.const and b.const):
             for atom, coefficient in b.terms.items():
                 if difference.terms.get(atom) != coefficient:
                     break
             else:
-                made = kind(self.table.to_expr(a), self.table.to_expr(b))
+                made = self._made(kind, a, b)
                 return expr if self._unchanged(made, expr) else made
         made = self._canonical(kind, difference, bool(a.const) and not b.const)
         if made is None:
@@ -257,11 +270,8 @@ class Comparisons(Normalizer):
         dtype, constant = difference.dtype, difference.const
         right = {atom: c for atom, c in difference.terms.items() if c > 0}
         left = {atom: -c for atom, c in difference.terms.items() if c < 0}
-        if left and right:
-            if kind is LE and constant == -1:
-                kind, constant = LT, 0
-            elif kind is LT and constant == 1:
-                kind, constant = LE, 0
+        if _turns_strict(kind, difference):
+            kind, constant = (LT if kind is LE else LE), 0
         if kind in (EQ, NE) and not left:  # x == 3, with the constant on the right
             left, right, constant = right, left, -constant
         if not left or (right and constant_left):
@@ -270,129 +280,38 @@ class Comparisons(Normalizer):
             a, b = Sum(dtype, left, 0), Sum(dtype, right, constant)
         if not (self.flows(a) and self.flows(b)):
             return None
+        return self._made(kind, a, b)
+
+    def _made(self, kind: type, a: Sum, b: Sum) -> PrimExpr:
+        """The comparison of two sums; ``cast(x) < cast(y)`` is ``x < y``."""
+        dtype = _uncast(a) or _uncast(b)
+        if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
+            a, b = retyped(a, dtype), retyped(b, dtype)
         return kind(self.table.to_expr(a), self.table.to_expr(b))
 
-    # And, or
 
-    def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
-        first = _flat(kind, a)  # have been compared with each other when ``a`` was made
-        second = _flat(kind, b)
-        parts = list(first)
-        for part in second:
-            keep = True
-            for position, other in enumerate(parts):
-                relation = self._relation(kind, other, part)
-                if relation is None:
-                    continue
-                if relation == "decided":
-                    return FALSE if kind is And else TRUE
-                keep = False
-                if relation == "second":
-                    parts[position] = part
-                elif relation != "first":
-                    parts[position] = relation  # type: ignore[assignment]
-                break
-            if keep:
-                parts.append(part)
-        if len(parts) == len(first) + len(second):
-            return expr if a is expr.a and b is expr.b else kind(a, b)
-        join = logical_and if kind is And else logical_or
-        result = parts[0]
-        for part in parts[1:]:
-            result = join(result, part)
-        return result
-
-    def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
-        """Which of two conditions can be dropped: "first" or "second" names the one that says
-        all."""
-        if a is b or self.number(a) == self.number(b):
-            return "first"
-        if isinstance(a, Not) and self.number(a.a) == self.number(b):
-            return "decided"
-        if isinstance(b, Not) and self.number(b.a) == self.number(a):
-            return "decided"
-        this, that = self._ray(a), self._ray(b)
-        if this is None or that is None or this[0] != that[0]:
-            return None
-        return _rays(kind, this, that)
-
-    def _ray(self, expr: PrimExpr) -> Ray | None:
-        """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
-        found = self.rays.get(id(expr))
-        if found is None:
-            found = self.rays[id(expr)] = (expr, self._new_ray(expr))
-        return found[1]
-
-    def _new_ray(self, expr: PrimExpr) -> Ray | None:
-        kind = expr.__class__
-        if kind not in (LT, LE, EQ, NE) or not is_index(expr.a.dtype):  # type: ignore[attr-defined]
-            return None
-        form = plus(self.normal(expr.b), self.normal(expr.a), -1)  # type: ignore[attr-defined]
-        form = self.tidy(shifted(form, -1) if kind is LT else form)
-        if not form.terms:
-            return None
-        key, scale = direction(form)
-        infinity = float("inf")
-        if kind in (EQ, NE):
-            if form.const % scale:
-                return None
-            return key, -form.const // scale, -form.const // scale, kind is EQ
-        if scale > 0:
-            return key, -(form.const // scale), infinity, True
-        return key, -infinity, form.const // -scale, True
+def _turns_strict(kind: type, difference: Sum) -> bool:
+    """Whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
+    if difference.const != (-1 if kind is LE else 1) or kind not in (LE, LT):
+        return False
+    coefficients = difference.terms.values()
+    return min(coefficients) < 0 < max(coefficients)
 
 
-def _rays(kind: type, a: Ray, b: Ray) -> Any:
-    """How two sets of values of one sum lie to each other."""
-    _, low_a, high_a, in_a = a
-    _, low_b, high_b, in_b = b
-    apart = high_a < low_b or high_b < low_a
-    if in_a and in_b:
-        if kind is And and apart:
-            return "decided"
-        if kind is Or and (low_a <= high_b + 1 and low_b <= high_a + 1):
-            if min(low_a, low_b) == -float("inf") and max(high_a, high_b) == float("inf"):
-                return "decided"
-        a_in_b = low_b <= low_a and high_a <= high_b
-        b_in_a = low_a <= low_b and high_b <= high_a
-        if a_in_b:
-            return "first" if kind is And else "second"
-        if b_in_a:
-            return "second" if kind is And else "first"
+def _uncast(form: Sum) -> DataType | None:
+    """The narrower dtype of the one atom that a sum is, as a cast makes it."""
+    atom = form.single()
+    if atom is None or atom.dtype is form.dtype or not is_index(atom.dtype):
         return None
-    if in_a != in_b:  # one says which value it is not
-        inside_is_first = in_a
-        hole, low, high = (low_b, low_a, high_a) if in_a else (low_a, low_b, high_b)
-        if kind is And:
-            if low == high == hole:
-                return "decided"
-            if not low <= hole <= high:
-                return "first" if inside_is_first else "second"
-        else:
-            if low <= hole <= high:
-                return "decided"
-            return "second" if inside_is_first else "first"
-        return None
-    if kind is Or and low_a != low_b:
-        return "decided"
-    return None
+    return atom.dtype
 
 
-_MOST_PARTS = 16
-
-
-def _flat(kind: type, expr: Any) -> list[PrimExpr]:
-    """The last parts of a chain, from left to right; what is before them as one part."""
-    parts: list[PrimExpr] = []
-    while expr.__class__ is kind and len(parts) < _MOST_PARTS:
-        if expr.b.__class__ is kind:
-            parts[:0] = _flat(kind, expr.b)
-        else:
-            parts.insert(0, expr.b)
-        expr = expr.a
-    parts.insert(0, expr)
-    return parts
+def _as_narrow(form: Sum, dtype: DataType) -> bool:
+    """Whether a sum is a constant, or one atom, of a dtype."""
+    if not form.terms:
+        return dtype.min_value <= form.const <= dtype.max_value
+    atom = form.single()
+    return atom is not None and atom.dtype is dtype
 
 
 def _widened(form: Sum) -> Sum:

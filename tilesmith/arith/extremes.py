@@ -20,7 +20,17 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.state import is_index
 from tilesmith.arith.tidy import Joiner
-from tilesmith.ir import Min
+from tilesmith.ir import Max, Min
+
+
+def _all_negative(forms: list[Sum]) -> bool:
+    for form in forms:
+        if form.const > 0:
+            return False
+        for coefficient in form.terms.values():
+            if coefficient > 0:
+                return False
+    return True
 
 
 class Extremes(Joiner):
@@ -40,6 +50,10 @@ class Extremes(Joiner):
         inner = [exact_quotient(plus(arg, shared, -1), unit) for arg in args]
         if not self.all_flow(inner):
             return self.of_atom(self.table.extreme(kind, args))
+        if _all_negative(inner):  # max(x * -4, y * -4)  ->  min(x, y) * -4
+            opposite = [times(arg, -1) for arg in inner]
+            if self.all_flow(opposite):
+                inner, unit, kind = opposite, -unit, Max if kind is Min else Min
         form = times(self.of_atom(self.table.extreme(kind, inner)), unit)
         return plus(form, shared)
 

@@ -311,12 +311,22 @@ class Proofs(Residues):
                     found.append(size)
         return frozenset(found)
 
+    def _lowest(self, form: Sum) -> float:
+        """The lower bound of a sum, where sizes of ranges that are in use are at least 1."""
+        low: float = form.const
+        for atom, coefficient in form.terms.items():
+            if atom in self._positive and coefficient > 0:
+                low += coefficient * max(1, self.atom_bounds(atom)[0])
+            else:
+                low += coefficient * self.atom_bounds(atom)[0 if coefficient > 0 else 1]
+        return low
+
     def _not_negative(self, atom: Atom) -> bool:
         return atom in self._positive or self.atom_bounds(atom)[0] >= 0
 
     def _search(self, form: Sum, depth: int, seen: set[int]) -> bool:
         low, high = self.bounds(form)
-        if low >= 0:
+        if low >= 0 or (self._positive and self._lowest(form) >= 0):
             return True
         if depth <= 0 or high < 0:
             return False
@@ -363,7 +373,7 @@ class Proofs(Residues):
             if fact.terms.get(atom, 0) * coefficient > 0
         ]
         rule = _DEFINING.get(atom.__class__)
-        if rule is not None:
+        if rule is not None and is_index(atom.dtype):  # else it may have wrapped around
             found += rule(self, atom, coefficient > 0)
         return found
 

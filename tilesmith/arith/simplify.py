@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.arith.comparisons import Comparisons
+from tilesmith.arith.connectives import Connectives
 from tilesmith.arith.forms import Sum, same_expression
 from tilesmith.arith.proofs import NEGATED
 from tilesmith.arith.vectors import VECTOR_RULES
@@ -66,7 +66,7 @@ _BITS: dict[str, Callable[..., PrimExpr]] = {
 _SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
 
 
-class Simplifier(Comparisons):
+class Simplifier(Connectives):
     """The part of an analyzer that rewrites expressions."""
 
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
@@ -189,6 +189,8 @@ class Simplifier(Comparisons):
         condition = self.rewrite(expr.condition)
         if isinstance(condition, IntImm):
             return self.rewrite(expr.true_value if condition.value else expr.false_value)
+        if isinstance(condition, Not):
+            return self.rewrite(Select(condition.a, expr.false_value, expr.true_value))
         # All three operands are evaluated: a load must not lose the guard that is inside of it
         guarded = (
             condition.dtype.lanes == 1
@@ -207,6 +209,10 @@ class Simplifier(Comparisons):
         condition = self.rewrite(call.args[0])
         if isinstance(condition, IntImm):
             return self.rewrite(call.args[1] if condition.value else call.args[2])
+        if isinstance(condition, Not):
+            return self.rewrite(
+                Call(call.dtype, call.op, (condition.a, call.args[2], call.args[1]))
+            )
         yes, no = self._branches(condition, call.args[1], call.args[2], True)
         found = self._decided(condition, yes, no)
         if found is not None:

@@ -22,6 +22,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.proofs import Proofs
 from tilesmith.arith.state import is_index
+from tilesmith.ir import Max, Min
 
 
 class Joiner(Proofs):
@@ -64,7 +65,9 @@ class Joiner(Proofs):
                 continue
             rest = {a: c for a, c in form.terms.items() if a is not atom and a is not other}
             return plus(Sum(form.dtype, rest, form.const), joined, coefficient)
-        if upper or coefficient % lower:
+        if upper:
+            return self._join_digit(form, atom, coefficient) if lower == 1 else None
+        if coefficient % lower:
             return None
         factor = -(coefficient // lower)
         if contains(form, index, factor):  # x - x // 4 * 4  ->  x % 4
@@ -78,6 +81,14 @@ class Joiner(Proofs):
                 exact = shifted(index, -(residue[1] % lower))
                 return plus(Sum(form.dtype, rest, form.const), exact, -factor)
         return None
+
+    def _join_digit(self, form: Sum, atom: Split, coefficient: int) -> Sum | None:
+        """``x - x % 8  ->  x // 8 * 8``."""
+        if not contains(form, atom.index, -coefficient):
+            return None
+        rest = {a: c for a, c in form.terms.items() if a is not atom}
+        without = plus(Sum(form.dtype, rest, form.const), atom.index, coefficient)
+        return plus(without, self.digit(atom.index, atom.upper, 0), -coefficient * atom.upper)
 
     def _join_remainder(self, form: Sum, atom: Remainder) -> Sum | None:
         """``x // n * n + x % n  ->  x``."""
@@ -117,12 +128,16 @@ class Joiner(Proofs):
             return None
         shift = exact_quotient(Sum(form.dtype, rest, 0), factor)
         moved = [plus(retyped(arg, form.dtype), shift) for arg in atom.args]
+        kind = atom.kind
+        if factor < 0:  # x - min(x, y)  ->  max(x - y, 0)
+            moved = [times(arg, -1) for arg in moved]
+            kind, factor = (Max if kind is Min else Min), -factor
         before = sum([len(arg.terms) for arg in atom.args]) + len(rest)
         if sum([len(arg.terms) for arg in moved]) >= before:
             return None
         if not self.all_flow(moved):
             return None
-        return shifted(times(self.extreme(atom.kind, moved), factor), form.const)
+        return shifted(times(self.extreme(kind, moved), factor), form.const)
 
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
         numbers = [sorted([self.table.number(arg) for arg in e.args]) for e in (a, b)]

@@ -1,0 +1,189 @@
+"""Conjunctions and disjunctions: what one part says, the others need not say again.
+
+x < 5 and x < 8          ->  x < 5
+p or p and q             ->  p
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
+from tilesmith.arith.const_int_bound import direction
+from tilesmith.arith.forms import Sum, plus, shifted
+from tilesmith.arith.state import is_index
+from tilesmith.ir import EQ, LE, LT, NE, And, Not, Or, PrimExpr
+from tilesmith.ir.operators import logical_and, logical_or
+
+Ray = tuple[object, float, float, bool]
+
+
+class Connectives(Comparisons):
+    """The part of an analyzer that joins conditions."""
+
+    def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
+        first = _flat(kind, a)  # have been compared with each other when ``a`` was made
+        second = _flat(kind, b)
+        parts = list(first)
+        for part in second:
+            keep = True
+            for position, other in enumerate(parts):
+                relation = self._relation(kind, other, part)
+                if relation is None:
+                    continue
+                keep = False
+                if isinstance(relation, PrimExpr):  # what both say together
+                    parts[position] = relation
+                elif relation == "decided":
+                    return FALSE if kind is And else TRUE
+                elif relation == "second":
+                    parts[position] = part
+                break
+            if keep:
+                parts.append(part)
+        lighter = self._lightened_all(kind, parts)
+        if lighter is parts and len(parts) == len(first) + len(second):
+            return expr if a is expr.a and b is expr.b else kind(a, b)
+        join = logical_and if kind is And else logical_or
+        result = lighter[0]
+        for part in lighter[1:]:
+            result = join(result, part)
+        return result
+
+    def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
+        """The parts of a conjunction with its disjunctions (or the other way round) as short as the
+        other parts allow; the same list if nothing changed."""
+        dual = Or if kind is And else And
+        for position, part in enumerate(parts):
+            if part.__class__ is dual and len(parts) > 1:
+                others = parts[:position] + parts[position + 1 :]
+                lighter = self._lightened(kind, dual, part, others)
+                if lighter is not part:
+                    kept = [lighter] if lighter is not None else []
+                    left = [*parts[:position], *kept, *parts[position + 1 :]]
+                    return self._lightened_all(kind, left)
+        return parts
+
+    def _lightened(
+        self, kind: type, dual: type, part: PrimExpr, others: list[PrimExpr]
+    ) -> PrimExpr | None:
+        """``p or q`` beside p says nothing (None); beside ``not p`` it is q."""
+        items = _flat(dual, part)
+        kept = []
+        for item in items:
+            relations = [self._relation(kind, other, item) for other in others]
+            names = [found for found in relations if found.__class__ is str]
+            if "first" in names:
+                return None
+            if "decided" not in names:
+                kept.append(item)
+        if len(kept) == len(items):
+            return part
+        join = logical_or if dual is Or else logical_and
+        result: PrimExpr = FALSE if dual is Or else TRUE
+        for item in kept:
+            result = join(result, item)
+        return result
+
+    def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
+        """Which of two conditions can be dropped: "first" or "second" names the one that says
+        all."""
+        if a is b or self.number(a) == self.number(b):
+            return "first"
+        if isinstance(a, Not) and self.number(a.a) == self.number(b):
+            return "decided"
+        if isinstance(b, Not) and self.number(b.a) == self.number(a):
+            return "decided"
+        this, that = self._ray(a), self._ray(b)
+        if this is None or that is None or this[0] != that[0]:
+            return None
+        found = _rays(kind, this, that)
+        if found is None and kind is And and this[3] and that[3]:
+            low, high = max(this[1], that[1]), min(this[2], that[2])
+            return self._point(a, int(low)) if low == high else None
+        return found
+
+    def _point(self, comparison: Any, value: int) -> PrimExpr | None:
+        """``x == 3`` for ``3 <= x and x <= 3``."""
+        form = self.tidy(plus(self.normal(comparison.b), self.normal(comparison.a), -1))
+        scale = direction(form)[1]
+        terms = {atom: coefficient // scale for atom, coefficient in form.terms.items()}
+        return self._canonical(EQ, Sum(form.dtype, terms, -value), False)
+
+    def _ray(self, expr: PrimExpr) -> Ray | None:
+        """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
+        found = self.rays.get(id(expr))
+        if found is None:
+            found = self.rays[id(expr)] = (expr, self._new_ray(expr))
+        return found[1]
+
+    def _new_ray(self, expr: PrimExpr) -> Ray | None:
+        kind = expr.__class__
+        if kind not in (LT, LE, EQ, NE) or not is_index(expr.a.dtype):  # type: ignore[attr-defined]
+            return None
+        form = plus(self.normal(expr.b), self.normal(expr.a), -1)  # type: ignore[attr-defined]
+        form = self.tidy(shifted(form, -1) if kind is LT else form)
+        if not form.terms:
+            return None
+        key, scale = direction(form)
+        infinity = float("inf")
+        if kind in (EQ, NE):
+            if form.const % scale:
+                return None
+            return key, -form.const // scale, -form.const // scale, kind is EQ
+        if scale > 0:
+            return key, -(form.const // scale), infinity, True
+        return key, -infinity, form.const // -scale, True
+
+
+def _rays(kind: type, a: Ray, b: Ray) -> Any:
+    """How two sets of values of one sum lie to each other."""
+    _, low_a, high_a, in_a = a
+    _, low_b, high_b, in_b = b
+    apart = high_a < low_b or high_b < low_a
+    if in_a and in_b:
+        if kind is And and apart:
+            return "decided"
+        if kind is Or and (low_a <= high_b + 1 and low_b <= high_a + 1):
+            if min(low_a, low_b) == -float("inf") and max(high_a, high_b) == float("inf"):
+                return "decided"
+        a_in_b = low_b <= low_a and high_a <= high_b
+        b_in_a = low_a <= low_b and high_b <= high_a
+        if a_in_b:
+            return "first" if kind is And else "second"
+        if b_in_a:
+            return "second" if kind is And else "first"
+        return None
+    if in_a != in_b:  # one says which value it is not
+        inside_is_first = in_a
+        hole, low, high = (low_b, low_a, high_a) if in_a else (low_a, low_b, high_b)
+        if kind is And:
+            if low == high == hole:
+                return "decided"
+            if not low <= hole <= high:
+                return "first" if inside_is_first else "second"
+        else:
+            if low <= hole <= high:
+                return "decided"
+            return "second" if inside_is_first else "first"
+        return None
+    if kind is Or and low_a != low_b:
+        return "decided"
+    return None
+
+
+_MOST_PARTS = 16
+
+
+def _flat(kind: type, expr: Any) -> list[PrimExpr]:
+    """The last parts of a chain, from left to right; what is before them as one part."""
+    parts: list[PrimExpr] = []
+    while expr.__class__ is kind and len(parts) < _MOST_PARTS:
+        if expr.b.__class__ is kind:
+            parts[:0] = _flat(kind, expr.b)
+        else:
+            parts.insert(0, expr.b)
+        expr = expr.a
+    parts.insert(0, expr)
+    return parts

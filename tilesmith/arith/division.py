@@ -1,0 +1,301 @@
+"""Division of sums, rounded down: what divides evenly goes out, bounds and residues settle the
+rest.
+
+Of ``(i0 * 16 + i1) // 16`` the multiple of 16 goes out, and ``i1 // 16`` is 0 if ``i1`` is known to
+lie in [0, 16). `Divider.divide` gives quotient and remainder at once, so that they fit together
+again: ``x // 4 * 4 + x % 4`` gives ``x``.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from tilesmith.arith.extremes import Extremes
+from tilesmith.arith.forms import (
+    Atom,
+    Product,
+    Split,
+    Sum,
+    coefficient_gcd,
+    exact_quotient,
+    plus,
+    retyped,
+    shifted,
+    times,
+)  # fmt: skip
+from tilesmith.arith.state import INFINITY, is_index
+
+
+class Divider(Extremes):
+    """The part of an analyzer that divides sums."""
+
+    def _wrapping_division(self, a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
+        """Division of a dtype that wraps around: parts of a sum might wrap, so it is not taken
+        apart."""
+        if not self.is_exact(a) or b.terms or b.const <= 0:
+            return None
+        turn = self._turn(a, b.const)
+        if turn is not None:
+            return Sum(a.dtype, {}, turn), shifted(a, -turn * b.const)
+        if all(coefficient % b.const == 0 for coefficient in a.terms.values()):
+            return exact_quotient(a, b.const), Sum(a.dtype, {}, a.const % b.const)
+        atom = a.single()
+        if atom.__class__ is Split:
+            found = self._divide_digit(atom, b.const)  # type: ignore[arg-type]
+            if found is not None:
+                return retyped(found[0], a.dtype), retyped(found[1], a.dtype)
+        quotient = self.of_atom(self.table.split(a, b.const, 0))
+        return quotient, self.of_atom(self.table.split(a, 1, b.const))
+
+    def floordiv(self, a: Sum, b: Sum) -> Sum:
+        """``a // b``; of a zero divisor nothing is claimed."""
+        if b.terms:
+            return self.symbolic_divide(a, b)[0]
+        if b.const == 0:
+            return self.of_atom(self.table.quotient(a, b))
+        if b.const < 0:
+            opposite, divisor = times(a, -1), times(b, -1)
+            if not (self.flows(opposite) and self.flows(divisor)):
+                return self.of_atom(self.table.quotient(a, b))
+            return self.divide(opposite, divisor.const)[0]
+        return self.divide(a, b.const)[0]
+
+    def floormod(self, a: Sum, b: Sum) -> Sum:
+        """``a % b`` of the division that rounds down."""
+        if b.terms:
+            return self.symbolic_divide(a, b)[1]
+        if b.const == 0:
+            return self.of_atom(self.table.remainder(a, b))
+        if b.const < 0:
+            opposite, divisor = times(a, -1), times(b, -1)
+            if not (self.flows(opposite) and self.flows(divisor)):
+                return self.of_atom(self.table.remainder(a, b))
+            return times(self.divide(opposite, divisor.const)[1], -1)
+        return self.divide(a, b.const)[1]
+
+    def divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        """Quotient and remainder by a positive constant."""
+        if divisor == 1:
+            return form, Sum(form.dtype, {}, 0)
+        key = (self.table.number(form), divisor)
+        found = self.divisions.get(key)
+        if found is None:
+            found = self.divisions[key] = self._divide(form, divisor)
+        return found
+
+    def _divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        dtype = form.dtype
+        whole: dict[Atom, int] = {}
+        rest: dict[Atom, int] = {}
+        common = divisor
+        for atom, coefficient in form.terms.items():
+            if coefficient % divisor:
+                rest[atom] = coefficient
+                common = gcd(common, coefficient)
+            else:
+                whole[atom] = coefficient // divisor
+        constant, left = divmod(form.const, divisor)
+        quotient, remainder = Sum(dtype, whole, constant), Sum(dtype, rest, left)
+        if not whole and constant == 0:
+            remainder = form  # keeps the way it is written
+        if not rest:
+            return quotient, remainder
+        if remainder is not form and not self.flows(remainder):
+            return self._undivided(form, divisor)
+        turn = self._turn(remainder, divisor)
+        if turn is not None:
+            return shifted(quotient, turn), shifted(remainder, -turn * divisor)
+        if common > 1:
+            inner, digit = self.divide(exact_quotient(remainder, common), divisor // common)
+            last = Sum(dtype, {}, left % common)
+            return self.tidy(plus(quotient, inner)), self.tidy(plus(times(digit, common), last))
+        known = self._known_residues(remainder, divisor)
+        if known is not None:
+            inner, digit = self.divide(known[1], divisor)
+            return self.tidy(plus(plus(quotient, known[0]), inner)), digit
+        inner, digit = self._divide_rest(remainder, divisor)
+        return self.tidy(plus(quotient, inner)), digit
+
+    def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        """Quotient and remainder as they are written."""
+        quotient = self.of_atom(self.table.split(form, divisor, 0))
+        return quotient, self.of_atom(self.table.split(form, 1, divisor))
+
+    def _turn(self, form: Sum, divisor: int) -> int | None:
+        """The quotient, if it is the same for all values of the form."""
+        low, high = self.bounds(form)
+        if -INFINITY < low and high < INFINITY and low // divisor == high // divisor:
+            return int(low // divisor)
+        return None
+
+    def _known_residues(self, form: Sum, divisor: int) -> tuple[Sum, Sum] | None:
+        """Terms whose remainder is known though their coefficient does not tell: (quotient,
+        rest)."""
+        if not self.has_residues:
+            return None
+        rest = dict(form.terms)
+        constant = form.const
+        whole: dict[Atom, int] = {}
+        for atom, coefficient in form.terms.items():
+            coeff, base = self.atom_modular(atom)
+            if coeff and coeff * coefficient % divisor == 0:
+                del rest[atom]
+                whole[atom] = coefficient
+                constant += base * coefficient
+        if not whole:
+            return None
+        remainder = Sum(form.dtype, rest, constant)
+        exact = plus(form, remainder, -1)  # a multiple of the divisor
+        common = gcd(coefficient_gcd(exact), exact.const, divisor)
+        exact, unit = exact_quotient(exact, common), divisor // common
+        return (exact if unit == 1 else self.of_atom(self.table.split(exact, unit, 0))), remainder
+
+    def _divide_rest(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        """Division of what has no part that divides evenly."""
+        dtype = form.dtype
+        if not form.terms:
+            constant, left = divmod(form.const, divisor)
+            return Sum(dtype, {}, constant), Sum(dtype, {}, left)
+        turn = self._turn(form, divisor)
+        if turn is not None:
+            return Sum(dtype, {}, turn), shifted(form, -turn * divisor)
+        if len(form.terms) > 1 or form.const:
+            parted = self._split_tail(form, divisor)
+            if parted is not None:
+                head, tail, unit = parted
+                quotient, digit = self.divide(head, divisor // unit)
+                return quotient, self.tidy(plus(times(digit, unit), tail))
+        atom = next(iter(form.terms)) if len(form.terms) == 1 else None
+        if atom.__class__ is Split and form.terms[atom] == 1:  # type: ignore[index]
+            found = self._divide_digit(atom, divisor, form.const)  # type: ignore[arg-type]
+            if found is not None:
+                return retyped(found[0], dtype), retyped(found[1], dtype)
+        return self._undivided(form, divisor)
+
+    def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
+        """``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of the
+        divisor."""
+        units = {gcd(coefficient, divisor) for coefficient in form.terms.values()}
+        units.discard(1)
+        for unit in sorted(units, reverse=True):
+            head: dict[Atom, int] = {}
+            tail: dict[Atom, int] = {}
+            for atom, coefficient in form.terms.items():
+                if coefficient % unit:
+                    tail[atom] = coefficient
+                else:
+                    head[atom] = coefficient // unit
+            rest = Sum(form.dtype, tail, form.const)
+            turn = self._turn(rest, unit)
+            if turn is not None:
+                return Sum(form.dtype, head, turn), shifted(rest, -turn * unit), unit
+        return None
+
+    def _divide_digit(self, atom: Split, divisor: int, constant: int = 0) -> tuple[Sum, Sum] | None:
+        """Digits of a digit are digits of the number: ``x // 4 // 2`` is ``x // 8``, and
+        ``(x // 4 + 1) // 2`` is ``(x + 4) // 8``."""
+        index, lower, upper = atom.index, atom.lower, atom.upper
+        if upper and (constant or upper // lower % divisor):
+            return None
+        middle = lower * divisor
+        if middle > index.dtype.max_value:
+            return None
+        if constant:
+            index = shifted(index, constant * lower)
+            if not (is_index(index.dtype) and self.flows(index)):
+                return None
+        if not is_index(index.dtype):  # is not to be taken apart
+            digits = self.table.split(index, middle, upper), self.table.split(index, lower, middle)
+            return self.of_atom(digits[0]), self.of_atom(digits[1])
+        quotient = self.digit(index, middle, upper) if upper else self.divide(index, middle)[0]
+        rest = self.divide(index, middle)[1]
+        plain = self.table.split(index, 1, middle)
+        if rest.single() is plain:
+            return quotient, self.of_atom(self.table.split(index, lower, middle))
+        return quotient, self.divide(rest, lower)[0]
+
+    def digit(self, index: Sum, lower: int, upper: int) -> Sum:
+        """``index // lower % (upper // lower)``, simplified where the bounds allow it."""
+        if lower == 1 and upper == 0:
+            return index
+        if upper == lower:
+            return Sum(index.dtype, {}, 0)
+        form = self.of_atom(self.table.split(index, lower, upper)) if upper else None
+        if lower == 1:
+            return form if self._turn(index, upper) is None else self.divide(index, upper)[1]
+        low, high = self.bounds(index)
+        if -INFINITY < low and high < INFINITY:
+            if low // lower == high // lower:
+                value = int(low // lower)
+                return Sum(index.dtype, {}, value % (upper // lower) if upper else value)
+            if upper and low // upper == high // upper:
+                whole = self.of_atom(self.table.split(index, lower, 0))
+                return shifted(whole, -int(low // upper) * (upper // lower))
+        return form or self.divide(index, lower)[0]
+
+    def symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
+        """Quotient and remainder by something that is no constant."""
+        key = (self.table.number(a), -1 - self.table.number(b))
+        found = self.divisions.get(key)
+        if found is None:
+            found = self.divisions[key] = self._symbolic_divide(a, b)
+        return found
+
+    def _symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
+        low, high = self.bounds(b)
+        if low == high and low > 0:
+            return self.divide(a, int(low))
+        quotient, rest = self._polynomial_divide(a, b)
+        if rest is not a and not self.flows(rest):
+            quotient, rest = Sum(a.dtype, {}, 0), a
+        if not rest.terms and rest.const == 0:
+            return quotient, rest
+        # b > 0 follows from 0 <= rest < b
+        if self.prove(rest, 2) and self.prove(shifted(plus(b, rest, -1), -1), 3):
+            return quotient, rest
+        above = plus(rest, b)  # of -b <= rest < 0 as well
+        if self.prove(shifted(times(rest, -1), -1), 2) and self.prove(above, 3):
+            return shifted(quotient, -1), above
+        if len(rest.terms) == len(a.terms):  # nothing went out: leave it as it was
+            quotient, rest = Sum(a.dtype, {}, 0), a
+        common = gcd(coefficient_gcd(rest), rest.const, coefficient_gcd(b), b.const)
+        unit = exact_quotient(b, common)
+        reduced = exact_quotient(rest, common)
+        inner = self.of_atom(self.table.quotient(reduced, unit))
+        digit = times(self.of_atom(self.table.remainder(reduced, unit)), common)
+        return plus(quotient, inner), digit
+
+    def _polynomial_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
+        """``a == quotient * b + rest``, with as few terms in the rest as long division gives."""
+        lead, scale = next(iter(b.terms.items()))
+        quotient, rest = Sum(a.dtype, {}, 0), a
+        for _ in range(8):
+            step = self._lead_quotient(rest, lead, scale)
+            if step is None:
+                break
+            smaller = plus(rest, self.table.multiply(step, b), -1)
+            if len(smaller.terms) >= len(rest.terms):
+                break
+            quotient, rest = plus(quotient, step), smaller
+        return quotient, rest
+
+    def _lead_quotient(self, form: Sum, lead: Atom, scale: int) -> Sum | None:
+        factors = lead.factors if isinstance(lead, Product) else (lead,)
+        for atom, coefficient in form.terms.items():
+            if coefficient % scale:
+                continue
+            left = list(atom.factors) if isinstance(atom, Product) else [atom]
+            if not all(_removed(left, factor) for factor in factors):
+                continue
+            if not left:
+                return Sum(form.dtype, {}, coefficient // scale)
+            return Sum(form.dtype, {self.table.product(left, atom.dtype): coefficient // scale}, 0)
+        return None
+
+
+def _removed(items: list[Atom], item: Atom) -> bool:
+    for position, present in enumerate(items):
+        if present is item:
+            del items[position]
+            return True
+    return False
