@@ -310,6 +310,8 @@ def llvm_function(name: str) -> Make | None:
     if len(parts) < 2 or parts[0] != "llvm":
         return None
     base = parts[1]
+    if parts[1:4] == ["vector", "reduce", "or"]:
+        return lambda dtype, arguments: lambda value: bool(numpy.any(value))
     if base in ("fmuladd", "fma"):
         return OPERATORS["tir.fma"]
     if base == "prefetch":

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from tilesmith.ir import Call, PrimExpr
 from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
 from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES
+from tilesmith.tir.transform.intrinsics.hyperbolic import HYPERBOLIC_RULES
+from tilesmith.tir.transform.intrinsics.power import POWER_RULES
+from tilesmith.tir.transform.intrinsics.trigonometric import TRIGONOMETRIC_RULES
 
 __all__ = ["RULES", "Rule", "lower_call"]
 
@@ -19,7 +22,11 @@ Rule = Callable[[Call], PrimExpr | None]
 """Gives what stands in place of a call, or None to leave it to the next rule."""
 
 RULES: dict[str, tuple[dict[str, Rule], ...]] = {
-    "llvm": (GENERIC_RULES, FLOAT32_RULES),
+    "llvm": (
+        GENERIC_RULES,
+        FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES,
+        POWER_RULES,
+    ),
     "default": (GENERIC_RULES,),
 }
 """Target kind → tables of rules by operator name."""

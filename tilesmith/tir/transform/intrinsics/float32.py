@@ -25,7 +25,10 @@ from tilesmith.ir import operators as ops
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.intrinsics.lets import Formula
 
-__all__ = ["FLOAT32_RULES"]
+__all__ = [
+    "FLOAT32_RULES", "Function", "clamped", "exponent_and_mantissa", "exponential", "log1p",
+    "reduced_exponent", "rule", "whole_part",
+]  # fmt: skip
 
 Function = Callable[[Formula, PrimExpr], PrimExpr]
 
@@ -52,7 +55,7 @@ _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4  # log(2); the first has 9 b
 _LOG10_2_HIGH, _LOG10_2_LOW = 0.30078125, 0.000248745663981195  # log10(2)
 
 
-def _clamped(f: Formula, x: PrimExpr, low: float, high: float) -> PrimExpr:
+def clamped(f: Formula, x: PrimExpr, low: float, high: float) -> PrimExpr:
     """``x`` within bounds. A NaN stays: Min and Max keep their first operand then."""
     return f.name(Max(Min(x, f(high)), f(low)), "x")
 
@@ -66,53 +69,62 @@ def _scaled(f: Formula, value: PrimExpr, power: PrimExpr) -> PrimExpr:
     return value * first * second
 
 
-def _exponential(f: Formula, r: PrimExpr, power: PrimExpr) -> PrimExpr:
+def exponential(f: Formula, r: PrimExpr, power: PrimExpr) -> PrimExpr:
     """``exp(r) * 2 ** power`` for a small ``r``."""
     square = f.name(r * r, "square")
     return _scaled(f, f.name(f.polynomial(r, _EXP) * square + r + f(1.0), "e"), power)
 
 
-def _whole_part(f: Formula, value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+def whole_part(f: Formula, value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """The whole number nearest to a moderate value, as an integer and as a float."""
     shifted = f.name(value + f(_ROUNDER), "shifted")
     power = f.name(f.bits(shifted) - f.whole(_ROUNDER_BITS), "power")
     return power, f.name(shifted - f(_ROUNDER), "whole")
 
 
-def _exp(f: Formula, x: PrimExpr) -> PrimExpr:
-    x = _clamped(f, x, -104.5, 89.0)
-    power, whole = _whole_part(f, x * f(1.4426950408889634))
+def reduced_exponent(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """r and an integer n with ``x = r + n * log(2)``, |r| at most about ``log(2) / 2``."""
+    power, whole = whole_part(f, x * f(1.4426950408889634))
     r = f.name(x - whole * f(_LOG2_HIGH), "r")
-    r = f.name(r - whole * f(_LOG2_LOW), "r")
-    return _exponential(f, r, power)
+    return f.name(r - whole * f(_LOG2_LOW), "r"), power
+
+
+def _exp(f: Formula, x: PrimExpr) -> PrimExpr:
+    return exponential(f, *reduced_exponent(f, clamped(f, x, -104.5, 89.0)))
 
 
 def _exp2(f: Formula, x: PrimExpr) -> PrimExpr:
-    x = _clamped(f, x, -151.0, 129.0)
-    power, whole = _whole_part(f, x)
-    return _exponential(f, f.name((x - whole) * f(0.6931471805599453), "r"), power)
+    x = clamped(f, x, -151.0, 129.0)
+    power, whole = whole_part(f, x)
+    return exponential(f, f.name((x - whole) * f(0.6931471805599453), "r"), power)
 
 
 def _exp10(f: Formula, x: PrimExpr) -> PrimExpr:
-    x = _clamped(f, x, -45.5, 39.0)
-    power, whole = _whole_part(f, x * f(3.321928094887362))
+    x = clamped(f, x, -45.5, 39.0)
+    power, whole = whole_part(f, x * f(3.321928094887362))
     r = f.name(x - whole * f(_LOG10_2_HIGH), "r")
     r = f.name(r - whole * f(_LOG10_2_LOW), "r")
-    return _exponential(f, f.name(r * f(2.302585092994046), "r"), power)
+    return exponential(f, f.name(r * f(2.302585092994046), "r"), power)
 
 
-def _log_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Exponent e (as a float), f and ``log(1 + f) - f`` with ``x = 2 ** e * (1 + f)``."""
+def exponent_and_mantissa(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """e (int32) and m with ``x = 2 ** e * m``, ``sqrt(1/2) <= m <= sqrt(2)``, for finite x > 0."""
     tiny = f.name(x < f(1.1754943508222875e-38), "tiny")  # subnormal: scaled by 2 ** 23
     bits = f.name(f.bits(Select(tiny, x * f(8388608.0), x)), "bits")
     # the difference to sqrt(1/2) carries into the exponent where the mantissa is above it
     exponent = f.name(ops.shift_right(bits - f.whole(0x3F3504F3), f.whole(23)), "exponent")
     mantissa = f.from_bits(bits - ops.shift_left(exponent, f.whole(23)))
+    return exponent - Select(tiny, f.whole(23), f.whole(0)), mantissa
+
+
+def _log_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Exponent e (as a float), f and ``log(1 + f) - f`` with ``x = 2 ** e * (1 + f)``."""
+    exponent, mantissa = exponent_and_mantissa(f, x)
     part = f.name(mantissa - f(1.0), "part")
     square = f.name(part * part, "square")
     rest = f.polynomial(part, _LOG) * part * square
-    number = Cast(f.dtype, exponent - Select(tiny, f.whole(23), f.whole(0)))
-    return f.name(number, "number"), part, f.name(square * f(-0.5) + rest, "rest")
+    number = f.name(Cast(f.dtype, exponent), "number")
+    return number, part, f.name(square * f(-0.5) + rest, "rest")
 
 
 def _log_specials(f: Formula, x: PrimExpr, value: PrimExpr) -> PrimExpr:
@@ -147,7 +159,8 @@ def _log10(f: Formula, x: PrimExpr) -> PrimExpr:
     return _log_specials(f, x, f.name(number * f(_LOG10_2_HIGH) + low, "log"))
 
 
-def _log1p(f: Formula, x: PrimExpr) -> PrimExpr:
+def log1p(f: Formula, x: PrimExpr) -> PrimExpr:
+    """``log(1 + x)``; minus infinity at -1, NaN below."""
     x = f.name(x, "x")
     u = f.name(x + f(1.0), "u")
     error = f.name(x - (u - f(1.0)), "error")
@@ -160,7 +173,7 @@ def _rational(
     f: Formula, x: PrimExpr, limit: float, above: tuple[float, ...], below: tuple[float, ...]
 ) -> PrimExpr:
     """An odd function that tends to one, as a quotient of polynomials."""
-    x = _clamped(f, x, -limit, limit)
+    x = clamped(f, x, -limit, limit)
     square = f.name(x * x, "square")
     value = x * f.polynomial(square, above) / f.polynomial(square, below)
     return Max(Min(value, f(1.0)), f(-1.0))
@@ -178,7 +191,9 @@ def _sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
     return f(1.0) / (f(1.0) + _exp(f, f(0.0) - x))
 
 
-def _rule(function: Function) -> Callable[[Call], PrimExpr | None]:
+def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
+    """The rule for calls with one argument, whose formula is `function`."""
+
     def lower(call: Call) -> PrimExpr | None:
         dtype, arg = call.dtype, call.args[0]
         if not dtype.is_float or dtype.bits > 32 or arg.dtype is not dtype:
@@ -192,7 +207,7 @@ def _rule(function: Function) -> Callable[[Call], PrimExpr | None]:
 
 
 FLOAT32_RULES = {
-    "tir." + name: _rule(function)
+    "tir." + name: rule(function)
     for name, function in (
         ("exp", _exp),
         ("exp2", _exp2),
@@ -200,7 +215,7 @@ FLOAT32_RULES = {
         ("log", _log),
         ("log2", _log2),
         ("log10", _log10),
-        ("log1p", _log1p),
+        ("log1p", log1p),
         ("tanh", _tanh),
         ("erf", _erf),
         ("sigmoid", _sigmoid),

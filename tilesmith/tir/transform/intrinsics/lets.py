@@ -11,7 +11,7 @@ __all__ = ["Formula"]
 
 
 class Formula:
-    """A formula over vectors (or scalars) of one float32 dtype, written step by step.
+    """A formula over vectors (or scalars) of one float dtype, written step by step.
 
     f = Formula(x.dtype)
     y = f.name(x * x, "y")          # from here on y is a variable
@@ -20,15 +20,21 @@ class Formula:
 
     def __init__(self, dtype: DataType) -> None:
         self.dtype = dtype
-        self.integer = DataType("int32").with_lanes(dtype.lanes)
+        self.integer = DataType(f"int{dtype.bits}").with_lanes(dtype.lanes)
         self.parts: list[tuple[Var, PrimExpr]] = []
+
+    def wide(self) -> Formula:
+        """The same formula written on in float64."""
+        other = Formula(DataType("float64").with_lanes(self.dtype.lanes))
+        other.parts = self.parts
+        return other
 
     def __call__(self, value: float) -> PrimExpr:
         """A constant of the formula's dtype."""
         return const(value, self.dtype)
 
     def whole(self, value: int) -> PrimExpr:
-        """An int32 constant in all lanes."""
+        """An integer constant, as wide as the floats, in all lanes."""
         return const(value, self.integer)
 
     def name(self, value: PrimExpr, hint: str) -> PrimExpr:
@@ -42,7 +48,7 @@ class Formula:
         return var
 
     def bits(self, value: PrimExpr) -> PrimExpr:
-        """The bits of a float as int32."""
+        """The bits of a float as an integer."""
         return Call(self.integer, "tir.reinterpret", (value,))
 
     def from_bits(self, value: PrimExpr) -> PrimExpr:
