@@ -31,6 +31,13 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.tir": {
         "build": "tilesmith.lowering:build",
     },
+    "tilesmith.tir.tensor_intrin.arm_cpu": {"*": "tilesmith.schedule_rules.intrinsics.arm_cpu"},
+    "tilesmith.tir.tensor_intrin.cuda": {"*": "tilesmith.schedule_rules.intrinsics.cuda"},
+    "tilesmith.tir.tensor_intrin.dot_product_common": {
+        "*": "tilesmith.schedule_rules.intrinsics.dot_product_common",
+    },
+    "tilesmith.tir.tensor_intrin.rocm": {"*": "tilesmith.schedule_rules.intrinsics.rocm"},
+    "tilesmith.tir.tensor_intrin.x86": {"*": "tilesmith.schedule_rules.intrinsics.x86"},
     "tilesmith.runtime": {
         "const": "tilesmith.ir:const",
         "convert": "tilesmith.ir:convert",
@@ -40,7 +47,10 @@ DOORS: dict[str, dict[str, str]] = {
         "Scriptable": "tilesmith.ir:Node",
     },
 }
-"""Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`."""
+"""Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`.
+
+The name "*" stands for all public names of a module.
+"""
 
 _check_doors: bool | None = None
 
@@ -74,10 +84,13 @@ def lazy_attributes(
 
     def module_getattr(name: str) -> Any:
         path = own.get(name) or upward.get(name)
+        whole = "*" in upward and not name.startswith("_")
+        if path is None and whole:
+            path = f"{upward['*']}:{name}"
         if path is None:
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
         # A subpackage under its own name is an import like any other; the layers contract sees it.
-        is_door = name in upward and path != f"{module}.{name}"
+        is_door = (name in upward or whole) and path != f"{module}.{name}"
         checked = is_door and _doors_are_checked()
         if checked:
             _refuse_from_inside(module, name, path)
@@ -88,7 +101,10 @@ def lazy_attributes(
         return value
 
     def module_dir() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *own, *upward})
+        names = {*vars(sys.modules[module]), *own, *upward} - {"*"}
+        if "*" in upward:
+            names.update(importlib.import_module(upward["*"]).__all__)
+        return sorted(names)
 
     return module_getattr, module_dir
 

@@ -257,6 +257,12 @@ class ModuleEmitter:
             self._globals.append(line)
         return symbol(name)
 
+    def mark(self, name: str) -> None:
+        """Define a symbol that tells the runtime something about the code."""
+        line = f"{symbol(name)} = weak constant i8 1"
+        if line not in self._globals:
+            self._globals.append(line)
+
     def static_pointer(self) -> str:
         """A place for a pointer that lives as long as the library, null at first."""
         name = f"@static.{len(self._globals)}"

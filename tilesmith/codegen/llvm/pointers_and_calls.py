@@ -125,6 +125,9 @@ def _call_extern(emit: Any, call: Call) -> str:
     return emit.define(text)
 
 
+_AMX_INTRINSICS = ("llvm.x86.ldtilecfg", "llvm.x86.tile", "llvm.x86.tdp")
+
+
 @handles("call_llvm_intrin", "call_llvm_pure_intrin")
 def _call_llvm(emit: Any, call: Call) -> str:
     name = call.args[0]
@@ -136,6 +139,8 @@ def _call_llvm(emit: Any, call: Call) -> str:
             raise emit.unsupported(f"no LLVM intrinsic has the number {name.value}")
     else:
         found = text_argument(emit, name)
+    if found.startswith(_AMX_INTRINSICS):
+        emit.module.mark("__tilesmith_uses_amx")  # the runtime asks the system for the tiles
     arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
     result = _llvm_type(call.dtype)
     if call.op.name == "tir.call_llvm_intrin":

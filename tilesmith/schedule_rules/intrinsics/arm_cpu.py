@@ -1,0 +1,203 @@
+"""Dot products and products of small tiles of Arm CPUs: NEON, dot product and i8mm extensions."""
+
+from tilesmith.schedule_rules.intrinsics.dot_product_common import (
+    dot_product_desc,
+    tile_product_desc,
+)
+from tilesmith.script import tir as T
+from tilesmith.tir import PrimFunc, TensorIntrin
+
+__all__ = [
+    "ARM_DOT_4x4_i8_NEON_INTRIN",
+    "ARM_DOT_4x4_i8_SDOT_INTRIN",
+    "ARM_DOT_4x4_u8_HDOT_INTRIN",
+    "ARM_DOT_4x4_u8_UDOT_INTRIN",
+    "ARM_MLA_4x4x4_f32_NEON_INTRIN",
+    "ARM_MLA_8x8x8_f16_NEON_INTRIN",
+    "ARM_MMA_2x2x8_i8_SMMLA_INTRIN",
+    "ARM_MMA_2x2x8_u8_UMMLA_INTRIN",
+    "ARM_MMA_2x2x8_u8i8_USMMLA_INTRIN",
+]
+
+
+def _neon_dot() -> PrimFunc:
+    """Products of bytes with 16 bits (smull), added in pairs twice (saddlp, addp)."""
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(a, (4,), "int8", offset_factor=1)
+        B = T.match_buffer(b, (4, 4), "int8", offset_factor=1)
+        C = T.match_buffer(c, (4,), "int32", offset_factor=1)
+        with T.block("root"):
+            T.reads(C[0:4], A[0:4], B[0:4, 0:4])
+            T.writes(C[0:4])
+            four: T.int32 = T.reinterpret("int32", A.vload([0], "int8x4"))
+            twice = T.meta_var(T.reinterpret("int8x8", T.broadcast(four, 2)))
+            C[T.ramp(0, 1, 4)] = C.vload([0], "int32x4") + T.call_llvm_pure_intrin(
+                "int32x4",
+                "llvm.aarch64.neon.addp.v4i32",
+                T.call_llvm_pure_intrin(
+                    "int32x4",
+                    "llvm.aarch64.neon.saddlp.v4i32.v8i16",
+                    T.call_llvm_pure_intrin(
+                        "int16x8",
+                        "llvm.aarch64.neon.smull.v8i16",
+                        twice,
+                        B.vload([0, 0], "int8x8"),
+                    ),
+                ),
+                T.call_llvm_pure_intrin(
+                    "int32x4",
+                    "llvm.aarch64.neon.saddlp.v4i32.v8i16",
+                    T.call_llvm_pure_intrin(
+                        "int16x8",
+                        "llvm.aarch64.neon.smull.v8i16",
+                        twice,
+                        B.vload([2, 0], "int8x8"),
+                    ),
+                ),
+            )
+
+    return impl
+
+
+def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
+    """``sdot`` or ``udot``: four products of bytes added to each of four sums."""
+    name = f"llvm.aarch64.neon.{letter}dot.v4i32.v16i8"
+    sums = out_dtype + "x4"
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(a, (4,), in_dtype, offset_factor=1)
+        B = T.match_buffer(b, (4, 4), in_dtype, offset_factor=1)
+        C = T.match_buffer(c, (4,), out_dtype, offset_factor=1)
+        with T.block("root"):
+            T.reads(C[0:4], A[0:4], B[0:4, 0:4])
+            T.writes(C[0:4])
+            four: T.int32 = T.reinterpret("int32", A.vload([0], in_dtype + "x4"))
+            C[T.ramp(0, 1, 4)] = T.call_llvm_pure_intrin(
+                sums,
+                name,
+                C.vload([0], sums),
+                B.vload([0, 0], in_dtype + "x16"),
+                T.reinterpret(in_dtype + "x16", T.broadcast(four, 4)),
+            )
+
+    return impl
+
+
+def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> PrimFunc:
+    """``smmla`` and its kin: a 2x2 tile of sums, two rows of eight bytes on either side."""
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, b: T.handle, c: T.handle):
+        sa, sb, sc = T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(a, (2, 8), a_dtype, offset_factor=1, strides=[sa, 1])
+        B = T.match_buffer(b, (2, 8), b_dtype, offset_factor=1, strides=[sb, 1])
+        C = T.match_buffer(c, (2, 2), out_dtype, offset_factor=1, strides=[sc, 1])
+        with T.block("root"):
+            T.reads(C[0:2, 0:2], A[0:2, 0:8], B[0:2, 0:8])
+            T.writes(C[0:2, 0:2])
+            tile = T.alloc_buffer((4,), out_dtype, scope="local")
+            tile[T.ramp(0, 1, 4)] = T.call_llvm_pure_intrin(
+                out_dtype + "x4",
+                name,
+                T.vectorcombine(
+                    out_dtype + "x4",
+                    C.vload([0, 0], out_dtype + "x2"),
+                    C.vload([1, 0], out_dtype + "x2"),
+                ),
+                T.vectorcombine(
+                    a_dtype + "x16",
+                    A.vload([0, 0], a_dtype + "x8"),
+                    A.vload([1, 0], a_dtype + "x8"),
+                ),
+                T.vectorcombine(
+                    b_dtype + "x16",
+                    B.vload([0, 0], b_dtype + "x8"),
+                    B.vload([1, 0], b_dtype + "x8"),
+                ),
+            )
+            C[0, T.ramp(0, 1, 2)] = tile[T.ramp(0, 1, 2)]
+            C[1, T.ramp(0, 1, 2)] = tile[T.ramp(2, 1, 2)]
+
+    return impl
+
+
+def _multiply_add(size: int, dtype: str, kind: str) -> tuple[PrimFunc, PrimFunc]:
+    """``C += A @ B`` of small square matrices, a row of ``C`` in a register (fmla)."""
+    vector, name = f"{dtype}x{size}", f"llvm.fma.v{size}{kind}"
+
+    @T.prim_func(private=True)
+    def desc(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(a, (size, size), dtype, offset_factor=1)
+        B = T.match_buffer(b, (size, size), dtype, offset_factor=1)
+        C = T.match_buffer(c, (size, size), dtype, offset_factor=1)
+        with T.block("root"):
+            T.reads(C[0:size, 0:size], A[0:size, 0:size], B[0:size, 0:size])
+            T.writes(C[0:size, 0:size])
+            for i, j, k in T.grid(size, size, size):
+                with T.block("update"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, b: T.handle, c: T.handle):
+        sa, sb, sc = T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(a, (size, size), dtype, offset_factor=1, strides=[sa, 1])
+        B = T.match_buffer(b, (size, size), dtype, offset_factor=1, strides=[sb, 1])
+        C = T.match_buffer(c, (size, size), dtype, offset_factor=1, strides=[sc, 1])
+        with T.block("root"):
+            T.reads(C[0:size, 0:size], A[0:size, 0:size], B[0:size, 0:size])
+            T.writes(C[0:size, 0:size])
+            for k in T.unroll(size):
+                for i in T.unroll(size):
+                    C[i, T.ramp(0, 1, size)] = T.call_llvm_pure_intrin(
+                        vector,
+                        name,
+                        T.broadcast(A[i, k], size),
+                        B.vload([k, 0], vector),
+                        C.vload([i, 0], vector),
+                    )
+
+    return desc, impl
+
+
+ARM_DOT_4x4_i8_NEON_INTRIN = "dot_4x4_i8i8s32_neon"
+ARM_DOT_4x4_i8_SDOT_INTRIN = "dot_4x4_i8i8s32_sdot"
+ARM_DOT_4x4_u8_UDOT_INTRIN = "dot_4x4_u8u8u32_udot"
+ARM_DOT_4x4_u8_HDOT_INTRIN = "dot_4x4_u8u8i32_hdot"
+ARM_MMA_2x2x8_i8_SMMLA_INTRIN = "mma_2x2x8_i8i8i32_smmla"
+ARM_MMA_2x2x8_u8_UMMLA_INTRIN = "mma_2x2x8_u8u8u32_ummla"
+ARM_MMA_2x2x8_u8i8_USMMLA_INTRIN = "mma_2x2x8_u8i8i32_usmmla"
+ARM_MLA_4x4x4_f32_NEON_INTRIN = "mla_4x4x4_f32_neon"
+ARM_MLA_8x8x8_f16_NEON_INTRIN = "mla_8x8x8_f16_neon"
+
+neon_4x4_i8i8i32_desc = dot_product_desc(4, 4, "int8", "int8", "int32")
+
+TensorIntrin.register(ARM_DOT_4x4_i8_NEON_INTRIN, neon_4x4_i8i8i32_desc, _neon_dot())
+TensorIntrin.register(
+    ARM_DOT_4x4_i8_SDOT_INTRIN, neon_4x4_i8i8i32_desc, _dot_extension("s", "int8", "int32")
+)
+TensorIntrin.register(
+    ARM_DOT_4x4_u8_UDOT_INTRIN,
+    dot_product_desc(4, 4, "uint8", "uint8", "uint32"),
+    _dot_extension("u", "uint8", "uint32"),
+)
+TensorIntrin.register(
+    ARM_DOT_4x4_u8_HDOT_INTRIN,
+    dot_product_desc(4, 4, "uint8", "uint8", "int32"),
+    _dot_extension("u", "uint8", "int32"),
+)
+for _name, _instruction, _dtypes in (
+    (ARM_MMA_2x2x8_i8_SMMLA_INTRIN, "smmla", ("int8", "int8", "int32")),
+    (ARM_MMA_2x2x8_u8_UMMLA_INTRIN, "ummla", ("uint8", "uint8", "uint32")),
+    (ARM_MMA_2x2x8_u8i8_USMMLA_INTRIN, "usmmla", ("uint8", "int8", "int32")),
+):
+    TensorIntrin.register(
+        _name,
+        tile_product_desc(2, 2, 8, *_dtypes),
+        _matrix_extension(f"llvm.aarch64.neon.{_instruction}.v4i32.v16i8", *_dtypes),
+    )
+TensorIntrin.register(ARM_MLA_4x4x4_f32_NEON_INTRIN, *_multiply_add(4, "float32", "f32"))
+TensorIntrin.register(ARM_MLA_8x8x8_f16_NEON_INTRIN, *_multiply_add(8, "float16", "f16"))

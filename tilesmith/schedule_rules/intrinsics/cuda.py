@@ -1,0 +1,345 @@
+"""Matrix units of NVIDIA GPUs by fragments (``wmma``): fill, load, multiply, store.
+
+A fragment holds a 16x16 tile; a buffer in a ``wmma`` scope is an array of them, and the number of a
+tile in it follows from the offset of the tile. Loads read from shared memory, stores write to
+shared or global memory.
+"""
+
+from typing import Any, Literal
+
+from tilesmith.script import tir as T
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir import PrimFunc, TensorIntrin
+
+__all__ = [
+    "get_wmma_fill_intrin",
+    "get_wmma_fragment_index",
+    "get_wmma_intrin_group",
+    "get_wmma_load_intrin",
+    "get_wmma_store_intrin",
+    "get_wmma_sync_intrin",
+]
+
+SHORT_NAMES = {
+    "float16": "f16",
+    "float32": "f32",
+    "int8": "s8",
+    "int4": "s4",
+    "int32": "s32",
+}
+
+
+def get_wmma_fragment_index(buffer: Any, stride: Any, rows: int, columns: int) -> Any:
+    """The number of the tile of a matched buffer among the fragments of its array."""
+    tiles_in_a_row = stride // columns
+    row, column = buffer.elem_offset // stride, buffer.elem_offset % stride
+    return row // rows * tiles_in_a_row + column // columns
+
+
+def get_wmma_load_intrin(
+    m_dim: int,
+    n_dim: int,
+    k_dim: int,
+    dtype: str,
+    shared_scope: str,
+    is_b: bool,
+    is_col_major: bool,
+) -> tuple[PrimFunc, PrimFunc]:
+    """A tile of the left or right matrix from shared memory into a fragment.
+
+    ``is_col_major``: the tile lies transposed in memory.
+    """
+    scope = "wmma.matrix_b" if is_b else "wmma.matrix_a"
+    rows, columns = (k_dim, n_dim) if is_b else (m_dim, k_dim)
+    shape = (columns, rows) if is_col_major else (rows, columns)
+    layout = "col_major" if is_col_major else "row_major"
+    first, second = shape
+
+    @T.prim_func(private=True)
+    def desc(a: T.handle, c: T.handle):
+        A = T.match_buffer(a, shape, dtype, align=64, offset_factor=16, scope=shared_scope)
+        C = T.match_buffer(c, shape, dtype, align=64, offset_factor=16, scope=scope)
+        with T.block("root"):
+            T.reads(A[0:first, 0:second])
+            T.writes(C[0:first, 0:second])
+            for i, j in T.grid(first, second):
+                with T.block("load"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj]
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, c: T.handle):
+        s0, s1, d0, d1 = T.int32(), T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(
+            a, shape, dtype, align=64, offset_factor=16, scope=shared_scope, strides=[s0, s1]
+        )
+        C = T.match_buffer(
+            c, shape, dtype, align=64, offset_factor=16, scope=scope, strides=[d0, d1]
+        )
+        with T.block("root"):
+            T.reads(A[0:first, 0:second])
+            T.writes(C[0:first, 0:second])
+            T.evaluate(
+                T.tvm_load_matrix_sync(
+                    C.data,
+                    m_dim,
+                    n_dim,
+                    k_dim,
+                    get_wmma_fragment_index(C, d0, first, second),
+                    A.access_ptr("r"),
+                    s0,
+                    layout,
+                )
+            )
+
+    return desc, impl
+
+
+def get_wmma_fill_intrin(
+    m_dim: int, n_dim: int, k_dim: int, dtype: str
+) -> tuple[PrimFunc, PrimFunc]:
+    """A fragment of zeros."""
+    zero = T.Cast(dtype, T.int32(0)) if dtype.startswith("int") else T.FloatImm(dtype, 0.0)
+    if dtype == "int32":
+        zero = T.int32(0)
+
+    @T.prim_func(private=True)
+    def desc(c: T.handle):
+        C = T.match_buffer(
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+        )
+        with T.block("root"):
+            T.reads()
+            T.writes(C[0:m_dim, 0:n_dim])
+            for i, j in T.grid(m_dim, n_dim):
+                with T.block("init"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = zero
+
+    @T.prim_func(private=True)
+    def impl(c: T.handle):
+        d0, d1 = T.int32(), T.int32()
+        C = T.match_buffer(
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            strides=[d0, d1],
+        )  # fmt: skip
+        with T.block("root"):
+            T.reads()
+            T.writes(C[0:m_dim, 0:n_dim])
+            T.evaluate(
+                T.tvm_fill_fragment(
+                    C.data,
+                    m_dim,
+                    n_dim,
+                    k_dim,
+                    get_wmma_fragment_index(C, d0, m_dim, n_dim),
+                    T.float32(0),
+                )
+            )
+
+    return desc, impl
+
+
+def get_wmma_store_intrin(
+    m_dim: int, n_dim: int, k_dim: int, dtype: str, scope: str
+) -> tuple[PrimFunc, PrimFunc]:
+    """A fragment of results into shared or global memory."""
+
+    @T.prim_func(private=True)
+    def desc(a: T.handle, c: T.handle):
+        A = T.match_buffer(
+            a, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+        )
+        C = T.match_buffer(c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope=scope)
+        with T.block("root"):
+            T.reads(A[0:m_dim, 0:n_dim])
+            T.writes(C[0:m_dim, 0:n_dim])
+            for i, j in T.grid(m_dim, n_dim):
+                with T.block("store"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj]
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, c: T.handle):
+        s0, s1, d0, d1 = T.int32(), T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(
+            a, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            strides=[d0, d1],
+        )  # fmt: skip
+        C = T.match_buffer(
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope=scope, strides=[s0, s1]
+        )
+        with T.block("root"):
+            T.reads(A[0:m_dim, 0:n_dim])
+            T.writes(C[0:m_dim, 0:n_dim])
+            T.evaluate(
+                T.tvm_store_matrix_sync(
+                    A.data,
+                    m_dim,
+                    n_dim,
+                    k_dim,
+                    get_wmma_fragment_index(A, d0, m_dim, n_dim),
+                    C.access_ptr("w"),
+                    s0,
+                    "row_major",
+                )
+            )
+
+    return desc, impl
+
+
+def get_wmma_sync_intrin(
+    m_dim: int, n_dim: int, k_dim: int, in_dtype: str, out_dtype: str, b_transposed: bool
+) -> tuple[PrimFunc, PrimFunc]:
+    """``C += A @ B`` of fragments; with ``b_transposed``, ``C += A @ B.T``."""
+    b_rows, b_columns = (n_dim, k_dim) if b_transposed else (k_dim, n_dim)
+
+    def wide(value: Any) -> Any:
+        return value if in_dtype == out_dtype else T.cast(value, out_dtype)
+
+    def right(buffer: Any, k: Any, j: Any) -> Any:
+        return buffer[j, k] if b_transposed else buffer[k, j]
+
+    @T.prim_func(private=True)
+    def desc(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(
+            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_a"
+        )
+        B = T.match_buffer(
+            b, (b_rows, b_columns), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_b"
+        )
+        C = T.match_buffer(
+            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+        )
+        with T.block("root"):
+            T.reads(C[0:m_dim, 0:n_dim], A[0:m_dim, 0:k_dim], B[0:b_rows, 0:b_columns])
+            T.writes(C[0:m_dim, 0:n_dim])
+            for i, j, k in T.grid(m_dim, n_dim, k_dim):
+                with T.block("update"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + wide(A[vi, vk]) * wide(right(B, vk, vj))
+
+    return desc, _wmma_sync_impl(m_dim, n_dim, k_dim, (b_rows, b_columns), in_dtype, out_dtype)
+
+
+def _wmma_sync_impl(
+    m_dim: int, n_dim: int, k_dim: int, b_shape: tuple[int, int], in_dtype: str, out_dtype: str
+) -> PrimFunc:
+    b_rows, b_columns = b_shape
+
+    @T.prim_func(private=True)
+    def impl(a: T.handle, b: T.handle, c: T.handle):
+        a0, a1, b0, b1, c0, c1 = (
+            T.int32(), T.int32(), T.int32(), T.int32(), T.int32(), T.int32(),
+        )  # fmt: skip
+        A = T.match_buffer(
+            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_a",
+            strides=[a0, a1],
+        )  # fmt: skip
+        B = T.match_buffer(
+            b, (b_rows, b_columns), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_b",
+            strides=[b0, b1],
+        )  # fmt: skip
+        C = T.match_buffer(
+            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            strides=[c0, c1],
+        )  # fmt: skip
+        with T.block("root"):
+            T.reads(C[0:m_dim, 0:n_dim], A[0:m_dim, 0:k_dim], B[0:b_rows, 0:b_columns])
+            T.writes(C[0:m_dim, 0:n_dim])
+            T.evaluate(
+                T.tvm_mma_sync(
+                    C.data,
+                    get_wmma_fragment_index(C, c0, m_dim, n_dim),
+                    A.data,
+                    get_wmma_fragment_index(A, a0, m_dim, k_dim),
+                    B.data,
+                    get_wmma_fragment_index(B, b0, b_rows, b_columns),
+                    C.data,
+                    get_wmma_fragment_index(C, c0, m_dim, n_dim),
+                )
+            )
+
+    return impl
+
+
+# --- the names that users know --------------------------------------------------------------------
+
+
+def _define(constant: str, name: str, functions: tuple[PrimFunc, PrimFunc]) -> None:
+    """Register an intrinsic, and give this module a constant with its name."""
+    TensorIntrin.register(name, *functions)
+    globals()[constant] = name
+    __all__.append(constant)
+
+
+def _define_all() -> None:
+    for in_dtype, out_dtype in (("float16", "float32"), ("float16", "float16"), ("int8", "int32")):
+        kinds = SHORT_NAMES[in_dtype] * 2 + SHORT_NAMES[out_dtype]
+        for transposed in (False, True):
+            tail = "_trans" if transposed else ""
+            _define(
+                f"WMMA_SYNC_16x16x16_{kinds}{tail.upper()}_INTRIN",
+                f"wmma_sync_16x16x16_{kinds}{tail}",
+                get_wmma_sync_intrin(16, 16, 16, in_dtype, out_dtype, transposed),
+            )
+    for dtype in ("float16", "int8"):
+        short = SHORT_NAMES[dtype]
+        for matrix in ("a", "b"):
+            for transposed in (False, True):
+                for scope in ("shared", "shared.dyn"):
+                    tail = "_trans" if transposed else ""
+                    dynamic = "_DYN" if scope == "shared.dyn" else ""
+                    _define(
+                        f"WMMA_LOAD_16x16x16_{short.upper()}_{matrix.upper()}{tail.upper()}"
+                        f"{dynamic}_INTRIN",
+                        f"wmma_load_16x16x16_{short}_{matrix}{tail}_{scope.replace('.', '_')}",
+                        get_wmma_load_intrin(16, 16, 16, dtype, scope, matrix == "b", transposed),
+                    )
+    for dtype in ("float32", "float16", "int32"):
+        short = SHORT_NAMES[dtype]
+        _define(
+            f"WMMA_FILL_16x16x16_{short.upper()}_INTRIN",
+            f"wmma_fill_16x16x16_{short}",
+            get_wmma_fill_intrin(16, 16, 16, dtype),
+        )
+        for scope, suffix in (("shared", ""), ("shared.dyn", "_DYN"), ("global", "")):
+            place = "GLOBAL" if scope == "global" else "SHARED"
+            _define(
+                f"WMMA_STORE_16x16x16_{short.upper()}_{place}{suffix}_INTRIN",
+                f"wmma_store_16x16x16_{short}_{scope.replace('.', '_')}",
+                get_wmma_store_intrin(16, 16, 16, dtype, scope),
+            )
+
+
+_define_all()
+
+
+def get_wmma_intrin_group(
+    load_scope: Literal["shared", "shared.dyn"],
+    store_scope: Literal["global", "shared", "shared.dyn"],
+    in_dtype: str,
+    out_dtype: str,
+    trans_b: bool,
+) -> dict[str, str]:
+    """The names of the intrinsics that go together: init, load_a, load_b, compute, store."""
+    known = {("float16", "float16"), ("float16", "float32"), ("int8", "int32")}
+    if (in_dtype, out_dtype) not in known:
+        raise ScheduleError(
+            f"there is no wmma for {in_dtype} and {out_dtype}",
+            notes=("known: " + ", ".join([f"{a} and {b}" for a, b in sorted(known)]),),
+        )
+    if load_scope not in ("shared", "shared.dyn"):
+        raise ScheduleError(f"wmma loads from shared or shared.dyn, got '{load_scope}'")
+    if store_scope not in ("global", "shared", "shared.dyn"):
+        raise ScheduleError(f"wmma stores to global, shared or shared.dyn, got '{store_scope}'")
+    short, result = SHORT_NAMES[in_dtype], SHORT_NAMES[out_dtype]
+    load, store = load_scope.replace(".", "_"), store_scope.replace(".", "_")
+    tail = "_trans" if trans_b else ""
+    return {
+        "init": f"wmma_fill_16x16x16_{result}",
+        "load_a": f"wmma_load_16x16x16_{short}_a_{load}",
+        "load_b": f"wmma_load_16x16x16_{short}_b{tail}_{load}",
+        "compute": f"wmma_sync_16x16x16_{short}{short}{result}{tail}",
+        "store": f"wmma_store_16x16x16_{result}_{store}",
+    }
