@@ -1,0 +1,284 @@
+"""What runs on the device is marked, becomes functions of its own, and is launched.
+
+    AnnotateDeviceRegions    T.attr(T.target("cuda"), "target", 0) around each kernel
+    SplitHostDevice          each such region becomes a function that the host calls
+    LowerDeviceKernelLaunch  the call becomes a packed call with the sizes of the grid behind it
+
+A kernel is what stands inside an outermost ``thread_extent`` (or ``device_scope``) attribute. These
+passes run in this order, after ThreadSync and LowerThreadAllreduce (which look at host and device
+code as one) and before MergeSharedMemoryAllocations, LowerWarpMemory and LowerIntrin (which look at
+kernels by themselves). MakePackedAPI runs between the last two of the three.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
+from tilesmith.ir.calling_convention import CallingConv
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.target import Target
+from tilesmith.tir.analysis import undefined_vars
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = [
+    "AnnotateDeviceRegions", "DecorateDeviceScope", "LowerDeviceKernelLaunch", "SplitHostDevice",
+    "annotate_device_regions", "lower_device_kernel_launch", "split_host_device",
+]  # fmt: skip
+
+DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
+DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
+
+
+# Marking.
+
+
+class _Annotator(Rewriter):
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key == "target":
+            return node
+        if node.attr_key in DEVICE_KEYS:
+            return AttrStmt(self.target, "target", const(0, "int32"), node)
+        body = self.visit(node.body)
+        return node if body is node.body else node.with_fields(body=body)
+
+
+def _without_host(target: Target) -> Target:
+    return Target({key: value for key, value in target.export().items() if key != "host"})
+
+
+def annotate_device_regions(func: PrimFunc) -> PrimFunc:
+    """``func`` with its kernels marked with the device's target, if it has one and a host."""
+    target = func.attrs.get("target")
+    if target is None:
+        return func
+    target = Target(target)
+    if target.host is None or func.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH:
+        return func
+    return func.with_body(_Annotator(_without_host(target)).visit(func.body))
+
+
+@register_pass("tir.AnnotateDeviceRegions")
+def AnnotateDeviceRegions() -> Pass:  # noqa: N802
+    """The pass that marks what runs on the device."""
+    return function_pass(annotate_device_regions, "tir.AnnotateDeviceRegions")
+
+
+@register_pass("tir.DecorateDeviceScope")
+def DecorateDeviceScope() -> Pass:  # noqa: N802
+    """The pass that says that all of a function runs on the device."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        return func.with_body(AttrStmt(const(0, "int32"), "device_scope", 0, func.body))
+
+    return function_pass(transform, "tir.DecorateDeviceScope")
+
+
+# Splitting.
+
+
+class _Buffers(Visitor):
+    """The buffers that are used and not declared inside, in order of first use."""
+
+    def __init__(self) -> None:
+        self.used: dict[Buffer, None] = {}
+        self.declared: set[Buffer] = set()
+
+    def visit_Buffer(self, node: Buffer) -> None:
+        self.used.setdefault(node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
+        self.declared.add(node.buffer)
+        self.visit(node.body)
+
+    def outside(self) -> list[Buffer]:
+        return [buffer for buffer in self.used if buffer not in self.declared]
+
+
+class _Splitter(Rewriter):
+    """Takes the regions of one function out."""
+
+    def __init__(self, mod: IRModule, func: PrimFunc, name: str) -> None:
+        self.mod, self.func, self.name = mod, func, name
+        self.count = 0
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key == "target" and isinstance(node.node, Target):
+            return Evaluate(self.extract(node))
+        body = self.visit(node.body)
+        return node if body is node.body else node.with_fields(body=body)
+
+    def extract(self, region: AttrStmt) -> PrimExpr:
+        """The call of a new function with the region as its body."""
+        params = sorted(undefined_vars(region.body), key=_scalars_last)
+        body = region.body
+        finder = _Buffers()
+        finder.visit(body)
+        for buffer in reversed(finder.outside()):
+            body = DeclBuffer(buffer, body)
+        attrs = {
+            "target": region.node,
+            "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
+            "tir.is_global_func": True,
+        }
+        device = renew_defs(PrimFunc(params, body, None, None, attrs, self.func.span))
+        variable = GlobalVar(self.fresh_name())
+        self.mod[variable] = device
+        return Call("void", variable, tuple(params))
+
+    def fresh_name(self) -> str:
+        while True:
+            name = f"{self.name}_kernel" + (f"_{self.count}" if self.count else "")
+            self.count += 1
+            if name not in self.mod:
+                return name
+
+
+def _scalars_last(var: Var) -> bool:
+    return not var.dtype.is_handle
+
+
+def split_host_device(mod: IRModule) -> IRModule:
+    """``mod`` with a function for each region that is marked with a target.
+
+    Functions in which nothing is marked are marked first, if they have a target with a host.
+    """
+    for variable, func in list(mod.functions.items()):
+        if not isinstance(func, PrimFunc) or func.attrs.get("tir.is_global_func"):
+            continue
+        if not _has_regions(func.body):
+            func = annotate_device_regions(func)
+        name = str(func.attrs.get("global_symbol", variable.name_hint))
+        body = _Splitter(mod, func, name).visit(func.body)
+        if body is not func.body:
+            mod[variable] = func.with_body(body)
+    return mod
+
+
+class _RegionFinder(Visitor):
+    def __init__(self) -> None:
+        self.found = False
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        self.found = self.found or node.attr_key == "target"
+        self.visit(node.body)
+
+
+def _has_regions(stmt: Stmt) -> bool:
+    finder = _RegionFinder()
+    finder.visit(stmt)
+    return finder.found
+
+
+@register_pass("tir.SplitHostDevice")
+def SplitHostDevice() -> Pass:  # noqa: N802
+    """The pass that makes functions of what runs on the device."""
+    return ModulePass(lambda mod, ctx: split_host_device(mod), PassInfo(0, "tir.SplitHostDevice"))
+
+
+# Launching.
+
+
+class _LaunchFinder(Visitor):
+    """The axes of a kernel with their extents, and its dynamic shared memory."""
+
+    def __init__(self) -> None:
+        self.extents: dict[str, PrimExpr] = {}
+        self.dynamic: list[Allocate] = []
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
+            self.extents.setdefault(node.node.thread_tag, node.value)  # type: ignore[arg-type]
+        self.visit(node.body)
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        if node.buffer_var.storage_scope == "shared.dyn":
+            self.dynamic.append(node)
+        self.visit(node.body)
+
+
+class _Kernel:
+    """How a device function is launched."""
+
+    def __init__(self, func: PrimFunc, name: str) -> None:
+        finder = _LaunchFinder()
+        finder.visit(func.body)
+        self.func, self.symbol = func, str(func.attrs.get("global_symbol", name))
+        self.tags = list(finder.extents)
+        self.values = list(finder.extents.values())
+        if len(finder.dynamic) > 1:
+            names = ", ".join([f"'{one.buffer_var.name}'" for one in finder.dynamic])
+            raise UnsupportedError(
+                f"kernel '{name}' has several allocations of dynamic shared memory: {names}",
+                notes=("run MergeSharedMemoryAllocations before",),
+            )
+        if finder.dynamic:
+            (memory,) = finder.dynamic
+            size: PrimExpr = const(memory.dtype.nbytes, "int32")
+            for extent in memory.extents:
+                size = size * (extent if extent.dtype is size.dtype else extent.astype("int32"))
+            self.tags.append(DYNAMIC_SHARED_MEMORY)
+            self.values.append(size)
+
+    def lowered(self) -> PrimFunc:
+        return self.func.with_attr(
+            {
+                "global_symbol": self.symbol,
+                "calling_conv": int(CallingConv.DEVICE_KERNEL_LAUNCH),
+                "tir.kernel_launch_params": tuple(self.tags),
+                "tir.is_global_func": True,
+            }
+        )
+
+    def launch(self, args: tuple[Any, ...]) -> PrimExpr:
+        """The packed call: arguments, then the sizes."""
+        mapping = dict(zip(self.func.params, args))
+        sizes = [substitute(value, mapping) for value in self.values]
+        arguments = (StringImm(self.symbol), *args, *sizes)
+        return Call("int32", "tir.tvm_call_packed", arguments)
+
+
+class _Launcher(Rewriter):
+    def __init__(self, kernels: dict[GlobalVar, _Kernel], names: dict[str, _Kernel]) -> None:
+        self.kernels, self.names = kernels, names
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        node = self.children(node)
+        if not isinstance(node.op, GlobalVar):
+            return node
+        kernel = self.kernels.get(node.op) or self.names.get(node.op.name_hint)
+        return node if kernel is None else kernel.launch(node.args)
+
+
+def lower_device_kernel_launch(mod: IRModule) -> IRModule:
+    """``mod`` whose host functions launch kernels through packed calls."""
+    kernels: dict[GlobalVar, _Kernel] = {}
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc) and func.attrs.get("tir.is_global_func"):
+            kernels[variable] = _Kernel(func, variable.name_hint)
+            mod[variable] = kernels[variable].lowered()
+    names = {variable.name_hint: kernel for variable, kernel in kernels.items()}
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc) and variable not in kernels:
+            body = _Launcher(kernels, names).visit(func.body)
+            if body is not func.body:
+                mod[variable] = func.with_body(body)
+    return mod
+
+
+@register_pass("tir.LowerDeviceKernelLaunch")
+def LowerDeviceKernelLaunch() -> Pass:  # noqa: N802
+    """The pass that launches kernels through packed calls with the sizes of the grid."""
+    return ModulePass(
+        lambda mod, ctx: lower_device_kernel_launch(mod), PassInfo(0, "tir.LowerDeviceKernelLaunch")
+    )
