@@ -44,7 +44,7 @@ def _float_imm(node: ir.FloatImm, printer: Printer) -> Doc:
         text = f'"{text}"'
     elif value.is_integer() and abs(value) < 1e15 and text != "-0.0":
         text = str(int(value))
-    if node.dtype == printer.config.float_dtype:
+    if node.dtype == printer.config.float_dtype and not text.startswith('"'):
         return Doc(repr(value), level=Level.UNARY if value < 0 else Level.ATOM, node=node)
     return Doc(f"{printer.word('T')}.{node.dtype}({text})", node=node)
 
@@ -328,16 +328,19 @@ def _module(node: IRModule, printer: Printer) -> None:
     printer.line(f"@{word}.ir_module")
     printer.line(f"class {printer.config.name or 'Module'}:", node=node)
     with printer.block():
+        before = len(printer.lines)
         if node.attrs:
             printer.line(f"{word}.module_attrs(", printer.mapping(node.attrs), ")")
         if node.global_infos:
             printer.line(f"{word}.module_global_infos(", printer.mapping(node.global_infos), ")")
         names = {}
         for variable in node.functions:
-            names[variable] = printer.fresh_name(variable.name_hint)
+            names[variable] = name = printer.fresh_name(variable.name_hint)
+            if name != variable.name_hint:
+                printer.line(f"{name} = {word}.decl_function(", quoted(variable.name_hint), ")")
         printer.functions = names
         for number, (variable, function) in enumerate(node.functions.items()):
-            if number or node.attrs or node.global_infos:
+            if number or len(printer.lines) > before:
                 printer.blank()
             _function(function, names[variable], printer)
         printer.functions = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilesmith.script import ir as script_ir
 from tilesmith.script.diagnostics import Source
+from tilesmith.script.header import apply_header, imported_words
 from tilesmith.script.parsing import DIALECTS, Parser
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.knobs import knobs
@@ -232,8 +233,13 @@ def from_source(
     known = _Names({**default_variables(), **(extra_vars or {})})
     if blobs:
         known["I"] = _WithArrays(blobs)
-    source = Source.from_text(text)
-    return run_parser(Parser(source, known, check_well_formed), parse_program)
+    parser = Parser(Source.from_text(text), known, check_well_formed)
+    if text.startswith("#"):
+        for word, module in imported_words(text).items():
+            if word not in parser.known and module in _DIALECT_NAMES:
+                parser.define(word, _namespace(module))
+        apply_header(parser, text)
+    return run_parser(parser, parse_program)
 
 
 def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
@@ -266,16 +272,20 @@ def parse_program(parser: Parser, tree: Any) -> Any:
 _DIALECT_NAMES = {"tir": "T", "relax": "R", "ir": "I"}
 
 
+def _namespace(module: str) -> Any:
+    """The words of a dialect by the name of its module."""
+    letter = _DIALECT_NAMES[module]
+    return script_ir if letter == "I" else DIALECTS.get(letter).namespace
+
+
 def _import(parser: Parser, node: Any) -> None:
     """``from tilesmith.script import tir as T``; other packages come through ``extra_vars``."""
     module = getattr(node, "module", None) or ""
     if isinstance(node, ast.ImportFrom) and module.endswith("script"):
         for alias in node.names:
-            letter = _DIALECT_NAMES.get(alias.name)
-            if letter is None:
+            if alias.name not in _DIALECT_NAMES:
                 raise parser.error(node, f"'{module}' has no dialect '{alias.name}'")
-            namespace = script_ir if letter == "I" else DIALECTS.get(letter).namespace
-            parser.define(alias.asname or alias.name, namespace)
+            parser.define(alias.asname or alias.name, _namespace(alias.name))
         return
     if module != "__future__":
         raise parser.error(

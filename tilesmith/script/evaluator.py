@@ -67,6 +67,7 @@ class Evaluator:
         self.operands: dict[type, Callable[[Any], Any]] = {}
         self.subscripts: dict[type, Callable[[Any, Any], Any]] = {}
         self.calls: dict[type, Callable[[Any, list, dict], Any]] = {}
+        self.literal: Callable[[Any], Any] | None = None  # what a literal stands for, if not itself
 
     def evaluate(self, node: ast.expr) -> Any:
         """The value of an expression; every failure becomes an error at the innermost place."""
@@ -118,7 +119,7 @@ class Evaluator:
     # Names and constants.
 
     def constant(self, node: ast.Constant) -> Any:
-        return node.value
+        return node.value if self.literal is None else self.literal(node.value)
 
     def name(self, node: ast.Name) -> Any:
         found = self.parser.lookup(node.id, _MISSING)
@@ -173,8 +174,10 @@ class Evaluator:
         return other(left, right)
 
     def unary(self, node: ast.UnaryOp) -> Any:
-        value = self._operand(node.operand)
         kind = node.op.__class__
+        if self.literal is not None and kind is ast.USub and isinstance(node.operand, ast.Constant):
+            return self.literal(-node.operand.value)  # a number with a sign is one literal
+        value = self._operand(node.operand)
         if kind is ast.Not:
             return operators.logical_not(value) if isinstance(value, ExprOp) else not value
         if kind is ast.USub:

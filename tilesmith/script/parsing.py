@@ -150,6 +150,8 @@ class Parser:
         self.evaluator = Evaluator(self)
         self.builder = IRBuilder()
         self.module: ModuleScope | None = None
+        self.module_alias = "cls"
+        self.prepare_evaluator: Callable[[Evaluator], None] | None = None
         self.dialect: Dialect | None = None
         self._open: list[ExitStack] = []
 
@@ -284,6 +286,8 @@ class Parser:
         self.dialect, self.evaluator = dialect, Evaluator(self)
         if dialect.prepare is not None:
             dialect.prepare(self)
+        if self.prepare_evaluator is not None and dialect.letter == "T":
+            self.prepare_evaluator(self.evaluator)
         try:
             yield
         finally:
@@ -315,18 +319,24 @@ class Parser:
         self.module = module = ModuleScope()
         self._module_options(node)
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+        renamed = self._renamed_functions(node)
+        module.variables.update(renamed)
         for function in functions:
+            if function.name in renamed:
+                continue
             if function.name in module.variables:
                 raise self.error(function, f"the module has two functions '{function.name}'")
             module.variables[function.name] = GlobalVar(function.name)
-        names: dict[str, Any] = {node.name: module, "cls": module, **module.variables}
+        names: dict[str, Any] = {node.name: module, self.module_alias: module}
+        names.update(module.variables)
         modules.stack.append(module)
         try:
             with self.scope(names):
                 for function in functions:
                     self._declare(function, module)
                 for item in node.body:
-                    self._module_item(item, module)
+                    if _declared_name(item) is None:
+                        self._module_item(item, module)
         finally:
             modules.stack.pop()
             self.module = None
@@ -342,6 +352,15 @@ class Parser:
                 if keyword.arg != "check_well_formed":
                     raise self.error(keyword, f"a module has no option '{keyword.arg}'")
                 self.check_well_formed = bool(self.evaluate(keyword.value))
+
+    def _renamed_functions(self, node: ast.ClassDef) -> dict[str, GlobalVar]:
+        """``f_1 = I.decl_function("f.1")``: a function whose name Python does not take."""
+        found = {}
+        for item in node.body:
+            name = _declared_name(item)
+            if name is not None:
+                found[item.targets[0].id] = GlobalVar(name)  # type: ignore[attr-defined]
+        return found
 
     def _declare(self, node: ast.FunctionDef, module: ModuleScope) -> None:
         decorator = self.decorator_of(node)
@@ -364,6 +383,18 @@ class Parser:
             self.evaluate(item.value)
         elif not isinstance(item, ast.Pass):
             raise self.error(item, "a module holds functions, and values that they use")
+
+
+def _declared_name(item: ast.stmt) -> str | None:
+    """The name in ``variable = I.decl_function("name")``, or None for any other statement."""
+    if not (isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)):
+        return None
+    call = item.value
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "decl_function"):
+        return None
+    named = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    plain = len(named) == 1 and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name)
+    return named[0] if plain and isinstance(named[0], str) else None
 
 
 class FunctionDecorator:

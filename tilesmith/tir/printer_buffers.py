@@ -113,7 +113,9 @@ def buffer_arguments(
         named["buffer_type"] = quoted(buffer.buffer_type)
     if buffer.axis_separators:
         named["axis_separators"] = listed([str(axis) for axis in buffer.axis_separators])
-    shape = tupled(printer.docs(buffer.shape))
+    shape: Piece = tupled(printer.docs(buffer.shape))
+    if printer.config.buffer_dtype != "float32" and buffer.dtype == printer.config.buffer_dtype:
+        return [shape], named  # the head of the text says which dtype is left out
     return [shape, quoted(str(buffer.dtype))], named
 
 

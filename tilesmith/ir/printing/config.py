@@ -61,6 +61,13 @@ class PrinterConfig:
         config.obj_to_underline = tuple(config.obj_to_underline or ())
         return config
 
+    def changed_defaults(self) -> list[str]:
+        """What a parser must know to read the literals of the text: ``int_dtype="int64"``."""
+        names = ("int_dtype", "float_dtype", "buffer_dtype", "module_alias")
+        fields = PrinterConfig.__dataclass_fields__
+        changed = [name for name in names if getattr(self, name) != fields[name].default]
+        return [f'{name}="{getattr(self, name)}"' for name in changed]
+
     @property
     def prefixes(self) -> dict[str, str]:
         """Dialect's own letter → the word chosen for it."""

@@ -74,6 +74,9 @@ def _header(printer: Printer) -> list[str]:
         for dialect in sorted(printer.dialects)
         if dialect in _IMPORTS
     ]
+    defaults = printer.config.changed_defaults()
+    if defaults:
+        lines.append("# printed with " + ", ".join(defaults))
     if printer.metadata:
         if printer.config.show_meta:
             lines += ["", *_metadata_section(printer)]
