@@ -64,10 +64,14 @@ class Compiled:
         return call(*[a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
 
 
+_STRICT = "-std=c99 -Wall -Wextra -Werror -O1 -x c - -S -o /dev/null"
+# what a program says itself (`x < x`) is not the back end's fault
+_OF_THE_PROGRAM = "-Wno-type-limits -Wno-tautological-compare"
+
+
 def compile_strictly(source: str) -> None:
-    """Ask the C compiler for C99 without a warning, but for what a program says itself (`x < x`)."""
-    command = [find_compiler(), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-type-limits",
-               "-Wno-tautological-compare", "-O1", "-x", "c", "-", "-S", "-o", "/dev/null"]  # fmt: skip
+    """Ask the C compiler for C99 without a single warning."""
+    command = [find_compiler(), *_STRICT.split(), *_OF_THE_PROGRAM.split()]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
 

@@ -160,7 +160,8 @@ def test_reinterpret(target):
     batch = Differential()
     for source, result in [
         ("float32", "int32"), ("int64", "float64"), ("uint16", "float16"), ("bfloat16", "uint16"),
-        ("float16", "bfloat16"), ("uint8", "int8"), ("uint8", "float8_e4m3fn"), ("uint32", "float32"),
+        ("float16", "bfloat16"), ("uint8", "int8"), ("uint8", "float8_e4m3fn"),
+        ("uint32", "float32"),
     ]:  # fmt: skip
         batch.add(
             f"{source} as {result}", call("reinterpret", result), [edge_values(source)], result

@@ -14,6 +14,7 @@ from tilesmith.codegen.llvm.module import (
     emit_text,
     kernel_symbol,
     thread_runtime_text,
+    wants_debug_information,
 )
 from tilesmith.codegen.registry import BACK_ENDS
 from tilesmith.ir import IRModule
@@ -72,8 +73,10 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
     if needs_threads and is_host(target):
         objects.append(thread_runtime_object(target))
 
+    debug = wants_debug_information()
+
     def in_form(form: str) -> bytes | str:
-        whole = ModuleEmitter(module, target)
+        whole = ModuleEmitter(module, target, debug)
         text = whole.text()
         if form == "written":
             return text

@@ -12,9 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.codegen.facts import FailureFinder
+from tilesmith.codegen.llvm.debug_info import annotate
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, register_type, symbol
 from tilesmith.codegen.llvm.statements import StatementEmitter, is_on_stack
-from tilesmith.ir import Call, PointerType, PrimType, Var
+from tilesmith.ir import Call, PointerType, PrimType, Var, pre_order_visit
+from tilesmith.ir.span import Span
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.function import PrimFunc
@@ -46,6 +48,8 @@ class FunctionEmitter(StatementEmitter):
 
     def emit(self, function: PrimFunc, linkage: str) -> str:
         """The text of a PrimFunc."""
+        if self.module.debug is not None:
+            self.debug = self.module.debug.function(self.symbol, _place_of(function))
         is_noalias = bool(function.attrs.get("tir.noalias", False))
         alignments = function.attrs.get("tir.param_alignment", ())
         parameters = []
@@ -79,6 +83,10 @@ class FunctionEmitter(StatementEmitter):
 
     def finished(self, head: str) -> str:
         """The function with its head, the space on its stack and its rare blocks."""
+        if self.debug is not None:
+            head += f" !dbg {self.debug.scope}"
+            for lines in (self.lines, self.tail):
+                annotate(lines, 0, self.debug.location(None))
         return "\n".join([head + " {", "entry:", *self.allocas, *self.lines, *self.tail, "}", ""])
 
     # -- ends
@@ -162,6 +170,21 @@ class FunctionEmitter(StatementEmitter):
         self.leave_unless(good, raise_again)
 
 
+def _place_of(function: PrimFunc) -> Span | None:
+    """Where a function stands: its span, or the first of a statement of it."""
+    found = [function.span] if function.span is not None else []
+
+    def look(node: Any) -> bool:
+        span = getattr(node, "span", None)
+        if span is not None and not found:
+            found.append(span)
+        return not found
+
+    if not found:
+        pre_order_visit(function.body, look)
+    return found[0] if found else None
+
+
 def _struct(name: str) -> str:
     return "%" + symbol(name + ".closure")[1:]
 
@@ -186,6 +209,8 @@ class _ParallelBody(FunctionEmitter):
 
     def text(self) -> str:
         """The function's text."""
+        if self.module.debug is not None:
+            self.debug = self.module.debug.function(self.symbol + ".body", self.loop.span)
         kind = register_type(self.loop.loop_var.dtype)
         if self.facts.is_non_negative(self.loop.min):
             self.facts.non_negative.add(self.loop.loop_var)

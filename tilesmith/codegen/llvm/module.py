@@ -14,11 +14,13 @@ import numpy
 
 from tilesmith.codegen.facts import FailureFinder
 from tilesmith.codegen.llvm import dtypes, packed, threads
+from tilesmith.codegen.llvm.debug_info import ModuleDebug
 from tilesmith.codegen.llvm.dtypes import escape, register_type, symbol
 from tilesmith.codegen.llvm.functions import FunctionEmitter, returned_dtype
 from tilesmith.codegen.llvm.intrinsics import C_LIBRARY
 from tilesmith.codegen.llvm.statements import ALIGNMENT, is_on_stack
 from tilesmith.ir import IRModule
+from tilesmith.ir.transform import PassContext
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed, pack
 from tilesmith.support.errors import CodegenError
@@ -58,6 +60,11 @@ def thread_runtime_text(target: Target) -> str:
     return emitter.text()
 
 
+def wants_debug_information() -> bool:
+    """Whether the option `tir.enable_debug` is on."""
+    return bool(PassContext.current().get_config("tir.enable_debug", False))
+
+
 def kernel_symbol(name: str) -> str:
     """The symbol of a function of a module: its name, unless the C library has one like it."""
     return name + ".kernel" if name in C_LIBRARY else name
@@ -66,7 +73,8 @@ def kernel_symbol(name: str) -> str:
 class ModuleEmitter:
     """Collects the parts of one module's text, each written once."""
 
-    def __init__(self, module: IRModule, target: Target) -> None:
+    def __init__(self, module: IRModule, target: Target, debug: bool | None = None) -> None:
+        """`debug`: write debug information; without a word as `tir.enable_debug` says."""
         self.target = target
         self.triple = llvm_machine(target).triple
         self.architecture = architecture(target)
@@ -96,6 +104,8 @@ class ModuleEmitter:
         self._metadata_lines: list[str] = []
         self._constants: dict[int, tuple[str, Any]] = {}
         self._attributes = module.attrs
+        wanted = wants_debug_information() if debug is None else debug
+        self.debug = ModuleDebug(self) if wanted else None
 
     def _float_flags(self) -> str:
         attributes = self.target.attrs
@@ -169,6 +179,7 @@ class ModuleEmitter:
             *self._bodies,
             *self._helpers.values(),
             runtime,
+            *(self.debug.footer() if self.debug is not None else ()),
             *self._metadata_lines,
             "",
         ]
@@ -383,6 +394,12 @@ class ModuleEmitter:
         if number is None:
             number = self._metadata[content] = len(self._metadata_lines)
             self._metadata_lines.append(f"!{number} = {content}")
+        return f"!{number}"
+
+    def distinct_metadata(self, content: str) -> str:
+        """A metadata node of its own; its name."""
+        number = len(self._metadata_lines)
+        self._metadata_lines.append(f"!{number} = distinct {content}")
         return f"!{number}"
 
     def loop_metadata(self, advice: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilesmith.codegen.facts import constant_bytes, effect_of, free_variables, has_load
 from tilesmith.codegen.llvm import intrinsics, packed
+from tilesmith.codegen.llvm.debug_info import FunctionDebug, annotate
 from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.memory import MemoryEmitter
@@ -57,6 +58,8 @@ class StatementEmitter(MemoryEmitter):
         self.in_parallel = False
         self.device = (1, 0)  # of tensors made here: DLPack's CPU
         self._error_values = ""
+        self.debug: FunctionDebug | None = None
+        self.location = ""  # of the present statement, where debug information is written
 
     # -- small helpers
 
@@ -79,7 +82,22 @@ class StatementEmitter(MemoryEmitter):
     def statement(self, stmt: tir.Stmt) -> None:
         """Write a statement."""
         self.forget()
+        if self.debug is None:
+            self.visit(stmt)
+        else:
+            self._located(stmt)
+
+    def _located(self, stmt: tir.Stmt) -> None:
+        """Write a statement whose instructions know its place."""
+        span = getattr(stmt, "span", None)
+        if span is None or self.debug is None:
+            self.visit(stmt)
+            return
+        outer, self.location = self.location, self.debug.location(span)
+        start = len(self.lines)
         self.visit(stmt)
+        annotate(self.lines, start, self.location)
+        self.location = outer
 
     def needs_status(self, what: str) -> None:
         """An error must be able to leave the function. Raises CodegenError where it cannot."""
@@ -100,6 +118,8 @@ class StatementEmitter(MemoryEmitter):
             code = status()
         self.write_releases()
         self.leave(code, self.lines)
+        if self.location:
+            annotate(self.lines, 0, self.location)
         self.tail += self.lines
         self.lines = saved
         self.begin_block(passed)
