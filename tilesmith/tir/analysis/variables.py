@@ -10,7 +10,7 @@ from tilesmith.ir.structural import definition_steps
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, DeclBuffer
+from tilesmith.tir.stmt import Block, BufferRealize, DeclBuffer
 
 __all__ = ["undefined_vars", "verify_ssa"]
 
@@ -22,7 +22,11 @@ _PLANS: dict[type, tuple[tuple[tuple[str, str], ...], bool]] = {}
 def _plan_of(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
     steps = definition_steps(cls)
     ends = issubclass(cls, Block) or any(step.action == "undo" for step in steps)
-    plan = tuple([(step[0], step[1]) for step in steps if step.action != "undo"]), ends
+    parts = [(step[0], step[1]) for step in steps if step.action != "undo"]
+    if issubclass(cls, BufferRealize):  # the part of a buffer that is live is its definition
+        parts = [("define" if name == "buffer" else action, name) for action, name in parts]
+        ends = True
+    plan = tuple(parts), ends
     _PLANS[cls] = plan
     return plan
 
@@ -61,7 +65,8 @@ class ScopeWalker:
             if action == "define":
                 self._define_all(value, node, defined)
             elif isinstance(value, Node):
-                self.walk(value)
+                if name != "node" or not isinstance(value, Buffer):
+                    self.walk(value)  # an attribute of a buffer is no use of it
             elif action == "child" and value.__class__ is tuple:
                 self._walk_all(value)
         if ends:
@@ -89,6 +94,8 @@ class ScopeWalker:
         elif isinstance(value, Var):
             self.define(value)
             defined.append(value)
+        elif isinstance(node, BufferRealize) and self.knows(value.data):
+            self.use(value)  # a part of what lies there already
         elif isinstance(value, Buffer):
             self._define_buffer(value, node)
             defined.append(value)
@@ -158,8 +165,8 @@ class _Definitions(ScopeWalker):
 
     def define(self, value: Var | Buffer) -> None:
         if isinstance(value, Var):
-            if value in self.defined:
-                self.twice = self.twice or value
+            if value in self.defined and self.twice is None:
+                self.twice = value
             self.defined.add(value)
 
     def knows(self, variable: Var) -> bool:

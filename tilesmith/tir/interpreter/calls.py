@@ -209,6 +209,38 @@ class CallCompiler(ExpressionCompiler):
 
     call_tvm_call_cpacked = call_tvm_call_packed
 
+    def call_tvm_call_packed_lowered(self, node: Call) -> Evaluate:
+        name = node.args[0].value
+        parts = [self.visit(argument) for argument in node.args[1:]]
+        dtype = node.dtype
+
+        def call(env: Environment) -> Any:
+            stack, begin, end = [part(env) for part in parts]
+            result = env[0].call_packed(name, stack[begin:end])
+            stack[end] = result
+            return result if result is None or dtype.is_handle else scalar(result, dtype)
+
+        return call
+
+    call_tvm_call_cpacked_lowered = call_tvm_call_packed_lowered
+
+    def call_tvm_call_trace_packed_lowered(self, node: Call) -> Evaluate:
+        inner = self.call_tvm_call_packed_lowered(node)
+        stack, end = self.visit(node.args[1]), self.visit(node.args[3])
+
+        def call(env: Environment) -> Any:
+            inner(env)
+            return stack(env)[end(env) - 1]
+
+        return call
+
+    def call_TVMBackendAllocWorkspace(self, node: Call) -> Evaluate:  # noqa: N802
+        size = self.visit(node.args[2])
+        return lambda env: allocate(DataType("uint8"), int(size(env)))
+
+    def call_TVMBackendFreeWorkspace(self, node: Call) -> Evaluate:  # noqa: N802
+        return lambda env: 0
+
     def call_tvm_call_trace_packed(self, node: Call) -> Evaluate:
         parts = [self.visit(argument) for argument in node.args[1:]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.dtype import DLPACK_CODES, DataType
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.values import Pointer, pointer_to, scalar
 from tilesmith.tir.struct_fields import StructField
@@ -69,6 +69,8 @@ def get_field(handle: Any, index: int, field: int, dtype: DataType) -> Any:
     field = StructField(field)
     if isinstance(handle, numpy.ndarray):
         return _array_field(handle, field)
+    if isinstance(handle, list) and field is StructField.ARRAY_ADDRESS:
+        return _tensor(handle[index])
     if not isinstance(handle, list):
         raise ExecutionError(f"field {field.name} is read from {handle!r}, which is no structure")
     value = handle[index]
@@ -90,4 +92,24 @@ def set_field(handle: Any, index: int, field: int, value: Any) -> int:
         raise ExecutionError(f"field {field.name} is written to {handle!r}, which is no structure")
     if field in (StructField.ANY_UNION_VALUE, StructField.VALUE_CONTENT):
         handle[index] = value
+    elif field in _ARRAY_FIELDS:
+        fields = handle[index] if isinstance(handle[index], dict) else {}
+        handle[index] = {**fields, field: value}
     return 0
+
+
+_ARRAY_FIELDS = {field for field in StructField if field.name.startswith("ARRAY_")}
+_CODES = {number: code for code, number in DLPACK_CODES.items()}
+
+
+def _tensor(fields: dict[StructField, Any]) -> numpy.ndarray:
+    """The array that the fields of a tensor on the stack describe."""
+    code, bits = _CODES[fields[StructField.ARRAY_TYPE_CODE]], fields[StructField.ARRAY_TYPE_BITS]
+    dtype = DataType.make(code, bits, fields[StructField.ARRAY_TYPE_LANES])
+    count, wide = fields[StructField.ARRAY_NDIM], DataType("int64")
+    shape = tuple(fields[StructField.ARRAY_SHAPE].view(wide, (count,), None, 0).tolist())
+    strides = fields[StructField.ARRAY_STRIDES]
+    if isinstance(strides, Pointer):
+        strides = tuple(strides.view(wide, (count,), None, 0).tolist())
+    offset = fields[StructField.ARRAY_BYTE_OFFSET] // dtype.nbytes
+    return fields[StructField.ARRAY_DATA].view(dtype, shape, strides or None, offset)

@@ -88,11 +88,10 @@ class _TermTable:
             return -1, 0
         size = 1 + sum([size for _, size in parts])
         if self.analyzer is not None and expr.dtype.is_int:
-            simple = self.analyzer.simplify(expr)
-            if simple is not expr and isinstance(simple, (*_MAY_BE_NAMED, *_LEAVES)):
-                number, _ = self.number(simple)
-                if number >= 0:
-                    return number, size
+            # equal normal forms are equal values; their atoms are numbered by the analyzer
+            form = self.analyzer._engine.normal(expr)
+            terms = frozenset(form.terms.items())
+            return self.of_key((form.dtype, terms, form.const)), size
         return self.of_key((expr.__class__, expr.dtype, *[number for number, _ in parts])), size
 
     def of_key(self, key: Any) -> int:

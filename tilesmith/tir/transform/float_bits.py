@@ -161,5 +161,6 @@ def _rounded(b: _Bits, size: PrimExpr, kind: FloatFormat) -> PrimExpr:
 def _encode_scale(b: _Bits, word: PrimExpr, size: PrimExpr, is_nan: PrimExpr) -> PrimExpr:
     """The exponent of the nearest power of two, 255 for what has none."""
     rounded = ops.shift_right(size + b(0x00400000), b(23))
+    rounded = Select(ops.less(size, b(0x00600000)), b(0), rounded)  # 2**-127 is subnormal there
     wrong = ops.logical_or(is_nan, ops.greater_equal(word, b(0x7F000000 + 0x00400000)))
     return Select(wrong, b(0xFF), rounded)

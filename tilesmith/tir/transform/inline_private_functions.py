@@ -24,6 +24,7 @@ from tilesmith.ir import (
     VoidType,
     post_order_visit,
 )
+from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
@@ -70,7 +71,7 @@ def _returns(func: PrimFunc) -> bool:
             found.append(True)
 
     post_order_visit(func.body, look)
-    return bool(found) or not isinstance(func.ret_type, VoidType)
+    return bool(found) or not structural_equal(func.ret_type, VoidType())
 
 
 class _Inliner(StatementRewriter):

@@ -28,11 +28,14 @@ class _Renormalizer(Rewriter):
         if divisor is None or not expr.dtype.is_int:
             return expr
         a = expr.a
+        found = None
         if isinstance(a, FloorMod):
-            return self.digit(a, divisor) or expr
-        if isinstance(a, Add):
-            return self.sum(expr, a.a, a.b, divisor) or self.sum(expr, a.b, a.a, divisor) or expr
-        return expr
+            found = self.digit(a, divisor)
+        elif isinstance(a, Add):
+            found = self.sum(a.a, a.b, divisor)
+            if found is None:
+                found = self.sum(a.b, a.a, divisor)
+        return expr if found is None else found
 
     def digit(self, remainder: FloorMod, divisor: int) -> PrimExpr | None:
         """``x % (d * n) // d`` is ``x // d % n``."""
@@ -41,7 +44,7 @@ class _Renormalizer(Rewriter):
             return None
         return self.visit(ops.floordiv(remainder.a, divisor)) % (modulus // divisor)
 
-    def sum(self, expr: FloorDiv, whole: PrimExpr, rest: PrimExpr, divisor: int) -> PrimExpr | None:
+    def sum(self, whole: PrimExpr, rest: PrimExpr, divisor: int) -> PrimExpr | None:
         """``(y * (d * k) + x % (d * n)) // d`` is ``y * k + x // d % n``."""
         if not isinstance(whole, Mul) or not isinstance(rest, FloorMod):
             return None

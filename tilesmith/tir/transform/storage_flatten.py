@@ -131,13 +131,12 @@ class _Realizer(Rewriter):
         size = (self.analyzer.simplify(strides[0] * extents[0]),) if strides else extents
         if not extents:
             size = (const(1, "int32"),)
-        body = DeclBuffer(live, body)
-        condition = self.visit(realize.condition)
-        body = Allocate(live.data, live.dtype, size, condition, body, span=realize.span)
         if self.create_bound:
             bound = Call("handle", "tir.tvm_tuple", extents)
             body = AttrStmt(live.data, "buffer_bound", bound, body)
-        return body
+        body = DeclBuffer(live, body)
+        condition = self.visit(realize.condition)
+        return Allocate(live.data, live.dtype, size, condition, body, span=realize.span)
 
     def strides(self, buffer: Buffer, extents: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Strides with gaps, where alignments of axes ask for them."""
