@@ -318,6 +318,10 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexM
         raise refuse_at(
             state, "transform_block_layout", "the block is not plainly bound to its loops", sref
         )
+    for iterator in block.iter_vars:
+        if not is_const(iterator.dom.min, 0):
+            reason = f"the iterator '{iterator.var.name}' does not start at 0"
+            raise refuse_at(state, "transform_block_layout", reason, sref)
     variables = [iterator.var for iterator in block.iter_vars]
     domain = [iterator.dom for iterator in block.iter_vars]
     inverse, padded = _inverse_of(state, "transform_block_layout", sref, mapping, domain)

@@ -429,8 +429,9 @@ class _Rfactor:
         self.final = self._final_block()
         values = [relocate.visit(value) for value in spatial] + [relocated[self.loop.loop_var]]
         # Conditions on reduction loops have done their work in the factored block.
-        known = set(relocated) - {self.loop.loop_var}
-        kept = [c for c in clauses(self.realize.predicate) if set(variables_in(c)) <= known]
+        gone = {self.state.stmt(sref).loop_var for sref in loops} - set(relocated)
+        gone.add(self.loop.loop_var)
+        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
         predicate = all_of(*[relocate.visit(c) for c in kept]) if kept else const(True, "bool")
         body: Stmt = BlockRealize(tuple(values), predicate, self.final)
         for loop, variable in reversed(nest):
