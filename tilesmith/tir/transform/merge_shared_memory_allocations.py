@@ -1,0 +1,336 @@
+"""MergeSharedMemoryAllocations: one allocation of shared memory for a kernel.
+
+    A_s = T.allocate([64], "float16",           buf = T.allocate([192], "uint8", "shared.dyn")
+                     "shared.dyn")              A_s = T.decl_buffer((64,), "float16", data=buf)
+    B_s = T.allocate([16], "float32",           B_s = ... B_s[i] becomes B_s[i + 32] ...
+                     "shared.dyn")
+
+A launch gives a kernel one piece of dynamic shared memory. Buffers that are not in use at the same
+time share parts of it: what one of them is last used for and what the other is first used for must
+have a barrier between them (so this pass comes after ThreadSync), also from one iteration of a loop
+around both to the next. With the option ``tir.merge_static_smem`` static shared memory ("shared")
+is merged in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
+from tilesmith.ir.intrinsics import handle_add_byte_offset
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    Stmt,
+    While,
+)
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = [
+    "MergeDynamicSharedMemoryAllocations", "MergeSharedMemoryAllocations",
+    "merge_shared_memory_allocations",
+]  # fmt: skip
+
+ALIGNMENT = 16  # bytes: the largest access of a thread
+
+
+class _Life:
+    """An allocation and the stretch of the kernel in which its contents matter."""
+
+    def __init__(self, allocation: Allocate, loops: tuple[Any, ...]) -> None:
+        self.allocation = allocation
+        self.loops = loops  # around the allocation, outermost first
+        self.first = self.last = -1
+        self.offset: Any = 0
+
+    def nbytes(self) -> int | None:
+        """The size, if it is constant."""
+        size = self.allocation.dtype.nbytes
+        for extent in self.allocation.extents:
+            if not isinstance(extent, IntImm):
+                return None
+            size *= extent.value
+        return -(-size // ALIGNMENT) * ALIGNMENT
+
+    def symbolic_nbytes(self) -> PrimExpr:
+        size: PrimExpr = const(self.allocation.dtype.nbytes, "int32")
+        for extent in self.allocation.extents:
+            size = size * (extent if extent.dtype == "int32" else extent.astype("int32"))
+        return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+
+
+class _LifeFinder(Visitor):
+    """Numbers the statements of a kernel; notes uses, loops and barriers."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.position = 0
+        self.loops: list[list[int]] = []  # first and last position
+        self.branches = 0
+        self.lives: dict[Var, _Life] = {}
+        self.barriers: list[int] = []
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        if (node.buffer_var.storage_scope or "") == self.scope and not node.annotations:
+            self.lives[node.buffer_var] = _Life(node, tuple(self.loops))
+        self.visit(node.body)
+
+    def use(self, pointer: Var) -> None:
+        life = self.lives.get(pointer)
+        if life is None:
+            return
+        inner = self.loops[len(life.loops) :]
+        # Used in a loop that does not allocate it: its contents pass from iteration to iteration.
+        first = inner[0][0] if inner else self.position
+        life.first = first if life.first < 0 else min(life.first, first)
+        life.last = max(life.last, self.position)
+        if inner:
+            inner[0].append(id(life))  # the end is known when the loop has been walked
+
+    def visit_Var(self, node: Var) -> None:
+        self.use(node)
+
+    def visit_Buffer(self, node: Buffer) -> None:
+        self.use(node.data)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
+        self.visit(node.body)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.position += 1
+        self.visit_children(node)
+
+    def visit_Evaluate(self, node: Evaluate) -> None:
+        self.position += 1
+        call = node.value
+        if getattr(getattr(call, "op", None), "name", "") == "tir.tvm_storage_sync":
+            if str(call.args[0].value) != "warp" and not self.branches:  # type: ignore[attr-defined]
+                self.barriers.append(self.position)
+        self.visit_children(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> None:
+        self.position += 1
+        self.branches += 1
+        self.visit_children(node)
+        self.branches -= 1
+
+    def visit_loop(self, node: For | While) -> None:
+        self.position += 1
+        loop = [self.position, -1]
+        self.loops.append(loop)
+        self.visit_children(node)
+        self.loops.pop()
+        self.position += 1
+        loop[1] = self.position
+        for life in self.lives.values():
+            if id(life) in loop[2:]:
+                life.last = max(life.last, self.position)
+
+    visit_For = visit_loop
+    visit_While = visit_loop
+
+    def passed(self, after: int, before: int) -> bool:
+        """Whether a barrier stands between two positions."""
+        return any(after < barrier < before for barrier in self.barriers)
+
+    def may_share(self, a: _Life, b: _Life) -> bool:
+        """Whether two allocations may lie in the same place."""
+        if a.first > b.first:
+            a, b = b, a
+        if a.last >= b.first or not self.passed(a.last, b.first):
+            return False
+        common = [one for one, other in zip(a.loops, b.loops) if one is other]
+        if not common:
+            return True
+        start, end = common[-1][:2]
+        return self.passed(b.last, end + 1) or self.passed(start - 1, a.first)
+
+
+def _place(finder: _LifeFinder, lives: list[_Life]) -> PrimExpr:
+    """Give each allocation its offset; the total size in bytes."""
+    placed: list[_Life] = []
+    end = 0
+    for life in sorted(lives, key=_largest_first):
+        size = life.nbytes()
+        if size is None:
+            continue
+        taken = sorted(
+            [(one.offset, one.offset + one.nbytes()) for one in placed
+             if not finder.may_share(one, life)]
+        )  # fmt: skip
+        offset = 0
+        for low, high in taken:
+            if offset + size <= low:
+                break
+            offset = max(offset, high)
+        life.offset = offset
+        placed.append(life)
+        end = max(end, offset + size)
+    total: PrimExpr = const(end, "int32")
+    for life in lives:  # sizes that are known at run time only come behind
+        if life.nbytes() is None:
+            life.offset = total
+            total = total + life.symbolic_nbytes()
+    return total
+
+
+def _largest_first(life: _Life) -> tuple[int, int]:
+    return -(life.nbytes() or 0), life.first
+
+
+class _Merger(Rewriter):
+    """Replaces the allocations of one kernel by parts of one."""
+
+    def __init__(self, memory: Var, lives: dict[Var, _Life]) -> None:
+        self.memory = memory
+        self.lives = lives
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        if node.buffer_var in self.lives:
+            return self.visit(node.body)
+        return self.children(node)
+
+    def start(self, pointer: Var, nbytes: int, dtype: Any) -> PrimExpr:
+        """The offset of an allocation in elements of a size."""
+        offset = self.lives[pointer].offset
+        if isinstance(offset, int):
+            return const(offset // nbytes, dtype)
+        found = offset // nbytes
+        return found if found.dtype is dtype else found.astype(dtype)
+
+    def buffer(self, old: Buffer) -> Buffer:
+        if old.data not in self.lives:
+            return old
+        found = self.buffers.get(old)
+        if found is None:
+            size = old.shape[0]
+            shape = (size + self.start(old.data, old.dtype.nbytes, size.dtype), *old.shape[1:])
+            found = old.with_fields(data=self.memory, shape=shape)
+            self.buffers[old] = found
+        return found
+
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        first = indices[0]
+        start = self.start(buffer.data, buffer.dtype.nbytes, first.dtype.element)
+        return (first + start, *indices[1:])
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        buffer, body = self.buffer(node.buffer), self.visit(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return DeclBuffer(buffer, body, node.span)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        buffer = self.buffer(node.buffer)
+        node = self.children(node)
+        if buffer is node.buffer:
+            return node
+        indices = self.indices(node.buffer, node.indices)
+        return BufferLoad(buffer, indices, node.predicate, node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        buffer = self.buffer(node.buffer)
+        node = self.children(node)
+        if buffer is node.buffer:
+            return node
+        indices = self.indices(node.buffer, node.indices)
+        return BufferStore(buffer, node.value, indices, node.predicate, node.span)
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        name = getattr(node.op, "name", "")
+        if name == "tir.tvm_access_ptr" and node.args[1] in self.lives:
+            annotation, data, offset, extent, mask = node.args
+            offset = self.visit(offset)
+            start = self.start(data, annotation.dtype.nbytes, offset.dtype)  # type: ignore[arg-type]
+            return node.with_fields(args=(annotation, self.memory, offset + start, extent, mask))
+        args = [self.visit(arg) for arg in node.args]
+        for number in (0, 2) if name == "tir.ptx_cp_async" else ():
+            pointer = node.args[number]
+            if isinstance(pointer, Var) and pointer in self.lives:
+                # Offsets count elements of the pointer, which are bytes now.
+                size = self.lives[pointer].allocation.dtype.nbytes
+                offset = args[number + 1]
+                args[number] = self.memory
+                args[number + 1] = offset * size + self.start(pointer, 1, offset.dtype)
+        return node.with_fields(args=tuple(args))
+
+    def visit_Var(self, node: Var) -> Any:
+        if node not in self.lives:
+            return node
+        return handle_add_byte_offset(self.memory, self.start(node, 1, "int32"))
+
+
+class _Kernels(Rewriter):
+    """Merges within each kernel, the allocation right inside of its launches."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.depth = 0
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key != "thread_extent" or not isinstance(node.node, IterVar):
+            body = self.visit(node.body)
+        elif _launches(node.body):
+            body = self.visit(node.body)
+        else:
+            body = self.merge(node.body)
+        return node if body is node.body else node.with_fields(body=body)
+
+    def merge(self, kernel: Stmt) -> Stmt:
+        finder = _LifeFinder(self.scope)
+        finder.visit(kernel)
+        lives = {var: life for var, life in finder.lives.items() if life.first >= 0}
+        if len(lives) < 2:
+            return kernel
+        total = _place(finder, list(lives.values()))
+        name = "buf_dyn_shmem" if self.scope == "shared.dyn" else "buf_shmem"
+        memory = Var(name, PointerType(PrimType("uint8"), self.scope))
+        body = _Merger(memory, lives).visit(kernel)
+        return Allocate(memory, "uint8", (total,), True, body)
+
+
+def _launches(stmt: Stmt) -> bool:
+    """Whether the next thing that a statement does is to launch another axis."""
+    while isinstance(stmt, (AttrStmt, DeclBuffer)):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == "thread_extent":
+            return True
+        stmt = stmt.body
+    return False
+
+
+def merge_shared_memory_allocations(func: PrimFunc, scope: str = "shared.dyn") -> PrimFunc:
+    """``func`` with one allocation of shared memory of a scope in each kernel."""
+    return func.with_body(_Kernels(scope).visit(func.body))
+
+
+@register_pass("tir.MergeSharedMemoryAllocations")
+def MergeSharedMemoryAllocations() -> Pass:  # noqa: N802
+    """The pass that merges dynamic shared memory, and static where ``tir.merge_static_smem``."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        func = merge_shared_memory_allocations(func, "shared.dyn")
+        if PassContext.current().get_config("tir.merge_static_smem", False):
+            func = merge_shared_memory_allocations(func, "shared")
+        return func
+
+    return function_pass(transform, "tir.MergeSharedMemoryAllocations")
+
+
+@register_pass("tir.MergeDynamicSharedMemoryAllocations")
+def MergeDynamicSharedMemoryAllocations() -> Pass:  # noqa: N802
+    """The pass that merges dynamic shared memory, under its older name."""
+    return function_pass(
+        lambda func: merge_shared_memory_allocations(func, "shared.dyn"),
+        "tir.MergeDynamicSharedMemoryAllocations",
+    )
