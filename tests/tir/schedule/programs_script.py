@@ -175,3 +175,84 @@ def scan(A: T.Buffer((10,), "float32"), B: T.Buffer((11,), "float32")):
         with T.block("B"):
             vi = T.axis.opaque(10, i)
             B[vi + 1] = B[vi] + A[vi]
+
+
+@T.prim_func
+def convolution(
+    A: T.Buffer((2, 9), "float32"),
+    W: T.Buffer((3, 2, 3), "float32"),
+    D: T.Buffer((3, 7), "float32"),
+):
+    """A convolution with a padded input, then ``max(x, 0)``."""
+    T.func_attr({"global_symbol": "main"})
+    P = T.alloc_buffer((2, 11), "float32")
+    C = T.alloc_buffer((3, 9), "float32")
+    for c, x in T.grid(2, 11):
+        with T.block("P"):
+            vc, vx = T.axis.remap("SS", [c, x])
+            P[vc, vx] = T.if_then_else(1 <= vx and vx < 10, A[vc, vx - 1], T.float32(0))
+    for o, x, c, k in T.grid(3, 9, 2, 3):
+        with T.block("C"):
+            vo, vx, vc, vk = T.axis.remap("SSRR", [o, x, c, k])
+            with T.init():
+                C[vo, vx] = T.float32(0)
+            C[vo, vx] = C[vo, vx] + P[vc, vx + vk] * W[vo, vc, vk]
+    for o, x in T.grid(3, 7):
+        with T.block("D"):
+            vo, vx = T.axis.remap("SS", [o, x])
+            D[vo, vx] = T.max(C[vo, vx + 1], T.float32(0))
+
+
+@T.prim_func
+def flattened(A: T.Buffer((6, 5), "float32"), C: T.Buffer((15, 2), "float32")):
+    """A matrix flattened, changed, and cut in another way."""
+    T.func_attr({"global_symbol": "main"})
+    F = T.alloc_buffer((30,), "float32")
+    B = T.alloc_buffer((30,), "float32")
+    for i in range(30):
+        with T.block("F"):
+            vi = T.axis.spatial(30, i)
+            F[vi] = A[vi // 5, vi % 5]
+    for i in range(30):
+        with T.block("B"):
+            vi = T.axis.spatial(30, i)
+            B[vi] = F[vi] * T.float32(2)
+    for i, j in T.grid(15, 2):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi * 2 + vj] + T.float32(1)
+
+
+@T.prim_func
+def strided(A: T.Buffer((13,), "float32"), C: T.Buffer((6,), "float32")):
+    """Windows of 3 at a step of 2, over a shifted copy."""
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((14,), "float32")
+    for i in range(13):
+        with T.block("B"):
+            vi = T.axis.spatial(13, i)
+            B[vi + 1] = A[vi] * T.float32(2)
+    for i, k in T.grid(6, 3):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + B[vi * 2 + vk + 1]
+
+
+@T.prim_func
+def changed_in_place(A: T.Buffer((8, 3), "float32"), C: T.Buffer((8, 3), "float32")):
+    """A parameter is changed, read, and changed again."""
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(8, 3):
+        with T.block("first"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(8, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[7 - vi, vj] * T.float32(3)
+    for i, j in T.grid(8, 3):
+        with T.block("second"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = A[vi, vj] * C[vi, vj]

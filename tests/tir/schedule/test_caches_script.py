@@ -192,6 +192,37 @@ def test_caches_of_parts():
             "block 'even' leaves gaps in the part of 'B' that it writes")  # fmt: skip
 
 
+@T.prim_func
+def some(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    C = T.alloc_buffer((8,), "float32")
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            if vi < 5:
+                C[vi] = A[vi]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            if vi < 5:
+                B[vi] = C[vi]
+
+
+def test_caches_of_what_is_written_under_a_condition():
+    """A copy would overwrite elements of an output that the block leaves alone."""
+    refused(
+        some,
+        lambda sch: sch.cache_write(sch.get_block("B"), 0, "local"),
+        "block 'B' writes 'B' under a condition",
+    )
+    refused(
+        some,
+        lambda sch: sch.reindex(sch.get_block("B"), ("write", 0)),
+        "block 'B' writes 'B' under a condition",
+    )
+    check(some, lambda sch: sch.cache_write(sch.get_block("C"), 0, "local"))
+
+
 def test_a_cache_inside_of_a_block():
     """In the scope of an inner block the copy holds what that block needs."""
 

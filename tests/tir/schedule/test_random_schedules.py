@@ -1,5 +1,8 @@
 """Primitives in any order: the program computes the same, or a refusal changed nothing."""
 
+import os
+from contextlib import suppress
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,6 +11,8 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import main_of, schedule_of
 from tests.tir.transform.harness import assert_same_results
 from tilesmith.tir.schedule import ScheduleError
+
+EXAMPLES = int(os.environ.get("SCHEDULE_EXAMPLES", 12))  # more are drawn anew each time
 
 
 class Choices:
@@ -124,19 +129,124 @@ def merge(sch, draw):
     sch.merge(draw.loop(), draw.loop())
 
 
+def reindex(sch, draw):
+    sch.reindex(draw.block(), (draw.among(["read", "write"]), draw.number(0, 1)))
+
+
+def index_maps(draw):
+    """Some maps of the iterators of a block; not all serve."""
+    order = draw.data.draw(st.permutations(list(range(4))))
+    factor = draw.number(2, 4)
+
+    def permuted(*iterators):
+        return [iterators[k] for k in order if k < len(iterators)]
+
+    def tiled(*iterators):
+        return [*iterators[:-1], iterators[-1] // factor, iterators[-1] % factor]
+
+    def fused(*iterators):
+        return [*iterators[:-2], iterators[-1] * 20 + iterators[-2]] if iterators[1:] else iterators
+
+    return draw.among([permuted, tiled, fused])
+
+
+def reindex_cache_read(sch, draw):
+    sch.reindex_cache_read(draw.block(), draw.number(0, 1), "local", index_maps(draw))
+
+
+def reindex_cache_write(sch, draw):
+    sch.reindex_cache_write(draw.block(), 0, "local", index_maps(draw))
+
+
+def cache_inplace(sch, draw):
+    sch.cache_inplace(draw.block(), draw.number(0, 1), "local")
+
+
+def cache_index(sch, draw):
+    sch.cache_index(draw.block(), "global", draw.number(0, 2))
+
+
+def read_at(sch, draw):
+    block = draw.block()
+    sch.read_at(draw.among(sch.get_loops(block)), block, draw.number(0, 1), "shared")
+
+
+def write_at(sch, draw):
+    block = draw.block()
+    sch.write_at(draw.among(sch.get_loops(block)), block, 0, "shared")
+
+
+def rolling_buffer(sch, draw):
+    sch.rolling_buffer(draw.block(), 0)
+
+
+def compute_at_and_roll(sch, draw):
+    block = draw.block()
+    sch.compute_at(block, draw.loop())
+    with suppress(ScheduleError):  # the move stands
+        sch.rolling_buffer(block, 0)
+
+
+def sampled_location(sch, draw):
+    block = draw.block()
+    sch.seed(draw.number(0, 99))
+    sch.compute_at(block, sch.sample_compute_location(block))
+
+
+def sampled_tile(sch, draw):
+    loop = draw.loop()
+    sch.seed(draw.number(0, 99))
+    sch.split(loop, sch.sample_partitioned_tile(loop, 2, 1, draw.number(1, 3)))
+
+
+def bind(sch, draw):
+    sch.bind(draw.loop(), draw.among(["blockIdx.x", "vthread.x"]))
+
+
+def reorder_block_iter_var(sch, draw):
+    block = draw.block()
+    order = list(range(len(sch.get(block).iter_vars)))
+    sch.reorder_block_iter_var(block, draw.data.draw(st.permutations(order)))
+
+
+def transform_block_layout(sch, draw):
+    sch.transform_block_layout(draw.block(), index_maps(draw))
+
+
+def cache_consumers(sch, draw):
+    block = draw.block()
+    if draw.number(0, 1):
+        sch.cache_read(block, draw.number(0, 1), "local", [draw.block()])
+    else:
+        sch.cache_write(block, 0, "local", [draw.block()])
+
+
+def set_scope(sch, draw):
+    sch.set_scope(draw.block(), 0, draw.among(["shared", "local", "global"]))
+
+
 PRIMITIVES = [
     split, fuse, reorder, partition, compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, cache_read, cache_write, decompose_reduction, rfactor, parallel,
-    vectorize, unroll, add_unit_loop, transform_layout, merge,
+    vectorize, unroll, add_unit_loop, transform_layout, merge, reindex, reindex_cache_read,
+    reindex_cache_write, cache_inplace, cache_index, read_at, write_at, rolling_buffer,
+    compute_at_and_roll, sampled_location, sampled_tile, bind, reorder_block_iter_var,
+    transform_block_layout, cache_consumers, set_scope,
 ]  # fmt: skip
 PROGRAMS = [
     programs.elementwise, programs.elementwise64, programs.matmul_relu, programs.stencil,
-    programs.padded, programs.row_softmax_sums, programs.three_stages,
+    programs.padded, programs.row_softmax_sums, programs.three_stages, programs.convolution,
+    programs.flattened, programs.strided, programs.changed_in_place,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[str(k) for k in range(len(PROGRAMS))])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES <= 12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(data=st.data())
 def test_random_schedules(program, data):
     sch = schedule_of(program, error_render_level="fast")

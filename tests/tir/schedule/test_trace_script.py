@@ -272,7 +272,7 @@ def location(sch, name, decision=None):
 def test_sample_compute_location():
     sch = schedule_of(programs.elementwise, seed=0)
     found = {location(sch, "B") for _ in range(30)}
-    loops = set(sch.get(loop) for loop in sch.get_loops(sch.get_block("C")))
+    loops = {sch.get(loop) for loop in sch.get_loops(sch.get_block("C"))}
     assert found == {StmtSRef.root_mark(), StmtSRef.inline_mark(), *loops}
     # A reduction cannot be inlined, an output stays where it is.
     sch = schedule_of(programs.matmul_relu, seed=0)

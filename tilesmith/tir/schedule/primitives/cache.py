@@ -26,6 +26,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     possible_region,
     region_at,
     statement_number,
+    writes_always,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -296,9 +297,10 @@ def part_written(
     block: Block = state.stmt(sref).block
     scope = scope_of(state, sref, primitive)
     domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
-    bounds = exact_box(region.region, domains)
+    always = writes_always(block, region.buffer)
+    bounds = exact_box(region.region, domains) if always else None
     part = bounds
-    if place is not scope:
+    if place is not scope and always:
         part = region_at(state, sref, region, place, exact=True)
     elif bounds is None and region.buffer in state.stmt(scope).block.alloc_buffers:
         part = bounds = possible_region(analyzer_inside(state, place), block, region)
@@ -309,6 +311,8 @@ def part_written(
             f"block '{block.name_hint}' leaves gaps in the part of '{region.buffer.name}' that it "
             "writes, and the copy would fill them"
         )
+        if not always:
+            reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
         raise refuse_at(state, primitive, reason, sref)
     if region.buffer not in state.stmt(scope).block.alloc_buffers or place is not scope:
         check_covers_domain(state, primitive, sref)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set
-from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir import PrimExpr, Range, Var, Visitor, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -172,6 +172,49 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
     ]
 
 
+class _Stores(Visitor):
+    """Looks for stores to a buffer that a condition may leave out."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.conditions = 0
+        self.found = False
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        if store.buffer is self.buffer and (self.conditions or store.predicate is not None):
+            self.found = True
+
+    def _conditional(self, stmt: Any) -> None:
+        self.conditions += 1
+        self.visit_children(stmt)
+        self.conditions -= 1
+
+    visit_IfThenElse = visit_While = _conditional
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        if is_const(realize.predicate, 1):
+            self.visit_children(realize)
+        else:
+            self._conditional(realize)
+
+    def visit_MatchBufferRegion(self, match: Any) -> None:
+        # Nobody has looked what is written through the match.
+        self.found = self.found or match.source.buffer is self.buffer
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> None:
+        pass
+
+    def visit_Var(self, variable: Var) -> None:
+        pass
+
+
+def writes_always(block: Block, buffer: Buffer) -> bool:
+    """Whether no condition inside of a block may leave a store to a buffer out."""
+    visitor = _Stores(buffer)
+    visitor.visit(block.body)
+    return not visitor.found
+
+
 def region_at(
     state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef, exact: bool
 ) -> list[Range] | None:
@@ -249,4 +292,4 @@ def copy_nest(
     return nest_of(realize, loops), realize
 
 
-__all__ += ["hull", "region_at"]
+__all__ += ["hull", "region_at", "writes_always"]

@@ -24,7 +24,12 @@ from tilesmith.tir.schedule.primitives.blocks import (
 )
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
-from tilesmith.tir.schedule.primitives.copies import insert_nest, nest_of, statement_number
+from tilesmith.tir.schedule.primitives.copies import (
+    insert_nest,
+    nest_of,
+    statement_number,
+    writes_always,
+)
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -298,6 +303,9 @@ def _check_place(access: _Access) -> None:
         if not is_dominant(state, sref, scope):
             raise access.refuse(f"another block writes '{buffer.name}' too")
         check_covers_domain(state, access.primitive, sref)
+        if not writes_always(access.block, buffer):
+            name = access.block.name_hint
+            raise access.refuse(f"block '{name}' writes '{buffer.name}' under a condition")
     for other in scope_blocks(state, scope):
         if other is sref or statement_number(state, scope, other) != number:
             continue

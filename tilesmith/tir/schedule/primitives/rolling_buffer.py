@@ -32,6 +32,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     bound_region,
     common_place,
     region_at,
+    writes_always,
 )
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
@@ -96,7 +97,7 @@ def _find(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: Stm
     """The first dimension in which the parts of successive iterations overlap."""
     name = region.buffer.name
     part = region_at(state, sref, region, place, exact=True)
-    if part is None:
+    if part is None or not writes_always(state.stmt(sref).block, region.buffer):
         reason = f"the part of '{name}' that one iteration writes is no full box"
         raise refuse_at(state, "rolling_buffer", reason, sref)
     around = [place, *state.ancestors(place)]
