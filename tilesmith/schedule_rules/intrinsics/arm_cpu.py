@@ -2,6 +2,7 @@
 
 from tilesmith.schedule_rules.intrinsics.dot_product_common import (
     dot_product_desc,
+    rows_as_vector,
     tile_product_desc,
 )
 from tilesmith.script import tir as T
@@ -43,7 +44,7 @@ def _neon_dot() -> PrimFunc:
                         "int16x8",
                         "llvm.aarch64.neon.smull.v8i16",
                         twice,
-                        B.vload([0, 0], "int8x8"),
+                        rows_as_vector(B, "int8", 4, 0, 2),
                     ),
                 ),
                 T.call_llvm_pure_intrin(
@@ -53,7 +54,7 @@ def _neon_dot() -> PrimFunc:
                         "int16x8",
                         "llvm.aarch64.neon.smull.v8i16",
                         twice,
-                        B.vload([2, 0], "int8x8"),
+                        rows_as_vector(B, "int8", 4, 2, 2),
                     ),
                 ),
             )
@@ -79,7 +80,7 @@ def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
                 sums,
                 name,
                 C.vload([0], sums),
-                B.vload([0, 0], in_dtype + "x16"),
+                rows_as_vector(B, in_dtype, 4, 0, 4),
                 T.reinterpret(in_dtype + "x16", T.broadcast(four, 4)),
             )
 
@@ -102,21 +103,9 @@ def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> 
             tile[T.ramp(0, 1, 4)] = T.call_llvm_pure_intrin(
                 out_dtype + "x4",
                 name,
-                T.vectorcombine(
-                    out_dtype + "x4",
-                    C.vload([0, 0], out_dtype + "x2"),
-                    C.vload([1, 0], out_dtype + "x2"),
-                ),
-                T.vectorcombine(
-                    a_dtype + "x16",
-                    A.vload([0, 0], a_dtype + "x8"),
-                    A.vload([1, 0], a_dtype + "x8"),
-                ),
-                T.vectorcombine(
-                    b_dtype + "x16",
-                    B.vload([0, 0], b_dtype + "x8"),
-                    B.vload([1, 0], b_dtype + "x8"),
-                ),
+                rows_as_vector(C, out_dtype, 2, 0, 2),
+                rows_as_vector(A, a_dtype, 8, 0, 2),
+                rows_as_vector(B, b_dtype, 8, 0, 2),
             )
             C[0, T.ramp(0, 1, 2)] = tile[T.ramp(0, 1, 2)]
             C[1, T.ramp(0, 1, 2)] = tile[T.ramp(2, 1, 2)]

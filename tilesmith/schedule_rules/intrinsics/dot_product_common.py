@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tilesmith.ir import PrimExpr
 from tilesmith.script import tir as T
 from tilesmith.tir import PrimFunc, TensorIntrin
 
@@ -12,8 +13,25 @@ __all__ = [
     "DP4A_U8U8U32_INTRIN",
     "dot_product_desc",
     "get_dp4a_intrin",
+    "rows_as_vector",
     "tile_product_desc",
 ]
+
+
+def rows_as_vector(buffer: Any, dtype: str, width: int, start: int, count: int) -> PrimExpr:
+    """Rows of a matched buffer, ``width`` elements each, one after the other in one vector.
+
+    Rows that lie beside each other in memory are one load in the machine's code; others are
+    gathered.
+    """
+    if count == 1:
+        return buffer.vload([start, 0], f"{dtype}x{width}")
+    half = count // 2
+    return T.vectorcombine(
+        f"{dtype}x{width * count}",
+        rows_as_vector(buffer, dtype, width, start, half),
+        rows_as_vector(buffer, dtype, width, start + half, half),
+    )
 
 
 def dot_product_desc(

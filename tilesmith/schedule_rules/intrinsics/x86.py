@@ -4,7 +4,10 @@ All of them are exact: those without VNNI widen to 16 bits first, because the in
 multiplies bytes directly (vpmaddubsw) saturates.
 """
 
-from tilesmith.schedule_rules.intrinsics.dot_product_common import dot_product_desc
+from tilesmith.schedule_rules.intrinsics.dot_product_common import (
+    dot_product_desc,
+    rows_as_vector,
+)
 from tilesmith.script import tir as T
 from tilesmith.tir import PrimFunc, TensorIntrin
 
@@ -22,7 +25,7 @@ __all__ = [
 
 def _vnni(lanes: int) -> PrimFunc:
     """``vpdpbusd``: four products of bytes added to each of ``lanes`` sums."""
-    sums, group, vector = f"int32x{lanes}", f"uint8x{4 * lanes}", f"int8x{4 * lanes}"
+    sums, group = f"int32x{lanes}", f"uint8x{4 * lanes}"
     name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
 
     @T.prim_func(private=True)
@@ -39,7 +42,7 @@ def _vnni(lanes: int) -> PrimFunc:
                 name,
                 C.vload([0], sums),
                 T.reinterpret(group, T.broadcast(four, lanes)),
-                B.vload([0, 0], vector),
+                rows_as_vector(B, "int8", 4, 0, lanes),
             )
 
     return impl
@@ -47,8 +50,7 @@ def _vnni(lanes: int) -> PrimFunc:
 
 def _widening(lanes: int, name: str) -> PrimFunc:
     """``vpmaddwd`` of the bytes at even places and of those at odd places, as 16-bit numbers."""
-    sums, halves, vector = f"int32x{lanes}", f"int16x{2 * lanes}", f"int8x{4 * lanes}"
-    words = 2 * lanes
+    sums, halves, words = f"int32x{lanes}", f"int16x{2 * lanes}", 2 * lanes
 
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -61,7 +63,7 @@ def _widening(lanes: int, name: str) -> PrimFunc:
             four: T.uint32 = T.reinterpret("uint32", A.vload([0], "uint8x4"))
             even: T.uint32 = T.bitwise_and(four, T.uint32(0x00FF00FF))
             odd: T.uint32 = T.bitwise_and(T.shift_right(four, T.uint32(8)), T.uint32(0x00FF00FF))
-            pairs = T.meta_var(T.reinterpret(halves, B.vload([0, 0], vector)))
+            pairs = T.meta_var(T.reinterpret(halves, rows_as_vector(B, "int8", 4, 0, lanes)))
             eight = T.meta_var(T.broadcast(T.int16(8), words))
             C[T.ramp(0, 1, lanes)] = (
                 C.vload([0], sums)
@@ -99,7 +101,7 @@ def _bfloat16() -> PrimFunc:
                 "llvm.x86.avx512bf16.dpbf16ps.512",
                 C.vload([0], "float32x16"),
                 T.reinterpret("bfloat16x32", T.broadcast(two, 16)),
-                B.vload([0, 0], "bfloat16x32"),
+                rows_as_vector(B, "bfloat16", 2, 0, 16),
             )
 
     return impl
