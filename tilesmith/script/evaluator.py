@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.ir import ExprOp, operators
+from tilesmith.ir import ExprOp, IntImm, PrimExpr, operators
+from tilesmith.ir.intrinsics import if_then_else, power
 from tilesmith.script.diagnostics import guilty_argument, nearest
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
@@ -35,7 +36,7 @@ _BINARY: dict[type, tuple[Callable, Callable]] = {
     ast.BitAnd: (operators.bitwise_and, operator.and_),
     ast.BitOr: (operators.bitwise_or, operator.or_),
     ast.BitXor: (operators.bitwise_xor, operator.xor),
-    ast.Pow: (operator.pow, operator.pow),
+    ast.Pow: (power, operator.pow),
     ast.MatMult: (operator.matmul, operator.matmul),
 }
 _COMPARE: dict[type, tuple[Callable, Callable]] = {
@@ -67,6 +68,7 @@ class Evaluator:
         self.operands: dict[type, Callable[[Any], Any]] = {}
         self.subscripts: dict[type, Callable[[Any, Any], Any]] = {}
         self.calls: dict[type, Callable[[Any, list, dict], Any]] = {}
+        self.builtins: dict[str, Any] = {}  # what takes the place of a function of Python's
         self.literal: Callable[[Any], Any] | None = None  # what a literal stands for, if not itself
 
     def evaluate(self, node: ast.expr) -> Any:
@@ -125,7 +127,7 @@ class Evaluator:
         found = self.parser.lookup(node.id, _MISSING)
         if found is not _MISSING:
             return found
-        value = getattr(builtins, node.id, _MISSING)
+        value = self.builtins.get(node.id) or getattr(builtins, node.id, _MISSING)
         if value is _MISSING:
             raise self.parser.error(
                 node, f"undefined variable '{node.id}'", self._instead_of(node.id)
@@ -223,7 +225,9 @@ class Evaluator:
         return other(left, right)
 
     def conditional(self, node: ast.IfExp) -> Any:
-        condition = self.evaluate(node.test)
+        condition = self._operand(node.test)
+        if isinstance(condition, PrimExpr) and not isinstance(condition, IntImm):
+            return if_then_else(condition, self._operand(node.body), self._operand(node.orelse))
         return self.evaluate(node.body if condition else node.orelse)
 
     # Calls, subscripts, containers.

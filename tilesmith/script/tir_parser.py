@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 from typing import Any
 
 from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Span, Var
@@ -45,12 +46,35 @@ def _prepare(parser: Parser) -> None:
     """Buffers have their own subscripts; a region beside an operator is a vector."""
     from tilesmith.script.macros import ScriptMacro
 
+    parser.evaluator.builtins.update(abs=_magnitude, min=_least, max=_greatest)
     parser.evaluator.subscripts[Buffer] = subscript_buffer
     parser.evaluator.operands[BufferRegion] = load_of
     parser.evaluator.calls[GlobalVar] = _call_function
     parser.evaluator.calls[ScriptMacro] = lambda macro, arguments, named: expand_macro(
         parser, macro, arguments, named
     )
+
+
+def _least(*values: Any, **named: Any) -> Any:
+    """Python's ``min``; of expressions, ``T.min``."""
+    return _extreme(builtins.min, T.min, values, named)
+
+
+def _greatest(*values: Any, **named: Any) -> Any:
+    """Python's ``max``; of expressions, ``T.max``."""
+    return _extreme(builtins.max, T.max, values, named)
+
+
+def _magnitude(value: Any) -> Any:
+    """Python's ``abs``; of an expression, ``T.abs``."""
+    return T.abs(value) if isinstance(value, PrimExpr) else builtins.abs(value)
+
+
+def _extreme(plain: Any, of_two: Any, values: tuple, named: dict) -> Any:
+    items = list(values[0]) if len(values) == 1 else list(values)
+    if named or not any(isinstance(item, PrimExpr) for item in items):
+        return plain(*values, **named)
+    return functools.reduce(of_two, items)
 
 
 T_DIALECT.prepare = _prepare
@@ -106,6 +130,14 @@ def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args]
 
 
+def _annotation(parser: Parser, node: ast.expr) -> Any:
+    """The value of an annotation, which may be quoted."""
+    written = parser.evaluate(node)
+    if not isinstance(written, str):
+        return written
+    return parser.evaluate(ast.parse(written, mode="eval").body)
+
+
 def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
     if parameter.annotation is None:
         raise parser.error(
@@ -113,9 +145,7 @@ def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
             f"parameter '{parameter.arg}' has no type",
             (f'write {parameter.arg}: T.Buffer((16,), "float32"), or T.handle, or T.int32',),
         )
-    written = parser.evaluate(parameter.annotation)
-    if isinstance(written, str):  # quoted, as with postponed annotations
-        written = parser.evaluate(ast.parse(written, mode="eval").body)
+    written = _annotation(parser, parameter.annotation)
     try:
         used = T.arg(parameter.arg, written)
     except Exception as error:
@@ -207,7 +237,7 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     """``x: T.int32 = value``: a variable with a value."""
     if not isinstance(node.target, ast.Name):
         raise parser.error(node.target, "only a name takes a type")
-    type_ = as_type(parser.evaluate(node.annotation))
+    type_ = as_type(_annotation(parser, node.annotation))
     if node.value is None:
         _bind(parser, node, node.target.id, Var("", type_))
         return
@@ -419,9 +449,9 @@ def parse_return(parser: Parser, node: ast.Return) -> Any:
     return value
 
 
-@T_DIALECT.statement(ast.Pass)
-def parse_pass(parser: Parser, node: ast.Pass) -> None:
-    """Nothing."""
+@T_DIALECT.statement(ast.Pass, ast.Nonlocal, ast.Global)
+def parse_pass(parser: Parser, node: ast.stmt) -> None:
+    """Nothing; variables of the surroundings are in sight anyway."""
 
 
 @T_DIALECT.statement(ast.FunctionDef)

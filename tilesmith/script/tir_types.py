@@ -118,6 +118,8 @@ class BufferWord:
                 raise TypeMismatchError(f"the dtype of a buffer is a text, got {dtype!r}")
             if data is not None and not isinstance(data, Var):
                 raise TypeMismatchError("the data of a buffer is a pointer variable")
+            if isinstance(strides, (list, tuple)):
+                strides = _named_strides(strides, shape)
             return decl_buffer(
                 shape, dtype, "", data, strides, elem_offset, scope, align, offset_factor, kind,
                 axis_separators,
@@ -136,6 +138,13 @@ class BufferWord:
 
     def __repr__(self) -> str:
         return "T.Buffer"
+
+
+def _named_strides(strides: Sequence[Any], shape: Any) -> list[Any]:
+    """Strides given as texts are new variables of these names."""
+    sizes = shape if isinstance(shape, (list, tuple)) else [shape]
+    dtype = getattr(sizes[0], "dtype", "int32") if sizes else "int32"
+    return [Var(stride, dtype) if isinstance(stride, str) else stride for stride in strides]
 
 
 def as_type(value: Any) -> Type:
