@@ -100,7 +100,8 @@ CASES = [
     ("x = T.float32()\nwith T.let(x, 1.0):\n    A[0] = x", "x: T.float32 = T.float32(1)"),
     ("x = T.int32()\nA[T.Let(x + 1, where={x: n})] = 1.0", "A[T.Let(x + 1, where={x: n})]"),
     (
-        'p = T.allocate([4], "float32", "local")\nP = T.decl_buffer((2, 2), data=p)\nP[0, 0] = A[0]',
+        'p = T.allocate([4], "float32", "local")\nP = T.decl_buffer((2, 2), data=p)\n'
+        "P[0, 0] = A[0]",
         'P = T.decl_buffer((2, 2), "float32", data=p)',
     ),
     (
