@@ -15,7 +15,8 @@ from tilesmith.codegen.llvm import compile_text, emit_text
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
 from tilesmith.ir.serialization import load_json, save_json
-from tilesmith.lowering import lower_kernels
+from tilesmith.lowering import check_scheduled, lower_kernels
+from tilesmith.lowering.checking import add_counts, take_counts
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import WorkerPool
@@ -101,9 +102,10 @@ def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
 def compile_job(module: IRModule, target: Target, schedule: bool = True) -> bytes:
     """Schedule, lower and compile the functions of a job; gives an object file."""
     if schedule:
-        module = module.shallow_copy()
+        original, module = module, module.shallow_copy()
         for variable, function in list(module.items()):
             module[variable] = schedule_function(function, target)
+        check_scheduled(original, module, target)
     # what launches parallel loops is linked once for all kernels
     text = emit_text(lower_kernels(module, target), target, thread_runtime=False)
     return compile_text(text, target)
@@ -113,7 +115,7 @@ def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[b
     """What a worker does with a message."""
     module = load_json(blobs[0].decode())
     code = compile_job(module, Target(request["target"]), request["schedule"])
-    return {}, [code]
+    return {"checks": take_counts()}, [code]
 
 
 _pool: WorkerPool | None = None
@@ -164,5 +166,6 @@ def _compile_all(
         request = {"target": str(job.target), "schedule": job.schedule}
         futures.append((key, pool.submit(request, [save_json(job.renamed()).encode()])))
     for key, future in futures:
-        _, (code,) = future.result()
+        reply, (code,) = future.result()
+        add_counts(reply["checks"])
         yield key, bytes(code)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from tilesmith.support.registry import Registry
 
 __all__ = [
     "DumpIR", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll",
-    "PrintBeforeAll", "PrintChanged", "Verify", "pass_instrument", "register_module_check",
+    "PrintBeforeAll", "PrintChanged", "Verify", "instruments_of_thread", "pass_instrument",
+    "register_module_check", "watched",
 ]  # fmt: skip
 
 
@@ -45,6 +48,29 @@ class PassInstrument:
 
     def run_after_pass(self, mod: IRModule, info: Any) -> None:
         """A pass has run and gave ``mod``."""
+
+
+class _Watching(threading.local):
+    instruments: tuple[PassInstrument, ...] = ()
+
+
+_watching = _Watching()
+
+
+def instruments_of_thread() -> tuple[PassInstrument, ...]:
+    """The instruments that look on in this thread besides those of the context."""
+    return _watching.instruments
+
+
+@contextmanager
+def watched(instrument: PassInstrument) -> Iterator[None]:
+    """The passes that run inside are shown to an instrument, whatever the context says."""
+    before = _watching.instruments
+    _watching.instruments = (*before, instrument)
+    try:
+        yield
+    finally:
+        _watching.instruments = before
 
 
 def pass_instrument(pi_cls: type | None = None) -> Any:

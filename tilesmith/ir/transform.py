@@ -20,7 +20,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from tilesmith.ir.instrument import DumpIR, PassInstrument, PassTimingInstrument, PrintChanged
+from tilesmith.ir.instrument import (
+    DumpIR,
+    PassInstrument,
+    PassTimingInstrument,
+    PrintChanged,
+    instruments_of_thread,
+)
 from tilesmith.ir.instrument import pass_instrument as pass_instrument
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.pass_context import PassContext, PassInfo, register_config_option
@@ -126,7 +132,7 @@ def _run(transform_pass: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
     if outermost:
         state.count = 0
         state.watchers = _watchers()
-    instruments = ctx.instruments + state.watchers
+    instruments = ctx.instruments + state.watchers + instruments_of_thread()
     required = info.name in ctx.required_pass
     for instrument in instruments:
         if not instrument.should_run(mod, info) and not required:

@@ -8,15 +8,22 @@ from typing import Any
 from tilesmith.codegen import build as generate
 from tilesmith.ir import BaseFunc, IRModule
 from tilesmith.ir.transform import Pass, PassContext, Sequential
+from tilesmith.lowering.checking import (
+    check_builds,
+    check_same,
+    checked_passes,
+    is_checking,
+)
 from tilesmith.lowering.pipelines import host_passes, lower_passes
 from tilesmith.runtime.module import Module
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
+from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
-from tilesmith.tir.transform import Apply
+from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
 
-__all__ = ["build", "lower"]
+__all__ = ["build", "check_scheduled", "lower"]
 
 _DEFAULT_NAMES = ("main", "default_function")
 
@@ -41,7 +48,8 @@ def lower(
     if simple_mode:
         unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
         passes = [step for step in passes if step.info.name not in unwanted]
-    return Sequential(passes, name="tir.lower")(module)
+    with checked_passes():
+        return Sequential(passes, name="tir.lower")(module)
 
 
 def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
@@ -129,6 +137,12 @@ def build(
     if isinstance(inputs, Mapping):
         return _build_for_several(inputs, args, target_host, name)
     chosen = _target(target, target_host)
+    with checked_passes():
+        return _build(inputs, args, target, chosen, name, binds)
+
+
+def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
+    """``build`` for one target."""
     module = _with_public_function(lower(inputs, args, name, binds))
     if target is None:
         for func in module.functions.values():
@@ -137,7 +151,37 @@ def build(
     context = PassContext.current()
     disable_assert = bool(context.get_config("tir.disable_assert", False))
     module = Sequential(host_passes(chosen, disable_assert), name="tir.host")(module)
-    return generate(module, chosen, context.opt_level if context.opt_level < 2 else None)
+    built = generate(module, chosen, context.opt_level if context.opt_level < 2 else None)
+    if is_checking():
+        original = _with_public_function(_as_module(inputs, args, name))
+        check_builds(original, lambda: built, lambda part: _plainest_build(part, chosen))
+    return built
+
+
+def check_scheduled(original: IRModule, scheduled: IRModule, target: Target) -> None:
+    """Compare what a schedule made of functions with the functions as they were, where
+    ``TILESMITH_CHECK`` asks for it: small ones interpreted, large ones built and run."""
+    if not is_checking():
+        return
+    for variable, function in original.functions.items():
+        if isinstance(function, PrimFunc):
+            check_same(function, scheduled[variable], "the schedule")
+
+    def get_built() -> Module:
+        with knobs.override(check=False):
+            return build(scheduled, target=target)
+
+    check_builds(original, get_built, lambda part: _plainest_build(part, target))
+
+
+def _plainest_build(module: IRModule, target: Target) -> Module:
+    """The code that is easiest to trust: serial loops, no optional pass, LLVM at level 0."""
+    optional = ("tir.LoopPartition", "tir.PeelVectorTails", "tir.StorageRewrite", "tir.UnrollLoop",
+                "tir.HoistIfThenElse", "tir.CommonSubexprElimTIR")  # fmt: skip
+    with PassContext(opt_level=0, config={"tir.disable_vectorize": True}):
+        passes = [step for step in lower_passes() if step.info.name not in optional]
+        steps = [ConvertForLoopsToSerial(), *passes, *host_passes(target)]
+        return generate(Sequential(steps, name="tir.plain")(module), target, 0)
 
 
 def _target(target: Any, target_host: Any) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesmith.ir import IRModule, PrimExpr, Var, post_order_visit
 from tilesmith.ir.transform import Sequential
+from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.functions import lower
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
@@ -35,6 +36,6 @@ def lower_kernels(module: IRModule, target: Target) -> IRModule:
         sizes = symbolic_sizes(function)
         if sizes:
             explicit[variable] = function.with_fields(params=(*function.params, *sizes))
-    lowered = lower(explicit)
     host = [passes.BindTarget(target), passes.LowerIntrin(), passes.MakeUnpackedAPI()]
-    return Sequential(host, name="tir.kernels")(lowered)
+    with checked_passes():
+        return Sequential(host, name="tir.kernels")(lower(explicit))

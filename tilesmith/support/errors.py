@@ -94,6 +94,10 @@ class VerifyError(TilesmithError):
     """A module breaks a rule of its stage; raised by the verifiers between passes."""
 
 
+class MiscompileError(InternalError):
+    """A step of the compiler changed what a program computes; raised by ``TILESMITH_CHECK=1``."""
+
+
 class ExecutionError(TilesmithError):
     """The interpreter cannot go on: an assertion failed, a division by zero, a value is missing."""
 

@@ -84,7 +84,10 @@ class Knobs:
         "traceback", str, "short", "'full' shows the internal frames of an error",
         choices=("short", "full"),
     )  # fmt: skip
-    check = Knob("check", bool, False, "checked mode: verify more, refuse doors from inside")
+    check = Knob(
+        "check", bool, False,
+        "verify and compare programs before and after each pass, refuse doors from inside", True,
+    )  # fmt: skip
     check_schedules = Knob(
         "check_schedules", bool, False, "verify the program after every schedule primitive"
     )

@@ -1,0 +1,204 @@
+"""TILESMITH_CHECK: what it compares, what it cannot, and that it names the pass that broke."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tilesmith.ir.transform import PassContext
+from tilesmith.lowering import build, checking, lower
+from tilesmith.lowering.check_inputs import argument_choices, calls_outside, promised_statements
+from tilesmith.script import tir as T
+from tilesmith.support.errors import MiscompileError, VerifyError
+from tilesmith.support.knobs import knobs
+from tilesmith.target import Target
+from tilesmith.tir import Schedule
+from tilesmith.tir.functor import ir_transform
+from tilesmith.tir.stmt import For
+from tilesmith.tir.transform import prim_func_pass
+
+
+@T.prim_func
+def scaled(A: T.Buffer((7, 9), "float32"), B: T.Buffer((7, 9), "float32")):
+    for i, j in T.grid(7, 9):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(3)
+
+
+@T.prim_func
+def large(A: T.Buffer((400, 300), "float32"), B: T.Buffer((400, 300), "float32")):
+    for i, j in T.grid(400, 300):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+
+
+@T.prim_func
+def symbolic(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, n + 2), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for i, k in T.grid(n, n + 2):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+
+
+@T.prim_func
+def gathered(
+    A: T.Buffer((3,), "float32"), P: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")
+):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[P[vi]]
+
+
+@T.prim_func
+def printed(A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("A"):
+            vi = T.axis.spatial(8, i)
+            T.evaluate(T.call_packed("tests.checking.nobody_calls_this", A[vi]))
+
+
+@pytest.fixture
+def counted():
+    """What is counted while checks are on."""
+    before = checking.take_counts()
+    with knobs.override(check=True):
+        yield checking.summary
+    checking.take_counts()
+    checking.add_counts(before)
+
+
+def shortened():
+    """A pass that forgets the last iteration of each loop."""
+
+    @prim_func_pass(opt_level=0, name="tests.Forgetful")
+    def forget(func, mod, ctx):
+        return func.with_body(
+            ir_transform(
+                func.body,
+                None,
+                lambda loop: (
+                    loop.with_fields(extent=loop.extent - 1) if type(loop) is For else None
+                ),
+            )
+        )
+
+    return forget
+
+
+@pytest.mark.parametrize("function", [scaled, symbolic, gathered])
+def test_small_functions_are_interpreted(function, counted):
+    build(function)
+    assert counted()["interpreted after a pass"] >= 3
+    assert counted()["verified after a pass"] >= 3
+    assert not any(what.startswith("not") for what in counted())
+
+
+def test_nothing_is_checked_without_the_knob():
+    before = checking.summary()
+    with knobs.override(check=False):
+        build(scaled)
+        with PassContext(config={"tir.add_lower_pass": [(1, shortened())]}):
+            lower(scaled)
+    assert checking.summary() == before
+
+
+@pytest.mark.parametrize("phase", [1, 3])
+@pytest.mark.parametrize("function", [scaled, symbolic])
+def test_the_pass_that_broke_the_program_is_named(function, phase, counted):
+    context = PassContext(config={"tir.add_lower_pass": [(phase, shortened())]})
+    with context, pytest.raises(MiscompileError) as error:
+        lower(function)
+    text = str(error.value)
+    assert "the pass 'tests.Forgetful' changed what" in text
+    assert "before the pass:" in text and "after the pass:" in text
+    assert text.count("@T.prim_func") == 2
+
+
+def test_a_pass_that_breaks_the_rules_is_named(counted):
+    @prim_func_pass(opt_level=0, name="tests.Unbound")
+    def unbind(func, mod, ctx):
+        inside = lambda stmt: stmt.body if type(stmt) is For else None  # noqa: E731
+        return func.with_body(ir_transform(func.body, None, inside))
+
+    context = PassContext(config={"tir.add_lower_pass": [(1, unbind)]})
+    with context, pytest.raises(VerifyError, match="'tests.Unbound' broke"):
+        lower(scaled)
+
+
+def test_large_functions_are_built_plainly(counted):
+    build(large)
+    assert counted()["compared with the plainest build"] == 1
+    assert counted()["not interpreted (its loops promise more than 10^5 statements)"] == 1
+
+
+def test_large_functions_that_differ(counted):
+    sch = Schedule(large)
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+    build(sch)
+    context = PassContext(config={"tir.add_lower_pass": [(3, shortened())]})
+    with context, pytest.raises(MiscompileError, match="plainest build differ"):
+        build(sch)
+
+
+def test_schedules_of_kernels_are_compared(counted):
+    from tilesmith.driver.kernels import compile_job
+    from tilesmith.ir import IRModule
+
+    compile_job(IRModule({"main": scaled.with_attr("global_symbol", "main")}), Target("llvm"))
+    assert counted()["interpreted after a schedule"] == 1
+    wrong = scaled.with_body(shortened().function(scaled, None, None).body)
+    with pytest.raises(MiscompileError, match="the schedule changed what"):
+        checking.check_same(scaled, wrong, "the schedule")
+
+
+def test_what_is_not_interpreted_says_why(counted):
+    assert calls_outside(printed) == "tvm_call_packed"
+    lower(printed)
+    assert counted().pop("not interpreted (it calls tvm_call_packed)") == 1
+
+
+def test_promised_statements():
+    assert promised_statements(scaled, {}) == 63
+    assert promised_statements(large, {}) == 120_000
+    sizes, arguments = next(argument_choices(symbolic))
+    (n,) = sizes.values()
+    assert promised_statements(symbolic, sizes) == 2 * n * (n + 2)  # with `init`
+    assert [a.shape for a in arguments] == [(n, n + 2), (n,)]
+
+
+def test_indices_that_are_loaded_stay_inside():
+    _, (_, indices, _) = next(argument_choices(gathered))
+    assert indices.min() >= 0 and indices.max() <= 2 and len(set(indices.tolist())) > 1
+
+
+def test_the_environment_switches_it_on_and_the_end_tells():
+    program = (
+        "import tilesmith as ts\n"
+        "from tilesmith.script import tir as T\n"
+        "f = ts.script.from_source('''\n@T.prim_func\ndef f(A: T.Buffer((4,), \"int32\")):\n"
+        "    for i in range(4):\n        A[i] = A[i] + 1\n''')\n"
+        "ts.build(f)\n"
+    )
+    environment = {**os.environ, "TILESMITH_CHECK": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "tilesmith check: interpreted after a pass:" in done.stderr
+
+
+def test_results_stay_those_of_the_build(counted):
+    a, b = np.arange(63, dtype="float32").reshape(7, 9), np.zeros((7, 9), "float32")
+    out = ts.nd.array(b)
+    build(scaled)(ts.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), 3 * a)

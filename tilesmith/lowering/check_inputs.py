@@ -1,0 +1,248 @@
+"""What a function can be tried with: arguments, the work it promises, why it cannot be tried.
+
+Nothing is known of what users pass. So arguments are chosen carefully: small whole numbers (sums of
+them are exact in every order, they are valid indices in most places, they are no NaN), and several
+attempts at sizes. Arguments count only if the function itself, before any pass, runs on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, GlobalVar, IntImm, Op, Range, Var, Visitor, const
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TilesmithError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import BufferStore, Evaluate, For, While
+
+__all__ = ["argument_choices", "calls_outside", "promised_statements", "rounds"]
+
+_MOST_BYTES = 1 << 28
+_WHILE = 50  # iterations of a `while` that are counted; nobody knows them
+
+_OUTSIDE = (
+    "call_extern", "call_pure_extern", "call_packed", "call_cpacked", "call_packed_lowered",
+    "call_cpacked_lowered", "call_llvm_intrin", "call_llvm_pure_intrin", "tvm_call_",
+    "anylist_", "tvm_stack_", "tvm_struct_", "TVMBackend", "call_tir", "undef", "start_profile",
+)  # fmt: skip
+_ROUNDED = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
+            "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2", "sigmoid",
+            "erf", "rsqrt", "pow", "sqrt", "hypot"}  # fmt: skip
+
+
+class _Calls(Visitor):
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def visit_Call(self, call: Call) -> None:
+        op = call.op
+        if isinstance(op, Op):
+            self.names[op.name.removeprefix("tir.")] = None
+        elif isinstance(op, GlobalVar):
+            self.names["@" + op.name_hint] = None
+        else:
+            self.names[str(op).removeprefix("tir.")] = None
+        self.visit_children(call)
+
+
+def _called(function: PrimFunc) -> list[str]:
+    calls = _Calls()
+    with deep_recursion():
+        calls.visit(function.body)
+    return list(calls.names)
+
+
+def calls_outside(function: PrimFunc) -> str | None:
+    """The first operation whose effect or result is not the function's own business, if any:
+    external functions (running them once more may matter), undefined values, other functions."""
+    for name in _called(function):
+        if name.startswith((*_OUTSIDE, "@")):
+            return name
+    return None
+
+
+def rounds(function: PrimFunc) -> bool:
+    """Whether the function computes something that different code rounds differently."""
+    return any(name in _ROUNDED for name in _called(function))
+
+
+class _Work(Visitor):
+    """Counts executed stores, taking the largest extent that a loop may have."""
+
+    def __init__(self, values: dict[Var, int]) -> None:
+        self.analyzer = Analyzer()
+        self.values = {var: const(value, var.dtype) for var, value in values.items()}
+        self.times = 1
+        self.total = 0
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.total += self.times
+
+    def visit_Evaluate(self, evaluation: Evaluate) -> None:
+        self.total += self.times
+
+    def visit_While(self, loop: While) -> None:
+        self.times *= _WHILE
+        self.visit(loop.body)
+        self.times //= _WHILE
+
+    def visit_For(self, loop: For) -> None:
+        extent = substitute(loop.extent, self.values)
+        most = extent.value if isinstance(extent, IntImm) else self._bound(extent)
+        outer = self.times
+        self.times *= max(0, min(most, 1 << 40))
+        low = substitute(loop.min, self.values)
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(low, extent), True)
+        self.visit(loop.body)
+        self.times = outer
+
+    def _bound(self, extent: Any) -> int:
+        return int(min(self.analyzer.const_int_bound(extent).max_value, 1 << 40))
+
+
+def promised_statements(function: PrimFunc, sizes: dict[Var, int]) -> int:
+    """At most how many statements the function executes, by the extents of its loops."""
+    work = _Work(sizes)
+    with deep_recursion():
+        work.visit(function.body)
+    return work.total
+
+
+# Arguments.
+
+
+class _Indexing(Visitor):
+    """Whether loaded values end up in indices, and the smallest dimension that they index."""
+
+    def __init__(self) -> None:
+        self.smallest: int | None = None
+        self.depth = 0
+
+    def _access(self, access: BufferLoad | BufferStore) -> None:
+        if self.depth and isinstance(access, BufferLoad):
+            self.smallest = self.smallest or 1 << 30
+        for size, index in zip(access.buffer.shape, access.indices):
+            inner = _Indexing()
+            inner.depth = 1
+            inner.visit(index)
+            if inner.smallest is not None:
+                bound = size.value if isinstance(size, IntImm) else 4
+                self.smallest = min(self.smallest or bound, bound, inner.smallest)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self._access(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self._access(store)
+        self.visit(store.value)
+
+
+def _symbols(function: PrimFunc) -> list[Var]:
+    found: dict[Var, None] = {}
+    for param in function.params:
+        if param not in function.buffer_map and not param.dtype.is_handle:
+            found[param] = None
+    for buffer in function.buffer_map.values():
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            _Variables(found).visit(part)
+    return list(found)
+
+
+class _Variables(Visitor):
+    def __init__(self, found: dict[Var, None]) -> None:
+        self.found = found
+
+    def visit_Var(self, var: Var) -> None:
+        if not var.dtype.is_handle:
+            self.found[var] = None
+
+
+def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[Any]]]:
+    """Values of the symbolic sizes with arguments for all parameters, the best guess first."""
+    symbols = _symbols(function)
+    indexing = _Indexing()
+    with deep_recursion():
+        indexing.visit(function.body)
+    most = None if indexing.smallest is None else max(0, min(indexing.smallest, 6) - 1)
+    if symbols:
+        guesses = [
+            {var: (5, 7, 3, 6, 4)[k % 5] for k, var in enumerate(symbols)},
+            *[dict.fromkeys(symbols, size) for size in (8, 16, 1, 4, 0, 64)],
+        ]
+    else:
+        guesses = [{}]
+    for guess in guesses:
+        for highest in (most, 0):
+            arguments = _arguments(function, guess, highest)
+            if arguments is not None:
+                yield guess, arguments
+            if most is None:
+                break
+
+
+def _arguments(function: PrimFunc, sizes: dict[Var, int], most: int | None) -> list[Any] | None:
+    """Arguments with integers up to ``most`` (None: of both signs); None where it cannot be."""
+    generator = numpy.random.default_rng(0)
+    values = {var: const(value, var.dtype) for var, value in sizes.items()}
+    made: list[Any] = []
+    for param in function.params:
+        buffer = function.buffer_map.get(param)
+        if buffer is None:
+            if param.dtype.is_handle:
+                return None
+            number = sizes.get(param, 3)
+            made.append(float(number) if param.dtype.is_float else number)
+            continue
+        array = _array(buffer, values, generator, most)
+        if array is None:
+            return None
+        made.append(array)
+    return made
+
+
+def _array(buffer: Buffer, values: dict, generator: Any, most: int | None) -> Any:
+    shape = [substitute(size, values) for size in buffer.shape]
+    shape = [Analyzer().simplify(size) for size in shape]
+    if not all(isinstance(size, IntImm) and size.value >= 0 for size in shape):
+        return None
+    numbers = [size.value for size in shape]
+    dtype: DataType = buffer.dtype
+    if dtype.lanes > 1:
+        numbers.append(dtype.lanes)
+    try:
+        kind = dtype.element.numpy()
+    except TilesmithError:
+        return None
+    if int(numpy.prod(numbers)) * kind.itemsize > _MOST_BYTES or kind.itemsize == 0:
+        return None
+    low, high = (-3, 4) if not dtype.is_uint else (0, 4)
+    if dtype.is_bool:
+        low, high = 0, 1
+    elif dtype.is_integer and most is not None:
+        low, high = 0, most
+    drawn = numpy.asarray(generator.integers(low, high + 1, numbers)).astype(kind)
+    return _strided(drawn, buffer, values)
+
+
+def _strided(array: Any, buffer: Buffer, values: dict) -> Any:
+    """The array with the strides that the buffer asks for; None where they are not known."""
+    if not buffer.strides:
+        return array
+    steps = [Analyzer().simplify(substitute(step, values)) for step in buffer.strides]
+    if not all(isinstance(step, IntImm) and step.value > 0 for step in steps):
+        return None
+    span = 1 + sum((size - 1) * step.value for size, step in zip(array.shape, steps))
+    memory = numpy.zeros(max(span, 1), array.dtype)
+    view = numpy.lib.stride_tricks.as_strided(
+        memory, array.shape, [step.value * array.itemsize for step in steps]
+    )
+    view[...] = array
+    return view

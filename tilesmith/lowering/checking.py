@@ -1,0 +1,398 @@
+"""``TILESMITH_CHECK=1``: every compile is checked while it runs.
+
+After each pass of lowering the module is well-formed, and each function that the pass changed is
+interpreted and has to compute what it computed before, if its loops promise at most 10^5 executed
+statements (symbolic sizes are tried small). A larger function is compared as a whole, when it is
+built: its code against the code of the plainest build (no optional pass, LLVM at level 0). What
+cannot be compared is counted with the reason. ``summary()`` gives the counts; a process that
+checked something prints them at its end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import BaseFunc, IRModule
+from tilesmith.ir.instrument import PassInstrument, instruments_of_thread, watched
+from tilesmith.lowering.check_inputs import (
+    argument_choices,
+    calls_outside,
+    promised_statements,
+    rounds,
+)
+from tilesmith.support.errors import (
+    MiscompileError,
+    TilesmithError,
+    UnknownNameError,
+    UnsupportedError,
+    VerifyError,
+)  # fmt: skip
+from tilesmith.support.knobs import knobs
+from tilesmith.target import Target
+from tilesmith.tir.analysis import verify_well_formed
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter import run
+
+__all__ = [
+    "add_counts", "check_builds", "check_same", "checked_passes", "is_checking", "summary",
+    "take_counts",
+]  # fmt: skip
+
+MOST_STATEMENTS = 100_000
+"""Up to how many executed statements a function is interpreted."""
+MOST_BUILT = 300_000_000
+"""Up to how many executed statements two builds of a function are run."""
+
+# Passes after which floats may be rounded otherwise; all others keep every bit.
+_ROUNDING = ("tir.LowerIntrin", "tir.BF16", "tir.FP8", "tir.LowerThreadAllreduce",
+             "tir.LowerCrossThreadReduction", "tir.Legalize")  # fmt: skip
+_TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
+_LOOSE = 1e-1  # dtypes of fewer bits
+
+_counts: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+def is_checking() -> bool:
+    """Whether compiles are checked."""
+    return bool(knobs.check)
+
+
+def _count(what: str) -> None:
+    with _lock:
+        if not _counts:
+            atexit.register(_print_summary)
+        _counts[what] += 1
+
+
+def summary() -> dict[str, int]:
+    """What this process (with its workers) has checked so far: kind → how many times."""
+    with _lock:
+        return dict(sorted(_counts.items()))
+
+
+def take_counts() -> dict[str, int]:
+    """The counts, which are forgotten: a worker hands them to its parent."""
+    with _lock:
+        taken = dict(_counts)
+        _counts.clear()
+    return taken
+
+
+def add_counts(counts: dict[str, int]) -> None:
+    """Count what a worker has checked."""
+    for what, number in counts.items():
+        _count(what)
+        with _lock:
+            _counts[what] += number - 1
+
+
+def _print_summary() -> None:
+    counts = summary()
+    if counts:
+        text = "; ".join(f"{what}: {number}" for what, number in counts.items())
+        print(f"tilesmith check: {text}", file=sys.stderr)
+
+
+# Comparison.
+
+
+def _tolerance(array: numpy.ndarray, rounding: bool) -> float:
+    if not rounding or array.dtype.kind in "biu":
+        return 0.0
+    return _TOLERANCE.get(array.dtype.name, _LOOSE)
+
+
+def _difference(got: Any, want: Any, rounding: bool) -> str | None:
+    if not isinstance(want, numpy.ndarray):
+        return None
+    if want.dtype.kind in "biu":
+        wrong = got != want
+        if rounding and wrong.any():
+            return None  # a rounded value was compared or cast: either result is right
+    else:
+        one, other = got.astype(numpy.float64), want.astype(numpy.float64)
+        finite = numpy.isfinite(other)
+        scale = float(numpy.abs(other[finite]).max()) if finite.any() else 1.0
+        limit = _tolerance(want, rounding) * max(scale, 1.0)
+        with numpy.errstate(invalid="ignore"):
+            near = (numpy.abs(one - other) <= limit) | (one == other)
+        wrong = ~(near | (numpy.isnan(one) & numpy.isnan(other)))
+        if rounding:
+            wrong &= finite  # overflow and poles may be met a little earlier or later
+    if not wrong.any():
+        return None
+    place = tuple(int(index) for index in numpy.argwhere(numpy.atleast_1d(wrong))[0])
+    return (
+        f"{int(wrong.sum())} of {want.size} elements differ, first at {list(place)}: "
+        f"{numpy.atleast_1d(got)[place]} instead of {numpy.atleast_1d(want)[place]}"
+    )
+
+
+def _results(program: Any, arguments: list[Any], entry: str | None) -> list[Any]:
+    copies = [one.copy() if isinstance(one, numpy.ndarray) else one for one in arguments]
+    run(program, *copies, entry=entry)
+    return copies
+
+
+class _Subject:
+    """One function under way: its arguments and results, or why it is not interpreted."""
+
+    def __init__(self, name: str, function: PrimFunc) -> None:
+        self.name = name
+        self.reason: str | None = None
+        self.is_large = False
+        self.arguments: list[Any] = []
+        self.expected: list[Any] = []
+        self.rounds = rounds(function)
+        outside = calls_outside(function)
+        if outside is not None:
+            self.reason = f"it calls {'another function' if outside[0] == '@' else outside}"
+            return
+        self._choose(function)
+
+    def _choose(self, function: PrimFunc) -> None:
+        """Take the first arguments on which the function runs."""
+        self.reason = "no arguments could be made"
+        for sizes, arguments in argument_choices(function):
+            if promised_statements(function, sizes) > MOST_STATEMENTS:
+                self.reason = "its loops promise more than 10^5 statements"
+                self.is_large = True
+                return
+            try:
+                self.expected = _results(function, arguments, None)
+            except (TilesmithError, ArithmeticError, ValueError, TypeError) as error:
+                kind = type(error).__name__
+                self.reason = f"the original does not run on chosen arguments ({kind})"
+                continue
+            self.arguments, self.reason = arguments, None
+            return
+
+    def compare(self, module: IRModule, step: str) -> str | None:
+        """How the function differs now, if it does; counts what was done."""
+        if self.reason is not None:
+            return None
+        rounding = self.rounds and step.startswith(_ROUNDING)
+        entry = f"__tvm_ffi_{self.name}"
+        entry = entry if entry in module else self.name
+        target = module[self.name].attrs.get("target")
+        if entry != self.name and target is not None and not _is_host(target):
+            self.reason = "its wrapper takes arguments on a device"
+            _count(f"not comparable ({self.reason})")
+            return None
+        try:
+            got = _results(module, self.arguments, entry)
+        except (UnsupportedError, UnknownNameError) as error:
+            self.reason = f"the interpreter does not run what {step} makes of it"
+            _count(f"not comparable ({self.reason}: {error.message.splitlines()[0][:60]})")
+            return None
+        except TilesmithError as error:
+            return f"then it fails: {error}"
+        for one, other in zip(got, self.expected):
+            text = _difference(one, other, rounding)
+            if text is not None:
+                return text
+        self.expected = got if rounding else self.expected
+        _count("interpreted after a pass")
+        return None
+
+
+def _is_host(target: Any) -> bool:
+    return Target(target).kind.name in ("llvm", "c")
+
+
+class _CheckPasses(PassInstrument):
+    """Looks at the module after each pass that is not made of others."""
+
+    def __init__(self) -> None:
+        self.subjects: dict[str, _Subject] = {}
+        self.stack: list[tuple[Any, dict[str, BaseFunc], int]] = []
+        self.finished = 0  # passes that have run
+
+    def run_before_pass(self, mod: IRModule, info: Any) -> None:
+        self.stack.append((info, _functions(mod), self.finished))
+
+    def run_after_pass(self, mod: IRModule, info: Any) -> None:
+        while self.stack:
+            known, before, finished = self.stack.pop()
+            if known is info:
+                break
+        else:
+            return
+        is_composite = self.finished != finished
+        self.finished += 1
+        if is_composite:  # the passes inside have been looked at
+            return
+        self.look(before, mod, info.name)
+
+    def look(self, before: dict[str, BaseFunc], mod: IRModule, step: str) -> None:
+        after = _functions(mod)
+        changed = [name for name, function in after.items() if before.get(name) is not function]
+        if not changed:
+            return
+        for name in changed:
+            self.verify(before, after, name, step)
+        for name in changed:
+            source = name.removeprefix("__tvm_ffi_")
+            old = before.get(source)
+            if source not in after or not isinstance(old, PrimFunc):
+                continue
+            subject = self.subjects.get(source)
+            if subject is None:
+                subject = self.subjects[source] = _Subject(source, old)
+                if subject.reason is not None:
+                    _count(f"not interpreted ({subject.reason})")
+            text = subject.compare(mod, step)
+            if text is not None:
+                raise MiscompileError(
+                    f"the pass '{step}' changed what '{source}' computes: {text}",
+                    notes=_programs(before, after, [source]),
+                )
+
+
+    def verify(self, before: dict[str, Any], after: dict[str, Any], name: str, step: str) -> None:
+        """What was well-formed still is. Callees may be linked later: functions are looked at one
+        by one."""
+        if not isinstance(after[name], PrimFunc):
+            return
+        try:
+            verify_well_formed(after[name])
+            _count("verified after a pass")
+        except VerifyError as error:
+            old = before.get(name)
+            if isinstance(old, PrimFunc) and not verify_well_formed(old, assert_mode=False):
+                _count("not verified (it was not well-formed before)")
+                return
+            raise VerifyError(
+                f"the pass '{step}' broke '{name}': {error.message}",
+                span=error.span,
+                notes=(*error.notes, *_programs(before, after, [name])),
+            ) from error
+
+
+def _functions(module: IRModule) -> dict[str, BaseFunc]:
+    return {variable.name_hint: function for variable, function in module.functions.items()}
+
+
+def _programs(before: dict[str, Any], after: dict[str, Any], names: list[str]) -> tuple[str, ...]:
+    made = []
+    for word, functions in (("before", before), ("after", after)):
+        for name in names:
+            if name in functions:
+                made.append(f"{word} the pass:\n{_text(functions[name])}")
+    return tuple(made)
+
+
+def _text(function: Any) -> str:
+    try:
+        return function.script()
+    except Exception as error:  # a broken program must not hide what is wrong
+        return f"(cannot be printed: {error})"
+
+
+@contextmanager
+def checked_passes() -> Iterator[None]:
+    """Passes that run inside are checked, where ``TILESMITH_CHECK`` asks for it."""
+    nested = any(isinstance(one, _CheckPasses) for one in instruments_of_thread())
+    if nested or not is_checking():
+        yield
+        return
+    with watched(_CheckPasses()):
+        yield
+
+
+# Whole builds.
+
+
+def _is_large(function: Any) -> bool:
+    """Whether a function is too large to be interpreted on the first arguments one would take."""
+    if not isinstance(function, PrimFunc) or calls_outside(function) is not None:
+        return False
+    for sizes, _ in argument_choices(function):
+        return promised_statements(function, sizes) > MOST_STATEMENTS
+    return False
+
+
+def check_builds(
+    original: IRModule, get_built: Callable[[], Any], plain: Callable[[IRModule], Any]
+) -> None:
+    """Compare the code of large functions with that of the plainest build.
+
+    ``get_built()`` gives the module that the user gets, ``plain(module)`` makes the plainest one.
+    Raises MiscompileError where results differ.
+    """
+    if not is_checking():
+        return
+    large = {name: f for name, f in _functions(original).items() if _is_large(f)}
+    if not large:
+        return
+    built = get_built()
+    if not getattr(built, "_runnable", True):
+        for _ in large:
+            _count("not comparable (its code is for another machine)")
+        return
+    for name, function in large.items():
+        sizes, arguments = next(argument_choices(function))
+        if promised_statements(function, sizes) > MOST_BUILT:
+            _count("not comparable (its loops promise more than 3*10^8 statements)")
+            continue
+        with knobs.override(check=False):
+            reference = plain(IRModule({name: function}))
+        want = _called(reference[name], arguments)
+        got = _called(built[name], arguments)
+        _compare_results(
+            name, got, want, "its code and that of the plainest build differ", function
+        )
+        _count("compared with the plainest build")
+
+
+def _called(function: Any, arguments: list[Any]) -> list[Any]:
+    from tilesmith.runtime.nd import array
+
+    given = [array(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
+    function(*given)
+    return [one.numpy() if hasattr(one, "numpy") else one for one in given]
+
+
+def _compare_results(name: str, got: list, want: list, what: str, function: PrimFunc) -> None:
+    for number, (one, other) in enumerate(zip(got, want)):
+        text = _difference(one, other, True)
+        if text is not None:
+            raise MiscompileError(
+                f"'{name}': {what} in argument {number}: {text}",
+                notes=(f"the program:\n{_text(function)}",),
+            )
+
+
+def check_same(before: PrimFunc, after: PrimFunc, what: str) -> None:
+    """Compare a function with what a step (a schedule) made of it, as passes are compared."""
+    if not is_checking() or before is after:
+        return
+    name = str(before.attrs.get("global_symbol", "main"))
+    subject = _Subject(name, before)
+    if subject.reason is not None:
+        _count(f"not interpreted ({subject.reason})")
+        return
+    try:
+        got = _results(after, subject.arguments, None)
+    except TilesmithError as error:
+        raise MiscompileError(
+            f"{what} changed '{name}': then it fails: {error.message}",
+            notes=_programs({name: before}, {name: after}, [name]),
+        ) from error
+    for one, other in zip(got, subject.expected):
+        text = _difference(one, other, True)  # reductions may have another order
+        if text is not None:
+            raise MiscompileError(
+                f"{what} changed what '{name}' computes: {text}",
+                notes=_programs({name: before}, {name: after}, [name]),
+            )
+    _count("interpreted after a schedule")
