@@ -1,6 +1,5 @@
 """Scheduled programs for GPUs, on which the passes about threads are tried."""
 
-from tilesmith import tir
 from tilesmith.script import tir as T
 from tilesmith.tir import Schedule
 
@@ -58,9 +57,9 @@ def tiled_matmul(m=16, n=16, k=12, vthread=False, scope="shared", annotations=No
         read = sch.cache_read(block, index, scope)
         sch.compute_at(read, ro)
         fetch_together(sch, read, (4, 4))
+    sch.decompose_reduction(block, ro)
     for key, value in (annotations or {}).items():
         sch.annotate(ro, key, value)
-    sch.decompose_reduction(block, ro)
     return sch.mod["matmul"]
 
 
@@ -180,6 +179,30 @@ PROGRAMS = {
     "matmul": tiled_matmul,
     "matmul_vthread": lambda: tiled_matmul(vthread=True),
     "matmul_dynamic": lambda: tiled_matmul(scope="shared.dyn"),
+    "matmul_pipelined": lambda: tiled_matmul(
+        k=16,
+        annotations={
+            "software_pipeline_stage": [0, 0, 1],
+            "software_pipeline_order": [0, 1, 2],
+        },
+    ),
+    "matmul_async": lambda: tiled_matmul(
+        k=20,
+        annotations={
+            "software_pipeline_stage": [0, 0, 2],
+            "software_pipeline_order": [0, 1, 2],
+            "software_pipeline_async_stages": [0],
+        },
+    ),
+    "matmul_async_apart": lambda: tiled_matmul(
+        k=20,
+        scope="shared.dyn",
+        annotations={
+            "software_pipeline_stage": [0, 1, 3],
+            "software_pipeline_order": [2, 0, 1],
+            "software_pipeline_async_stages": [0, 1],
+        },
+    ),
     "row_sums": row_sums,
     "row_sums_odd": lambda: row_sums(3, 37, 8),
     "row_sums_direct": lambda: row_sums(5, 16, 16),
@@ -188,5 +211,3 @@ PROGRAMS = {
     "argmax": argmax,
     "stencil": stencil,
 }
-
-_ = tir

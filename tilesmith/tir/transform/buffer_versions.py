@@ -1,0 +1,98 @@
+"""Buffers that exist several times, one version for each iteration that is alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, PrimExpr, Range, Var, const
+from tilesmith.ir.operators import floormod
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.stmt import BufferStore, DeclBuffer, Stmt
+
+__all__ = ["VersionedBuffers"]
+
+
+class VersionedBuffers(Rewriter):
+    """Rewrites accesses so that they go to the version of an iteration.
+
+    The version is a new first dimension; ``counts`` tells how many there are of each buffer.
+    """
+
+    def __init__(self, counts: dict[Buffer, int]) -> None:
+        self.counts = counts
+        self.pointers = {buffer.data: buffer for buffer in counts}
+        self.made: dict[Buffer, Buffer] = {}
+        self.number: PrimExpr = const(0, "int32")
+
+    def buffer(self, old: Buffer) -> Buffer:
+        """The buffer with all versions; other buffers stay."""
+        if old not in self.counts:
+            return old
+        found = self.made.get(old)
+        if found is None:
+            index_dtype = old.shape[0].dtype if old.shape else "int32"
+            count = const(self.counts[old], index_dtype)
+            strides = old.strides
+            if strides:
+                strides = (strides[0] * old.shape[0], *strides)
+            separators = tuple([axis + 1 for axis in old.axis_separators])
+            found = self.made[old] = old.with_fields(
+                shape=(count, *old.shape), strides=strides, axis_separators=separators
+            )
+        return found
+
+    def rewrite(self, stmt: Stmt, number: PrimExpr) -> Stmt:
+        """``stmt`` on the versions of iteration ``number``, counted from zero."""
+        self.number = number
+        return self.visit(stmt)
+
+    def version(self, buffer: Buffer) -> PrimExpr:
+        """Which version this iteration has."""
+        count = const(self.counts[buffer], self.number.dtype)
+        found = floormod(self.number, count)
+        wanted = buffer.shape[0].dtype if buffer.shape else found.dtype
+        return found if found.dtype is wanted else found.astype(wanted)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        old, node = node.buffer, self.children(node)
+        if old not in self.counts:
+            return node
+        indices = (self.version(old), *node.indices)
+        return BufferLoad(self.buffer(old), indices, node.predicate, node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        old, node = node.buffer, self.children(node)
+        if old not in self.counts:
+            return node
+        indices = (self.version(old), *node.indices)
+        return BufferStore(self.buffer(old), node.value, indices, node.predicate, node.span)
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        old, node = node.buffer, self.children(node)
+        if old not in self.counts:
+            return node
+        first = Range.from_min_extent(self.version(old), const(1, self.version(old).dtype))
+        return BufferRegion(self.buffer(old), (first, *node.region))
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        body = self.visit(node.body)
+        return DeclBuffer(self.buffer(node.buffer), body, node.span)
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        node = self.children(node)
+        if getattr(node.op, "name", "") != "tir.tvm_access_ptr":
+            return node
+        annotation, data, offset, extent, mask = node.args
+        buffer = self.pointers.get(data) if isinstance(data, Var) else None
+        if buffer is None:
+            return node
+        size: Any = const(1, offset.dtype)
+        for one in buffer.shape:
+            size = size * (one if one.dtype is size.dtype else one.astype(size.dtype))
+        version = self.version(buffer)
+        if version.dtype is not offset.dtype:
+            version = version.astype(offset.dtype)
+        args = (annotation, data, offset + version * size, extent, mask)
+        return node.with_fields(args=args)
