@@ -17,8 +17,8 @@ FUNCTION = tir.PrimFunc([x, y], BODY, attrs={"global_symbol": "main"})
 
 
 @pytest.fixture
-def terminal(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+def terminal(monkeypatch):
+    monkeypatch.setattr(highlight, "_is_terminal", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     return monkeypatch

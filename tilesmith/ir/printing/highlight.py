@@ -28,8 +28,7 @@ def print_highlighted(text: str, style: str | None = None) -> None:
 
         display.display(display.HTML(highlighted_html(text, style)))
         return
-    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    if not colours or os.environ.get("TERM") == "dumb":
+    if not _is_terminal() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         print(text)
         return
     import pygments
@@ -63,6 +62,10 @@ def _style(style: str | None) -> str:
         advice = f"did you mean '{near[0]}'?" if near else "known: " + ", ".join(sorted(known))
         raise ConfigError(f"unknown style of highlighting '{style}'", notes=(advice,))
     return name
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _in_notebook() -> bool:
