@@ -274,8 +274,9 @@ class FailureFinder(_OnceVisitor):
     PACKED = frozenset(
         "tir." + name
         for name in (
-            "tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed", "tvm_check_return",
-            "tvm_throw_last_error",
+            "tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed",
+            "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_call_trace_packed_lowered",
+            "tvm_check_return", "tvm_throw_last_error",
         )
     )  # fmt: skip
 

@@ -153,6 +153,16 @@ static inline uint16_t f32_to_bf16(float value) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u);
   return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }""",
+    "dp4a_i8": """
+static inline int32_t dp4a_i8(uint32_t a, uint32_t b, int32_t total) {
+  for (int lane = 0; lane < 32; lane += 8) total += (int8_t)(a >> lane) * (int8_t)(b >> lane);
+  return total;
+}""",
+    "dp4a_u8": """
+static inline int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t total) {
+  for (int lane = 0; lane < 32; lane += 8) total += (uint8_t)(a >> lane) * (uint8_t)(b >> lane);
+  return total;
+}""",
     "popcount": """
 static inline int popcount(uint64_t x) {
   int count = 0;
@@ -254,7 +264,8 @@ extern void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** par
 """
 
 CALL_PACKED = """
-static int call_packed(void** slot, const char* name, TsAny* args, int32_t count, TsAny* result) {
+static inline int call_packed(
+    void** slot, const char* name, TsAny* args, int32_t count, TsAny* result) {
   memset(result, 0, sizeof *result);
   if (*slot == NULL) {
     TsText text = {name, strlen(name)};
@@ -269,7 +280,7 @@ static int call_packed(void** slot, const char* name, TsAny* args, int32_t count
   }
   return TVMFFIFunctionCall(*slot, args, count, result);
 }
-static int64_t any_as_int(TsAny* any) {
+static inline int64_t any_as_int(TsAny* any) {
   if (any->type_index >= 64) { TVMFFIObjectDecRef(any->v.p); return 0; }
   if (any->type_index == 3) return (int64_t)any->v.f;
   return any->type_index == 1 || any->type_index == 2 ? any->v.i : 0;

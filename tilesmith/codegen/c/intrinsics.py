@@ -163,6 +163,21 @@ def _q_multiply_shift_per_axis(write: Any, call: Call) -> Piece:
     return f"({c_type(call.dtype)}){helper}({value}, {y}, {shift})", UNARY
 
 
+@handles("dp4a")
+def _dp4a(write: Any, call: Call) -> Piece:
+    first, second, total = call.args
+    if first.dtype.lanes == 1:
+        write.module.helper("dp4a_" + ("u8" if first.dtype.is_uint else "i8"))
+        name = "dp4a_" + ("u8" if first.dtype.is_uint else "i8")
+        words = f"(uint32_t){write.text(first, UNARY)}, (uint32_t){write.text(second, UNARY)}"
+        return f"{name}({words}, {write.text(total)})", ATOM
+    products = [
+        f"{write.at_lane(first, str(lane), PRODUCT)} * {write.at_lane(second, str(lane), UNARY)}"
+        for lane in range(4)
+    ]
+    return f"{' + '.join(products)} + {write.text(total, SUM)}", SUM
+
+
 @handles("if_then_else")
 def _if_then_else(write: Any, call: Call) -> Piece:
     """Lazy: what an arm needs beforehand is computed only if the arm is taken."""
@@ -334,44 +349,4 @@ def _struct_set(write: Any, call: Call) -> Piece:
     return f"{place} = {write.text(call.args[3])}", 2
 
 
-@handles("tvm_call_packed", "tvm_call_cpacked")
-def _call_packed(write: Any, call: Call) -> Piece:
-    name = text_argument(write, call.args[0])
-    write.needs_status(f"calls the packed function '{name}'")
-    arguments = call.args[1:]
-    args, result = write.fresh("args"), write.fresh("result")
-    write.write(f"TsAny {args}[{max(1, len(arguments))}], {result};")
-    for number, arg in enumerate(arguments):
-        dtype = arg.dtype
-        if dtype.lanes > 1 or getattr(getattr(arg, "op", None), "name", "").endswith("make_array"):
-            raise write.unsupported("packed calls of C code take numbers, texts and pointers only")
-        index, kind = 1, "i"
-        if isinstance(arg, StringImm):
-            index, kind = 8, "p"
-        elif dtype.is_handle:
-            index, kind = 4, "p"
-        elif dtype.is_float:
-            index, kind = 3, "f"
-        elif dtype.is_bool:
-            index = 2
-        write.write(f"{args}[{number}].type_index = {index};")
-        write.write(f"{args}[{number}].zero = 0;")
-        write.write(f"{args}[{number}].v.{kind} = {write.widened(arg)};")
-    if call.op.name == "tir.tvm_call_packed":
-        made = write.module.packed_call(name)
-        status = f"{made}{args}, {len(arguments)}, &{result})"
-    else:
-        symbol = name if name.startswith("__") else "__tvm_ffi_" + name
-        write.module.declare_packed(symbol)
-        write.write(f"memset(&{result}, 0, sizeof {result});")
-        status = f"{symbol}(NULL, {args}, {len(arguments)}, &{result})"
-    write.check_status(status)
-    if call.dtype.is_float:
-        return write.shortened(f"({'double' if call.dtype.bits == 64 else 'float'})"
-                               f"any_as_float(&{result})", call.dtype)  # fmt: skip
-    if call.dtype.is_handle:
-        return f"{result}.v.p", ATOM
-    return f"({c_type(call.dtype)})any_as_int(&{result})", UNARY
-
-
-__all__ = ["FLOAT32", "INTRINSICS", "MATH_H", "short"]
+__all__ = ["FLOAT32", "INTRINSICS", "MATH_H", "handles", "short", "text_argument"]

@@ -18,6 +18,7 @@ from tilesmith.codegen.c.helpers import (
     short,
 )
 from tilesmith.codegen.c.intrinsics import MATH_H
+from tilesmith.codegen.c.packed_calls import WITH_TENSORS
 from tilesmith.codegen.c.small_types import small_type_helper
 from tilesmith.codegen.c.statements import FunctionWriter, array_text, is_on_stack
 from tilesmith.codegen.facts import FailureFinder
@@ -96,7 +97,7 @@ class ModuleWriter:
         self.constants: Sequence[Any] = module.attrs.get("constants", ())
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
-        self.uses_parallel = False
+        self.uses_parallel = self.uses_tensors = False
         self._helpers: dict[str, str] = {}
         self._prototypes: dict[str, str] = {}
         self._arrays: dict[str, str] = {}
@@ -147,6 +148,7 @@ class ModuleWriter:
             FFI_TEXT if uses_ffi else "",
             *[_source_of(part) for part in self.imported],
             CALL_PACKED if self.uses_packed else "",
+            WITH_TENSORS if self.uses_tensors else "",
             *self._helpers.values(),
             *[line for name, line in self._prototypes.items() if not self._is_imported(name)],
             *self._arrays.values(),
@@ -215,6 +217,16 @@ class ModuleWriter:
         if name not in _LIBRARY:
             kinds = ", ".join([c_type(dtype) for dtype in arguments]) or "void"
             self._prototypes.setdefault(name, f"extern {c_type(result)} {name}({kinds});")
+
+    def declare_data(self, name: str) -> None:
+        """Declare bytes that another object file defines."""
+        self._prototypes.setdefault(name, f"extern unsigned char {name}[];")
+
+    def static_pointer(self) -> str:
+        """The name of a pointer that lives as long as the library, null at first."""
+        name = f"static_{len(self._slots)}"
+        self._slots[name] = name
+        return name
 
     def declare_packed(self, symbol: str) -> None:
         """Declare a function with tvm-ffi's calling convention."""

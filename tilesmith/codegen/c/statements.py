@@ -151,15 +151,19 @@ class FunctionWriter(ExpressionWriter):
         self.begin_statement(value)
         if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.ret":
             result = self.text(value.args[0]) if value.args else ""
+            if self.releases and self.returns != "status":  # it may read what is given back
+                kept = self.fresh("kept")
+                self.write(f"{self.returns} {kept} = {result};")
+                result = kept
             for name in reversed(self.releases):
                 self.write(f"free({name});")
             self.write(f"return {'0' if self.returns == 'status' else result};")
         elif isinstance(value, Call) and effect_of(value) not in _HARMLESS:
             written = self.text(value)
-            if written not in ("0", "") and not written.startswith("(int32_t)any_as_int"):
+            if " = " not in written and (written.startswith("(") or written.isidentifier()):
+                self.write(f"(void){written};")  # a value that nobody wants
+            elif written not in ("0", "", "NULL"):
                 self.write(f"{written};")
-            elif written not in ("0", ""):
-                self.write(f"(void){written};")
         return "", 0
 
     def visit_BufferStore(self, stmt: tir.BufferStore) -> Piece:
@@ -239,11 +243,15 @@ class FunctionWriter(ExpressionWriter):
     def visit_AttrStmt(self, stmt: tir.AttrStmt) -> Piece:
         if stmt.attr_key in _FORBIDDEN:
             raise self.unsupported(f"'{stmt.attr_key}' has no meaning on a CPU")
-        if stmt.attr_key in ("pragma_import_c", "import_c"):
-            self.module.imported.append(str(getattr(stmt.value, "value", stmt.value)))
-        elif stmt.attr_key in ("pragma_import_llvm", "import_llvm"):
-            raise self.unsupported("LLVM text cannot become part of C code")
+        self._import(stmt.attr_key, stmt.value)
         return self.visit(stmt.body)
+
+    def _import(self, key: str, value: Any) -> None:
+        """Remember code that a pragma brings with it."""
+        if key in ("pragma_import_c", "import_c"):
+            self.module.imported.append(str(getattr(value, "value", value)))
+        elif key in ("pragma_import_llvm", "import_llvm"):
+            raise self.unsupported("LLVM text cannot become part of C code")
 
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> Piece:
         self.needs_status("contains an assertion")
@@ -310,6 +318,8 @@ class FunctionWriter(ExpressionWriter):
     def visit_For(self, loop: tir.For) -> Piece:
         if loop.kind in (tir.ForKind.VECTORIZED, tir.ForKind.THREAD_BINDING):
             raise self.unsupported(f"loop '{loop.loop_var.name}' is of kind {loop.kind.name}")
+        for key, value in loop.annotations.items():
+            self._import(key, value)
         self.begin_statement(loop.min, loop.extent)
         var, kind = loop.loop_var, c_type(loop.loop_var.dtype)
         name = self.names[var] = self.fresh(var.name)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_compiler import compile_source
 from tilesmith.codegen.facts import called_functions
 from tilesmith.codegen.llvm.compile import assembly, compile_formats, compile_text
 from tilesmith.codegen.llvm.module import (
@@ -70,6 +71,8 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
         needs_threads = needs_threads or emitter.needs_threads
         imported = [_text_of(source) for source in emitter.imported]
         objects.append(compile_formats(text, target, ("o",), level, imported)["o"])
+        for source in dict.fromkeys(emitter.imported_c):
+            objects.append(compile_source(_text_of(source), target, level, "gnu11"))
     if needs_threads and is_host(target):
         objects.append(thread_runtime_object(target))
 
@@ -147,8 +150,8 @@ def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int 
 
 
 def _text_of(part: str) -> str:
-    """LLVM text that a pragma brings: the text itself or the name of a file with it."""
-    if "\n" in part or "define" in part:
+    """LLVM text or C that a pragma brings: the text itself or the name of a file with it."""
+    if "\n" in part or "define" in part or "{" in part or ";" in part:
         return part
     with open(part, encoding="utf-8") as file:
         return file.read()

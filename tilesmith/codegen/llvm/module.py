@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from tilesmith.codegen.facts import FailureFinder
-from tilesmith.codegen.llvm import dtypes, packed, threads
+from tilesmith.codegen.llvm import dtypes, packed, packed_lowered, threads  # noqa: F401 - the tables
 from tilesmith.codegen.llvm.debug_info import ModuleDebug
 from tilesmith.codegen.llvm.dtypes import escape, register_type, symbol
 from tilesmith.codegen.llvm.functions import FunctionEmitter, returned_dtype
@@ -50,7 +50,14 @@ def emit_text(module: IRModule, target: Target, thread_runtime: bool = True) -> 
     needs `thread_runtime_text` once, however many object files it has.
     Raises CodegenError for what LLVM code cannot do, with the function and what to do about it.
     """
-    return ModuleEmitter(module, target).text(thread_runtime)
+    emitter = ModuleEmitter(module, target)
+    text = emitter.text(thread_runtime)
+    if emitter.imported or emitter.imported_c:
+        raise CodegenError(
+            "a function imports code (import_llvm, import_c), which a text alone cannot hold",
+            notes=("build it by tilesmith.build",),
+        )
+    return text
 
 
 def thread_runtime_text(target: Target) -> str:
@@ -88,7 +95,8 @@ class ModuleEmitter:
         )
         self.has_float16 = bool(features & {"avx512fp16", "fullfp16", "zfh"})
         self.functions = self._functions(module)
-        self.imported: list[str] = []
+        self.imported: list[str] = []  # LLVM texts, or files with them
+        self.imported_c: list[str] = []
         self.needs_threads = False
         self._returned: dict[str, DataType | None] = {}
         with deep_recursion():

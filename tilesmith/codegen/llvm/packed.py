@@ -167,7 +167,7 @@ def _call_packed(emit: Any, call: Call) -> str:
     if call.op.name == "tir.tvm_call_trace_packed":
         emit.write(f"call void {emit.module.helper('__tilesmith_any_release')}(ptr {result})")
         return emit.value(arguments[-1])
-    return _take_result(emit, result, call.dtype, name)
+    return take_result(emit, result, call.dtype, name)
 
 
 def _store_argument(emit: Any, place: str, arg: PrimExpr) -> bool:
@@ -203,7 +203,7 @@ def _store_argument(emit: Any, place: str, arg: PrimExpr) -> bool:
     return False
 
 
-def _take_result(emit: Any, result: str, dtype: DataType, name: str) -> str:
+def take_result(emit: Any, result: str, dtype: DataType, name: str) -> str:
     """The result of a packed call as a value of `dtype`; objects are released."""
     if dtype.is_void or dtype == "int32":
         # the usual dtype of calls whose result nobody looks at: anything may come back

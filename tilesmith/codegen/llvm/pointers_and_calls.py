@@ -67,6 +67,20 @@ def _mem_copy(emit: Any, call: Call) -> str:
     return "0"
 
 
+@handles("dma_copy")
+def _dma_copy(emit: Any, call: Call) -> str:
+    """`dma_copy(queue, target, source, bytes, ...)`: a CPU has copied when it goes on."""
+    target, source = emit.value(call.args[1]), emit.value(call.args[2])
+    size = emit.index64(call.args[3])
+    emit.write(f"call void @llvm.memmove(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+    return "0"
+
+
+@handles("dma_wait", "dma_start_group", "dma_end_group")
+def _dma_done(emit: Any, call: Call) -> str:
+    return "0"
+
+
 @handles("TVMBackendAllocWorkspace")
 def _alloc_workspace(emit: Any, call: Call) -> str:
     return emit.module.allocate(emit, emit.index64(call.args[2]))
@@ -175,7 +189,8 @@ def _llvm_argument(emit: Any, arg: PrimExpr) -> str:
 @handles("tvm_stack_alloca")
 def _stack_alloca(emit: Any, call: Call) -> str:
     kind, count = text_argument(emit, call.args[0]), constant_value(call.args[1])
-    size = {"shape": 8, "arg_value": 16, "arg_tcode": 4, "array": 48}.get(kind)
+    size = {"shape": 8, "arg_value": 16, "arg_tcode": 4, "array": 48,
+            "tvm_ffi_any": 16}.get(kind)  # fmt: skip
     if size is None or count is None:
         raise emit.unsupported(f"tvm_stack_alloca of {call.args[1]!r} '{kind}'")
     return emit.stack_space(max(1, size * count), 16)

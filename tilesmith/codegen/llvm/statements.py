@@ -238,16 +238,18 @@ class StatementEmitter(MemoryEmitter):
             self.device = (constant_value(stmt.value) or 1, self.device[1])
         elif key == "device_id":
             self.device = (self.device[0], constant_value(stmt.value) or 0)
-        elif key in ("pragma_import_llvm", "import_llvm"):
-            self.module.imported.append(str(getattr(stmt.value, "value", stmt.value)))
-        elif key in ("pragma_import_c", "import_c"):
-            raise self.unsupported(
-                "C source cannot be linked into LLVM code",
-                "compile it to LLVM text (`import_llvm`) or build for the target 'c'",
-            )
+        else:
+            self._import(key, stmt.value)
         self.statement(stmt.body)
         self.device = saved
         return ""
+
+    def _import(self, key: str, value: Any) -> None:
+        """Remember code that a pragma brings with it."""
+        if key in ("pragma_import_llvm", "import_llvm"):
+            self.module.imported.append(str(getattr(value, "value", value)))
+        elif key in ("pragma_import_c", "import_c"):
+            self.module.imported_c.append(str(getattr(value, "value", value)))
 
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> str:
         self.needs_status("contains an assertion")
@@ -332,6 +334,8 @@ class StatementEmitter(MemoryEmitter):
     # -- loops
 
     def visit_For(self, loop: tir.For) -> str:
+        for key, value in loop.annotations.items():
+            self._import(key, value)
         if loop.kind is tir.ForKind.PARALLEL and not self.in_parallel:
             if constant_value(loop.extent) not in (0, 1):
                 self.parallel(loop)
