@@ -296,7 +296,7 @@ class _Pipeline:
             if run:
                 stmts.append(_commit(run, running))
                 run, running = [], -1
-            stmt = self.waiting(step, stmt, from_end)
+            stmt = self.waiting(step, stmt, first, from_end)
             stmts.append(stmt if is_const(exists, 1) else IfThenElse(exists, stmt))
         if run:
             stmts.append(_commit(run, running))
@@ -327,11 +327,11 @@ class _Pipeline:
 
     # Copies in the background.
 
-    def waiting(self, step: _Step, stmt: Stmt, from_end: int | None) -> Stmt:
+    def waiting(self, step: _Step, stmt: Stmt, first: int | None, from_end: int | None) -> Stmt:
         """A statement behind waits for the copies that it needs."""
         for stage in sorted(self.background):
             pending = [
-                self.pending(step, producer, from_end)
+                self.pending(step, producer, first, from_end)
                 for producer in self.steps
                 if producer.stage == stage and producer.writes & (step.reads | step.writes)
             ]
@@ -341,19 +341,28 @@ class _Pipeline:
                 stmt = AttrStmt(_zero(), "async_wait_queue_scope", const(stage, "int32"), stmt)
         return stmt
 
-    def pending(self, step: _Step, producer: _Step, from_end: int | None) -> int:
+    def pending(self, step: _Step, producer: _Step, first: int | None, from_end: int | None) -> int:
         """Groups of copies that have been begun after the one that a statement needs."""
         runs = self.runs(producer.stage)
         mine = next(i for i, run in enumerate(runs) if producer in run)
         before = len([run for run in runs if run[-1].order < step.order])
-        if step.stage == producer.stage:
-            return before - 1 - mine
-        after_mine = len(runs) - 1 - mine
         distance = step.stage - producer.stage
-        if from_end is None or from_end < producer.stage:
-            return after_mine + (distance - 1) * len(runs) + before
-        # The last iterations begin nothing new.
-        return after_mine + (step.stage - from_end - 1) * len(runs)
+        if distance == 0:
+            return before - 1 - mine
+        # Turns since the one in which the copy was begun, and whether this one begins some.
+        whole, present = distance - 1, before
+        extent = self.loop.extent
+        if isinstance(extent, IntImm):
+            if first is not None or from_end is not None:
+                now = first if first is not None else extent.value + (from_end or 0)
+                newest = min(now - producer.stage, extent.value - 1)
+                present = before if now - producer.stage < extent.value else 0
+                whole = newest - (now - step.stage) - (newest == now - producer.stage)
+        elif first is not None:
+            return 0  # the loop may be too short to have begun anything else
+        elif from_end is not None and from_end >= producer.stage:
+            whole, present = step.stage - from_end - 1, 0
+        return len(runs) - 1 - mine + whole * len(runs) + present
 
     def runs(self, stage: int) -> list[list[_Step]]:
         """Neighbours in the order that belong to a stage in the background."""

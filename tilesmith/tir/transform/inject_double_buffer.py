@@ -1,0 +1,296 @@
+"""InjectDoubleBuffer: a buffer is filled for the next iteration while this one uses it.
+
+    for k in range(8):                          A_s = T.allocate([2 * 16], ...)
+        A_s = T.allocate([16], ...)             A_s[0 + ...] = A[..., 0]
+        T.attr(A_s, "double_buffer_scope", 1)   for k in range(8):
+        A_s[...] = A[..., k]                        if k + 1 < 8:
+        use A_s[...]                                    A_s[(k + 1) % 2 * 16 + ...] = A[..., k + 1]
+                                                    use A_s[k % 2 * 16 + ...]
+
+What is marked is a buffer of constant size, allocated in a loop, that the first statements after
+the mark fill. The option ``tir.InjectDoubleBuffer`` with ``split_loop = n`` (even) writes the loop
+out in groups of ``n`` iterations, so that the versions are constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IntImm, PrimExpr, Var, const
+from tilesmith.ir.operators import floormod, is_const
+from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import ConfigError, UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+    stmt_list,
+    stmt_seq,
+)
+from tilesmith.tir.transform.inject_software_pipeline import touched
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["InjectDoubleBuffer", "InjectDoubleBufferConfig", "inject_double_buffer"]
+
+MARK = "double_buffer_scope"
+
+
+def InjectDoubleBufferConfig(split_loop: int = 1) -> dict[str, int]:  # noqa: N802
+    """The value of the option ``tir.InjectDoubleBuffer``."""
+    return {"split_loop": int(split_loop)}
+
+
+class _Versions(Rewriter):
+    """Moves the accesses of a buffer to one of its two versions."""
+
+    def __init__(self, pointer: Var, size: int, version: PrimExpr) -> None:
+        self.pointer, self.size, self.version = pointer, size, version
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def index(self, index: PrimExpr) -> PrimExpr:
+        start = self.version * self.size
+        wanted = index.dtype.element
+        return (start if start.dtype is wanted else start.astype(wanted)) + index
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        node = self.children(node)
+        if node.buffer.data is not self.pointer:
+            return node
+        first = self.index(node.indices[0])
+        buffer = self.buffer(node.buffer)
+        return BufferLoad(buffer, (first, *node.indices[1:]), node.predicate, node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        node = self.children(node)
+        if node.buffer.data is not self.pointer:
+            return node
+        first = self.index(node.indices[0])
+        buffer = self.buffer(node.buffer)
+        indices = (first, *node.indices[1:])
+        return BufferStore(buffer, node.value, indices, node.predicate, node.span)
+
+    def buffer(self, old: Buffer) -> Buffer:
+        if len(old.shape) != 1:
+            raise UnsupportedError(
+                f"double buffers have one dimension, '{old.name}' has {len(old.shape)}",
+                notes=("run FlattenBuffer before",),
+            )
+        found = self.buffers.get(old)
+        if found is None:
+            found = self.buffers[old] = old.with_fields(shape=(old.shape[0] * 2,))
+        return found
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        body = self.visit(node.body)
+        if node.buffer.data is self.pointer:
+            return DeclBuffer(self.buffer(node.buffer), body, node.span)
+        return node if body is node.body else node.with_fields(body=body)
+
+    def visit_Var(self, node: Var) -> Var:
+        if node is self.pointer:
+            raise UnsupportedError(
+                f"the memory of the double buffer '{node.name}' is used as a whole"
+            )
+        return node
+
+
+class _Injector(Rewriter):
+    def __init__(self, split_loop: int) -> None:
+        self.split_loop = split_loop
+
+    def visit_For(self, loop: For) -> Stmt:
+        body = self.visit(loop.body)
+        if body is not loop.body:
+            loop = loop.with_fields(body=body)
+        frames, rest = _frames(loop.body)
+        marks = [f.node for f in frames if isinstance(f, AttrStmt) and f.attr_key == MARK]
+        if not marks or loop.kind is ForKind.THREAD_BINDING:
+            return loop
+        return self.doubled(loop, frames, rest, [_pointer(mark) for mark in marks])
+
+    def doubled(self, loop: For, frames: list[Stmt], rest: Stmt, marked: list[Var]) -> Stmt:
+        """The loop with the next iteration's contents loaded ahead."""
+        allocations = {f.buffer_var: f for f in frames if isinstance(f, Allocate)}
+        sizes = {}
+        for pointer in marked:
+            allocation = allocations.get(pointer)
+            size = None if allocation is None else _constant_size(allocation)
+            if size is None:
+                raise UnsupportedError(
+                    f"the double buffer '{pointer.name}' is not allocated with a constant size "
+                    f"right inside of loop '{loop.loop_var.name}'",
+                    span=loop.span,
+                )
+            sizes[pointer] = size
+        fill, use = _divide(rest, set(marked), loop)
+        number = loop.loop_var - loop.min
+        filled = self.versioned(fill, sizes, number)
+        following = substitute(filled, {loop.loop_var: loop.loop_var + 1})
+        following = renew_defs(PrimFunc((), following)).body
+        condition = loop.loop_var + 1 < loop.min + loop.extent
+        used = self.versioned(use, sizes, number)
+        inner = [f for f in frames if not _belongs_to(f, set(marked))]
+        body = stmt_seq(IfThenElse(condition, following), used)
+        again = self.split(_rewrap(inner, loop.with_fields(body=body)), loop)
+        first = substitute(filled, {loop.loop_var: loop.min})
+        if not _has_iterations(loop):
+            first = IfThenElse(loop.extent > 0, first)
+        result = stmt_seq(first, again)
+        for frame in reversed(frames):
+            if isinstance(frame, DeclBuffer) and frame.buffer.data in sizes:
+                old = frame.buffer
+                result = DeclBuffer(old.with_fields(shape=(old.shape[0] * 2,)), result)
+            elif isinstance(frame, Allocate) and frame.buffer_var in sizes:
+                extent = const(2 * sizes[frame.buffer_var], frame.extents[0].dtype)
+                result = frame.with_fields(extents=(extent,), body=result)
+        return _Redeclare().visit(result)
+
+    def versioned(self, stmt: Stmt, sizes: dict[Var, int], number: PrimExpr) -> Stmt:
+        version = floormod(number, const(2, number.dtype))
+        for pointer, size in sizes.items():
+            stmt = _Versions(pointer, size, version).visit(stmt)
+        return stmt
+
+    def split(self, stmt: Stmt, loop: For) -> Stmt:
+        """Groups of iterations, written out."""
+        count = self.split_loop
+        if count <= 1 or not isinstance(stmt, For):
+            return stmt
+        if count % 2:
+            raise ConfigError(f"tir.InjectDoubleBuffer: split_loop must be even, got {count}")
+        outer = Var(loop.loop_var.name + "_outer", loop.loop_var.dtype)
+        inner = Var(loop.loop_var.name, loop.loop_var.dtype)
+        analyzer = Analyzer()
+        whole = analyzer.simplify(stmt.extent // count)
+        body = substitute(stmt.body, {stmt.loop_var: stmt.min + outer * count + inner})
+        groups = For(outer, 0, whole, ForKind.SERIAL, For(inner, 0, count, ForKind.UNROLLED, body))
+        left = analyzer.simplify(stmt.extent - whole * count)
+        if is_const(left, 0):
+            return groups
+        tail_var = Var(loop.loop_var.name, loop.loop_var.dtype)
+        tail = substitute(stmt.body, {stmt.loop_var: stmt.min + whole * count + tail_var})
+        tail = renew_defs(PrimFunc((), tail)).body
+        return stmt_seq(groups, For(tail_var, 0, left, stmt.kind, tail))
+
+
+class _Redeclare(Rewriter):
+    """Buffers over the same memory with the same shape are one buffer again."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Var, Any], Buffer] = {}
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        if len(node.shape) != 1 or not isinstance(node.shape[0], IntImm):
+            return node
+        return self.known.setdefault((node.data, (node.dtype, node.shape[0].value)), node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        buffer, body = self.visit_Buffer(node.buffer), self.visit(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return DeclBuffer(buffer, body, node.span)
+
+
+def _frames(body: Stmt) -> tuple[list[Stmt], Stmt]:
+    """Allocations, declarations and attributes around the statements of a loop."""
+    frames = []
+    while isinstance(body, (Allocate, DeclBuffer)) or (
+        isinstance(body, AttrStmt) and body.attr_key == MARK
+    ):
+        frames.append(body)
+        body = body.body
+    return frames, body
+
+
+def _pointer(mark: Any) -> Var:
+    return mark.data if isinstance(mark, Buffer) else mark
+
+
+def _belongs_to(frame: Stmt, marked: set[Var]) -> bool:
+    if isinstance(frame, Allocate):
+        return frame.buffer_var in marked
+    if isinstance(frame, DeclBuffer):
+        return frame.buffer.data in marked
+    return True
+
+
+def _rewrap(frames: list[Stmt], loop: For) -> Stmt:
+    """The frames that stay go back into the loop."""
+    body = loop.body
+    for frame in reversed(frames):
+        body = frame.with_fields(body=body)
+    return loop.with_fields(body=body)
+
+
+def _constant_size(allocation: Allocate) -> int | None:
+    size = 1
+    for extent in allocation.extents:
+        if not isinstance(extent, IntImm):
+            return None
+        size *= extent.value
+    return size
+
+
+def _has_iterations(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and loop.extent.value > 0
+
+
+def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
+    """The statements that fill the buffers, and all others."""
+    stmts = stmt_list(body)
+    count = 0
+    for stmt in stmts:
+        reads, writes = touched(stmt)
+        if not writes & marked or reads & marked or writes - marked:
+            break
+        count += 1
+    later = [touched(stmt) for stmt in stmts[count:]]
+    if count == 0 or any(writes & marked for _, writes in later):
+        raise UnsupportedError(
+            f"the first statements of loop '{loop.loop_var.name}' do not fill its double buffers",
+            span=loop.span,
+        )
+    filled = set().union(*[touched(stmt)[0] for stmt in stmts[:count]])
+    if any(writes & filled for _, writes in later):
+        raise UnsupportedError(
+            f"loop '{loop.loop_var.name}' changes what its double buffers are filled from",
+            span=loop.span,
+        )
+    return stmt_seq(*stmts[:count]), stmt_seq(*stmts[count:])
+
+
+class _Unmark(Rewriter):
+    """Marks outside of loops mean nothing."""
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        body = self.visit(node.body)
+        if node.attr_key == MARK:
+            return body
+        return node if body is node.body else node.with_fields(body=body)
+
+
+def inject_double_buffer(func: PrimFunc, split_loop: int = 1) -> PrimFunc:
+    """``func`` whose marked buffers are filled one iteration ahead."""
+    return func.with_body(_Unmark().visit(_Injector(split_loop).visit(func.body)))
+
+
+@register_pass("tir.InjectDoubleBuffer")
+def InjectDoubleBuffer() -> Pass:  # noqa: N802
+    """The pass that fills marked buffers one iteration ahead."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        config = PassContext.current().get_config("tir.InjectDoubleBuffer") or {}
+        return inject_double_buffer(func, int(config.get("split_loop", 1)))
+
+    return function_pass(transform, "tir.InjectDoubleBuffer")
