@@ -2,15 +2,21 @@
 
     python tools/write_stubs.py
 
-The tables in the packages are the source; editors and type checkers read the stubs.
+The tables in the packages are the source; editors and type checkers read the stubs. The stub of
+``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 PACKAGES = ("tilesmith", "tilesmith.runtime")
+WORDS = "tilesmith.script.tir"
 
 
 def stub_path(package: str) -> Path:
@@ -33,11 +39,77 @@ def stub_text(package: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def words_text() -> str:
+    """The stub of ``T``: its own functions with their signatures, the rest as imports."""
+    module = importlib.import_module(WORDS)
+    imports: set[tuple[str, str, str]] = set()
+    values, functions = [], []
+    for name in sorted(vars(module)):
+        value = getattr(module, name)
+        if name.startswith("_") or isinstance(value, ModuleType) or name == "annotations":
+            continue
+        if inspect.isfunction(value) and value.__module__ == WORDS:
+            functions.append(_function_stub(name, value, module, imports))
+        elif inspect.isclass(value) and value.__module__ == WORDS:
+            functions.append(_class_stub(name, value, module, imports))
+        elif "<locals>" in getattr(value, "__qualname__", ""):
+            imports.add(("typing", "Any", "Any"))
+            values.append(f"{name}: Any")
+        elif hasattr(value, "__qualname__"):
+            imports.add((value.__module__, value.__qualname__, name))
+        else:
+            imports.add((type(value).__module__, type(value).__name__, "_" + type(value).__name__))
+            values.append(f"{name}: _{type(value).__name__}")
+    lines = [
+        '"""Made by tools/write_stubs.py from the words of the module; do not edit."""',
+        "# fmt: off",
+        "",
+    ]
+    for origin, attribute, name in sorted(imports):
+        lines.append(f"from {origin} import {attribute} as {name}")
+    return "\n".join([*lines, "", *values, "", *functions]) + "\n"
+
+
+def _function_stub(name: str, function: Any, module: Any, imports: set) -> str:
+    """``def name(parameters) -> result``, with the first line of its text."""
+    signature = _signature(function)
+    _note_types(signature, module, imports)
+    return f"def {name}{signature}:\n{_first_line(function, 4)}\n"
+
+
+def _class_stub(name: str, cls: type, module: Any, imports: set) -> str:
+    signature = _signature(cls.__init__)
+    _note_types(signature, module, imports)
+    return f"class {name}:\n{_first_line(cls, 4)}\n    def __init__{signature}: ...\n"
+
+
+def _signature(function: Any) -> str:
+    """A signature whose annotations are not quoted."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
+
+
+def _first_line(thing: Any, indent: int) -> str:
+    return " " * indent + '"""' + (inspect.getdoc(thing) or "").split("\n")[0] + '"""'
+
+
+def _note_types(signature: str, module: Any, imports: set) -> None:
+    """Import what the annotations of a signature name."""
+    for written in re.findall(r"(?:: |-> |\| |\[|, )([A-Z]\w+)", signature):
+        value = getattr(module, written, None)
+        if inspect.isclass(value):
+            imports.add((value.__module__, value.__qualname__, written))
+        elif value is Any:
+            imports.add(("typing", "Any", "Any"))
+        elif value is not None and hasattr(value, "__origin__"):
+            imports.add(("collections.abc", written, written))
+
+
 def main() -> None:
     """Write all stubs."""
-    for package in PACKAGES:
-        path = stub_path(package)
-        path.write_text(stub_text(package))
+    texts = {stub_path(package): stub_text(package) for package in PACKAGES}
+    texts[stub_path(WORDS)] = words_text()
+    for path, text in texts.items():
+        path.write_text(text)
         print(f"wrote {path}")
 
 

@@ -1,6 +1,9 @@
 """The words of ``T`` and ``I`` that users know, and the names of their parameters."""
 
+import ast
+import importlib.util
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -176,3 +179,33 @@ def test_newer_spellings():
         T.block_attr,
         T.alloc_buffer,
     )
+
+
+@pytest.fixture(scope="module")
+def writer():
+    path = Path(__file__).parents[2] / "tools" / "write_stubs.py"
+    specification = importlib.util.spec_from_file_location("write_stubs_of_words", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_editors_know_the_words(writer):
+    path = writer.stub_path("tilesmith.script.tir")
+    assert path.read_text() == writer.words_text(), "run: python tools/write_stubs.py"
+    tree = ast.parse(path.read_text())
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                assert hasattr(importlib.import_module(node.module), alias.name.split(".")[0])
+                names.add(alias.asname)
+        elif isinstance(node, ast.AnnAssign):
+            names.add(node.target.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            assert used <= names | {"None", "str", "int", "bool", "list", "dict", "tuple"}, (
+                node.name
+            )
+    assert set(WORDS) <= names
