@@ -6,10 +6,11 @@ the values of the moved block's iterators that belong to that part, and make loo
 
 from __future__ import annotations
 
-from tilesmith.arith import Analyzer, detect_iter_map, eval_set
-from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
-from tilesmith.tir.buffer import Buffer
+from typing import NamedTuple
+
+from tilesmith.arith import Analyzer, detect_iter_map, estimate_region_strict_bound
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
+from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
@@ -17,7 +18,6 @@ from tilesmith.tir.schedule.primitives.blocks import (
     consumers_of,
     is_output_block,
     producers_of,
-    ranges_between,
     scope_of,
 )
 from tilesmith.tir.schedule.primitives.common import (
@@ -25,16 +25,20 @@ from tilesmith.tir.schedule.primitives.common import (
     analyzer_for,
     loop_range,
     refuse_at,
-    simplified,
     variables_in,
+)
+from tilesmith.tir.schedule.primitives.domains import (
+    Domains,
+    Interval,
+    consumer_domains,
+    producer_domains,
+    ranges_around,
+    touched_parts,
 )
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_list, stmt_seq
 
 __all__ = ["compute_at", "remove_block", "reverse_compute_at"]
-
-Interval = tuple[PrimExpr, PrimExpr]  # both ends belong to it
-Domains = dict[Var, Interval]  # by iterator; those left out take all their values
 
 
 def compute_at(
@@ -68,9 +72,10 @@ def compute_at(
         )
     _check_order(state, "compute_at", sref, loop_sref, scope)
     buffers = [region.buffer for region in block.writes]
-    touched = _touched(state, consumers, loop_sref, buffers, reads=True)
-    domains = _producer_domains(block, touched)
-    _move(state, "compute_at", sref, loop_sref, scope, domains, preserve_unit_loops, index)
+    touched = touched_parts(state, consumers, loop_sref, buffers, reads=True)
+    domains = producer_domains(block, touched)
+    place = _Place(loop_sref, scope, preserve_unit_loops, index)
+    _move(state, "compute_at", sref, place, domains)
 
 
 def reverse_compute_at(
@@ -105,9 +110,10 @@ def reverse_compute_at(
     check_covers_domain(state, "reverse_compute_at", sref)
     _check_finished(state, sref, under, loop_sref)
     buffers = [region.buffer for region in block.reads]
-    touched = _touched(state, under, loop_sref, buffers, reads=False)
-    domains = _consumer_domains(state, sref, loop_sref, touched)
-    _move(state, "reverse_compute_at", sref, loop_sref, scope, domains, preserve_unit_loops, index)
+    touched = touched_parts(state, under, loop_sref, buffers, reads=False)
+    domains, is_open = consumer_domains(state, sref, loop_sref, touched)
+    place = _Place(loop_sref, scope, preserve_unit_loops, index, is_open)
+    _move(state, "reverse_compute_at", sref, place, domains)
 
 
 def _shares(
@@ -134,193 +140,11 @@ def _check_place(
     return scope
 
 
-def _touched(
-    state: ScheduleState,
-    blocks: list[StmtSRef],
-    loop_sref: StmtSRef,
-    buffers: list[Buffer],
-    reads: bool,
-) -> dict[int, list[Interval]]:
-    """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
-    wanted = {id(buffer) for buffer in buffers}
-    found: dict[int, list[Interval]] = {}
-    analyzer = analyzer_for(state, loop_sref)
-    loop = state.stmt(loop_sref)
-    analyzer.bind(loop.loop_var, loop_range(loop))
-    for sref in blocks:
-        realize: BlockRealize = state.stmt(sref)
-        ranges = ranges_between(state, sref, loop_sref)
-        bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
-        for region in realize.block.reads if reads else realize.block.writes:
-            if id(region.buffer) not in wanted:
-                continue
-            shared = _threads_around(state, loop_sref, region.buffer.scope()) if reads else {}
-            intervals = []
-            for part in region.region:
-                low = bind.visit(part.min)
-                high = low + bind.visit(part.extent) - 1
-                everywhere = {**shared, **ranges}
-                intervals.append(
-                    _relaxed(analyzer, low, high, everywhere, region.buffer, len(intervals))
-                )
-            known = found.get(id(region.buffer))
-            found[id(region.buffer)] = (
-                intervals if known is None else _union(analyzer, known, intervals)
-            )
-    return found
-
-
-def _threads_around(
-    state: ScheduleState, loop_sref: StmtSRef, storage_scope: str
-) -> dict[Var, Range]:
-    """Loops over threads around a place that share memory of a scope: it holds what all of them
-    need, not what one does."""
-    tags: tuple[str, ...] = ()
-    if storage_scope.startswith("shared"):
-        tags = ("threadIdx", "vthread")
-    elif storage_scope == "warp" or storage_scope.startswith("wmma."):
-        tags = ("threadIdx.x",)
-    elif not storage_scope.startswith("local"):
-        tags = ("threadIdx", "vthread", "blockIdx")
-    found = {}
-    for sref in (loop_sref, *state.ancestors(loop_sref)):
-        loop = state.stmt(sref)
-        binding = getattr(loop, "thread_binding", None)
-        if binding is not None and binding.thread_tag.startswith(tags):
-            found[loop.loop_var] = loop_range(loop)
-    return found
-
-
-def _relaxed(
-    analyzer: Analyzer,
-    low: PrimExpr,
-    high: PrimExpr,
-    ranges: dict[Var, Range],
-    buffer: Buffer,
-    axis: int,
-) -> Interval:
-    """``[low, high]`` over all values of some variables; all of the axis if unknown."""
-    if ranges:
-        below, above = eval_set(low, ranges), eval_set(high, ranges)
-        low, high = below.min_value, above.max_value
-        size = buffer.shape[axis]
-        if not (below.has_lower_bound() and above.has_upper_bound()):
-            return const(0, size.dtype), simplified(analyzer, size - 1)
-    return simplified(analyzer, low), simplified(analyzer, high)
-
-
-def _union(analyzer: Analyzer, a: list[Interval], b: list[Interval]) -> list[Interval]:
-    return [
-        (simplified(analyzer, minimum(x[0], y[0])), simplified(analyzer, maximum(x[1], y[1])))
-        for x, y in zip(a, b)
-    ]
-
-
-def _producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domains:
-    """Which values of each iterator write the touched parts; iterators left out: all of them."""
-    domains: Domains = {}
-    analyzer = Analyzer()
-    for region in block.writes:
-        intervals = touched.get(id(region.buffer))
-        if intervals is None:
-            continue
-        for part, interval in zip(region.region, intervals):
-            solved = _solve(analyzer, part, interval)
-            if solved is None:
-                continue
-            variable, low, high, _ = solved
-            known = domains.get(variable)
-            if known is not None:
-                low, high = minimum(low, known[0]), maximum(high, known[1])
-            domains[variable] = (analyzer.simplify(low), analyzer.simplify(high))
-    return domains
-
-
-def _consumer_domains(
-    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, touched: dict[int, list[Interval]]
-) -> Domains:
-    """Which values of each iterator read what one iteration of the loop makes.
-
-    Each iteration must make all that these values read, and all iterations together all that the
-    block reads; else it would run on what is not there yet, or not at all. Refuses where that
-    cannot be shown.
-    """
-    block: Block = state.stmt(sref).block
-    name = state.stmt(loop_sref).loop_var.name
-    analyzer = analyzer_for(state, loop_sref)
-    analyzer.bind(state.stmt(loop_sref).loop_var, loop_range(state.stmt(loop_sref)))
-    for iterator in block.iter_vars:
-        analyzer.bind(iterator.var, iterator.dom)
-    ranges = _ranges_around(state, sref, loop_sref)
-    domains: Domains = {}
-    for region in block.reads:
-        intervals = touched.get(id(region.buffer), [])
-        for part, interval, size in zip(region.region, intervals, region.buffer.shape):
-            if _is_whole(analyzer, interval, size):
-                continue
-            solved = _solve(analyzer, part, interval)
-            reason = ""
-            if solved is None:
-                reason = (
-                    f"the part of '{region.buffer.name}' that block '{block.name_hint}' reads "
-                    "is no iterator"
-                )
-            elif not analyzer.can_prove(part.extent <= solved[3]):
-                reason = (
-                    f"block '{block.name_hint}' reads '{region.buffer.name}' over several "
-                    f"iterations of '{name}'"
-                )
-            elif not _is_whole(analyzer, _over(interval, ranges), size) or not _is_whole(
-                analyzer, (-part.min, size - part.min - part.extent), const(1, size.dtype)
-            ):
-                reason = (
-                    f"the loop does not make all of '{region.buffer.name}' that block "
-                    f"'{block.name_hint}' reads"
-                )
-            else:
-                variable, low, high, _ = solved
-                found = (analyzer.simplify(low), analyzer.simplify(high))
-                known = domains.setdefault(variable, found)
-                if not all(analyzer.can_prove_equal(x, y) for x, y in zip(known, found)):
-                    reason = (
-                        f"the producers of block '{block.name_hint}' make different parts in "
-                        f"'{name}'"
-                    )
-            if reason:
-                raise refuse_at(state, "reverse_compute_at", reason, sref)
-    return domains
-
-
-def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
-    """Whether ``[0, size)`` lies within an interval."""
-    return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
-
-
-def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
-    """The union of an interval over all values of some variables."""
-    below, above = eval_set(interval[0], ranges), eval_set(interval[1], ranges)
-    if not (below.has_lower_bound() and above.has_upper_bound()):
-        return interval
-    return below.min_value, above.max_value
-
-
-def _ranges_around(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> dict[Var, Range]:
-    """The ranges of a loop and of those around it that are not around a block."""
-    own = set(state.ancestors(sref))
-    ranges = {}
-    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
-        if ancestor in own:
-            break
-        loop: For = state.stmt(ancestor)
-        ranges[loop.loop_var] = loop_range(loop)
-    return ranges
-
-
 def _check_finished(
     state: ScheduleState, sref: StmtSRef, under: list[StmtSRef], loop_sref: StmtSRef
 ) -> None:
     """A reduction is complete only after its loops: the new place must not be inside of one."""
-    around = _ranges_around(state, sref, loop_sref)
+    around = ranges_around(state, sref, loop_sref)
     for producer in under:
         realize: BlockRealize = state.stmt(producer)
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -363,60 +187,29 @@ def _check_order(
             )  # fmt: skip
 
 
-def _solve(
-    analyzer: Analyzer, part: Range, interval: Interval
-) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
-    """The values of the one iterator in ``part`` for which it meets the interval, and its step.
+class _Place(NamedTuple):
+    """Where a block goes. ``is_open``: that it runs there for all its values is to be shown."""
 
-    Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side.
-    """
-    used = list(variables_in(part.min))
-    if len(used) != 1:
-        return None
-    (variable,) = used
-    scale = _scale(analyzer, part.min, variable)
-    if scale is None:
-        return None
-    factor, offset = scale
-    step = const(factor, variable.dtype)
-    low, high = interval[0] - offset, interval[1] - offset
-    if factor == 1:
-        return variable, low - (part.extent - 1), high, step
-    return variable, floordiv(low - part.extent + step, step), floordiv(high, step), step
-
-
-def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
-    at_zero = analyzer.simplify(Replace({variable: const(0, variable.dtype)}).visit(expr))
-    at_one = analyzer.simplify(Replace({variable: const(1, variable.dtype)}).visit(expr))
-    step = analyzer.simplify(at_one - at_zero)
-    if not isinstance(step, IntImm) or step.value <= 0:
-        return None
-    if not analyzer.can_prove_equal(
-        expr, Mul(variable, const(step.value, variable.dtype)) + at_zero
-    ):
-        return None
-    return step.value, at_zero
+    loop: StmtSRef
+    scope: StmtSRef
+    preserve_unit_loops: bool
+    index: int
+    is_open: bool = False
 
 
 def _move(
-    state: ScheduleState,
-    primitive: str,
-    sref: StmtSRef,
-    loop_sref: StmtSRef,
-    scope: StmtSRef,
-    domains: Domains,
-    preserve_unit_loops: bool,
-    index: int,
+    state: ScheduleState, primitive: str, sref: StmtSRef, where: _Place, domains: Domains
 ) -> None:
     """Take the block out and put it under the loop, within new loops over the domains."""
     realize: BlockRealize = state.stmt(sref)
-    place = _place(state, primitive, sref, loop_sref, scope, index)
+    loop_sref = where.loop
+    place = _position(state, primitive, sref, loop_sref, where.scope, where.index)
     analyzer = analyzer_for(state, loop_sref)
     loop: For = state.stmt(loop_sref)
     analyzer.bind(loop.loop_var, loop_range(loop))
-    nest = _nest(analyzer, realize, domains, preserve_unit_loops)
+    nest = _nest(analyzer, realize, domains, where.preserve_unit_loops)
     if primitive == "reverse_compute_at":
-        _check_runs_once(state, sref, loop_sref, nest)
+        _check_runs_once(state, sref, where, nest)
     before = child_statements(loop)
     anchor = before[place] if place < len(before) else None
     if anchor is not None:
@@ -434,10 +227,11 @@ def _move(
     state.replace(loop_sref, loop.with_fields(body=stmt_seq(*statements)))
 
 
-def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, nest: Stmt) -> None:
+def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: Stmt) -> None:
     """At its new place a consumer runs once for each value of its
     iterators, reductions in order."""
-    ranges = _ranges_around(state, sref, loop_sref)
+    loop_sref = where.loop
+    ranges = ranges_around(state, sref, loop_sref)
     inner = nest
     while isinstance(inner, For):
         ranges[inner.loop_var] = loop_range(inner)
@@ -452,6 +246,9 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, 
     if values and not detect_iter_map(values, ranges, realize.predicate).indices:
         reason = f"block '{name}' would be computed several times"
         raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
+    if where.is_open and not _runs_for_all(realize, ranges):
+        reason = f"block '{name}' would not run for all of its values"
+        raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
     for ancestor in (loop_sref, *state.ancestors(loop_sref)):
         loop = state.stmt(ancestor)
         if not isinstance(loop, For):
@@ -464,6 +261,20 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, 
                 raise refuse_at(state, "reverse_compute_at", reason, ancestor)
 
 
+def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
+    """Whether the loops bind a block's iterators to all values of their ranges, in all
+    combinations."""
+    points = [Range.from_min_extent(v, const(1, v.dtype)) for v in realize.iter_values]
+    box = estimate_region_strict_bound(points, ranges, realize.predicate)
+    box = box or estimate_region_strict_bound(points, ranges)
+    analyzer = Analyzer()
+    return box is not None and all(
+        analyzer.can_prove(covered.min_value <= iterator.dom.min)
+        and analyzer.can_prove(covered.max_value >= iterator.dom.min + iterator.dom.extent - 1)
+        for covered, iterator in zip(box, realize.block.iter_vars)
+    )
+
+
 def _contains(stmt: Stmt, target: Stmt) -> bool:
     return stmt is target or any(inner is target for inner in _nearest(stmt))
 
@@ -472,7 +283,7 @@ def _nearest(stmt: Stmt) -> list[Stmt]:
     return [] if isinstance(stmt, (For, BlockRealize)) else child_statements(stmt)
 
 
-def _place(
+def _position(
     state: ScheduleState,
     primitive: str,
     sref: StmtSRef,

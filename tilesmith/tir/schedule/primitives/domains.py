@@ -1,0 +1,351 @@
+"""Which values of a block's iterators belong to the part of a buffer that one iteration touches."""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer, IntervalSet, eval_set
+from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
+from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.schedule.primitives.blocks import ranges_between
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    analyzer_for,
+    loop_range,
+    refuse_at,
+    simplified,
+    variables_in,
+)
+from tilesmith.tir.schedule.primitives.inverse import inverse_of
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, For
+
+__all__ = [
+    "Domains",
+    "Interval",
+    "consumer_domains",
+    "producer_domains",
+    "ranges_around",
+    "touched_parts",
+]
+
+Interval = tuple[PrimExpr, PrimExpr]  # both ends belong to it
+Domains = dict[Var, Interval]  # by iterator; those left out take all their values
+
+
+def touched_parts(
+    state: ScheduleState,
+    blocks: list[StmtSRef],
+    loop_sref: StmtSRef,
+    buffers: list[Buffer],
+    reads: bool,
+) -> dict[int, list[Interval]]:
+    """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
+    wanted = {id(buffer) for buffer in buffers}
+    found: dict[int, list[Interval]] = {}
+    analyzer = analyzer_for(state, loop_sref)
+    loop = state.stmt(loop_sref)
+    analyzer.bind(loop.loop_var, loop_range(loop))
+    for sref in blocks:
+        realize: BlockRealize = state.stmt(sref)
+        ranges = ranges_between(state, sref, loop_sref)
+        bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
+        for region in realize.block.reads if reads else realize.block.writes:
+            if id(region.buffer) not in wanted:
+                continue
+            shared = _threads_around(state, loop_sref, region.buffer.scope()) if reads else {}
+            intervals = []
+            for part in region.region:
+                low = bind.visit(part.min)
+                high = low + bind.visit(part.extent) - 1
+                everywhere = {**shared, **ranges}
+                intervals.append(
+                    _relaxed(analyzer, low, high, everywhere, region.buffer, len(intervals))
+                )
+            known = found.get(id(region.buffer))
+            found[id(region.buffer)] = (
+                intervals if known is None else _union(analyzer, known, intervals)
+            )
+    return found
+
+
+def _threads_around(
+    state: ScheduleState, loop_sref: StmtSRef, storage_scope: str
+) -> dict[Var, Range]:
+    """Loops over threads around a place that share memory of a scope: it holds what all of them
+    need, not what one does."""
+    tags: tuple[str, ...] = ()
+    if storage_scope.startswith("shared"):
+        tags = ("threadIdx", "vthread")
+    elif storage_scope == "warp" or storage_scope.startswith("wmma."):
+        tags = ("threadIdx.x",)
+    elif not storage_scope.startswith("local"):
+        tags = ("threadIdx", "vthread", "blockIdx")
+    found = {}
+    for sref in (loop_sref, *state.ancestors(loop_sref)):
+        loop = state.stmt(sref)
+        binding = getattr(loop, "thread_binding", None)
+        if binding is not None and binding.thread_tag.startswith(tags):
+            found[loop.loop_var] = loop_range(loop)
+    return found
+
+
+def _relaxed(
+    analyzer: Analyzer,
+    low: PrimExpr,
+    high: PrimExpr,
+    ranges: dict[Var, Range],
+    buffer: Buffer,
+    axis: int,
+) -> Interval:
+    """``[low, high]`` over all values of some variables; all of the axis if unknown."""
+    if ranges:
+        below, above = eval_set(low, ranges), eval_set(high, ranges)
+        low, high = below.min_value, above.max_value
+        size = buffer.shape[axis]
+        if not (below.has_lower_bound() and above.has_upper_bound()):
+            return const(0, size.dtype), simplified(analyzer, size - 1)
+    return simplified(analyzer, low), simplified(analyzer, high)
+
+
+def _union(analyzer: Analyzer, a: list[Interval], b: list[Interval]) -> list[Interval]:
+    return [
+        (simplified(analyzer, minimum(x[0], y[0])), simplified(analyzer, maximum(x[1], y[1])))
+        for x, y in zip(a, b)
+    ]
+
+
+def producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domains:
+    """Which values of each iterator write the touched parts; iterators left out: all of them."""
+    domains: Domains = {}
+    is_first = True
+    analyzer = Analyzer()
+    for region in block.writes:
+        intervals = touched.get(id(region.buffer))
+        if intervals is None:
+            continue
+        found = _domains_of_region(analyzer, block, region, intervals)
+        if is_first:
+            domains, is_first = found, False
+            continue
+        # An iterator that one of the buffers leaves open has to take all values.
+        domains = {
+            variable: (
+                analyzer.simplify(minimum(known[0], found[variable][0])),
+                analyzer.simplify(maximum(known[1], found[variable][1])),
+            )
+            for variable, known in domains.items()
+            if variable in found
+        }
+    return domains
+
+
+def _domains_of_region(
+    analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
+) -> Domains:
+    """Which values of the iterators touch a box by a region; iterators left out: maybe all."""
+    domains: Domains = {}
+    for part, interval in zip(region.region, intervals):
+        solved = _solve(analyzer, part, interval)
+        if solved is None:
+            continue
+        variable, low, high, _ = solved
+        known = domains.get(variable)
+        if known is not None:
+            low, high = minimum(low, known[0]), maximum(high, known[1])
+        domains[variable] = (analyzer.simplify(low), analyzer.simplify(high))
+    used = variables_in(*[part.min for part in region.region])
+    if any(i.var in used and i.var not in domains for i in block.iter_vars):
+        for variable, interval in _inverted(analyzer, block, region, intervals).items():
+            domains.setdefault(variable, interval)
+    return domains
+
+
+def _inverted(
+    analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
+) -> Domains:
+    """As ``_domains_of_region``, where iterators are spread over several dimensions or several are
+    in one: the indices together tell the iterators (``v // 4, v % 4`` tells v)."""
+    if not all(is_const(part.extent, 1) for part in region.region):
+        return {}
+    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    indices = [part.min for part in region.region]
+    placeholders, values = inverse_of(indices, domains)
+    boxes = {p: IntervalSet(low, high) for p, (low, high) in zip(placeholders, intervals)}
+    found: Domains = {}
+    used = variables_in(*indices)
+    for variable, value in values.items():
+        if variable not in used:
+            continue
+        covered = eval_set(value, boxes)
+        if covered.has_lower_bound() and covered.has_upper_bound():
+            low, high = covered.min_value, covered.max_value
+            found[variable] = (analyzer.simplify(low), analyzer.simplify(high))
+    return found
+
+
+def consumer_domains(
+    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, touched: dict[int, list[Interval]]
+) -> tuple[Domains, bool]:
+    """Which values of each iterator read what one iteration of the loop makes.
+
+    Each iteration must make all that these values read, and all iterations together all that the
+    block reads; else it would run on what is not there yet, or not at all. Refuses where that
+    cannot be shown. The second result: whether it still has to be shown that all iterations
+    together run the block for all of its values.
+    """
+    return _ConsumerDomains(state, sref, loop_sref).find(touched)
+
+
+class _ConsumerDomains:
+    def __init__(self, state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> None:
+        self.state = state
+        self.sref = sref
+        self.block: Block = state.stmt(sref).block
+        self.loop_name = state.stmt(loop_sref).loop_var.name
+        self.analyzer = analyzer_for(state, loop_sref)
+        self.analyzer.bind(state.stmt(loop_sref).loop_var, loop_range(state.stmt(loop_sref)))
+        for iterator in self.block.iter_vars:
+            self.analyzer.bind(iterator.var, iterator.dom)
+        self.ranges = ranges_around(state, sref, loop_sref)
+        self.domains: Domains = {}
+        self.is_inverted = False
+
+    def refuse(self, reason: str) -> Exception:
+        """The error of the primitive at the consumer."""
+        return refuse_at(self.state, "reverse_compute_at", reason, self.sref)
+
+    def find(self, touched: dict[int, list[Interval]]) -> tuple[Domains, bool]:
+        """The values for all regions that the block reads."""
+        for region in self.block.reads:
+            intervals = touched.get(id(region.buffer), [])
+            open_ = [
+                (part, interval, size)
+                for part, interval, size in zip(region.region, intervals, region.buffer.shape)
+                if not _is_whole(self.analyzer, interval, size)
+            ]
+            solved = [_solve(self.analyzer, part, interval) for part, interval, _ in open_]
+            if any(one is None for one in solved):
+                self._invert(region, intervals)
+            for (part, interval, size), one in zip(open_, solved):
+                self._check_made(region, part, interval, size)
+                if one is None:
+                    continue
+                variable, low, high, step = one
+                if not self.analyzer.can_prove(part.extent <= step):
+                    raise self.refuse(
+                        f"block '{self.block.name_hint}' reads '{region.buffer.name}' over several "
+                        f"iterations of '{self.loop_name}'"
+                    )
+                self._note(variable, (low, high))
+        return self.domains, self.is_inverted
+
+    def _check_made(
+        self, region: BufferRegion, part: Range, interval: Interval, size: PrimExpr
+    ) -> None:
+        """All iterations together make all that the block reads."""
+        analyzer = self.analyzer
+        inside = (-part.min, size - part.min - part.extent)
+        if not _is_whole(analyzer, _over(interval, self.ranges), size) or not _is_whole(
+            analyzer, inside, const(1, size.dtype)
+        ):
+            raise self.refuse(
+                f"the loop does not make all of '{region.buffer.name}' that block "
+                f"'{self.block.name_hint}' reads"
+            )
+
+    def _note(self, variable: Var, interval: Interval) -> None:
+        found = (self.analyzer.simplify(interval[0]), self.analyzer.simplify(interval[1]))
+        known = self.domains.setdefault(variable, found)
+        if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(known, found)):
+            raise self.refuse(
+                f"the producers of block '{self.block.name_hint}' make different parts in "
+                f"'{self.loop_name}'"
+            )
+
+    def _invert(self, region: BufferRegion, intervals: list[Interval]) -> None:
+        """Values of iterators that no single dimension tells; they read within the part only."""
+        found = _inverted(self.analyzer, self.block, region, intervals)
+        boxes = {
+            iterator.var: IntervalSet(*found[iterator.var])
+            if iterator.var in found
+            else IntervalSet.from_range(iterator.dom)
+            for iterator in self.block.iter_vars
+        }
+        for part, (low, high) in zip(region.region, intervals):
+            covered = eval_set(part.min, boxes)
+            within = (
+                bool(found)
+                and covered.has_lower_bound()
+                and covered.has_upper_bound()
+                and self.analyzer.can_prove(covered.min_value >= low)
+                and self.analyzer.can_prove(covered.max_value <= high)
+            )
+            if not within:
+                raise self.refuse(
+                    f"the part of '{region.buffer.name}' that block '{self.block.name_hint}' reads "
+                    f"does not tell its iterators in one iteration of '{self.loop_name}'"
+                )
+        for variable, interval in found.items():
+            self._note(variable, interval)
+        self.is_inverted = True
+
+
+def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
+    """Whether ``[0, size)`` lies within an interval."""
+    return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
+
+
+def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
+    """The union of an interval over all values of some variables."""
+    below, above = eval_set(interval[0], ranges), eval_set(interval[1], ranges)
+    if not (below.has_lower_bound() and above.has_upper_bound()):
+        return interval
+    return below.min_value, above.max_value
+
+
+def ranges_around(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> dict[Var, Range]:
+    """The ranges of a loop and of those around it that are not around a block."""
+    own = set(state.ancestors(sref))
+    ranges = {}
+    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
+        if ancestor in own:
+            break
+        loop: For = state.stmt(ancestor)
+        ranges[loop.loop_var] = loop_range(loop)
+    return ranges
+
+
+def _solve(
+    analyzer: Analyzer, part: Range, interval: Interval
+) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
+    """The values of the one iterator in ``part`` for which it meets the interval, and its step.
+
+    Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side.
+    """
+    used = list(variables_in(part.min))
+    if len(used) != 1:
+        return None
+    (variable,) = used
+    scale = _scale(analyzer, part.min, variable)
+    if scale is None:
+        return None
+    factor, offset = scale
+    step = const(factor, variable.dtype)
+    low, high = interval[0] - offset, interval[1] - offset
+    if factor == 1:
+        return variable, low - (part.extent - 1), high, step
+    return variable, floordiv(low - part.extent + step, step), floordiv(high, step), step
+
+
+def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
+    at_zero = analyzer.simplify(Replace({variable: const(0, variable.dtype)}).visit(expr))
+    at_one = analyzer.simplify(Replace({variable: const(1, variable.dtype)}).visit(expr))
+    step = analyzer.simplify(at_one - at_zero)
+    if not isinstance(step, IntImm) or step.value <= 0:
+        return None
+    if not analyzer.can_prove_equal(
+        expr, Mul(variable, const(step.value, variable.dtype)) + at_zero
+    ):
+        return None
+    return step.value, at_zero
