@@ -67,7 +67,7 @@ def words_text() -> str:
     ]
     for origin, attribute, name in sorted(imports):
         lines.append(f"from {origin} import {attribute} as {name}")
-    return "\n".join([*lines, "", *values, "", *functions]) + "\n"
+    return "\n".join([*lines, "", *values, "", *functions]).rstrip() + "\n"
 
 
 def _function_stub(name: str, function: Any, module: Any, imports: set) -> str:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import tilesmith as ts
+from tilesmith import tir
 from tilesmith.script import ir as I
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DiagnosticError, ScriptError
@@ -123,6 +124,33 @@ def test_statements_carry_their_place():
     function = ts.script.from_source("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = 1.0\n")
     assert (function.body.span.line, function.body.span.column) == (3, 5)
     assert function.span.line == 2
+
+
+def test_everything_carries_its_place():
+    function = ts.script.from_source(
+        '@T.prim_func\ndef f(a: T.handle, A: T.Buffer((4,), "float32")):\n'
+        '    B = T.match_buffer(a, (4,))\n    C = T.alloc_buffer((4,), "float32")\n'
+        "    for i, j in T.grid(2, 2):\n"
+        '        with T.block("b"):\n'
+        "            v = T.axis.spatial(4, i * 2 + j)\n"
+        "            C[v] = A[v] + B[v]\n"
+    )
+    places = {}
+
+    def note(node):
+        span = getattr(node, "span", None)
+        if span is not None and not isinstance(node, tir.PrimExpr):
+            places[type(node).__name__, getattr(node, "name", "")] = (span.line, span.column)
+
+    tir.post_order_visit(function, note)
+    for buffer in function.buffer_map.values():
+        note(buffer)
+    assert places["Buffer", "A"] == (2, 20) and places["Buffer", "B"] == (3, 5)
+    assert places["Buffer", "C"] == (4, 5) and places["For", ""] == (5, 5)
+    block = function.body.block.body.body.body.block
+    assert (block.span.line, block.span.column) == (6, 9)
+    assert places["IterVar", ""] == (7, 13) and places["BufferStore", ""] == (8, 13)
+    assert places["PrimFunc", ""] == (2, 1)
 
 
 def test_words_outside_of_programs():

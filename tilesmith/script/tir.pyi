@@ -521,4 +521,3 @@ def var(dtype: str, name: str = '') -> Var:
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
     """A loop that becomes vector instructions."""
-

@@ -86,7 +86,7 @@ class axis:  # noqa: N801 - as users know it
             dom = const(dom, convert(binding).dtype)  # as with a loop: numbers follow the values
         domain = domain_of(dom)
         var = Var("", dtype or domain.extent.dtype)
-        frame.iter_vars.append(IterVar(domain, var, kind))
+        frame.iter_vars.append(IterVar(domain, var, kind, span=frame.builder.span))
         if binding is not None:
             frame.iter_values.append(convert(binding))
         elif not frame.no_realize:

@@ -145,7 +145,9 @@ def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
             f"parameter '{parameter.arg}' has no type",
             (f'write {parameter.arg}: T.Buffer((16,), "float32"), or T.handle, or T.int32',),
         )
+    whole, parser.builder.span = parser.builder.span, parser.span(parameter)
     written = _annotation(parser, parameter.annotation)
+    parser.builder.span = whole
     try:
         used = T.arg(parameter.arg, written)
     except Exception as error:

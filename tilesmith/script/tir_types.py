@@ -122,7 +122,7 @@ class BufferWord:
                 strides = _named_strides(strides, shape)
             return decl_buffer(
                 shape, dtype, "", data, strides, elem_offset, scope, align, offset_factor, kind,
-                axis_separators,
+                axis_separators, IRBuilder.current().span if IRBuilder.is_in_scope() else None,
             )  # fmt: skip
         except TilesmithError as error:
             if IRBuilder.is_in_scope():
