@@ -94,12 +94,16 @@ BufferProxy, PtrProxy = BufferWord, PtrWord
 
 def __getattr__(name: str) -> Any:
     """Words for data types that are not spelt out below (``T.int24``, ``T.float32x3``)."""
-    try:
-        word = DTypeWord(name)
-    except (TypeMismatchError, KeyError):
-        raise AttributeError(f"T has no word '{name}'") from None
-    globals()[name] = word
+    word = _unusual_types.get(name)
+    if word is None:
+        try:
+            word = _unusual_types[name] = DTypeWord(name)
+        except (TypeMismatchError, KeyError):
+            raise AttributeError(f"T has no word '{name}'") from None
     return word
+
+
+_unusual_types: dict[str, DTypeWord] = {}
 
 
 _LANES = ("", "x2", "x4", "x8", "x16", "x32", "x64")
