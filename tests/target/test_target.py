@@ -262,3 +262,25 @@ def test_script_of_a_function_with_a_target_parses_back():
     again = from_source(text)
     assert structural_equal(again, function)
     assert again.attrs["target"] == Target("llvm -mcpu=haswell -mattr=+fma", host="llvm")
+
+
+@pytest.mark.parametrize(
+    "text, bits",
+    [
+        ("llvm -mcpu=skylake-avx512", 512), ("llvm -mcpu=haswell", 256), ("llvm -mcpu=x86-64", 128),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+sve", 128), ("llvm -mtriple=hexagon", 1024),
+    ],
+)  # fmt: skip
+def test_width_of_vectors(text, bits):
+    from tilesmith.target.codegen import llvm_get_vector_width
+
+    assert llvm_get_vector_width(text) == bits
+    with Target(text):
+        assert llvm_get_vector_width() == bits
+
+
+def test_modules_are_built_by_the_name_that_users_know():
+    from tilesmith import IRModule
+    from tilesmith.target.codegen import build_module
+
+    assert build_module(IRModule({}), "llvm").type_key == "llvm"

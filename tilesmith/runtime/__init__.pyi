@@ -21,11 +21,15 @@ from tilesmith.runtime.dtype import DataTypeCode as DataTypeCode
 from tilesmith.runtime.executable import Executable as Executable
 from tilesmith.runtime.library import Library as Library
 from tilesmith.runtime.module import Module as Module
+from tilesmith.runtime.module import ModulePropertyMask as ModulePropertyMask
 from tilesmith.runtime.module import enabled as enabled
 from tilesmith.runtime.module import load_module as load_module
+from tilesmith.runtime.module import load_static_library as load_static_library
 from tilesmith.runtime.module import module_from_functions as module_from_functions
+from tilesmith.runtime.module import system_lib as system_lib
 from tilesmith.runtime.ndarray import NDArray as NDArray
 from tilesmith.runtime.ndarray import NDArray as Tensor
+from tilesmith.runtime.ndarray import from_dlpack as from_dlpack
 from tilesmith.runtime import ndarray as ndarray
 from tilesmith.runtime.ndarray import array as tensor
 from tilesmith.runtime.packed_func import PackedFunc as PackedFunc
@@ -33,6 +37,7 @@ from tilesmith.runtime.params import load_param_dict as load_param_dict
 from tilesmith.runtime.params import load_param_dict_from_file as load_param_dict_from_file
 from tilesmith.runtime.params import save_param_dict as save_param_dict
 from tilesmith.runtime.params import save_param_dict_to_file as save_param_dict_to_file
+from tilesmith.runtime import profiling as profiling
 from tilesmith.runtime.registry import get_global_func as get_global_func
 from tilesmith.runtime.registry import register_func as register_func
 from tilesmith.runtime.relax_vm import VirtualMachine as VirtualMachine

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 
 class ShapeTuple(tuple):
@@ -18,3 +19,33 @@ class String(str):
     """A string as a value of the runtime."""
 
     __slots__ = ()
+
+
+class ADT(tuple):
+    """A tuple of values with a tag that tells which constructor made it."""
+
+    tag: int
+
+    def __new__(cls, tag: int, fields: Iterable[Any]) -> ADT:
+        made = super().__new__(cls, tuple(fields))
+        made.tag = int(tag)
+        return made
+
+
+def tuple_object(fields: Iterable[Any] | None = None) -> ADT:
+    """A tuple of values: an ADT with the tag 0."""
+    return ADT(0, fields or ())
+
+
+def getitem_helper(
+    obj: Any, elem_getter: Callable[[Any, int], Any], length: int, idx: int | slice
+) -> Any:
+    """The item or, for a slice, the list of items that `elem_getter(obj, index)` gives."""
+    if isinstance(idx, slice):
+        return [elem_getter(obj, place) for place in range(*idx.indices(length))]
+    if not -length <= idx < length:
+        raise IndexError(f"index {idx} is outside of a container of {length} items")
+    return elem_getter(obj, idx % length)
+
+
+__all__: Sequence[str] = ["ADT", "ShapeTuple", "String", "getitem_helper", "tuple_object"]

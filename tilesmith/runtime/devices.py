@@ -6,6 +6,8 @@ do is a `DeviceAPI`, registered under its name in `DEVICE_APIS`; the host's is h
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any, ClassVar
 
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
@@ -75,6 +77,17 @@ class _HostAPI(DeviceAPI):
     def sync(self, device_id: int) -> None:
         """Work on the host is done when its call returns."""
 
+    def attribute(self, device_id: int, name: str) -> Any:
+        if name == "multi_processor_count":
+            return os.cpu_count()
+        if name in ("total_global_memory", "available_global_memory"):
+            pages = "SC_PHYS_PAGES" if name.startswith("total") else "SC_AVPHYS_PAGES"
+            try:
+                return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+            except (AttributeError, ValueError, OSError):
+                return None  # not every system tells
+        return None
+
 
 DEVICE_APIS: Registry[DeviceAPI] = Registry("device type")
 DEVICE_APIS.register("cpu", _HostAPI())
@@ -127,6 +140,30 @@ class Device:
         """Wait until all work that was given to the device is done."""
         self.api.sync(self.device_id)
 
+    def texture_spatial_limit(self) -> int:
+        """The largest extent of a texture; 0 where there are none."""
+        limit = DEVICE_APIS.get(self.type, None)
+        found = limit.attribute(self.device_id, "texture_spatial_limit") if limit else None
+        return int(found or 0)
+
+    def create_raw_stream(self) -> Any:
+        """A new queue of work of the device. UnsupportedError for devices without queues."""
+        return self._streams("create_raw_stream")()
+
+    def free_raw_stream(self, stream: Any) -> None:
+        """Give a queue of `create_raw_stream` back."""
+        self._streams("free_raw_stream")(stream)
+
+    def set_raw_stream(self, stream: Any) -> None:
+        """Put the work that follows into a queue."""
+        self._streams("set_raw_stream")(stream)
+
+    def _streams(self, name: str) -> Any:
+        function = getattr(self.api, name, None)
+        if function is None:
+            raise UnsupportedError(f"devices of type '{self.type}' have no queues of work")
+        return partial(function, self.device_id)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """Lets a device be an argument of a packed function."""
         return self.device_type, self.device_id
@@ -160,6 +197,9 @@ class Device:
 
 
 _PROPERTIES = {
+    "available_global_memory",
+    "l2_cache_size_bytes",
+    "total_global_memory",
     "api_version",
     "compute_version",
     "device_name",

@@ -212,6 +212,30 @@ class _SharedLibrary(Library):
         return address
 
 
+class _ProcessLibrary(Library):
+    """What is linked into this process; packed functions carry a prefix before their names."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._handle = ctypes.CDLL(None)
+        super().__init__(self._handle, {})
+
+    def symbol(self, name: str) -> int | None:
+        """Address of a symbol; None if the process has none of that name."""
+        if name.startswith(FUNCTION_PREFIX):
+            name = FUNCTION_PREFIX + self._prefix + name[len(FUNCTION_PREFIX) :]
+        try:
+            return ctypes.cast(getattr(self._handle, name), ctypes.c_void_p).value
+        except AttributeError:
+            return None
+
+
+def process_library(symbol_prefix: str = "") -> Library:
+    """The packed functions `__tvm_ffi_PREFIXname` that are linked into this process, or that a
+    library brought which was loaded with its symbols visible to all (`RTLD_GLOBAL`)."""
+    return _ProcessLibrary(symbol_prefix)
+
+
 def _shared_from_bytes(contents: bytes | memoryview) -> Library:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tilesmith-library")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any
 
 from tilesmith.runtime.devices import Device
@@ -19,10 +21,19 @@ from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import ArtifactError, UnknownNameError, UnsupportedError
 from tilesmith.support.files import PathLike, write_atomically
 from tilesmith.support.linker import link_relocatable, link_shared
+from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, static_archive
 
 Format = bytes | str | Callable[[], bytes | str]
 _DEFAULT_FORMATS = ("ll", "c", "cu", "cl", "wgsl", "asm")
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
+
+
+class ModulePropertyMask(IntEnum):
+    """What a module can do, as bits of `Module.get_property_mask()`."""
+
+    BINARY_SERIALIZABLE = 1
+    RUNNABLE = 2
+    DSO_EXPORTABLE = 4
 
 
 class Module:
@@ -180,6 +191,11 @@ class Module:
         """Is it code for a device, started by functions on the host?"""
         return self._type_key in ("cuda", "opencl", "metal", "vulkan", "rocm", "webgpu")
 
+    def get_property_mask(self) -> int:
+        """The properties as bits of ModulePropertyMask."""
+        held = (self.is_binary_serializable, self.is_runnable, self.is_dso_exportable)
+        return sum([int(bit) for bit, has in zip(ModulePropertyMask, held) if has])
+
     # -- seeing and saving ----------------------------------------------------------------------
 
     def get_source(self, fmt: str = "") -> str:
@@ -190,7 +206,7 @@ class Module:
     inspect_source = get_source
 
     def _make(self, fmt: str) -> bytes | str:
-        aliases = {"s": "asm", "obj": "o"}
+        aliases = {"s": "asm", "obj": "o", "bitcode": "bc"}
         fmt = fmt if fmt in self._formats else aliases.get(fmt, fmt)
         content = self._formats.get(fmt)
         if content is None and fmt == "o" and len(self._objects) == 1:
@@ -218,6 +234,7 @@ class Module:
         file_name: PathLike,
         *,
         fcompile: Callable[..., Any] | None = None,
+        fpack_imports: Callable[..., str] | None = None,
         addons: Sequence[str] | None = None,
         workspace_dir: str | None = None,
         **kwargs: Any,
@@ -225,11 +242,13 @@ class Module:
         """Write one file with the code of this module and its imports.
 
         The suffix chooses: a shared library (.so, .dylib, .dll), an object file (.o), or an archive
-        of object files (.tar). `fcompile(output, object_files, **kwargs)` replaces the linker;
-        `addons` are further object files. Raises UnsupportedError for parts without object code.
+        of object files (.tar, .a). `fcompile(output, object_files, **kwargs)` replaces the linker;
+        `addons` are further object files. `fpack_imports(module, is_system_lib, symbol_prefix,
+        folder)` writes an object file with the code of imported modules that have none of their
+        own, and gives its path. Raises UnsupportedError for parts without object code.
         """
         path = os.fspath(file_name)
-        objects = self._collect_objects()
+        objects = self._collect_objects(fpack_imports)
         for addon in addons or ():
             with open(addon, "rb") as file:
                 objects.append(file.read())
@@ -237,6 +256,8 @@ class Module:
             _compile_with(fcompile, path, objects, workspace_dir, kwargs)
         elif path.endswith(".tar"):
             write_atomically(path, _tar(objects))
+        elif path.endswith(".a"):
+            write_atomically(path, static_archive(objects))
         elif path.endswith(".o"):
             if len(objects) == 1:
                 write_atomically(path, objects[0])
@@ -247,16 +268,20 @@ class Module:
         else:
             raise UnsupportedError(
                 f"cannot tell from '{path}' what kind of library to write",
-                notes=("use one of the suffixes .so, .dylib, .dll, .o, .tar",),
+                notes=("use one of the suffixes .so, .dylib, .dll, .o, .tar, .a",),
             )
 
-    def _collect_objects(self) -> list[bytes]:
+    def _collect_objects(self, pack_imports: Callable[..., str] | None = None) -> list[bytes]:
         objects = list(self._objects)
         if not objects and (self._library is not None or self._functions or not self._imports):
             raise UnsupportedError(
                 f"a module of type '{self._type_key}' has no object code to export",
                 notes=("save its source: module.save(path)",) if self._formats else (),
             )
+        if pack_imports is not None and self._imports:
+            with tempfile.TemporaryDirectory(prefix="tilesmith-imports-") as folder:
+                with open(pack_imports(self, False, "", folder), "rb") as file:
+                    return [*objects, file.read()]
         for module in self._imports:
             objects += module._collect_objects()
         return objects
@@ -309,8 +334,6 @@ def _compile_with(
     workspace: str | None,
     options: dict[str, Any],
 ) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory(dir=workspace, prefix="tilesmith-export-") as folder:
         files = []
         for index, content in enumerate(objects):
@@ -340,10 +363,12 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
     if fmt == "o":
         with open(text, "rb") as file:
             return Module("library", objects=[file.read()])
+    if fmt == "a":
+        return load_static_library(text, ())
     if fmt not in ("so", "dylib", "dll"):
         raise ArtifactError(
             f"'{text}' is neither a library nor a Tilesmith artifact",
-            notes=("expected a .so, .dylib, .dll, .o, .tar or .tsm file",),
+            notes=("expected a .so, .dylib, .dll, .o, .a, .tar or .tsm file",),
         )
     return Module("library", library=Library.load(text))
 
@@ -358,6 +383,23 @@ def _read_tar(path: str) -> list[bytes]:
     if not objects:
         raise ArtifactError(f"'{path}' holds no object files")
     return objects
+
+
+def load_static_library(path: PathLike, func_names: Sequence[str]) -> Module:
+    """The module of a static library (.a) or an object file, with the names of its functions."""
+    with open(path, "rb") as file:
+        content = file.read()
+    objects = archive_members(content) if content.startswith(ARCHIVE_MAGIC) else [content]
+    if not objects:
+        raise ArtifactError(f"'{os.fspath(path)}' holds no object files")
+    return Module("static_library", objects=objects, function_names=list(func_names))
+
+
+def system_lib(symbol_prefix: str = "") -> Module:
+    """The functions with the packed calling convention that are linked into this process."""
+    from tilesmith.runtime.library import process_library
+
+    return Module("system-lib", library=process_library(symbol_prefix))
 
 
 def module_from_functions(functions: Mapping[str, Callable[..., Any]]) -> Module:

@@ -9,7 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.runtime.devices import Device, cpu, device
+from tilesmith.runtime.devices import (  # noqa: F401 - users expect them here, too
+    Device,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    gpu,
+    hexagon,
+    metal,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+    webgpu,
+)
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack

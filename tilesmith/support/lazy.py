@@ -20,6 +20,9 @@ from types import FrameType
 from typing import Any
 
 DOORS: dict[str, dict[str, str]] = {
+    "tilesmith.arith": {
+        "domain_touched": "tilesmith.tir.analysis.access_region:domain_touched",
+    },
     "tilesmith.relax": {
         "build": "tilesmith.driver.relax_build:build",
         "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
@@ -27,6 +30,9 @@ DOORS: dict[str, dict[str, str]] = {
     },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",
+    },
+    "tilesmith.target.codegen": {
+        "build_module": "tilesmith.codegen:build",
     },
     "tilesmith.tir": {
         "build": "tilesmith.lowering:build",
@@ -39,6 +45,7 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.tir.tensor_intrin.rocm": {"*": "tilesmith.schedule_rules.intrinsics.rocm"},
     "tilesmith.tir.tensor_intrin.x86": {"*": "tilesmith.schedule_rules.intrinsics.x86"},
     "tilesmith.runtime": {
+        "Object": "tilesmith.ir:Node",
         "const": "tilesmith.ir:const",
         "convert": "tilesmith.ir:convert",
     },

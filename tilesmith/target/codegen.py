@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tilesmith.support.errors import TargetError
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.target import features
 from tilesmith.target.host import host_cpu
 from tilesmith.target.target import Target
@@ -72,6 +73,21 @@ def llvm_get_targets() -> list[str]:
     return found
 
 
+def llvm_get_vector_width(target: Any = None) -> int:
+    """Bits of the widest vector register of `target` (else of the current target), at least 128.
+
+    For scalable vectors (SVE, RISC-V V) it is the least that each CPU has.
+    """
+    chosen = Target.target_or_current(target)
+    known = features.target_features(chosen)
+    family = features.architecture(chosen)
+    if family == "x86":
+        return 512 if "avx512f" in known else 256 if "avx" in known else 128
+    if family == "hexagon":
+        return 1024
+    return 128
+
+
 def llvm_version_major(allow_none: bool = False) -> int | None:
     """Major version of LLVM; where llvmlite is missing None, or TargetError."""
     try:
@@ -104,3 +120,5 @@ def llvm_get_intrinsic_name(intrin_id: int) -> str:
 
 
 _INTRINSICS: dict[int, str] = {}
+
+__getattr__, __dir__ = lazy_attributes(__name__)

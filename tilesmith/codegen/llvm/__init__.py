@@ -59,7 +59,7 @@ def is_runnable(target: Target) -> bool:
 
 @BACK_ENDS.register("llvm")
 def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
-    """Compile a lowered module. Its sources are "ll" (as written), "ll.opt" and "asm".
+    """Compile a lowered module. Its forms are "ll" (as written), "ll.opt", "asm", "bc".
 
     Raises CodegenError for what cannot be translated.
     """
@@ -85,7 +85,7 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
             return text
         imported = [_text_of(source) for source in whole.imported]
         made = compile_formats(text, target, (form,), opt_level, imported)[form]
-        return made if form == "o" else made.decode()
+        return made if form in ("o", "bc") else made.decode()
 
     public = [
         function
@@ -103,6 +103,7 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
             "ll": lambda: in_form("written"),
             "ll.opt": lambda: in_form("ll"),
             "asm": lambda: in_form("asm"),
+            "bc": lambda: in_form("bc"),
             **({"o": lambda: in_form("o")} if len(objects) > 1 else {}),
         },
         runnable=is_runnable(target),

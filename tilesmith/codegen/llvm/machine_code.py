@@ -83,7 +83,8 @@ def optimise(module: Any, machine: Any, opt_level: int) -> None:
 
 
 def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
-    """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text)."""
+    """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
+    (bitcode)."""
     level = int(request.get("opt_level", 3))
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
@@ -94,6 +95,8 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
             made[form] = str(module).encode()
         elif form == "asm":
             made[form] = machine.emit_assembly(module).encode()
+        elif form == "bc":
+            made[form] = module.as_bitcode()
         else:
             made[form] = machine.emit_object(module)
     return made
