@@ -76,7 +76,7 @@ def file_text(finding: dict[str, Any]) -> str:
 
 
 def _comment(detail: str) -> str:
-    lines = [line for long in detail.strip().splitlines()[-12:] for line in textwrap.wrap(long, 96)]
+    lines = [line for long in detail.strip().splitlines()[:8] for line in textwrap.wrap(long, 96)]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import Let, PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import all_of, equal, is_const
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
@@ -60,8 +60,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
         inliner.reuse = {}
         new = inliner.visit(realize)
         if new is not realize:
-            new = with_regions(new)
-            state.replace(consumer, new, {realize.block: new.block})
+            state.replace(consumer, new, inliner.reuse)
     remove_block(state, sref)
     drop_allocation(state, scope, store.buffer)
 
@@ -147,7 +146,26 @@ class _Inliner(Rebuild):
         mapping.update(
             {v: index for v, index in zip(self.indices, load.indices) if isinstance(v, Var)}
         )
-        return Replace(mapping).visit(self.value)
+        return _Copy(mapping).visit(self.value)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
+        """A block, with the regions that it touches now; blocks inside of it come first."""
+        new = self.children(realize)
+        if new.block is not realize.block:
+            new = with_regions(new)
+            self.reuse[realize.block] = new.block
+        return new
+
+
+class _Copy(Replace):
+    """A copy of an expression with variables replaced; its lets bind variables of their own."""
+
+    def visit_Let(self, expr: Let) -> Let:
+        """A binding of a new variable."""
+        value = self.visit(expr.value)
+        variable = Var(expr.var.name, expr.var.type_annotation)
+        self.mapping = {**self.mapping, expr.var: variable}
+        return Let(variable, value, self.visit(expr.body))
 
 
 class _Uses(Visitor):

@@ -92,7 +92,7 @@ def sample_perfect_tile(
     """Factors whose product is the extent of a loop, drawn uniformly from all ways."""
     loop: For = state.stmt(sref)
     if not isinstance(loop.extent, IntImm):
-        if decision is None:
+        if decision is None or list(decision) == [1] * parts:  # as it was drawn, when replayed
             return [1] * parts
         raise refuse_at(state, "sample_perfect_tile", "the extent is not constant", sref)
     extent = loop.extent.value

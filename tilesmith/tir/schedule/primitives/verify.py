@@ -124,12 +124,20 @@ def undeclared_access(block: Block) -> tuple[BufferRegion, str] | None:
     for iterator in block.iter_vars:
         if iterator.dom is not None:
             analyzer.bind(iterator.var, iterator.dom)
-    for found, declared, kind in ((reads, block.reads, "read"), (writes, block.writes, "write")):
+    # What a block has written itself, by a block inside of it, it may read.
+    readable = (*block.reads, *block.writes) if _holds_blocks(block.body) else block.reads
+    for found, declared, kind in ((reads, readable, "read"), (writes, block.writes, "write")):
         for region in found:
             same = [other for other in declared if other.buffer is region.buffer]
             if not any(_may_hold(analyzer, other, region) for other in same):
                 return region, kind
     return None
+
+
+def _holds_blocks(stmt: Stmt) -> bool:
+    if isinstance(stmt, BlockRealize):
+        return True
+    return any(_holds_blocks(inner) for inner in child_statements(stmt))
 
 
 def _may_hold(analyzer: Analyzer, outer: BufferRegion, inner: BufferRegion) -> bool:
@@ -144,6 +152,8 @@ def _part_may_hold(analyzer: Analyzer, outer: Range, inner: Range, size: PrimExp
     if outer.min is inner.min and outer.extent is inner.extent:
         return True
     end, inner_end = outer.min + outer.extent, inner.min + inner.extent
+    if analyzer.can_prove_equal(inner.min, 0) and analyzer.can_prove_equal(inner_end, size):
+        return True  # the whole dimension: nothing is known of the index
     below = analyzer.can_prove(inner.min < outer.min) and analyzer.can_prove(inner.min >= 0)
     above = analyzer.can_prove(inner_end > end) and analyzer.can_prove(inner_end <= size)
     return not (below or above)
