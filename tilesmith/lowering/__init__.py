@@ -2,9 +2,18 @@
 
 from tilesmith.lowering.functions import build, check_scheduled, lower
 from tilesmith.lowering.kernels import lower_kernels, symbolic_sizes
-from tilesmith.lowering.pipelines import PHASES, host_passes, lower_passes
+from tilesmith.lowering.pipelines import (
+    CLASSIC_PHASES,
+    PHASES,
+    classic_passes,
+    device_passes,
+    host_passes,
+    lower_passes,
+)
+from tilesmith.lowering.program_kind import ProgramKind, program_kind
 
 __all__ = [
-    "PHASES", "build", "check_scheduled", "host_passes", "lower", "lower_kernels", "lower_passes",
+    "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "check_scheduled", "classic_passes",
+    "device_passes", "host_passes", "lower", "lower_kernels", "lower_passes", "program_kind",
     "symbolic_sizes",
 ]  # fmt: skip

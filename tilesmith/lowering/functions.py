@@ -14,9 +14,10 @@ from tilesmith.lowering.checking import (
     checked_passes,
     is_checking,
 )
-from tilesmith.lowering.pipelines import host_passes, lower_passes
+from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
+from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
-from tilesmith.support.errors import TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
@@ -44,12 +45,31 @@ def lower(
     """
     module = _as_module(inp, args, name)
     context = PassContext.current()
-    passes = lower_passes(_added_passes(context))
-    if simple_mode:
-        unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
-        passes = [step for step in passes if step.info.name not in unwanted]
+    check_options(context)
+    added = _added_passes(context)
     with checked_passes():
-        return Sequential(passes, name="tir.lower")(module)
+        return _lowered(module, added, simple_mode)
+
+
+def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool) -> IRModule:
+    """Each function on its way through lowering: blocks, blocks on threads, or classic loops."""
+    kinds = {variable: program_kind(func) for variable, func in module.functions.items()}
+    lowered = module
+    for kind in dict.fromkeys(kinds.values()):
+        if kind is ProgramKind.CLASSIC:
+            passes = classic_passes(added)
+        else:
+            passes = lower_passes(added, on_threads=kind is ProgramKind.THREADS)
+        if simple_mode:
+            unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
+            passes = [step for step in passes if step.info.name not in unwanted]
+        sequence = Sequential(passes, name="tir.lower")
+        if len(set(kinds.values())) == 1:
+            return sequence(module)
+        part = {v: module[v] for v, found in kinds.items() if found is kind}
+        lowered = lowered.shallow_copy()
+        lowered.update(sequence(IRModule(part, None, module.attrs, module.global_infos)))
+    return lowered
 
 
 def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
@@ -113,9 +133,35 @@ def _no_alias() -> bool:
 def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
     """The passes that the user wants after a phase; functions over PrimFuncs count as passes."""
     found = []
-    for phase, step in context.get_config("tir.add_lower_pass") or ():
-        found.append((int(phase), step if isinstance(step, Pass) else Apply(step)))
+    for entry in context.get_config("tir.add_lower_pass") or ():
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise ConfigError(
+                f"'tir.add_lower_pass' takes pairs of a phase and a pass, got {entry!r}"
+            )
+        phase, step = int(entry[0]), entry[1]
+        if not 0 <= phase < len(PHASES):
+            raise ConfigError(
+                f"'tir.add_lower_pass' names phase {phase}, there are 0 to {len(PHASES) - 1}"
+            )
+        if not isinstance(step, Pass) and not callable(step):
+            raise ConfigError(f"'tir.add_lower_pass' takes passes and functions, got {step!r}")
+        found.append((phase, step if isinstance(step, Pass) else Apply(step)))
     return found
+
+
+def check_options(context: PassContext) -> None:
+    """Raise UnsupportedError for options of parts that this compiler does not have."""
+    for name, advice in _WITHOUT_PART.items():
+        if context.config.get(name):
+            raise UnsupportedError(f"the option '{name}' has no effect here", notes=(advice,))
+
+
+_MEMORY_PLAN = "memory within a function is shared by StorageRewrite, between kernels by relax"
+_WITHOUT_PART = {
+    "tir.usmp.enable": _MEMORY_PLAN,
+    "tir.usmp.use_workspace_io": _MEMORY_PLAN,
+    "tir.usmp.custom_algorithm": _MEMORY_PLAN,
+}
 
 
 def build(

@@ -1,21 +1,34 @@
 """The passes from tensor programs to what a back end takes, in order.
 
-Each list is read from top to bottom. ``PassContext`` can disable passes by name; the option
-``tir.add_lower_pass`` adds passes after a phase (0 to 3).
+Each list is read from top to bottom. There are two ways through lowering, in four phases each: for
+programs of blocks (``lower_passes``) and for classic loop programs (``classic_passes``), which
+realize parts of buffers. Both end in flat loops over flat buffers. After them come the passes for
+the host (``host_passes``), or, where functions run on threads of a device, those that make kernels
+of them (``device_passes``).
+
+``PassContext`` can disable passes by name; the option ``tir.add_lower_pass`` adds passes after a
+phase (0 to 3).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.target import Target
 from tilesmith.tir import transform as passes
 
-__all__ = ["PHASES", "host_passes", "lower_passes"]
+__all__ = [
+    "CLASSIC_PHASES", "PHASES", "classic_passes", "device_passes", "host_passes", "lower_passes",
+]  # fmt: skip
 
 
 def _when(option: str, step: Pass) -> list[Pass]:
     """A pass that runs only where an option of the context asks for it."""
     return [step] if PassContext.current().get_config(option) else []
+
+
+# Programs of blocks.
 
 
 def _blocks() -> list[Pass]:
@@ -61,20 +74,138 @@ def _cleanup() -> list[Pass]:
         passes.Simplify(),
         passes.RemoveNoOp(),
         passes.HoistIfThenElse(),
+        *_when("tir.vtcm_capacity", passes.VerifyVTCMLimit()),
+        *_when("tir.instrument_lwp", passes.InstrumentProfileIntrinsics()),
+        *_when("tir.enable_debug", passes.InstallDebugSpans()),
     ]
 
 
 PHASES = (_blocks, _flat_loops, _vectors, _cleanup)
-"""The phases of lowering in order: functions that make their lists of passes."""
+"""The phases for programs of blocks in order: functions that make their lists of passes."""
 
 
-def lower_passes(added: list[tuple[int, Pass]] | None = None) -> list[Pass]:
-    """All passes of lowering; ``added`` are pairs of a phase and a pass that runs at its end."""
+# Programs of blocks for threads of a device: the same with what threads need in between.
+
+
+def _blocks_on_threads() -> list[Pass]:
+    """Phase 0 for functions that bind loops to threads."""
+    return [
+        passes.InjectPrefetch(),
+        passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
+        passes.LowerInitBlock(),
+        passes.PlanAndUpdateBufferAllocationLocation(),
+        passes.ConvertBlocksToOpaque(),
+        passes.UnifyThreadBinding(),
+        passes.CompactBufferAllocation(),
+        passes.LowerMatchBuffer(),
+    ]
+
+
+def _vectors_on_threads() -> list[Pass]:
+    """Phase 2 for functions that bind loops to threads."""
+    return [
+        passes.RemoveStoreUndef(),
+        passes.RemoveAssume(),
+        passes.LoopPartition(),
+        passes.PeelVectorTails(),
+        passes.VectorizeLoop(),
+        passes.InjectVirtualThread(),
+        passes.StorageRewrite(),
+        passes.UnrollLoop(),
+    ]
+
+
+THREAD_PHASES = (_blocks_on_threads, _flat_loops, _vectors_on_threads, _cleanup)
+"""The phases for programs of blocks that bind loops to threads."""
+
+
+# Classic loop programs.
+
+
+def _classic_buffers() -> list[Pass]:
+    """Phase 0: realized parts of buffers and tensors → allocations and flat buffers."""
+    return [
+        passes.ApplyLayoutTransforms(),
+        passes.InjectRollingBuffer(),
+        passes.TextureFlatten(),
+        passes.RewriteUnsafeSelect(),  # while each dimension can be compared with its index
+        *_when("tir.instrument_bound_checkers", passes.InstrumentBoundCheckers()),
+        passes.StorageFlatten(64),
+    ]
+
+
+def _classic_loops() -> list[Pass]:
+    """Phase 1: 32-bit indices where they fit."""
+    return [
+        passes.NarrowDataType(32),
+        passes.Simplify(),
+    ]
+
+
+CLASSIC_PHASES = (_classic_buffers, _classic_loops, _vectors_on_threads, _cleanup)
+"""The phases for classic loop programs; the last two are those of programs of blocks."""
+
+
+# What comes after.
+
+
+def _device(target: Target) -> list[Pass]:
+    """From functions with threads to host functions that launch kernels."""
+    return [
+        passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
+        passes.AnnotateEntryFunc(),
+        passes.VerifyMemory(),
+        *_when("tir.detect_global_barrier", passes.ThreadSync("global")),
+        passes.ThreadSync("shared"),
+        passes.ThreadSync("shared.dyn"),
+        passes.ThreadSync("warp"),
+        passes.LowerThreadAllreduce(),
+        passes.AnnotateDeviceRegions(),
+        passes.SplitHostDevice(),
+        *_shared_memory(),
+        passes.CommonSubexprElimTIR(),  # kernels are text for another compiler, often read
+        passes.LowerIntrin(),
+        passes.MakePackedAPI(),
+        passes.LowerDeviceKernelLaunch(),
+    ]
+
+
+def _shared_memory() -> list[Pass]:
+    """How the allocations of shared memory of a kernel become one."""
+    if PassContext.current().get_config("tir.merge_static_smem"):
+        return [passes.MergeSharedMemoryAllocations()]
+    return [passes.MergeDynamicSharedMemoryAllocations()]
+
+
+def _in_phases(
+    phases: Sequence[Callable[[], list[Pass]]], added: Sequence[tuple[int, Pass]] | None
+) -> list[Pass]:
     found: list[Pass] = []
-    for number, phase in enumerate(PHASES):
+    for number, phase in enumerate(phases):
         found += phase()
         found += [extra for wanted, extra in added or () if wanted == number]
     return found
+
+
+def lower_passes(
+    added: Sequence[tuple[int, Pass]] | None = None, on_threads: bool = False
+) -> list[Pass]:
+    """All passes for programs of blocks; ``added`` are pairs of a phase and a pass that runs at
+    its end, ``on_threads`` says that loops are bound to threads."""
+    return _in_phases(THREAD_PHASES if on_threads else PHASES, added)
+
+
+def classic_passes(added: Sequence[tuple[int, Pass]] | None = None) -> list[Pass]:
+    """All passes for classic loop programs; ``added`` as for ``lower_passes``."""
+    return _in_phases(CLASSIC_PHASES, added)
+
+
+def device_passes(target: Target) -> list[Pass]:
+    """From lowered functions with threads to functions of the host and kernels of the device.
+
+    ``target`` is the device's; its host is an LLVM target unless it names another one.
+    """
+    return _device(target)
 
 
 def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
@@ -84,5 +215,6 @@ def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
         passes.AnnotateEntryFunc(),
         *([passes.SkipAssert()] if disable_assert else []),  # the user's, not those of the wrappers
         passes.LowerIntrin(),
+        *([passes.CommonSubexprElimTIR()] if target.kind.name == "c" else []),  # LLVM does its own
         passes.MakePackedAPI(),
     ]

@@ -31,6 +31,12 @@ from tilesmith.tir.transform.configs import (
 from tilesmith.tir.transform.convert_blocks_to_opaque import ConvertBlocksToOpaque
 from tilesmith.tir.transform.convert_for_loops_to_serial import ConvertForLoopsToSerial
 from tilesmith.tir.transform.convert_ssa import ConvertSSA
+from tilesmith.tir.transform.device_regions import (
+    AnnotateDeviceRegions,
+    DecorateDeviceScope,
+    LowerDeviceKernelLaunch,
+    SplitHostDevice,
+)
 from tilesmith.tir.transform.extract_prim_func_constants import ExtractPrimFuncConstants
 from tilesmith.tir.transform.filter import Filter
 from tilesmith.tir.transform.flatten_buffer import FlattenBuffer
@@ -45,6 +51,7 @@ from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse, HoistIfT
 from tilesmith.tir.transform.inject_copy_intrin import InjectCopyIntrin
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
 from tilesmith.tir.transform.inject_rolling_buffer import InjectRollingBuffer
+from tilesmith.tir.transform.inject_virtual_thread import InjectVirtualThread
 from tilesmith.tir.transform.inline_private_functions import InlinePrivateFunctions
 from tilesmith.tir.transform.install_debug_spans import InstallDebugSpans
 from tilesmith.tir.transform.instrument_bound_checkers import InstrumentBoundCheckers
@@ -55,13 +62,19 @@ from tilesmith.tir.transform.legalize_storage import BF16StorageLegalize, FP8Sto
 from tilesmith.tir.transform.lift_attr_scope import LiftAttrScope
 from tilesmith.tir.transform.loop_partition import LoopPartition
 from tilesmith.tir.transform.lower_async_dma import LowerAsyncDMA
+from tilesmith.tir.transform.lower_cross_thread_reduction import LowerCrossThreadReduction
 from tilesmith.tir.transform.lower_init_block import LowerInitBlock
 from tilesmith.tir.transform.lower_intrin import LowerIntrin
 from tilesmith.tir.transform.lower_match_buffer import LowerMatchBuffer
 from tilesmith.tir.transform.lower_opaque_block import LowerOpaqueBlock
+from tilesmith.tir.transform.lower_thread_allreduce import LowerThreadAllreduce
 from tilesmith.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilesmith.tir.transform.lower_vtcm_alloc import LowerVtcmAlloc
 from tilesmith.tir.transform.make_packed_api import MakePackedAPI, MakeUnpackedAPI
+from tilesmith.tir.transform.merge_shared_memory_allocations import (
+    MergeDynamicSharedMemoryAllocations,
+    MergeSharedMemoryAllocations,
+)
 from tilesmith.tir.transform.narrow_data_type import NarrowDataType
 from tilesmith.tir.transform.peel_vector_tails import PeelVectorTails
 from tilesmith.tir.transform.plan_update_buffer_allocation_location import (
@@ -93,6 +106,8 @@ from tilesmith.tir.transform.skip_assert import SkipAssert
 from tilesmith.tir.transform.storage_flatten import StorageFlatten
 from tilesmith.tir.transform.storage_rewrite import StorageRewrite
 from tilesmith.tir.transform.texture_flatten import TextureFlatten
+from tilesmith.tir.transform.thread_sync import ThreadSync
+from tilesmith.tir.transform.unify_thread_binding import UnifyThreadBinding
 from tilesmith.tir.transform.unroll_loop import UnrollLoop
 from tilesmith.tir.transform.vectorize_loop import VectorizeLoop
 from tilesmith.tir.transform.verification import VerifyMemory, VerifySSA, VerifyVTCMLimit

@@ -141,6 +141,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.divide_constant = bool(config.get("partition_const_loop", False))
+        self.unroll_undivided = bool(
+            config.get("unroll_loop_with_partition_hint_no_interval", False)
+        )
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
 
     def visit_default(self, node: Any) -> Any:
@@ -156,6 +159,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             divided = self.divided(loop, not hinted)
             if divided is not None:
                 return divided
+            if hinted and self.unroll_undivided and is_constant and loop.kind is ForKind.SERIAL:
+                loop = loop.with_fields(kind=ForKind.UNROLLED)
         return super().visit_For(loop)
 
     def divided(self, loop: For, only_likely: bool) -> Stmt | None:

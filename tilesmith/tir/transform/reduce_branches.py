@@ -20,12 +20,13 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, Visitor, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import BufferStore, Evaluate, IfThenElse, Stmt
+from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.uses import free_variables, has_side_effect
@@ -262,9 +263,15 @@ class _StoreChecker(ScopedAnalyzer, Rewriter):
 @register_pass("tir.ReduceBranchingThroughOvercompute")
 def ReduceBranchingThroughOvercompute() -> Pass:  # noqa: N802
     """The pass that drops branches by computing where nothing changes."""
-    return function_pass(
-        lambda func: reduce_branches(func, True), "tir.ReduceBranchingThroughOvercompute"
-    )
+    name = "tir.ReduceBranchingThroughOvercompute"
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        config = PassContext.current().get_config(name) or {}
+        if config.get("use_dataflow_analysis"):  # what was stored counts as well as assumptions
+            func = with_known_values(func, False, True)
+        return reduce_branches(func, True)
+
+    return function_pass(transform, name)
 
 
 @register_pass("tir.UseAssumeToReduceBranches")

@@ -16,7 +16,7 @@ from typing import Any
 from tilesmith.ir import IntImm, Rewriter, Var, const
 from tilesmith.ir.operators import is_const, logical_not
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
@@ -34,6 +34,7 @@ from tilesmith.tir.stmt import (
     is_no_op,
     stmt_seq,
 )
+from tilesmith.tir.transform.dead_stores import without_dead_stores
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.uses import has_side_effect
 
@@ -142,12 +143,22 @@ class _Remover(Rewriter):
         return self.children(store)
 
 
-def remove_no_op(func: PrimFunc) -> PrimFunc:
-    """``func`` without statements that do nothing."""
+def remove_no_op(func: PrimFunc, use_dataflow_analysis: bool = False) -> PrimFunc:
+    """``func`` without statements that do nothing.
+
+    ``use_dataflow_analysis``: nor such as store what is stored over before anybody reads it.
+    """
+    if use_dataflow_analysis:
+        func = without_dead_stores(func)
     return func.with_body(_Remover().visit(func.body))
 
 
 @register_pass("tir.RemoveNoOp")
 def RemoveNoOp() -> Pass:  # noqa: N802
-    """The pass that removes statements that do nothing."""
-    return function_pass(remove_no_op, "tir.RemoveNoOp")
+    """The pass that removes statements that do nothing; see the option ``tir.RemoveNoOp``."""
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        config = PassContext.current().get_config("tir.RemoveNoOp") or {}
+        return remove_no_op(func, bool(config.get("use_dataflow_analysis")))
+
+    return function_pass(transform, "tir.RemoveNoOp")

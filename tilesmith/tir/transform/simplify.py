@@ -8,6 +8,9 @@ the conditions above tell about the variables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tilesmith.ir import (
     Call,
     FloatImm,
@@ -21,10 +24,11 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AssertStmt, Evaluate, For, IfThenElse, LetStmt, Stmt
+from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
@@ -138,18 +142,35 @@ _ARITHMETIC = {
 }  # fmt: skip
 
 
-def simplify(func: PrimFunc) -> PrimFunc:
-    """``func`` with simplified indices, conditions and bounds."""
+def simplify(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
+    """``func`` with simplified indices, conditions and bounds.
+
+    ``config`` as in ``SimplifyConfig``. Inequalities are always proven through others, conditions
+    always used in the parts of conditions, and boolean expressions always brought to one form; what
+    is stored in memory is followed only where ``propagate_knowns_...`` asks for it.
+    """
+    config = config or {}
+    everywhere = bool(config.get("propagate_knowns_to_simplify_expressions"))
+    conditions = bool(config.get("propagate_knowns_to_prove_conditional"))
+    if everywhere or conditions:
+        func = with_known_values(func, everywhere, conditions)
     return func.with_body(_Simplifier().visit(func.body))
+
+
+def _pass(name: str) -> Pass:
+    def transform(func: PrimFunc) -> PrimFunc:
+        return simplify(func, PassContext.current().get_config(name))
+
+    return function_pass(transform, name)
 
 
 @register_pass("tir.Simplify")
 def Simplify() -> Pass:  # noqa: N802
     """The pass that simplifies indices, conditions and bounds."""
-    return function_pass(simplify, "tir.Simplify")
+    return _pass("tir.Simplify")
 
 
 @register_pass("tir.StmtSimplify")
 def StmtSimplify() -> Pass:  # noqa: N802
     """``Simplify`` under the name that newer programs know."""
-    return function_pass(simplify, "tir.StmtSimplify")
+    return _pass("tir.StmtSimplify")

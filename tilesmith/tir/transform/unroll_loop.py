@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Rewriter, const
+from tilesmith.ir import IntImm, Rewriter, Var, Visitor, const
 from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
@@ -31,6 +32,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.configs import UnrollLoopConfig
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["UnrollLoop", "unroll_loop"]
 
@@ -46,6 +48,32 @@ def _defines(stmt: Any) -> bool:
         if isinstance(child, Stmt) and _defines(child):
             return True
     return False
+
+
+class _LocalAccess(Visitor):
+    """Whether a loop variable chooses among elements of registers (memory in scope "local")."""
+
+    def __init__(self, var: Var) -> None:
+        self.var = var
+        self.found = False
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.access(load)
+        self.visit_children(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.access(store)
+        self.visit_children(store)
+
+    def access(self, node: Any) -> None:
+        if node.buffer.scope().startswith("local"):
+            self.found = self.found or any(uses_variable(i, {self.var}) for i in node.indices)
+
+
+def _indexes_local(body: Stmt, var: Var) -> bool:
+    finder = _LocalAccess(var)
+    finder.visit(body)
+    return finder.found
 
 
 class _Unroller(Rewriter):
@@ -122,6 +150,7 @@ class _Unroller(Rewriter):
             and (
                 self.steps * extent <= self.max_step
                 or 0 < extent <= self.config.auto_max_extent
+                or (self.config.unroll_local_access and _indexes_local(body, loop.loop_var))
             )
         )  # fmt: skip
         if not marked and not automatic:

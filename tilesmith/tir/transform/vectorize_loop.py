@@ -51,9 +51,10 @@ grows faster than the number of lanes."""
 
 
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, predicates: bool) -> None:
         super().__init__()
         self.enabled = enabled
+        self.predicates = predicates
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
@@ -97,7 +98,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner)
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
-        return Vectorizer(var, low, lanes, self.analyzer).statement(body)
+        return Vectorizer(var, low, lanes, self.analyzer, self.predicates).statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
         """A loop over vectors of MAX_LANES lanes, and a rest."""
@@ -118,11 +119,16 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return stmt_seq(whole, self.vectorized(var, low, rest, body))
 
 
-def vectorize_loop(func: PrimFunc, enable_vectorize: bool = True) -> PrimFunc:
-    """``func`` with vector code in place of vectorized loops (serial loops when not enabled)."""
+def vectorize_loop(
+    func: PrimFunc, enable_vectorize: bool = True, predicates: bool = True
+) -> PrimFunc:
+    """``func`` with vector code in place of vectorized loops (serial loops when not enabled).
+
+    Without ``predicates`` a statement of which only some lanes take part runs lane by lane.
+    """
     if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
-    return func.with_body(_LoopVectorizer(enable_vectorize).visit(func.body))
+    return func.with_body(_LoopVectorizer(enable_vectorize, predicates).visit(func.body))
 
 
 @register_pass("tir.VectorizeLoop")
@@ -130,7 +136,9 @@ def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     """The pass that turns vectorized loops into vector code, or into serial loops."""
 
     def transform(func: PrimFunc) -> PrimFunc:
-        disabled = PassContext.current().get_config("tir.disable_vectorize", False)
-        return vectorize_loop(func, enable_vectorize and not disabled)
+        context = PassContext.current()
+        disabled = context.get_config("tir.disable_vectorize", False)
+        predicates = bool(context.get_config("tir.enable_buffer_level_predication"))
+        return vectorize_loop(func, enable_vectorize and not disabled, predicates)
 
     return function_pass(transform, "tir.VectorizeLoop")

@@ -70,7 +70,15 @@ class Vectorizer(Rewriter):
     An expression that does not depend on the lane stays scalar until a vector needs it.
     """
 
-    def __init__(self, var: Var, low: PrimExpr, lanes: int, analyzer: Analyzer) -> None:
+    def __init__(
+        self,
+        var: Var,
+        low: PrimExpr,
+        lanes: int,
+        analyzer: Analyzer,
+        predicates: bool = True,
+    ) -> None:
+        self.predicates = predicates  # whether accesses may switch lanes off
         self.var = var
         self.low = low
         self.lanes = lanes
@@ -325,6 +333,8 @@ class Vectorizer(Rewriter):
         mask = self.mask
         if mask is not None and self.is_inside(buffer, index):
             mask = None
+        if mask is not None and not self.predicates:
+            raise NeedsLanes
         if mask is None:
             return own if own is None or own is old and index.dtype.lanes == 1 else self.wide(own)
         return mask if own is None else And(self.wide(own), mask)
@@ -381,6 +391,8 @@ class Vectorizer(Rewriter):
         if not distinct and loads_from(store.value, store.buffer.data):
             raise NeedsLanes
         predicate = None if store.predicate is None else self.wide(self.visit(store.predicate))
+        if self.mask is not None and not self.predicates:
+            raise NeedsLanes
         if self.mask is not None:
             predicate = self.mask if predicate is None else And(predicate, self.mask)
         return BufferStore(

@@ -1,0 +1,111 @@
+"""Stores that are stored over before anybody reads them.
+
+    for i in range(16):                         for i in range(16):
+        A[i] = 0                                    A[i] = B[i]
+    for i in range(16):
+        A[i] = B[i]
+
+Compared are neighbours in a sequence: single stores, and nests of loops around one store, that
+write the same elements in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import Call, CallEffectKind, Rewriter, Visitor, const
+from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.structural import structural_equal
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, stmt_seq
+from tilesmith.tir.transform.uses import has_side_effect
+
+__all__ = ["without_dead_stores"]
+
+
+def _the_store(stmt: Stmt) -> BufferStore | None:
+    """The store inside of loops (and conditions) that hold nothing else."""
+    while True:
+        if isinstance(stmt, BufferStore):
+            return stmt
+        if isinstance(stmt, For):
+            stmt = stmt.body
+        elif isinstance(stmt, IfThenElse) and stmt.else_case is None:
+            stmt = stmt.then_case
+        else:
+            return None
+
+
+def _where(stmt: Any) -> Any:
+    """A statement that stores nothing of interest in the same places."""
+    if isinstance(stmt, BufferStore):
+        return BufferStore(stmt.buffer, const(0, stmt.value.dtype), stmt.indices, stmt.predicate)
+    if isinstance(stmt, For):
+        return For(stmt.loop_var, stmt.min, stmt.extent, 0, _where(stmt.body))
+    return stmt.with_fields(then_case=_where(stmt.then_case))
+
+
+class _Reads(Visitor):
+    """Whether a statement may look at the memory behind a pointer."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.found = False
+
+    def visit_Var(self, var: Any) -> None:
+        self.found = self.found or var is self.pointer
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.found = self.found or load.buffer.data is self.pointer
+        self.visit_children(load)
+
+    def visit_Call(self, call: Call) -> None:
+        if effect_of(call) >= CallEffectKind.UpdateState:
+            self.found = True  # somebody else's code, or the end of the function
+        self.visit_children(call)
+
+
+def _reads(stmt: Any, pointer: Any) -> bool:
+    finder = _Reads(pointer)
+    finder.visit(stmt)
+    return finder.found
+
+
+def _loads(stmt: Any) -> bool:
+    """Whether a statement (not what it stores) depends on memory, which may change."""
+    if isinstance(stmt, BufferLoad):
+        return True
+    for child in stmt.children():
+        if _loads(child):
+            return True
+    return False
+
+
+class _Remover(Rewriter):
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        parts = [self.visit(stmt) for stmt in sequence.seq]
+        kept = [stmt for number, stmt in enumerate(parts) if not self.is_dead(parts, number)]
+        if len(kept) == len(parts) and all(a is b for a, b in zip(parts, sequence.seq)):
+            return sequence
+        return stmt_seq(*kept, span=sequence.span)
+
+    def is_dead(self, parts: list[Stmt], number: int) -> bool:
+        store = _the_store(parts[number])
+        if store is None or has_side_effect(store.value) or _loads(_where(parts[number])):
+            return False
+        for later in parts[number + 1 :]:
+            if _reads(later, store.buffer.data):
+                return False
+            other = _the_store(later)
+            if other is not None and other.buffer is store.buffer:
+                if structural_equal(_where(parts[number]), _where(later)):
+                    return True
+        return False
+
+
+def without_dead_stores(func: PrimFunc) -> PrimFunc:
+    """``func`` without stores that later ones hide, unless its buffers may overlap."""
+    if not func.attrs.get("tir.noalias", False):
+        return func
+    return func.with_body(_Remover().visit(func.body))
