@@ -331,3 +331,64 @@ def test_random_places(program, name, data):
         if data.draw(st.booleans()):
             sch.decompose_reduction(outer, sch.get_loops(outer)[0])
     assert_same_results(program, main_of(sch))
+
+
+def test_primitives_on_what_is_nested():
+    """What goes by the statements of a block refuses blocks that hold others."""
+
+    def consumer_into_nested(sch):
+        sch.reverse_compute_inline(sch.get_block("C"))
+
+    refused(
+        programs.elementwise,
+        [lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[0]), consumer_into_nested],
+        "block 'B_o' has blocks inside",
+    )
+    check(
+        programs.elementwise,
+        lambda sch: (
+            sch.blockize(sch.get_loops(sch.get_block("C"))[1]),
+            sch.compute_inline(sch.get_block("B")),
+        ),
+    )
+
+
+@T.prim_func
+def in_place(A: T.Buffer((6, 4), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(6, 4):
+        with T.block("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = A[vi, vj] + T.float32(1)
+
+
+def test_copies_of_what_is_updated_in_place():
+    refused(
+        in_place,
+        lambda sch: sch.cache_write(sch.get_block("A"), 0, "global"),
+        "reads what is in 'A' before it writes",
+    )
+
+
+def test_a_producer_read_by_an_unlifted_block_stays_declared():
+    """Two blocks, one of them a reduction whose init moves out, the other one its producer."""
+
+    @T.prim_func
+    def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6,), "float32")):
+        B = T.alloc_buffer((6, 8), "float32")
+        for i, k in T.grid(6, 8):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                B[vi, vk] = A[vi, vk] * T.float32(2)
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + B[vi, vk]
+
+    def steps(sch):
+        block = sch.get(sch.blockize(sch.get_loops(sch.get_block("B"))[1]))
+        assert [region.buffer.name for region in block.reads] == ["A", "B"]
+
+    check(main, steps)
+    check(main, lambda sch: sch.blockize([sch.get_block("B"), sch.get_block("C")]))

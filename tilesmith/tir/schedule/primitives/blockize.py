@@ -19,6 +19,7 @@ from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, minimum
 from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
 from tilesmith.tir.schedule.primitives.blocks import why_not_reduction
@@ -58,6 +59,7 @@ class _Blockizer:
         self.values: list[PrimExpr] = []
         self.predicates: list[PrimExpr] = []
         self.inits: list[Stmt] = []
+        self.lifted: list[StmtSRef] = []
 
     def outer(self) -> BlockRealize:
         """The new block in place."""
@@ -69,6 +71,7 @@ class _Blockizer:
             self.iterators, self.values, self.place.outer_ranges(), self.place.outer_predicates()
         )
         lifted = [self.lifts_init(division) for division in divisions]
+        self.lifted = [sref for sref, lift in zip(self.place.blocks, lifted) if lift]
         body = self.nest(divisions, lifted)
         self.check_closed(body)
         return self.assemble(body)
@@ -281,7 +284,8 @@ class _Blockizer:
             inner = self.state.stmt(sref).block
             for region in (*inner.reads, *inner.writes):
                 buffers[region.buffer.data] = region.buffer
-        reads, writes, _ = get_block_access_region(block, buffers)
+        reads, writes, _ = get_block_access_region(block.with_fields(init=None), buffers)
+        reads = [region for region in reads if not self.is_own_result(region.buffer)]
         order = _order_of([self.state.stmt(sref).block for sref in self.place.blocks])
         analyzer = Analyzer()
         for iterator in self.iterators:
@@ -292,6 +296,20 @@ class _Blockizer:
         )
         predicate = all_of(*self.predicates) if self.predicates else const(True, "bool")
         return BlockRealize(self.values, predicate, block)
+
+    def is_own_result(self, buffer: Buffer) -> bool:
+        """Whether only a reduction whose init has been moved out reads a buffer: its own result."""
+        for sref in self.place.blocks:
+            block: Block = self.state.stmt(sref).block
+            if sref in self.lifted and any(region.buffer is buffer for region in block.writes):
+                continue
+            if any(region.buffer is buffer for region in block.reads):
+                return False
+        return any(
+            region.buffer is buffer
+            for sref in self.lifted
+            for region in self.state.stmt(sref).block.writes
+        )
 
 
 def _order_of(blocks: list[Block]):

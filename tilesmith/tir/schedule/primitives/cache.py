@@ -266,6 +266,9 @@ def cache_write(
     if not is_dominant(state, sref, scope):
         reason = f"another block writes buffer '{buffer.name}' too"
         raise refuse_at(state, "cache_write", reason, sref)
+    if state.stmt(sref).block.init is None and _reads(state, sref, buffer):
+        reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
+        raise refuse_at(state, "cache_write", reason, sref, "cache_inplace copies both ways")
     readers = [
         other
         for other in scope_blocks(state, scope)

@@ -278,6 +278,14 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             producer,
             "use reverse_compute_at",
         )
+    if state.child_srefs(producer):
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"block '{block.name_hint}' has blocks inside, which may write parts that are not "
+            "final",
+            producer,
+        )
     buffer = block.writes[0].buffer
     if is_output_block(state, producer, scope):
         raise refuse_at(
