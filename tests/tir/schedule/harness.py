@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.tir.transform.harness import assert_same_results
-from tilesmith import tir
+from tilesmith import ir, tir
 from tilesmith.ir import IRModule, assert_structural_equal
+from tilesmith.script import tir as T
 from tilesmith.tir.schedule import ScheduleError, Trace
 
 
@@ -34,10 +35,20 @@ def check(program, steps, expected=None, sizes=None):
     from_text = schedule_of(program)
     Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), from_text)
     assert_structural_equal(main_of(from_text), result)
+    from_python = schedule_of(program)
+    run_text(str(sch.trace), from_python)
+    assert_structural_equal(main_of(from_python), result)
     simple = schedule_of(program)
     sch.trace.simplified(False).apply_to_schedule(simple, remove_postproc=False)
     assert_structural_equal(main_of(simple), result)
     return sch
+
+
+def run_text(text, sch):
+    """Carry out a trace that was printed."""
+    names = {"ir": ir, "tir": tir, "T": T}
+    exec(text, names)
+    names["apply_schedule"](sch)
 
 
 def refused(program, steps, *texts, marked=None):

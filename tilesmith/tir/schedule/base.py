@@ -84,12 +84,17 @@ class ScheduleBase:
         return self._random.getrandbits(31)
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Print the module and the trace; of a random variable, print what it stands for."""
+        """Print the module and the trace, coloured in terminals and notebooks.
+
+        Options are those of ``IRModule.show`` (``style``, ``black_format``, of the printer). Of a
+        random variable, print what it stands for (``show(rand_var)``).
+        """
         if args and isinstance(args[0], (BlockRV, LoopRV, PrimExpr)):
             print(self.get(args[0]))
             return
-        self.mod.show(**kwargs)
-        self.trace.show()
+        self.mod.show(*args, **kwargs)
+        style = args[0] if args else kwargs.get("style")
+        self.trace.show(style)
 
     # --- random variables -------------------------------------------------------------------------
 

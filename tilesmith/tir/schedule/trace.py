@@ -11,9 +11,16 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilesmith.ir import IntImm, Node, PrimExpr, StringImm
-from tilesmith.support.errors import ScheduleError
+from tilesmith.support.errors import ScheduleError, TilesmithError
 from tilesmith.support.registry import Registry
+from tilesmith.tir.schedule.trace_values import (
+    Text,
+    from_json,
+    python_text,
+    random_variables,
+    substituted,
+    to_json,
+)
 
 __all__ = ["KINDS", "BlockRV", "Instruction", "InstructionKind", "LoopRV", "Trace"]
 
@@ -163,13 +170,36 @@ class Instruction:
         named.update(zip(self.kind.attrs, self.attrs))
         return positional, named
 
+    def as_python(self, names: dict[int, str], decision: Any = None) -> str:
+        """A line of Python, where random variables have these names."""
+        positional, named = self.arguments(lambda value: Text(python_text(value, names)))
+        arguments = [str(value) for value in positional]
+        arguments += [
+            f"{name}={python_text(value, names, name in ('index_map', 'pad_value'))}"
+            for name, value in named.items()
+        ]
+        if decision is not None:
+            arguments.append(f"decision={python_text(decision, names)}")
+        call = f"sch.{self.kind.method}({', '.join(arguments)})"
+        outputs = ", ".join([names[id(output)] for output in self.outputs])
+        if self.outputs and len(self.outputs) == 1 and self.kind.name in RETURNS_LIST:
+            outputs += ","
+        return f"{outputs} = {call}" if outputs else call
 
-def flat_inputs(values: Sequence) -> list[Any]:
-    """The inputs of an instruction without the nesting of lists."""
-    flat: list[Any] = []
-    for value in values:
-        flat.extend(value if isinstance(value, (list, tuple)) else [value])
-    return flat
+    def __str__(self) -> str:
+        """The line of Python, with names that count within this instruction."""
+        names: dict[int, str] = {}
+        for value in (*random_variables(self.inputs), *self.outputs):
+            if isinstance(value, (BlockRV, LoopRV)) or any(value is o for o in self.outputs):
+                _give_name(value, names)
+        return self.as_python(names)
+
+    __repr__ = __str__
+
+
+def _give_name(variable: Any, names: dict[int, str]) -> None:
+    letter = "b" if isinstance(variable, BlockRV) else "l" if isinstance(variable, LoopRV) else "v"
+    names.setdefault(id(variable), f"{letter}{len(names)}")
 
 
 class Trace:
@@ -227,13 +257,7 @@ class Trace:
         table: dict[int, Any] = {}
 
         def translate(value: Any) -> Any:
-            if isinstance(value, (list, tuple)):
-                return [translate(item) for item in value]
-            if id(value) in table:
-                return table[id(value)]
-            if isinstance(value, PrimExpr) and not isinstance(value, (IntImm, StringImm)):
-                return _substitute(value, table)
-            return value
+            return substituted(value, table)
 
         for inst in self._instructions(remove_postproc):
             positional, named = inst.arguments(translate)
@@ -265,10 +289,7 @@ class Trace:
             if inst.kind.is_pure and not any(id(output) in used for output in inst.outputs):
                 continue
             kept.append(inst)
-            for value in flat_inputs(inst.inputs):
-                used.add(id(value))
-                for variable in _variables(value):
-                    used.add(id(variable))
+            used.update([id(value) for value in random_variables(inst.inputs)])
         kept.reverse()
         return Trace(kept, {inst: self.decisions[inst] for inst in kept if inst in self.decisions})
 
@@ -276,31 +297,20 @@ class Trace:
         names: dict[int, str] = {}
         for inst in self.insts:
             for output in inst.outputs:
-                letter = (
-                    "b"
-                    if isinstance(output, BlockRV)
-                    else "l"
-                    if isinstance(output, LoopRV)
-                    else "v"
-                )
-                names[id(output)] = f"{letter}{len(names)}"
+                _give_name(output, names)
         return names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python for each instruction."""
-        names, lines = self._names(), []
-        for inst in self._instructions(remove_postproc):
-            positional, named = inst.arguments(lambda value: _Text(_python(value, names)))
-            arguments = [str(value) for value in positional]
-            arguments += [f"{name}={_python(value, names)}" for name, value in named.items()]
-            if inst in self.decisions:
-                arguments.append(f"decision={_python(self.decisions[inst], names)}")
-            call = f"sch.{inst.kind.method}({', '.join(arguments)})"
-            outputs = ", ".join([names[id(output)] for output in inst.outputs])
-            if len(inst.outputs) == 1 and inst.kind.name in RETURNS_LIST:
-                outputs += ","
-            lines.append(f"{outputs} = {call}" if outputs else call)
-        return lines
+        """One line of Python for each instruction.
+
+        The lines use ``sch``, and where they hold maps, expressions or functions ``tir``, ``T``
+        (``tilesmith.script.tir``) and ``ir``.
+        """
+        names = self._names()
+        return [
+            inst.as_python(names, self.decisions.get(inst))
+            for inst in self._instructions(remove_postproc)
+        ]
 
     def as_json(self, remove_postproc: bool = False) -> list:
         """Plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs
@@ -310,14 +320,14 @@ class Trace:
         rows = [
             [
                 inst.kind.name,
-                _to_json(inst.inputs, names),
-                _to_json(inst.attrs, names),
+                to_json(inst.inputs, names),
+                to_json(inst.attrs, names),
                 [names[id(output)] for output in inst.outputs],
             ]
             for inst in insts
         ]
         decisions = [
-            [number, _to_json(self.decisions[inst], names)]
+            [number, to_json(self.decisions[inst], names)]
             for number, inst in enumerate(insts)
             if inst in self.decisions
         ]
@@ -325,99 +335,90 @@ class Trace:
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Any) -> None:
-        """Replay what ``as_json`` gave on a schedule."""
-        if isinstance(json_obj, str):
-            json_obj = json.loads(json_obj)
-        try:
-            rows, decisions = json_obj
-            chosen = {int(number): value for number, value in decisions}
-            rows = [(str(kind), inputs, attrs, outputs) for kind, inputs, attrs, outputs in rows]
-        except (TypeError, ValueError) as error:
-            raise ScheduleError(f"this is no trace in JSON form: {error}") from None
+        """Replay what ``as_json`` gave on a schedule.
+
+        Raises ScheduleError for what is no trace, naming the instruction that cannot be read.
+        """
+        rows, chosen = _rows(json_obj)
         table: dict[str, Any] = {}
-        for number, (kind, inputs, attrs, outputs) in enumerate(rows):
-            inst = Instruction(kind, _from_json(inputs, table), _from_json(attrs, table), ())
-            positional, named = inst.arguments(lambda value: value)
-            if number in chosen:
-                named["decision"] = _from_json(chosen[number], table)
-            result = getattr(sch, inst.kind.method)(*positional, **named)
+        for number, row in enumerate(rows):
+            inst, outputs = _instruction(number, row, table)
+            try:
+                positional, named = inst.arguments(lambda value: value)
+                if number in chosen:
+                    named["decision"] = chosen[number]
+                result = getattr(sch, inst.kind.method)(*positional, **named)
+            except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+                raise _broken(number, inst.kind.name, str(error)) from error
             made = (
                 result if isinstance(result, (list, tuple)) else [] if result is None else [result]
             )
+            if len(made) != len(outputs):
+                reason = f"it gave {len(made)} results, the trace names {len(outputs)}"
+                raise _broken(number, inst.kind.name, reason)
             table.update(zip(outputs, made))
 
-    def show(self, style: str | None = None, black_format: bool = False) -> None:
-        """Print the trace as Python."""
-        print(str(self))
+    def show(self, style: str | None = None, black_format: bool | None = None) -> None:
+        """Print the trace as Python: coloured in terminals and notebooks.
+
+        ``style``: as in ``IRModule.show``. ``black_format`` is accepted and needs no black.
+        """
+        from tilesmith.ir.printing.highlight import print_highlighted
+
+        print_highlighted(str(self), style)
 
     def __str__(self) -> str:
-        lines = ["# from tilesmith import tir", "def apply_schedule(sch: tir.Schedule) -> None:"]
-        return "\n".join(lines + ["  " + line for line in self.as_python() or ["pass"]])
+        body = self.as_python() or ["pass"]
+        is_long = any("ir.load_json(" in line for line in body)
+        lines = ["# from tilesmith import ir, tir" if is_long else "# from tilesmith import tir"]
+        if any("T." in line for line in body):
+            lines.append("# from tilesmith.script import tir as T")
+        lines.append("def apply_schedule(sch: tir.Schedule) -> None:")
+        return "\n".join(lines + ["  " + line for line in body])
 
 
-class _Text(str):
-    """Python source that stands for a value."""
+def _rows(json_obj: Any) -> tuple[list[Any], dict[int, Any]]:
+    """The rows of a trace in JSON form, and the decisions by number of row."""
+    try:
+        if isinstance(json_obj, (str, bytes)):
+            json_obj = json.loads(json_obj)
+        rows, decisions = json_obj
+        chosen = {int(number): value for number, value in decisions}
+        rows = list(rows)
+    except (TypeError, ValueError) as error:
+        raise ScheduleError(f"this is no trace in JSON form: {error}") from None
+    for number in chosen:
+        if not 0 <= number < len(rows):
+            reason = f"a decision for instruction {number}, of {len(rows)}"
+            raise ScheduleError(f"this is no trace in JSON form: {reason}")
+    return rows, chosen
 
 
-def _python(value: Any, names: dict[int, str]) -> str:
-    if isinstance(value, _Text):
-        return str(value)
-    if id(value) in names:
-        return names[id(value)]
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join([_python(item, names) for item in value]) + "]"
-    if isinstance(value, IntImm):
-        return str(value.value)
-    if isinstance(value, str) or value is None or isinstance(value, (bool, int, float)):
-        return repr(value)
-    if isinstance(value, Node):
-        return str(value)
-    return repr(value)
+def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruction, list[str]]:
+    """One row as an instruction, and the names of what it makes."""
+    try:
+        kind, inputs, attrs, outputs = row
+    except (TypeError, ValueError):
+        raise _broken(number, "", f"expected [kind, inputs, attrs, outputs], got {row!r}") from None
+    lists = (inputs, attrs, outputs)
+    if not isinstance(kind, str) or not all(isinstance(part, list) for part in lists):
+        raise _broken(number, "", f"expected [kind, inputs, attrs, outputs], got {row!r}")
+    try:
+        found = InstructionKind.get(kind)
+        inst = Instruction(found, from_json(inputs, table), from_json(attrs, table), ())
+    except (TilesmithError, TypeError, ValueError, KeyError) as error:
+        raise _broken(number, kind, str(error)) from error
+    for what, given, wanted in (
+        ("inputs", inputs, found.inputs), ("attributes", attrs, found.attrs),
+    ):  # fmt: skip
+        if len(given) != len(wanted):
+            reason = f"{len(given)} {what} instead of {len(wanted)} ({', '.join(wanted)})"
+            raise _broken(number, kind, reason)
+    for name, value in zip(found.inputs, inst.inputs):
+        if name.startswith("**") and not isinstance(value, list):
+            raise _broken(number, kind, f"{name.strip('*')} is no list: {value!r}")
+    return inst, outputs
 
 
-def _variables(value: Any) -> list[Any]:
-    from tilesmith.ir import Var, post_order_visit
-
-    found: list[Any] = []
-    if isinstance(value, PrimExpr):
-        post_order_visit(value, lambda node: found.append(node) if isinstance(node, Var) else None)
-    return found
-
-
-def _substitute(value: PrimExpr, table: dict[int, Any]) -> PrimExpr:
-    from tilesmith.tir.functor import substitute
-
-    mapping = {
-        variable: table[id(variable)] for variable in _variables(value) if id(variable) in table
-    }
-    return substitute(value, mapping) if mapping else value
-
-
-def _to_json(value: Any, names: dict[int, str]) -> Any:
-    if id(value) in names:
-        return {"rv": names[id(value)]}
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item, names) for item in value]
-    if isinstance(value, IntImm):
-        return value.value
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    from tilesmith.ir.serialization import save_json
-
-    if isinstance(value, PrimExpr) and _variables(value):
-        raise ScheduleError("an expression over random variables cannot be saved; pass its parts")
-    return {"node": save_json(value)}
-
-
-def _from_json(value: Any, table: dict[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_from_json(item, table) for item in value]
-    if isinstance(value, dict):
-        if "rv" in value:
-            if value["rv"] not in table:
-                raise ScheduleError(f"the trace uses {value['rv']} before it is made")
-            return table[value["rv"]]
-        from tilesmith.ir.serialization import load_json
-
-        return load_json(value["node"])
-    return value
+def _broken(number: int, kind: str, reason: str) -> ScheduleError:
+    return ScheduleError(f"instruction {number} of the trace ({kind or 'unknown'}): {reason}")

@@ -1,0 +1,197 @@
+"""Traces as text and as JSON: what values they hold, what happens to broken ones."""
+
+import json
+
+import pytest
+
+from tests.tir.schedule import programs_script as programs
+from tests.tir.schedule.harness import check, main_of, run_text, schedule_of
+from tilesmith import tir
+from tilesmith.ir import IntImm, assert_structural_equal, const
+from tilesmith.tir.schedule import Instruction, InstructionKind, ScheduleError, Trace
+
+
+def loops(sch, name):
+    return sch.get_loops(sch.get_block(name))
+
+
+def saved(sch):
+    """The trace after a way through text."""
+    return json.loads(json.dumps(sch.trace.as_json()))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_expressions_over_random_variables():
+    def steps(sch):
+        loop = loops(sch, "C")[0]
+        a, b = sch.sample_perfect_tile(loop, 2, decision=[3, 3])
+        sch.split(loop, [None, b * 2 - a])
+        sch.annotate(sch.get_block("C"), "sum", a + b)
+
+    sch = check(programs.matmul, steps)
+    assert int(sch.get(loops(sch, "C")[1]).extent) == 3
+    assert sch.get(sch.get_block("C")).annotations["sum"] == 6
+    # Another decision goes through the expression, also after saving.
+    (sample,) = [inst for inst in sch.trace.insts if inst.kind.name == "SamplePerfectTile"]
+    other = schedule_of(programs.matmul)
+    changed = sch.trace.with_decision(sample, [1, 9], remove_postproc=False)
+    Trace.apply_json_to_schedule(json.dumps(changed.as_json()), other)
+    assert int(other.get(loops(other, "C")[1]).extent) == 17
+
+
+def test_nested_annotations():
+    """Lists, dictionaries and sampled values inside of each other."""
+
+    def steps(sch):
+        block = sch.get_block("C")
+        width = sch.sample_categorical([4, 8], [0.5, 0.5], decision=1)
+        sch.annotate(block, "list", [1, [2.5, width], "text"])
+        sch.annotate(block, "dict", {"width": width, "inner": {"twice": width * 2, "no": None}})
+        sch.annotate(sch.get_loops(block)[0], "flag", True)
+        sch.annotate(sch.get_loops(block)[0], "infinite", float("inf"))
+
+    sch = check(programs.matmul, steps)
+    annotations = sch.get(sch.get_block("C")).annotations
+    assert annotations["list"] == (1, (2.5, 8), "text")
+    assert annotations["dict"]["inner"]["twice"] == 16
+    # A sample that only an annotation uses is not dropped.
+    kinds = [inst.kind.name for inst in sch.trace.simplified(False).insts]
+    assert "SampleCategorical" in kinds
+
+
+def test_symbols_of_the_program_cannot_be_saved():
+    sch = schedule_of(programs.copy_symbolic)
+    size = main_of(sch).buffer_map[main_of(sch).params[0]].shape[0]
+    sch.split(loops(sch, "B")[0], [size // 4 + 1, 4])
+    with pytest.raises(ScheduleError, match="'n' in .* is no random variable of the trace"):
+        sch.trace.as_json()
+    replay = schedule_of(programs.copy_symbolic)
+    sch.trace.apply_to_schedule(replay, remove_postproc=False)
+    assert_structural_equal(main_of(replay), main_of(sch))
+
+
+def test_maps_as_text():
+    def steps(sch):
+        sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=1.5)
+        sch.transform_block_layout("C", lambda i, j: (i * 13 + j,))
+
+    sch = check(programs.elementwise, steps)
+    text = str(sch.trace)
+    assert "index_map=lambda i0, i1: (i1 // 4, i0, i1 % 4)" in text
+    check(programs.elementwise64, steps)
+
+    def inverted(sch):
+        mapping = tir.IndexMap.from_func(
+            lambda i, j: (j, i), inverse_index_map=lambda a, b: (b, a), index_dtype="int32"
+        )
+        sch.transform_layout("B", ("write", 0), mapping)
+
+    assert "inverse_index_map=" in str(check(programs.elementwise, inverted).trace)
+
+
+def test_text_of_instructions():
+    sch = schedule_of(programs.matmul)
+    block = sch.get_block("C")
+    i, j, _ = sch.get_loops(block)
+    sch.split(i, [None, 3])
+    sch.reorder(j)
+    texts = [str(inst) for inst in sch.trace.insts]
+    assert texts[0] == "b0 = sch.get_block(name='C', func_name='main')"
+    assert texts[1] == "l1, l2, l3 = sch.get_loops(block=b0)"
+    assert texts[2].startswith("l1, l2 = sch.split(loop=l0, factors=[None, 3]")
+    assert texts[3] == "sch.reorder(l0)"
+    assert repr(sch.trace.insts[0]) == texts[0]
+
+
+def test_postprocessing_is_left_out():
+    sch = schedule_of(programs.matmul)
+    loop = loops(sch, "C")[0]
+    sch.enter_postproc()
+    sch.unroll(loop)
+    assert len(sch.trace.as_python(remove_postproc=True)) == 2
+    rows, _ = sch.trace.as_json(remove_postproc=True)
+    assert [row[0] for row in rows] == ["GetBlock", "GetLoops"]
+    other = schedule_of(programs.matmul)
+    sch.trace.apply_to_schedule(other, remove_postproc=True)
+    assert main_of(other) is programs.matmul
+    run_text(str(sch.trace), other)
+    assert_structural_equal(main_of(other), main_of(sch))
+
+
+def test_kinds():
+    kind = InstructionKind.get("Split")
+    assert not kind.is_pure and InstructionKind.get("GetLoops").is_pure
+    assert InstructionKind.get("SampleComputeLocation").is_pure
+    assert InstructionKind.get("EnterPostproc").is_postproc
+    made = Instruction("Split", [None, [2, 3]], [True, False], [])
+    assert made.kind is kind
+    with pytest.raises(KeyError, match="Splitt"):
+        InstructionKind.get("Splitt")
+
+
+def test_show(capsys):
+    sch = schedule_of(programs.matmul)
+    block = sch.get_block("C")
+    sch.show()
+    shown = capsys.readouterr().out
+    assert "def main(" in shown and "sch.get_block(name='C'" in shown
+    sch.show(style="light", black_format=False, show_meta=False)
+    assert "def main(" in capsys.readouterr().out
+    sch.show(block)
+    shown = capsys.readouterr().out
+    assert 'T.block("C"' in shown and "def main(" not in shown
+    sch.trace.show(style="dark")
+    assert "sch.get_block" in capsys.readouterr().out
+
+
+# --- broken ones ----------------------------------------------------------------------------------
+
+GET = ["GetBlock", [], ["C", "main"], ["b0"]]
+LOOPS = ["GetLoops", [{"rv": "b0"}], [], ["l1", "l2", "l3"]]
+
+
+@pytest.mark.parametrize(
+    "rows, decisions, text",
+    [
+        ([GET, ["GetLoop", [{"rv": "b0"}], [], []]], [], r"instruction 1 of the trace \(GetLoop\)"),
+        ([GET, ["GetLoops"]], [], r"instruction 1 .*expected \[kind, inputs, attrs, outputs\]"),
+        ([GET, 5], [], r"instruction 1 .*expected \[kind"),
+        ([GET, ["GetLoops", {"rv": "b0"}, [], []]], [], r"instruction 1 .*expected \[kind"),
+        ([GET, ["GetLoops", [], [], []]], [], r"0 inputs instead of 1 \(block\)"),
+        ([GET, ["Bind", [{"rv": "b0"}], [], []]], [], r"0 attributes instead of 1 \(thread_axis\)"),
+        ([["GetLoops", [{"rv": "b7"}], [], []]], [], r"instruction 0 .*uses b7 before it is made"),
+        ([["GetLoops", [{"rv": [1]}], [], []]], [], r"instruction 0 .*before it is made"),
+        ([GET, ["GetLoops", [{"node": "?"}], [], []]], [], r"instruction 1 of the trace"),
+        ([GET, ["GetLoops", [{"what": "?"}], [], []]], [], r"instruction 1 of the trace"),
+        ([GET, LOOPS, ["Reorder", [{"rv": "l1"}], [], []]], [], r"ordered_loops is no list"),
+        (
+            [GET, ["GetLoops", [{"rv": "b0"}], [], ["l1"]]],
+            [],
+            r"it gave 3 results, the trace names 1",
+        ),
+        ([GET, LOOPS, ["Split", [{"rv": "l1"}, 5], [True, False], []]], [], r"instruction 2"),
+        ([GET], [[4, 1]], r"a decision for instruction 4, of 1"),
+        ([GET], [["x", 1]], r"this is no trace in JSON form"),
+    ],
+)
+def test_broken_json(rows, decisions, text):
+    sch = schedule_of(programs.matmul)
+    with pytest.raises(ScheduleError, match=text):
+        Trace.apply_json_to_schedule(json.dumps([rows, decisions]), sch)
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[1, 2, 3]", "[[]]", "7", "null"])
+def test_no_json_of_a_trace(broken):
+    with pytest.raises(ScheduleError, match="this is no trace in JSON form"):
+        Trace.apply_json_to_schedule(broken, schedule_of(programs.matmul))
+
+
+def test_constants_in_json():
+    """Nodes that stand for numbers are saved as numbers."""
+    sch = schedule_of(programs.matmul)
+    loop = loops(sch, "C")[0]
+    sch.split(loop, [const(3), IntImm("int32", 3)])
+    assert saved(sch)[0][2][1][1] == [3, 3]
+    assert sch.trace.get_decision(sch.trace.insts[0]) is None

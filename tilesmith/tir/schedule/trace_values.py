@@ -1,0 +1,166 @@
+"""Values in the instructions of a trace, as Python text and as JSON.
+
+Random variables have names in both. Everything else is a plain value, a list, a dictionary, or a
+node: an expression over random variables, an index map, an annotation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import IntImm, Node, PrimExpr, StringImm, Var, post_order_visit
+from tilesmith.ir.serialization import load_json, save_json
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.index_map import IndexMap
+
+__all__ = [
+    "Text", "from_json", "python_text", "random_variables", "substituted", "to_json",
+]  # fmt: skip
+
+
+def random_variables(value: Any) -> list[Any]:
+    """All that a value may refer to: the leaves of its lists, and the variables of expressions."""
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in random_variables(item)]
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in random_variables(item)]
+    if isinstance(value, PrimExpr):
+        return [value, *_variables(value)]
+    return [value]
+
+
+def _variables(value: PrimExpr) -> list[Var]:
+    found: dict[Var, None] = {}
+
+    def note(node: Any) -> None:
+        if isinstance(node, Var):
+            found[node] = None
+
+    post_order_visit(value, note)
+    return list(found)
+
+
+def substituted(value: Any, table: dict[int, Any]) -> Any:
+    """A value with its random variables replaced by what ``table`` gives for their ids."""
+    if isinstance(value, (list, tuple)):
+        return [substituted(item, table) for item in value]
+    if isinstance(value, Mapping):
+        return {key: substituted(item, table) for key, item in value.items()}
+    if id(value) in table:
+        return table[id(value)]
+    if isinstance(value, PrimExpr) and not isinstance(value, (IntImm, StringImm)):
+        mapping = {v: table[id(v)] for v in _variables(value) if id(v) in table}
+        return substitute(value, mapping) if mapping else value
+    return value
+
+
+# --- Python ---------------------------------------------------------------------------------------
+
+
+class Text(str):
+    """Python source that stands for a value."""
+
+
+def python_text(value: Any, names: dict[int, str], as_function: bool = False) -> str:
+    """Source that gives the value where random variables have these names.
+
+    It may use ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``. ``as_function``: an index map
+    may be given as a function.
+    """
+    if isinstance(value, Text):
+        return str(value)
+    if id(value) in names:
+        return names[id(value)]
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([python_text(item, names) for item in value]) + "]"
+    if isinstance(value, Mapping):
+        items = [f"{key!r}: {python_text(item, names)}" for key, item in value.items()]
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, (IntImm, StringImm)):
+        return repr(value.value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+    if isinstance(value, IndexMap):
+        return _map_text(value, as_function)
+    if isinstance(value, PrimExpr):
+        named = {v: Var(names[id(v)], v.dtype) for v in _variables(value) if id(v) in names}
+        return str(substitute(value, named) if named else value).splitlines()[-1]
+    if isinstance(value, Node):
+        return f"ir.load_json({save_json(value)!r})"
+    return repr(value)
+
+
+def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
+    fresh = [Var(f"i{number}", v.dtype) for number, v in enumerate(mapping.initial_indices)]
+    final = substitute(mapping.final_indices, dict(zip(mapping.initial_indices, fresh)))
+    text = IndexMap(fresh, final, None).describe()
+    dtypes = {str(variable.dtype) for variable in fresh}
+    if as_function and mapping.inverse_index_map is None and dtypes <= {"int32"}:
+        return text
+    options = f", index_dtype={dtypes.pop() if dtypes else 'int32'!r}"
+    if mapping.inverse_index_map is not None:
+        options = f", inverse_index_map={_map_text(mapping.inverse_index_map)}" + options
+    return f"tir.IndexMap.from_func({text}{options})"
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def to_json(value: Any, names: dict[int, str]) -> Any:
+    """Plain values as they are; ``{"rv": name}``, ``{"map": pairs}``, ``{"node": …}``; an
+    expression over random variables as ``{"expr": …, "rvs": names}``."""
+    if id(value) in names:
+        return {"rv": names[id(value)]}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item, names) for item in value]
+    if isinstance(value, Mapping):
+        return {"map": [[key, to_json(item, names)] for key, item in value.items()]}
+    if isinstance(value, (IntImm, StringImm)):
+        return value.value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, PrimExpr) and _variables(value):
+        return _expression_to_json(value, names)
+    return {"node": save_json(value)}
+
+
+def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any]:
+    named: dict[Var, Any] = {}
+    for variable in _variables(value):
+        if id(variable) not in names:
+            raise ScheduleError(
+                f"'{variable.name}' in '{value}' is no random variable of the trace, so the "
+                "expression cannot be saved",
+                notes=("a saved trace may refer to sampled values and constants only",),
+            )
+        named[variable] = Var(names[id(variable)], variable.dtype)
+    return {
+        "expr": save_json(substitute(value, named)),
+        "rvs": [variable.name for variable in named.values()],
+    }
+
+
+def from_json(value: Any, table: dict[str, Any]) -> Any:
+    """What ``to_json`` saved, with the random variables of ``table`` by their names."""
+    if isinstance(value, list):
+        return [from_json(item, table) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "rv" in value:
+        return _known(value["rv"], table)
+    if "map" in value:
+        return {key: from_json(item, table) for key, item in value["map"]}
+    if "expr" in value:
+        expr = load_json(value["expr"])
+        known = {name: _known(name, table) for name in value["rvs"]}
+        return substitute(expr, {v: known[v.name] for v in _variables(expr) if v.name in known})
+    return load_json(value["node"])
+
+
+def _known(name: Any, table: dict[str, Any]) -> Any:
+    if not isinstance(name, str) or name not in table:
+        raise ScheduleError(f"the trace uses {name} before it is made")
+    return table[name]
