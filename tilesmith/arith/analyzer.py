@@ -15,9 +15,10 @@ long as nothing new is learnt, so that one analyzer should serve a whole pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Flag, IntEnum
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.arith.const_int_bound import ConstIntBound, intersect
 from tilesmith.arith.forms import plus, shifted, times
@@ -29,7 +30,7 @@ from tilesmith.ir.operators import equal, is_const, match_types
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Analyzer", "ConstraintScope", "Extension", "ProofStrength"]
+__all__ = ["Analyzer", "ConstraintScope", "Extension", "ProofStrength", "RewriteStatistics"]
 
 
 class ProofStrength(IntEnum):
@@ -40,7 +41,14 @@ class ProofStrength(IntEnum):
 
 
 class Extension(Flag):
-    """Simplifications that are off unless asked for; all but `NoExtensions` are always on here."""
+    """What an analyzer does beyond the usual.
+
+    ``TransitivelyProveInequalities``: ``a < c`` from ``a < b`` and ``b < c``; always on here.
+    ``ConvertBooleanToAndOfOrs``: conditions are multiplied out to conjunctions of disjunctions.
+    ``ApplyConstraintsToBooleanBranches``: each part of a conjunction is simplified where the other
+    parts hold, each part of a disjunction where they fail.
+    ``ComparisonOfProductAndSum``: ``x * y < a + b`` from the bounds of both sides; always on here.
+    """
 
     NoExtensions = 0
     TransitivelyProveInequalities = 1
@@ -49,19 +57,30 @@ class Extension(Flag):
     ComparisonOfProductAndSum = 8
 
 
-class ConstraintScope:
-    """A ``with`` block in which a condition holds."""
+class RewriteStatistics(NamedTuple):
+    """Counters of the work of an analyzer since the last reset.
 
-    def __init__(self, engine: Simplifier, condition: PrimExpr) -> None:
-        self._engine = engine
-        self._condition = condition
-        self._saved: list[Any] | None = None
+    ``nodes_visited``: expressions brought into normal form; ``rewrites_attempted``: calls of
+    ``simplify``, of which ``rewrites_performed`` changed something; ``constraints_entered``: scopes
+    of conditions; ``atoms``: distinct parts of sums met so far.
+    """
+
+    nodes_visited: int
+    rewrites_attempted: int
+    rewrites_performed: int
+    constraints_entered: int
+    atoms: int
+
+
+class ConstraintScope:
+    """A ``with`` block; ``fenter`` starts what holds inside and gives the function that ends it."""
+
+    def __init__(self, fenter: Callable[[], Callable[[], Any]]) -> None:
+        self._enter = fenter
+        self._exit: Callable[[], Any] | None = None
 
     def __enter__(self) -> ConstraintScope:
-        with deep_recursion():
-            condition = self._engine.rewrite(self._condition)
-            self._saved = self._engine.open_layer()
-            self._engine.assume(condition)
+        self._exit = self._enter()
         return self
 
     def __exit__(
@@ -70,9 +89,9 @@ class ConstraintScope:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._saved is not None:
-            self._engine.close_layer(self._saved)
-            self._saved = None
+        if self._exit is not None:
+            self._exit()
+            self._exit = None
 
 
 class Analyzer:
@@ -80,8 +99,19 @@ class Analyzer:
 
     def __init__(self) -> None:
         self._engine = Simplifier()
-        self._queries = 0
-        self.enabled_extensions = Extension.NoExtensions
+        self._extensions = Extension.NoExtensions
+        self.reset_rewrite_simplify_stats()
+
+    @property
+    def enabled_extensions(self) -> Extension:
+        """What is done beyond the usual; assign to change it."""
+        return self._extensions
+
+    @enabled_extensions.setter
+    def enabled_extensions(self, flags: Extension | int) -> None:
+        self._extensions = flags = Extension(flags)
+        self._engine.applies_branches = Extension.ApplyConstraintsToBooleanBranches in flags
+        self._engine.forget()
 
     # What is known
 
@@ -124,19 +154,41 @@ class Analyzer:
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
         """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may
         change."""
-        return ConstraintScope(self._engine, _expression(constraint))
+        engine, expr = self._engine, _expression(constraint)
+
+        @deep_recursion
+        def enter() -> Callable[[], Any]:
+            condition = engine.rewrite(expr)
+            saved = engine.open_layer()
+            engine.assume(condition)
+            self._constraints += 1
+            return lambda: engine.close_layer(saved)
+
+        return ConstraintScope(enter)
 
     # Simplification
 
     @deep_recursion
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """The expression in its simplest form; the same object if it is that already."""
+        """The expression in its simplest form; the same object if it is that already.
+
+        ``steps`` is how often other simplifiers go over an expression; a normal form is found in
+        one go, and 0 leaves the expression alone.
+        """
         if not isinstance(expr, PrimExpr):
             expr = convert(expr)
+        if steps <= 0:
+            return expr
         engine = self._engine
         engine.trim()
-        self._queries += 1
-        return engine.rewrite(expr)
+        self._attempted += 1
+        result = engine.rewrite(expr)
+        if self._extensions and result.dtype.is_bool and result.dtype.lanes == 1:
+            if Extension.ConvertBooleanToAndOfOrs in self._extensions:
+                result = engine.and_of_ors(result)
+        if result is not expr:
+            self._performed += 1
+        return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
         """The same as ``simplify``: there is one normal form, not a rewriting and a canonical
@@ -148,18 +200,16 @@ class Analyzer:
         return self.simplify(expr)
 
     @property
-    def rewrite_simplify_stats(self) -> dict[str, int]:
+    def rewrite_simplify_stats(self) -> RewriteStatistics:
         """Counters of the work done."""
         engine = self._engine
-        return {
-            "nodes_visited": len(engine.memo) + len(engine.rewritten),
-            "queries": self._queries,
-            "atoms": engine.table.size,
-        }
+        return RewriteStatistics(
+            engine.visited, self._attempted, self._performed, self._constraints, engine.table.size
+        )
 
     def reset_rewrite_simplify_stats(self) -> None:
-        """Start counting queries from zero."""
-        self._queries = 0
+        """Start counting from zero (but for the atoms, which are kept)."""
+        self._engine.visited = self._attempted = self._performed = self._constraints = 0
 
     # Questions
 

@@ -6,20 +6,42 @@ p or p and q             ->  p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
 from tilesmith.arith.const_int_bound import direction
 from tilesmith.arith.forms import Sum, plus, shifted
 from tilesmith.arith.state import is_index
-from tilesmith.ir import EQ, LE, LT, NE, And, Not, Or, PrimExpr
-from tilesmith.ir.operators import logical_and, logical_or
+from tilesmith.ir import (
+    EQ,
+    LE,
+    LT,
+    NE,
+    And,
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Mod,
+    Not,
+    Or,
+    PrimExpr,
+    Var,
+)  # fmt: skip
+from tilesmith.ir.operators import is_const, logical_and, logical_or
 
 Ray = tuple[object, float, float, bool]
 
 
+_MOST_CLAUSES = 64  # a condition with more clauses than that is not multiplied out
+
+
 class Connectives(Comparisons):
     """The part of an analyzer that joins conditions."""
+
+    rewrite_under: Callable[[PrimExpr, PrimExpr], PrimExpr]
+    applies_branches = False  # each part simplified under the other parts
 
     def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
@@ -50,6 +72,54 @@ class Connectives(Comparisons):
         for part in lighter[1:]:
             result = join(result, part)
         return result
+
+    # What extensions ask for
+
+    def under_each_other(self, kind: type, expr: PrimExpr) -> PrimExpr:
+        """Each part of a conjunction simplified where the others hold (of a disjunction: where the
+        others fail)."""
+        parts = _flat(kind, expr)
+        for position in range(len(parts)):
+            others = [part for place, part in enumerate(parts) if place != position]
+            others = [part for part in others if _never_fails(part)]
+            if not others:
+                continue
+            context = others[0] if kind is And else Not(others[0])
+            for other in others[1:]:
+                context = And(context, other if kind is And else Not(other))
+            parts[position] = self.rewrite_under(context, parts[position])
+        return self._chained(kind, parts)
+
+    def _chained(self, kind: type, parts: list[PrimExpr]) -> PrimExpr:
+        result = parts[0]
+        for part in parts[1:]:
+            if is_const(result) or is_const(part):
+                result = (logical_and if kind is And else logical_or)(result, part)
+            else:
+                result = self.joined(kind, kind(result, part), result, part)
+        return result
+
+    def and_of_ors(self, expr: PrimExpr) -> PrimExpr:
+        """A condition multiplied out to a conjunction of disjunctions; as it is where that would
+        get too long."""
+        clauses = self._clauses(expr)
+        if clauses is None:
+            return expr
+        return self._chained(And, [self._chained(Or, clause) for clause in clauses])
+
+    def _clauses(self, expr: Any) -> list[list[PrimExpr]] | None:
+        if expr.__class__ is And or expr.__class__ is Or:
+            a, b = self._clauses(expr.a), self._clauses(expr.b)
+            if a is None or b is None:
+                return None
+            if expr.__class__ is And:
+                return a + b
+            if len(a) * len(b) > _MOST_CLAUSES:
+                return None
+            return [[*x, *y] for x in a for y in b]
+        return [[expr]]
+
+    # One part beside another
 
     def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
         """The parts of a conjunction with its disjunctions (or the other way round) as short as the
@@ -135,6 +205,20 @@ class Connectives(Comparisons):
         if scale > 0:
             return key, -(form.const // scale), infinity, True
         return key, -infinity, form.const // -scale, True
+
+
+def _never_fails(expr: PrimExpr) -> bool:
+    """Whether a condition has a value everywhere: it divides by nothing that may be zero."""
+    stack: list[Any] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (FloorDiv, FloorMod, Div, Mod)) and not is_const(node.b):
+            return False
+        if isinstance(node, Call):
+            return False
+        if not isinstance(node, Var):
+            stack.extend(node.children())
+    return True
 
 
 def _rays(kind: type, a: Ray, b: Ray) -> Any:

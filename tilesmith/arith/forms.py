@@ -8,7 +8,8 @@ Atoms are interned in a `FormTable`, so that equality of atoms is identity and e
 is equality of their numbers; the hundred rules about sums of products that a rewriting simplifier
 would carry are one dictionary addition here.
 
-Sums keep the order in which terms were met, so that what was simplified already keeps its look.
+Sums are written with the largest coefficient first: ``i * 16 + j + 3 - n``. Only sums of data keep
+the order in which terms were met, so that no intermediate result arises that was not there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = [
 
 INT32 = DataType("int32")
 INT64 = DataType("int64")
+_UNBOUNDED = -(1 << 64)  # before any width of a digit
 _LIMITS = {
     dtype: (dtype.min_value // 4, dtype.max_value // 4, dtype.min_value, dtype.max_value)
     for dtype in (INT32, INT64)
@@ -360,26 +362,26 @@ class FormTable:
                         return pushed
         if constant and (dtype is INT32 or dtype is INT64):
             terms, constant = self._into_division(terms, constant)
-        positive = [(a, c) for a, c in terms.items() if c > 0]
-        negative = [(a, c) for a, c in terms.items() if c < 0]
-        if not positive:
+        parts = list(terms.items())
+        if len(parts) > 1:
+            parts = _in_order(parts)
+        result: PrimExpr | None = None
+        if parts[0][1] < 0:
             if constant > 0:
-                result = const(constant, dtype)
-                constant = 0
-            else:
-                atom, coefficient = negative.pop(0)
+                result, constant = const(constant, dtype), 0
+            elif constant < 0 or len(parts) > 1:
+                result = const(0, dtype)
+        lowest = dtype.min_value if constant < -(1 << 30) or len(parts) > 1 else 0
+        for atom, coefficient in parts:
+            if result is None:
                 result = self._scaled(atom, coefficient, dtype)
-            rest = negative
-        else:
-            atom, coefficient = positive[0]
-            result = self._scaled(atom, coefficient, dtype)
-            rest = [(a, c) for a, c in terms.items() if a is not atom]
-        lowest = dtype.min_value if constant < -(1 << 30) or rest else 0
-        for atom, coefficient in rest:
-            if coefficient > 0 or coefficient == lowest:
+            elif coefficient > 0 or coefficient == lowest:
                 result = Add(result, self._scaled(atom, coefficient, dtype))
             else:
+                if constant > 0:  # what is added comes before what is taken away
+                    result, constant = Add(result, const(constant, dtype)), 0
                 result = Sub(result, self._scaled(atom, -coefficient, dtype))
+        assert result is not None
         if constant > 0 or (constant == lowest and constant):
             result = Add(result, const(constant, dtype))
         elif constant < 0:
@@ -434,10 +436,10 @@ class FormTable:
         dtype = atom.dtype
         if isinstance(atom, Split):
             result = self.to_expr(atom.index)
+            if atom.upper:
+                result = FloorMod(result, const(atom.upper, dtype))
             if atom.lower != 1:
                 result = FloorDiv(result, const(atom.lower, dtype))
-            if atom.upper:
-                result = FloorMod(result, const(atom.upper // atom.lower, dtype))
             return result
         if isinstance(atom, Product):
             result = self._scaled(atom.factors[0], 1, dtype)
@@ -450,6 +452,25 @@ class FormTable:
             return FloorMod(self.to_expr(atom.index), self.to_expr(atom.divisor))
         assert isinstance(atom, Extreme)
         return self._chain(atom.kind, list(atom.args))
+
+
+def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
+    """Terms by falling coefficients, higher digits before lower ones; of data as they were met,
+    with one that is added first."""
+    for atom, _ in parts:
+        if atom.is_data:
+            first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
+            return [parts[first], *parts[:first], *parts[first + 1 :]]
+    parts.sort(key=_rank)
+    return parts
+
+
+def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
+    atom, coefficient = part
+    if atom.__class__ is Split:
+        upper: int = atom.upper  # type: ignore[attr-defined]
+        return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
+    return -coefficient, -1, _UNBOUNDED
 
 
 def _first(pair: tuple[int, Atom]) -> int:

@@ -10,6 +10,7 @@ from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.forms import Sum, coefficient_gcd, exact_quotient, plus, shifted, times
 from tilesmith.arith.int_set import eval_set
 from tilesmith.arith.pattern import coefficient_of, conjuncts, nonnegative_forms
+from tilesmith.arith.smith import smith_normal_form
 from tilesmith.ir import EQ, PrimExpr, Range, Var, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
@@ -238,75 +239,6 @@ def _replaced(analyzer: Analyzer, condition: PrimExpr, values: Mapping[Var, Prim
     for var, value in values.items():
         inner.bind(var, value)
     return inner.simplify(condition)
-
-
-def smith_normal_form(
-    matrix: list[list[int]], count: int
-) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    """Make ``matrix`` diagonal in place by invertible integer operations.
-
-    Gives (U, V, inverse of V) with ``U * before * V == after``; ``count`` is the number of columns.
-    """
-    rows = len(matrix)
-    left = [[int(i == j) for j in range(rows)] for i in range(rows)]
-    right = [[int(i == j) for j in range(count)] for i in range(count)]
-    inverse = [[int(i == j) for j in range(count)] for i in range(count)]
-    for pivot in range(min(rows, count)):
-        if not _bring_pivot(matrix, left, right, inverse, pivot):
-            break
-        while _clear_column(matrix, left, pivot) or _clear_row(matrix, right, inverse, pivot):
-            pass
-    return left, right, inverse
-
-
-def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """Move some number that is not zero to the diagonal."""
-    for row in range(pivot, len(matrix)):
-        for column in range(pivot, len(right)):
-            if matrix[row][column]:
-                matrix[pivot], matrix[row] = matrix[row], matrix[pivot]
-                left[pivot], left[row] = left[row], left[pivot]
-                for table in (matrix, right):
-                    for line in table:
-                        line[pivot], line[column] = line[column], line[pivot]
-                inverse[pivot], inverse[column] = inverse[column], inverse[pivot]
-                return True
-    return False
-
-
-def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
-    """Make what is below (and above) the pivot zero, by Euclid's algorithm; whether anything was
-    done."""
-    changed = False
-    for row in range(len(matrix)):
-        while row != pivot and matrix[row][pivot]:
-            changed = True
-            factor = matrix[row][pivot] // matrix[pivot][pivot]
-            for table in (matrix, left):
-                table[row] = [a - factor * b for a, b in zip(table[row], table[pivot])]
-            if matrix[row][pivot]:
-                for table in (matrix, left):
-                    table[row], table[pivot] = table[pivot], table[row]
-    return changed
-
-
-def _clear_row(matrix: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """The same for what is beside the pivot, by operations on columns."""
-    changed = False
-    for column in range(pivot + 1, len(right)):
-        while matrix[pivot][column]:
-            changed = True
-            factor = matrix[pivot][column] // matrix[pivot][pivot]
-            for table in (matrix, right):
-                for line in table:
-                    line[column] -= factor * line[pivot]
-            inverse[pivot] = [a + factor * b for a, b in zip(inverse[pivot], inverse[column])]
-            if matrix[pivot][column]:
-                for table in (matrix, right):
-                    for line in table:
-                        line[column], line[pivot] = line[pivot], line[column]
-                inverse[column], inverse[pivot] = inverse[pivot], inverse[column]
-    return changed
 
 
 # Inequalities

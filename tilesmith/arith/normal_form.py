@@ -55,6 +55,7 @@ class Normalizer(Divider):
         if found is not None:
             return found[1]
         impure = self.impure
+        self.visited += 1
         rule = _NORMAL.get(expr.__class__)
         form = self._opaque(expr) if rule is None else rule(self, expr)
         if impure == self.impure:

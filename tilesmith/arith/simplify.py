@@ -155,13 +155,19 @@ class Simplifier(Connectives):
         a, b = self.rewrite(expr.a), self.rewrite(expr.b)
         if is_const(a) or is_const(b):
             return op.logical_and(a, b)
-        return self.joined(And, expr, a, b)
+        result = self.joined(And, expr, a, b)
+        if self.applies_branches and result.__class__ is And:
+            return self.under_each_other(And, result)
+        return result
 
     def _or(self, expr: Or) -> PrimExpr:
         a, b = self.rewrite(expr.a), self.rewrite(expr.b)
         if is_const(a) or is_const(b):
             return op.logical_or(a, b)
-        return self.joined(Or, expr, a, b)
+        result = self.joined(Or, expr, a, b)
+        if self.applies_branches and result.__class__ is Or:
+            return self.under_each_other(Or, result)
+        return result
 
     def _not(self, expr: Not) -> PrimExpr:
         a = self.rewrite(expr.a)

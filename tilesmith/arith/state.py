@@ -62,6 +62,7 @@ class State:
         self._numbers: dict[object, int] = {}
         self._numbered: dict[int, tuple[Any, int]] = {}
         self.impure = 0
+        self.visited = 0
 
     # Layers
 

@@ -34,15 +34,17 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import (
+    AttrStmt,
     Block,
     BlockRealize,
     BufferStore,
     For,
     LetStmt,
     MatchBufferRegion,
+    Stmt,
 )  # fmt: skip
 
-__all__ = ["get_block_access_region", "get_block_read_write_region"]
+__all__ = ["domain_touched", "get_block_access_region", "get_block_read_write_region"]
 
 Region = tuple[Range, ...]
 
@@ -74,6 +76,26 @@ def get_block_read_write_region(
             if not any(known.buffer is region.buffer for known in regions):
                 regions.append(region)
     return reads, writes
+
+
+def domain_touched(
+    stmt: Stmt, buffer: Buffer, consider_loads: bool = True, consider_stores: bool = True
+) -> list[Range]:
+    """A box around all that a statement reads or writes of a buffer: a range for each dimension.
+
+    Loops and thread extents inside the statement are relaxed, so that the ranges are in terms of
+    what lies outside. Nested blocks count with the regions that they declare. The list is empty if
+    the buffer is not touched (in the ways that are considered).
+    """
+    with deep_recursion():
+        finder = _TouchFinder(Block((), (), (), "", stmt), {})
+        finder.enter()
+        regions: list[Region] = []
+        if consider_loads:
+            regions += finder.reads.get(buffer, [])
+        if consider_stores:
+            regions += finder.writes.get(buffer, [])
+        return list(finder.union(regions)) if regions else []
 
 
 class _AccessFinder(Visitor):
@@ -293,6 +315,21 @@ class _AccessFinder(Visitor):
         for expr in exprs:
             post_order_visit(expr, note)
         return [variable for variable in reversed(self.domains) if variable in used]
+
+
+class _TouchFinder(_AccessFinder):
+    """The same for any statement, with the threads that it launches as loops."""
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        if node.attr_key not in ("thread_extent", "virtual_thread"):
+            node.for_each_child(self.visit)
+            return
+        self.visit(node.value)
+        variable, extent = node.node.var, self.resolved(node.value)
+        low = const(0, extent.dtype)
+        self.domains[variable] = Range.from_min_extent(low, extent)
+        self.visit(node.body)
+        del self.domains[variable]
 
 
 def _everything(buffer: Buffer) -> Region:
