@@ -31,7 +31,7 @@ def fetch_together(sch, block, threads):
     sch.bind(tx, "threadIdx.x")
 
 
-def tiled_matmul(m=16, n=16, k=12, vthread=False, scope="shared", annotations=None):
+def tiled_matmul(m=8, n=8, k=8, vthread=False, scope="shared", annotations=None):
     """Tiles in shared memory, fetched by all threads; results in registers."""
     sch = Schedule(matmul_function(m, n, k))
     block = sch.get_block("C")
@@ -129,7 +129,7 @@ def argmax(rows=4, columns=20, threads=8):
     @T.prim_func
     def func(
         A: T.Buffer((rows, columns), "float32"),
-        I: T.Buffer((rows,), "int32"),
+        P: T.Buffer((rows,), "int32"),
         V: T.Buffer((rows,), "float32"),
     ):
         T.func_attr({"global_symbol": "argmax"})
@@ -141,11 +141,11 @@ def argmax(rows=4, columns=20, threads=8):
                         vk = T.axis.reduce(columns, ko * threads + t)
                         T.where(ko * threads + t < columns)
                         with T.init():
-                            I[vi] = -1
+                            P[vi] = -1
                             V[vi] = T.min_value("float32")
-                        v0: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
+                        v0: T.int32 = T.Select(V[vi] >= A[vi, vk], P[vi], vk)
                         v1: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
-                        I[vi] = v0
+                        P[vi] = v0
                         V[vi] = v1
 
     return func
@@ -180,14 +180,13 @@ PROGRAMS = {
     "matmul_vthread": lambda: tiled_matmul(vthread=True),
     "matmul_dynamic": lambda: tiled_matmul(scope="shared.dyn"),
     "matmul_pipelined": lambda: tiled_matmul(
-        k=16,
         annotations={
             "software_pipeline_stage": [0, 0, 1],
             "software_pipeline_order": [0, 1, 2],
         },
     ),
     "matmul_async": lambda: tiled_matmul(
-        k=20,
+        k=16,
         annotations={
             "software_pipeline_stage": [0, 0, 2],
             "software_pipeline_order": [0, 1, 2],
@@ -195,7 +194,7 @@ PROGRAMS = {
         },
     ),
     "matmul_async_apart": lambda: tiled_matmul(
-        k=20,
+        k=16,
         scope="shared.dyn",
         annotations={
             "software_pipeline_stage": [0, 1, 3],

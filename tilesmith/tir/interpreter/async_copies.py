@@ -19,7 +19,7 @@ from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter.calls import CallCompiler
 from tilesmith.tir.interpreter.expressions import _check_vector, out_of_bounds
 from tilesmith.tir.interpreter.threads import THREAD_SLOT
-from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer
+from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, poison
 from tilesmith.tir.stmt import AttrStmt, BufferStore
 
 RunGroup = Callable[[list[Environment]], None]
@@ -66,8 +66,11 @@ class AsyncCompiler(CallCompiler):
 
     # Stores in two steps.
 
-    def prepared_store(self, node: BufferStore) -> Callable[[Environment], Callable[[], None]]:
-        """Evaluates a store for a thread and gives the function that carries it out."""
+    def prepared_store(self, node: BufferStore) -> Callable[..., Callable[[], None]]:
+        """Evaluates a store for a thread and gives the function that carries it out.
+
+        ``later`` says that this is not done at once: until then the element holds no number.
+        """
         buffer, span = node.buffer, node.span
         slot, bind = self.slot(buffer), self.binder(buffer)
         value = self.visit(node.value)
@@ -77,7 +80,7 @@ class AsyncCompiler(CallCompiler):
         inner_lanes = buffer.dtype.lanes
         watched = self.watcher(node.buffer)
 
-        def prepare(env: Environment) -> Callable[[], None]:
+        def prepare(env: Environment, later: bool = False) -> Callable[[], None]:
             array = env[slot]
             if array is None:
                 array = bind(env)
@@ -95,6 +98,11 @@ class AsyncCompiler(CallCompiler):
             elif any(not 0 <= i < size for i, size in zip(place, array.shape)):
                 out_of_bounds(buffer, array, place, span, "the store")
 
+            if later:
+                array[place] = poison(buffer.dtype.element)
+                if watched is not None:
+                    watched(env, array, place, stored, pending=True)
+
             def store() -> None:
                 array[place] = stored
                 if watched is not None:
@@ -104,12 +112,12 @@ class AsyncCompiler(CallCompiler):
 
         return prepare
 
-    def deferred(self, prepare: Callable[[Environment], Callable[[], None]]) -> RunGroup:
+    def deferred(self, prepare: Callable[..., Callable[[], None]]) -> RunGroup:
         """A store that is carried out when the program waits for it."""
 
         def run(envs: list[Environment]) -> None:
             envs[0][0].active = envs
-            for env, store in [(env, prepare(env)) for env in envs]:
+            for env, store in [(env, prepare(env, True)) for env in envs]:
                 copies_of(env).open.append(store)
 
         return run
@@ -179,6 +187,17 @@ class AsyncCompiler(CallCompiler):
             copies_of(env).open.append(finish)
 
         return begin
+
+    def call_ptx_ldg32(self, node: Call) -> Evaluate:
+        """(pointer to registers, condition, element in global memory, number of the register)."""
+        target, condition, load, place = [self.visit(arg) for arg in node.args]
+        kind = node.args[2].dtype
+
+        def run(env: Environment) -> None:
+            value = load(env) if condition(env) else 0
+            target(env).view(kind, (1,), None, place(env))[0] = value
+
+        return run
 
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False

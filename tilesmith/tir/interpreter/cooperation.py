@@ -47,7 +47,7 @@ COLLECTIVE_CALLS = frozenset(
         "tvm_storage_sync", "tvm_thread_allreduce", "tvm_global_barrier_kinit",
         "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
         "tvm_store_matrix_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
-        "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
+        "ptx_ldg32", "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
         "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier",
         "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "create_barriers",
         "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store",

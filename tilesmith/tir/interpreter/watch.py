@@ -24,6 +24,9 @@ from tilesmith.tir.stmt import BufferStore
 __all__ = ["Watch", "WatchedCompiler"]
 
 
+_WRITTEN = b"\1" * 4096  # flags of bytes that have been written
+
+
 class Access:
     """Who touched memory, and between which barriers."""
 
@@ -57,9 +60,10 @@ class Watch:
         self.grid_epoch = 0
         self.epochs: dict[Any, int] = {}
         self.warp_epochs: dict[Any, int] = {}
-        self.writes: dict[int, tuple[Access, bytes]] = {}
-        self.reads: dict[int, list[Access]] = {}
+        self.writes: dict[Any, tuple[Access, bytes]] = {}
+        self.reads: dict[Any, list[Access]] = {}
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
+        self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
         self.kept: list[Any] = []  # memory is not reused while its history is known
 
     def barrier(self, envs: list[Environment], scope: str) -> None:
@@ -98,18 +102,23 @@ class Watch:
         """Fresh memory: nothing of it has been written."""
         self.kept.append(pointer)
         if self.options.check_undefined:
-            flags = numpy.zeros(pointer.memory.nbytes, bool)
+            flags = bytearray(pointer.memory.nbytes)
             self.written[id(pointer.memory)] = (pointer.memory, flags)
 
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
     ) -> None:
         """An access through a pointer."""
-        self.touch(env, pointer, pointer.offset, count, writes, b"", "memory behind a pointer")
+        for start in range(pointer.offset, pointer.offset + count):
+            self.touch(env, pointer, start, 1, writes, b"", "memory behind a pointer")
         if pending:
-            known = self.written.get(id(pointer.memory))
-            if known is not None:
-                known[1][pointer.offset : pointer.offset + count] = False
+            self.forget(pointer, pointer.offset, count)
+
+    def forget(self, pointer: Pointer, start: int, size: int) -> None:
+        """Memory holds nothing until a copy in the background has arrived."""
+        known = self.written.get(id(pointer.memory))
+        if known is not None:
+            known[1][start : start + size] = bytes(size)
 
     def touch(
         self, env: Environment, pointer: Pointer, start: int, size: int, writes: bool, value: bytes,
@@ -120,16 +129,15 @@ class Watch:
         if known is not None:
             flags = known[1]
             if writes:
-                flags[start : start + size] = True
-            elif not flags[start : start + size].all():
+                flags[start : start + size] = _WRITTEN[:size]
+            elif flags[start : start + size] != _WRITTEN[:size]:
                 raise ExecutionError(
                     f"{what} is read by thread {env[THREAD_SLOT].describe()} and was never written"
                 )
         if self.options.check_races:
-            address = pointer.memory.__array_interface__["data"][0] + start
-            self.order(env[THREAD_SLOT], address, writes, value, what)
+            self.order(env[THREAD_SLOT], (id(pointer.memory), start), writes, value, what)
 
-    def order(self, thread: Thread, address: int, writes: bool, value: bytes, what: str) -> None:
+    def order(self, thread: Thread, address: Any, writes: bool, value: bytes, what: str) -> None:
         present = self.access(thread)
         last = self.writes.get(address)
         if last is not None and not last[0].ordered(present):
@@ -210,18 +218,27 @@ class WatchedCompiler(GroupCompiler):
         if level == "thread" and not self.options.check_undefined:
             return None
 
-        def touch(env: Environment, array: Any, place: tuple, stored: Any) -> None:
+        def touch(
+            env: Environment, array: Any, place: tuple, stored: Any, pending: bool = False
+        ) -> None:
             watch: Watch = env[0].watch
             pointer: Pointer = env[data_slot]
-            start = pointer.address_of(array, ()).offset
+            known = watch.views.get(id(array))
+            if known is None or known[0] is not array:
+                # Memory is told apart by where it begins: pointers may be copies.
+                start = pointer.address_of(array, ()).offset
+                known = watch.views[id(array)] = (array, start, array.strides)
+            _, start, strides = known
             for element in _elements(place):
-                where = start + sum([i * step for i, step in zip(element, array.strides)])
+                where = start + sum([i * step for i, step in zip(element, strides)])
                 value = b""
-                if writes:
+                if writes and not pending:
                     value = numpy.asarray(array[element]).tobytes()
                 shown = ", ".join([str(int(index)) for index in element])
                 what = f"{name}[{shown}] (scope {scope})"
                 watch.touch(env, pointer, int(where), size, writes, value, what)
+                if pending:
+                    watch.forget(pointer, int(where), size)
 
         return touch
 

@@ -41,14 +41,9 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.inject_software_pipeline import touched
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectDoubleBuffer", "InjectDoubleBufferConfig", "inject_double_buffer"]
+__all__ = ["InjectDoubleBuffer", "inject_double_buffer"]
 
 MARK = "double_buffer_scope"
-
-
-def InjectDoubleBufferConfig(split_loop: int = 1) -> dict[str, int]:  # noqa: N802
-    """The value of the option ``tir.InjectDoubleBuffer``."""
-    return {"split_loop": int(split_loop)}
 
 
 class _Versions(Rewriter):

@@ -1,0 +1,212 @@
+"""LowerWarpMemory: memory of a warp becomes registers and exchanges.
+
+    W = T.allocate([32], "float32", "warp")     W = T.allocate([1], "float32", "local")
+    W[tx] = A[tx]                               W[0] = A[tx]
+    B[tx] = W[(tx + 1) % 32]                    B[tx] = T.tvm_warp_shuffle(
+                                                    T.tvm_warp_activemask(), W[0], (tx + 1) % 32,
+                                                    32, 32)
+
+Each thread holds the elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then
+every ``m * width`` elements the same again. A read gets its element from the thread that holds it.
+``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
+"""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer, detect_linear_equation
+from tilesmith.ir import IntImm, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.transform import Pass
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
+from tilesmith.tir.transform.lower_thread_allreduce import warp_size_of
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import uses_variable
+
+__all__ = ["LowerWarpMemory", "lower_warp_memory"]
+
+
+class _StoreFinder(Visitor):
+    """How far apart the elements lie that neighbouring threads write."""
+
+    def __init__(self, pointer: Var, thread: Var) -> None:
+        self.pointer, self.thread = pointer, thread
+        self.step = 0
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.visit_children(node)
+        if node.buffer.data is not self.pointer:
+            return
+        (index,) = node.indices
+        lanes = index.lanes if isinstance(index, Ramp) else 1
+        base = index.base if isinstance(index, Ramp) else index
+        form = detect_linear_equation(base, [self.thread])
+        step = form[0] if form else None
+        if not isinstance(step, IntImm) or step.value < lanes:
+            raise UnsupportedError(
+                f"warp memory '{self.pointer.name}': a thread must write at a constant times "
+                f"{self.thread.name}, not at {index}",
+                span=node.span,
+            )
+        if self.step not in (0, step.value):
+            raise UnsupportedError(
+                f"warp memory '{self.pointer.name}' is written with different distances between "
+                f"threads: {self.step} and {step.value}",
+                span=node.span,
+            )
+        self.step = step.value
+
+
+class _Lowering(Rewriter):
+    def __init__(self, warp_size: int) -> None:
+        self.warp_size = warp_size
+        self.thread: tuple[Var, int] | None = None
+        self.analyzer = Analyzer()
+        self.memory: dict[Var, tuple[int, int]] = {}  # pointer → step, width
+        self.pointers: dict[Var, Var] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
+            if isinstance(node.value, IntImm):
+                self.analyzer.bind(node.node.var, Range(0, node.value))
+                if node.node.thread_tag == "threadIdx.x":
+                    self.thread = (node.node.var, node.value.value)
+        body = self.visit(node.body)
+        return node if body is node.body else node.with_fields(body=body)
+
+    def visit_For(self, node: For) -> Stmt:
+        self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent))
+        return self.children(node)
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        pointer = node.buffer_var
+        if pointer.storage_scope != "warp":
+            return self.children(node)
+        thread, width = self.width(node)
+        finder = _StoreFinder(pointer, thread)
+        finder.visit(node.body)
+        step = finder.step or 1
+        (extent,) = node.extents if len(node.extents) == 1 else (None,)
+        if not isinstance(extent, IntImm):
+            raise UnsupportedError(
+                f"warp memory '{pointer.name}' needs one constant size", span=node.span
+            )
+        count = -(-extent.value // (step * width)) * step
+        element = pointer.type_annotation.element_type  # type: ignore[union-attr]
+        local = Var(pointer.name, PointerType(element, "local"))
+        self.memory[pointer], self.pointers[pointer] = (step, width), local
+        return node.with_fields(
+            buffer_var=local, extents=(const(count, extent.dtype),), body=self.visit(node.body)
+        )
+
+    def width(self, node: Allocate) -> tuple[Var, int]:
+        """The threads that exchange: threadIdx.x within a warp."""
+        name = node.buffer_var.name
+        if self.warp_size <= 1:
+            raise UnsupportedError(
+                f"'{name}' lies in warp memory, but the target has no warps", span=node.span
+            )
+        if self.thread is None:
+            raise UnsupportedError(
+                f"warp memory '{name}' needs threadIdx.x with a constant extent", span=node.span
+            )
+        var, extent = self.thread
+        width = min(extent, self.warp_size)
+        if extent % width or self.warp_size % width:
+            raise UnsupportedError(
+                f"warp memory '{name}': {extent} threads of threadIdx.x do not make whole warps of "
+                f"{self.warp_size}",
+                span=node.span,
+            )
+        return var, width
+
+    # Accesses.
+
+    def split(self, pointer: Var, index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """Where an element lies: register and lane."""
+        step, width = self.memory[pointer]
+        place = index // (step * width) * step + index % step
+        lane = index % (step * width) // step
+        return self.analyzer.simplify(place), self.analyzer.simplify(lane)
+
+    def place(self, pointer: Var, index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        if isinstance(index, Ramp):
+            if not is_const(index.stride, 1):
+                raise UnsupportedError(f"warp memory '{pointer.name}': vectors lie side by side")
+            place, lane = self.split(pointer, index.base)
+            return Ramp(place, 1, index.lanes), lane
+        return self.split(pointer, index)
+
+    def buffer(self, old: Buffer) -> Buffer:
+        found = self.buffers.get(old)
+        if found is None:
+            step, width = self.memory[old.data]
+            size = self.analyzer.simplify(-(-old.shape[0] // (step * width)) * step)
+            found = old.with_fields(data=self.pointers[old.data], shape=(size,))
+            self.buffers[old] = found
+        return found
+
+    def is_own(self, lane: PrimExpr, width: int) -> bool:
+        assert self.thread is not None
+        own = self.thread[0] % width
+        return self.analyzer.can_prove_equal(lane, own)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        body = self.visit(node.body)
+        if node.buffer.data in self.memory:
+            return DeclBuffer(self.buffer(node.buffer), body, node.span)
+        return node if body is node.body else node.with_fields(body=body)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        node = self.children(node)
+        pointer = node.buffer.data
+        if pointer not in self.memory:
+            return node
+        place, lane = self.place(pointer, node.indices[0])
+        if not self.is_own(lane, self.memory[pointer][1]):
+            raise UnsupportedError(
+                f"warp memory '{pointer.name}': a thread writes an element that another one holds",
+                span=node.span,
+            )
+        return BufferStore(self.buffer(node.buffer), node.value, (place,), None, node.span)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        node = self.children(node)
+        pointer = node.buffer.data
+        if pointer not in self.memory:
+            return node
+        place, lane = self.place(pointer, node.indices[0])
+        value = BufferLoad(self.buffer(node.buffer), (place,), None, node.span)
+        width = self.memory[pointer][1]
+        if self.is_own(lane, width):
+            return value
+        assert self.thread is not None
+        if uses_variable(place, {self.thread[0]}):
+            raise UnsupportedError(
+                f"warp memory '{pointer.name}': which register is read differs between threads",
+                span=node.span,
+                notes=("only the thread that holds the element may differ",),
+            )
+        return tvm_warp_shuffle(tvm_warp_activemask(), value, lane, width, self.warp_size)
+
+    def visit_Var(self, node: Var) -> Var:
+        if node in self.memory:
+            raise UnsupportedError(f"warp memory '{node.name}' is used as a whole")
+        return node
+
+
+def lower_warp_memory(func: PrimFunc) -> PrimFunc:
+    """``func`` without memory in scope "warp"."""
+    return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))
+
+
+@register_pass("tir.LowerWarpMemory")
+def LowerWarpMemory() -> Pass:  # noqa: N802
+    """The pass that turns warp memory into registers and exchanges."""
+    return function_pass(lower_warp_memory, "tir.LowerWarpMemory")
