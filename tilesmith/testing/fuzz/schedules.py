@@ -48,6 +48,9 @@ def _buffer(pick: Pick, block: Any, kind: str) -> int:
 
 
 def _scope(pick: Pick) -> str:
+    """A storage scope; threads share only what is global."""
+    if pick.has_threads:
+        return "global"
     return pick.among(["global", "global", "local", "shared"])
 
 
@@ -190,6 +193,9 @@ def unroll(pick: Pick) -> None:
 
 @sampler("Bind", 0.15)
 def bind(pick: Pick) -> None:
+    """Only while all memory is global: the rest would belong to single threads."""
+    if any(buffer.scope() != "global" for buffer in pick.buffers_now()):
+        raise Nothing
     pick.call("bind", pick.loop(), pick.among(["threadIdx.x", "blockIdx.x", "vthread.x"]))
 
 

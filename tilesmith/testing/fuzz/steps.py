@@ -132,6 +132,17 @@ class Pick:
     # The program.
 
     @property
+    def has_threads(self) -> bool:
+        """Whether a loop was bound to a thread."""
+        return any(method == "bind" for method, *_ in self.recorder.calls)
+
+    def buffers_now(self) -> list[Any]:
+        """The buffers that blocks read and write."""
+        return [
+            region.buffer for block in self.blocks_now() for region in (*block.reads, *block.writes)
+        ]
+
+    @property
     def function(self) -> PrimFunc:
         """The function as it is now."""
         (function,) = self.sch.mod.functions.values()

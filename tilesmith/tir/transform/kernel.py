@@ -7,7 +7,7 @@ declarations mention and the body uses, in the order in which the declarations m
 
 from __future__ import annotations
 
-from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir import IntImm, PrimExpr, Var, Visitor
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.uses import free_variables
@@ -34,6 +34,12 @@ def kernel_parameters(func: PrimFunc) -> tuple[Var, ...]:
     ]
     known = set(params)
     used = free_variables(func.body)
+    if any(not isinstance(size, IntImm) for buffer in func.buffers for size in buffer.shape):
+        # What is accessed under its own declaration needs the sizes of that declaration.
+        accessed = _Buffers()
+        accessed.visit(func.body)
+        for buffer in accessed.found:
+            used.update([var for size in buffer.shape for var in _variables(size)])
     for buffer in func.buffers:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             for var in _variables(part):
@@ -41,6 +47,14 @@ def kernel_parameters(func: PrimFunc) -> tuple[Var, ...]:
                     known.add(var)
                     params.append(var)
     return tuple(params)
+
+
+class _Buffers(Visitor):
+    def __init__(self) -> None:
+        self.found: set[Buffer] = set()
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        self.found.add(buffer)
 
 
 def _variables(expr: PrimExpr) -> list[Var]:

@@ -138,6 +138,7 @@ class _Mover(Rewriter):
     def __init__(self, places: dict[int, list[Buffer]], moved: set[Buffer]) -> None:
         self.places = places
         self.moved = moved
+        self.inside: set[Buffer] = set()  # allocated inside of what has been visited
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
@@ -147,6 +148,7 @@ class _Mover(Rewriter):
         buffers = self.places.get(id(loop))
         if not buffers:
             return new
+        self.inside.update(buffers)
         block = Block((), (), (), "", new.body, None, buffers)
         return new.with_fields(body=BlockRealize((), True, block))
 
@@ -158,7 +160,13 @@ class _Mover(Rewriter):
         if body is block.body and init is block.init and not added:
             if len(kept) == len(block.alloc_buffers):
                 return block
-        return block.with_fields(body=body, init=init, alloc_buffers=(*kept, *added))
+        self.inside.update(added)
+        # What a block allocates inside of itself is no part of what it reads and writes.
+        reads = tuple([region for region in block.reads if region.buffer not in self.inside])
+        writes = tuple([region for region in block.writes if region.buffer not in self.inside])
+        return block.with_fields(
+            body=body, init=init, alloc_buffers=(*kept, *added), reads=reads, writes=writes
+        )
 
 
 class _Allocations(Visitor):
