@@ -146,6 +146,11 @@ FOREIGN = {
     "llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon": b"\x7fELF",
     "llvm -mtriple=arm64-apple-macos": b"\xcf\xfa\xed\xfe",
     "llvm -mtriple=x86_64-pc-windows-msvc": b"\x64\x86",
+    "llvm -mtriple=thumbv7em-none-eabi -mcpu=cortex-m4": b"\x7fELF",
+    "llvm -mtriple=riscv32-unknown-elf -mattr=+m,+f,+d": b"\x7fELF",
+    "llvm -mtriple=wasm32-unknown-unknown": b"\0asm",
+    "llvm -mtriple=hexagon": b"\x7fELF",
+    "llvm -mtriple=powerpc64le-linux-gnu": b"\x7fELF",
     "llvm -mcpu=sapphirerapids": b"\x7fELF",
     "llvm -mcpu=x86-64": b"\x7fELF",
 }
@@ -157,6 +162,7 @@ def test_other_machines(target):
     built = codegen.build(module, Target(target))
     assert built.objects[0].startswith(FOREIGN[target])
     assert built.get_source("ll").startswith("target triple")
+    assert "kernel" in built.get_source("asm")
 
 
 def _varied_module():
@@ -241,6 +247,16 @@ def test_crash_of_llvm_is_an_error():
 def test_unknown_kind_of_target():
     with pytest.raises(UnsupportedError, match="no back end"):
         codegen.build(IRModule({}), Target("hexagon"))
+
+
+def test_bitcode_and_files_of_all_forms(tmp_path):
+    module = codegen.build(_varied_module(), HOST)
+    for form, begin in (("bc", b"BC\xc0\xde"), ("ll", b"target triple"), ("asm", b"\t"),
+                        ("o", b"\x7fELF")):  # fmt: skip
+        module.save(tmp_path / f"module.{form}")
+        assert (tmp_path / f"module.{form}").read_bytes().startswith(begin)
+    module.save(tmp_path / "module.s")
+    assert (tmp_path / "module.s").read_bytes() == (tmp_path / "module.asm").read_bytes()
 
 
 def test_sources():

@@ -9,5 +9,10 @@ from tilesmith.support.registry import Registry
 
 BackEnd = Callable[..., Module]
 BACK_ENDS: Registry[BackEnd] = Registry(
-    "back end", {"llvm": "tilesmith.codegen.llvm", "c": "tilesmith.codegen.c"}
+    "back end",
+    {
+        "llvm": "tilesmith.codegen.llvm",
+        "c": "tilesmith.codegen.c",
+        "nvptx": "tilesmith.codegen.llvm.nvptx",
+    },
 )

@@ -27,6 +27,7 @@ RULES: dict[str, tuple[dict[str, Rule], ...]] = {
         FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES,
         POWER_RULES,
     ),
+    "nvptx": (GENERIC_RULES, FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES, POWER_RULES),
     "default": (GENERIC_RULES,),
 }
 """Target kind → tables of rules by operator name."""
