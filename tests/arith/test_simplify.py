@@ -77,14 +77,14 @@ SPLIT_AND_FUSE = [
     ((f // 64 * 4 + f // 16 % 4) * 16 + f % 16, f),
     (fused * 4 // 64, i0),
     ((fused + 16) // 16, i0 + 1),
-    ((fused + 5) // 16, i0 + (i1 + 5) // 16),
+    ((fused + 5) // 16, (i1 + 5) // 16 + i0),
     ((fused + 5) % 16, (i1 + 5) % 16),
     (f // 128, const(0, "int32")),
     (f % 200, f),
     (f // 4 // 8, f // 32),
-    (f % 16 // 4, f // 4 % 4),
+    (f // 4 % 4, f % 16 // 4),
     (f % 16 % 4, f % 4),
-    ((i0 * 16 + i1 * 3) // 16, i0 + i1 * 3 // 16),
+    ((i0 * 16 + i1 * 3) // 16, i1 * 3 // 16 + i0),
     ((i * m + j) // m, i),
     ((i * m + j) % m, j),
     (i < n, TRUE),
@@ -324,7 +324,7 @@ def test_deep_expressions() -> None:
     total = x
     for _ in range(20_000):
         total = Add(total, y)
-    assert_structural_equal(analyzer.simplify(total), x + y * 20_000)
+    assert_structural_equal(analyzer.simplify(total), y * 20_000 + x)
     condition = x < 0
     for step in range(3_000):
         condition = Or(condition, EQ(y, step))

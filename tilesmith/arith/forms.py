@@ -436,11 +436,13 @@ class FormTable:
         dtype = atom.dtype
         if isinstance(atom, Split):
             result = self.to_expr(atom.index)
-            if atom.upper:
-                result = FloorMod(result, const(atom.upper, dtype))
-            if atom.lower != 1:
-                result = FloorDiv(result, const(atom.lower, dtype))
-            return result
+            lower, upper = atom.lower, atom.upper
+            outside = upper > dtype.max_value  # cannot be written: divide first
+            if upper and not outside:
+                result = FloorMod(result, const(upper, dtype))
+            if lower != 1:
+                result = FloorDiv(result, const(lower, dtype))
+            return FloorMod(result, const(upper // lower, dtype)) if outside else result
         if isinstance(atom, Product):
             result = self._scaled(atom.factors[0], 1, dtype)
             for factor in atom.factors[1:]:
