@@ -319,61 +319,6 @@ def test_loop_partition_of_blocks_with_buffers_of_their_own():
     assert own[0] is not own[1] and own[0].data is not own[1].data
 
 
-@T.prim_func
-def two_nests(
-    A: T.Buffer((6, 5), "float32"), B: T.Buffer((6, 5), "float32"), C: T.Buffer((6, 5), "float32")
-):
-    T.func_attr({"global_symbol": "main"})
-    for i, j in T.grid(6, 5):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + T.float32(1)
-    for i, j in T.grid(6, 5):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi, vj] * T.float32(2)
-
-
-def test_merge():
-    @T.prim_func
-    def expected(
-        A: T.Buffer((6, 5), "float32"),
-        B: T.Buffer((6, 5), "float32"),
-        C: T.Buffer((6, 5), "float32"),
-    ):
-        for i in range(6):
-            for j in range(5):
-                with T.block("B"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    B[vi, vj] = A[vi, vj] + T.float32(1)
-            for j in range(5):
-                with T.block("C"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    C[vi, vj] = A[vi, vj] * T.float32(2)
-
-    check(two_nests, lambda sch: sch.merge(loops(sch, "B")[0], loops(sch, "C")[0]), expected)
-
-
-def test_merge_refusals():
-    def first_loops(sch):
-        sch.merge(loops(sch, "B")[0], loops(sch, "C")[0])
-
-    refused(programs.elementwise, first_loops, "uses what a block of another one writes")
-    refused(
-        two_nests,
-        lambda sch: sch.merge(loops(sch, "B")[0], loops(sch, "C")[1]),
-        "do not stand side by side",
-    )
-    refused(
-        two_nests, lambda sch: sch.merge(loops(sch, "B")[0]), "merge: at least two loops are needed"
-    )
-    refused(
-        two_nests,
-        [lambda sch: sch.split(loops(sch, "B")[0], [2, 3]), first_loops],
-        "the loops differ in kind or extent",
-    )
-
-
 @pytest.mark.parametrize("target", ["block", "loop"])
 def test_add_unit_loop(target):
     def steps(sch):

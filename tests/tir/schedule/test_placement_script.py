@@ -221,6 +221,17 @@ def test_parallel_loops_over_producers_that_overlap():
     )
 
 
+def test_reorder_inside_of_overlapping_parts():
+    """Loops outside of the reordered ones may make parts that overlap."""
+
+    def steps(sch):
+        sch.compute_at(sch.get_block("P"), loops(sch, "C")[1])
+        channel, column = loops(sch, "P")[2:]
+        sch.reorder(column, channel)
+
+    check(programs.convolution, steps)
+
+
 def test_checks_can_be_turned_off():
     """``enable_check=False``: the user answers for the order of iterations."""
     from tests.tir.schedule.harness import schedule_of

@@ -293,7 +293,8 @@ def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
                     "its order",
                     sref,
                 )
-        if not has_affine_binding(state, sref):
+        # Loops outside of the reordered ones stay: for these, parts may overlap.
+        if not has_affine_binding(state, sref, top):
             raise refuse_at(
                 state, "reorder", f"the binding of block '{block.name_hint}' is not affine", sref
             )
@@ -430,32 +431,62 @@ def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
     """Merge loops of sibling nests into one; see ``Schedule.merge``."""
     if len(srefs) < 2:
         raise refuse("merge", "at least two loops are needed")
-    loops: list[For] = [_check_plain(state, "merge", sref) for sref in srefs]
-    first = loops[0]
-    analyzer = analyzer_for(state, srefs[0])
-    parent = state.parent(srefs[0])
-    for loop, sref in zip(loops[1:], srefs[1:]):
-        if state.parent(sref) is not parent:
-            raise refuse_at(state, "merge", "the loops do not stand side by side", sref)
-        if loop.kind is not first.kind or not analyzer.can_prove_equal(loop.extent, first.extent):
-            raise refuse_at(state, "merge", "the loops differ in kind or extent", sref)
-    siblings = child_statements(state.stmt(parent))
-    positions = [next(k for k, stmt in enumerate(siblings) if stmt is loop) for loop in loops]
-    if positions != list(range(positions[0], positions[0] + len(loops))):
-        raise refuse_at(
-            state, "merge", "the loops do not stand right one after the other", srefs[0]
-        )
-    _check_merge_dependences(state, srefs)
-    bodies, reuse = [first.body], {}
-    for loop in loops[1:]:
-        replace = Replace({loop.loop_var: first.loop_var})
-        bodies.append(replace.visit(loop.body))
-        reuse.update(replace.reuse)
-    merged = first.with_fields(body=stmt_seq(*bodies))
-    for loop_sref in srefs[1:]:
-        _remove(state, loop_sref)
-    state.replace(srefs[0], merged, reuse)
+    levels = _levels(state, srefs)
+    for level in levels:
+        _check_same_loops(state, level)
+    outer = levels[0]
+    siblings = child_statements(state.stmt(state.parent(outer[0])))
+    positions = [next(k for k, s in enumerate(siblings) if s is state.stmt(o)) for o in outer]
+    if positions != list(range(positions[0], positions[0] + len(outer))):
+        reason = "the loops do not stand right one after the other"
+        raise refuse_at(state, "merge", reason, outer[0])
+    _check_merge_dependences(state, outer)
+    _merge_nests(state, levels)
     return srefs[0]
+
+
+def _levels(state: ScheduleState, srefs: list[StmtSRef]) -> list[list[StmtSRef]]:
+    """The loops to merge and those around them up to where the nests part, outermost first."""
+    levels = [list(srefs)]
+    while True:
+        parents = [state.parent(sref) for sref in levels[0]]
+        if all(parent is parents[0] for parent in parents):
+            return levels
+        for sref, parent in zip(levels[0], parents):
+            above = None if parent is None else state.stmt(parent)
+            if len(set(parents)) < len(parents) or not isinstance(above, For):
+                raise refuse_at(state, "merge", "the loops do not stand side by side", sref)
+            if above.body is not state.stmt(sref):
+                reason = f"loop '{above.loop_var.name}' holds other statements too"
+                raise refuse_at(state, "merge", reason, sref)
+        levels.insert(0, parents)  # type: ignore[arg-type]
+
+
+def _check_same_loops(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    """Loops of one kind and extent."""
+    loops: list[For] = [_check_plain(state, "merge", sref) for sref in srefs]
+    analyzer = analyzer_for(state, srefs[0])
+    for loop, sref in zip(loops[1:], srefs[1:]):
+        same = loop.kind is loops[0].kind
+        if not same or not analyzer.can_prove_equal(loop.extent, loops[0].extent):
+            raise refuse_at(state, "merge", "the loops differ in kind or extent", sref)
+
+
+def _merge_nests(state: ScheduleState, levels: list[list[StmtSRef]]) -> None:
+    """Put what the innermost loops hold into the first of them, and drop the other nests."""
+    kept: list[For] = [state.stmt(level[0]) for level in levels]
+    bodies, reuse = [kept[-1].body], {}
+    for number in range(1, len(levels[0])):
+        nest: list[For] = [state.stmt(level[number]) for level in levels]
+        replace = Replace({own.loop_var: one.loop_var for own, one in zip(nest, kept)})
+        bodies.append(replace.visit(nest[-1].body))
+        reuse.update(replace.reuse)
+    merged: Any = stmt_seq(*bodies)
+    for loop in reversed(kept):
+        merged = loop.with_fields(body=merged)
+    for sref in levels[0][1:]:
+        _remove(state, sref)
+    state.replace(levels[0][0], merged, reuse)
 
 
 def _remove(state: ScheduleState, sref: StmtSRef) -> None:
