@@ -51,10 +51,12 @@ MOST_STATEMENTS = 100_000
 MOST_BUILT = 300_000_000
 """Up to how many executed statements two builds of a function are run."""
 
-# Passes after which floats may be rounded otherwise; all others keep every bit.
+# Passes after which floats may be rounded otherwise. All others keep every bit, unless the function
+# calls something like `exp`: numpy has it in two versions, for numbers and for vectors.
 _ROUNDING = ("tir.LowerIntrin", "tir.BF16", "tir.FP8", "tir.LowerThreadAllreduce",
              "tir.LowerCrossThreadReduction", "tir.Legalize")  # fmt: skip
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
+_TIGHT = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3}
 _LOOSE = 1e-1  # dtypes of fewer bits
 
 _counts: Counter[str] = Counter()
@@ -105,24 +107,26 @@ def _print_summary() -> None:
 # Comparison.
 
 
-def _tolerance(array: numpy.ndarray, rounding: bool) -> float:
-    if not rounding or array.dtype.kind in "biu":
-        return 0.0
-    return _TOLERANCE.get(array.dtype.name, _LOOSE)
+def _tolerance(dtype: numpy.dtype, rounding: bool, rounds: bool) -> float:
+    if rounding:
+        return _TOLERANCE.get(dtype.name, _LOOSE)
+    return _TIGHT.get(dtype.name, _LOOSE) if rounds else 0.0
 
 
-def _difference(got: Any, want: Any, rounding: bool) -> str | None:
+def _difference(got: Any, want: Any, rounding: bool, rounds: bool = False) -> str | None:
+    """Where two results differ. ``rounding``: the step may round otherwise; ``rounds``: the
+    function calls what may be rounded otherwise."""
     if not isinstance(want, numpy.ndarray):
         return None
     if want.dtype.kind in "biu":
         wrong = got != want
-        if rounding and wrong.any():
+        if (rounding or rounds) and wrong.any():
             return None  # a rounded value was compared or cast: either result is right
     else:
         one, other = got.astype(numpy.float64), want.astype(numpy.float64)
         finite = numpy.isfinite(other)
         scale = float(numpy.abs(other[finite]).max()) if finite.any() else 1.0
-        limit = _tolerance(want, rounding) * max(scale, 1.0)
+        limit = _tolerance(want.dtype, rounding, rounds) * max(scale, 1.0)
         with numpy.errstate(invalid="ignore"):
             near = (numpy.abs(one - other) <= limit) | (one == other)
         wrong = ~(near | (numpy.isnan(one) & numpy.isnan(other)))
@@ -197,7 +201,7 @@ class _Subject:
         except TilesmithError as error:
             return f"then it fails: {error}"
         for one, other in zip(got, self.expected):
-            text = _difference(one, other, rounding)
+            text = _difference(one, other, rounding, self.rounds)
             if text is not None:
                 return text
         self.expected = got if rounding else self.expected
@@ -257,18 +261,17 @@ class _CheckPasses(PassInstrument):
                     notes=_programs(before, after, [source]),
                 )
 
-
     def verify(self, before: dict[str, Any], after: dict[str, Any], name: str, step: str) -> None:
         """What was well-formed still is. Callees may be linked later: functions are looked at one
         by one."""
         if not isinstance(after[name], PrimFunc):
             return
         try:
-            verify_well_formed(after[name])
+            verify_well_formed(after[name], strict=False)
             _count("verified after a pass")
         except VerifyError as error:
             old = before.get(name)
-            if isinstance(old, PrimFunc) and not verify_well_formed(old, assert_mode=False):
+            if isinstance(old, PrimFunc) and not verify_well_formed(old, False, strict=False):
                 _count("not verified (it was not well-formed before)")
                 return
             raise VerifyError(

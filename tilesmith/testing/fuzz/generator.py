@@ -355,10 +355,37 @@ def _update(make: Generator) -> None:
     return None
 
 
+def _epilogue(make: Generator) -> None:
+    """Something added to (or compared with) the result of the reduction before it."""
+    rng = make.rng
+    last = make.recipe["stages"][-1] if make.recipe["stages"] else None
+    if last is None or last["kind"] != "reduce" or last["tensors"][0]["ulp"] is not None:
+        return _reduce(make)
+    source = last["tensors"][0]
+    axes = make.axes(source["shape"], "S" * len(source["shape"]))
+    if [axis["size"] for axis in axes] != source["shape"]:
+        return None
+    draw = make.expressions(axes)
+    others = [tensor for tensor in make.tensors if tensor is not source]
+    own = ["load", source["name"], *[["axis", k] for k in range(len(axes))]]
+    known = Known(source["dtype"], source["low"], source["high"])
+    draw.tensors, draw.focus = others, None
+    kind = {"sum": "add"}.get(last["combiner"], last["combiner"])
+    if rng.random() < 0.2:
+        kind = rng.choice(["add", "max", "min", "sub"])
+    value, result = draw.combine(kind, (own, known), draw.value(source["dtype"], 1))
+    stage = {
+        "kind": "compute", "axes": axes, "indices": [["axis", k] for k in range(len(axes))],
+        "value": value,
+    }  # fmt: skip
+    make.add(stage, source["shape"], [result])
+    return None
+
+
 STAGES = {
     "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
     "convolution": (2, _convolution), "argmax": (1, _argmax), "scan": (1, _scan),
-    "update": (1, _update),
+    "update": (1, _update), "epilogue": (2, _epilogue),
 }  # fmt: skip
 """Kinds of stages: how often they are drawn, and what draws them."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tilesmith.ir import Add, Mul
 from tilesmith.script import from_source
-from tilesmith.tir import TensorIntrin
+from tilesmith.tir import BufferLoad, BufferStore, TensorIntrin
+from tilesmith.tir.stmt import Block
 
-__all__ = ["NAMES", "register"]
+__all__ = ["fitting", "register"]
 
 _COPY = """
 @T.prim_func
@@ -35,8 +37,21 @@ def dot(a: T.handle, b: T.handle, c: T.handle) -> None:
                 C[0] = C[0] + A[vi] * B[vi]
 """
 _DTYPES = ("float32", "int32", "int8", "float64")
-NAMES = [f"fuzz.{kind}.{dtype}" for kind in ("copy", "dot") for dtype in _DTYPES]
-"""Names of the intrinsics; each ends with its dtype."""
+
+
+def fitting(block: Block) -> str | None:
+    """The intrinsic that may do what a block does; None where none could."""
+    store = block.body
+    if not isinstance(store, BufferStore):
+        return None
+    dtype = str(store.buffer.dtype)
+    if isinstance(store.value, BufferLoad) and block.init is None:
+        return f"fuzz.copy.{dtype}" if dtype in _DTYPES else None
+    value = store.value
+    if isinstance(value, Add) and isinstance(value.b, Mul) and dtype in _DTYPES:
+        if isinstance(value.b.a, BufferLoad) and isinstance(value.b.b, BufferLoad):
+            return f"fuzz.dot.{dtype}"
+    return None
 
 
 def register() -> None:

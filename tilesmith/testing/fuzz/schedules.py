@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.ir import IntImm
+from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
 from tilesmith.tir.schedule.trace import KINDS
 from tilesmith.tir.stmt import Block
@@ -270,6 +272,13 @@ def rfactor(pick: Pick) -> None:
     pick.call("rfactor", pick.loop(block), pick.number(0, 2))
 
 
+@sampler("FuseReductionEpilogue", 1)
+def fuse_reduction_epilogue(pick: Pick) -> None:
+    near = _connected(pick, "consumers")
+    block = pick.block(lambda one: near(one) and _is_reduction(one))
+    pick.call("fuse_reduction_epilogue", block, pick.among(pick.call("get_consumers", block)))
+
+
 @sampler("DecomposePadding", 0.5)
 def decompose_padding(pick: Pick) -> None:
     block = pick.block()
@@ -447,20 +456,16 @@ def blockize(pick: Pick) -> None:
         pick.call("blockize", pick.loop(), **more)
 
 
-@sampler("Tensorize", 0.5)
+@sampler("Tensorize", 0.8)
 def tensorize(pick: Pick) -> None:
     """With intrinsics of the fuzzer's own: a dot product and a copy of four elements."""
-    from tilesmith.testing.fuzz.intrinsics import NAMES
-
-    block = pick.block()
-    dtype = (
-        str(pick.statement(block).writes[0].buffer.dtype) if pick.statement(block).writes else ""
-    )
-    fitting = [name for name in NAMES if name.endswith(dtype)]
-    loop = pick.loop(block)
+    block = pick.block(lambda one: intrinsics.fitting(one) is not None)
+    name = intrinsics.fitting(pick.statement(block))
+    loops = [loop for loop in pick.loops(block) if (pick.extent(loop) or 1) % 4 == 0]
+    loop = loops[-1] if loops and pick.chance(0.8) else pick.among(loops)
     if pick.extent(loop) != 4:
         loop = pick.call("split", loop, [None, 4])[1]
-    pick.call("tensorize", loop, pick.among(fitting or NAMES))
+    pick.call("tensorize", loop, name)
 
 
 @sampler("Annotate", 1)
@@ -478,6 +483,21 @@ def annotate(pick: Pick) -> None:
 def unannotate(pick: Pick) -> None:
     loop = pick.loop()
     pick.call("unannotate", loop, pick.among(list(pick.statement(loop).annotations) or ["none"]))
+
+
+@sampler("AnnotateBufferAccess", 0.3)
+def annotate_buffer_access(pick: Pick) -> None:
+    """The whole buffer instead of the part that is touched."""
+    block = pick.block()
+    kind = pick.among(["read", "write"])
+    number = _buffer(pick, block, kind)
+    statement = pick.statement(block)
+    shape = _regions(statement, kind)[number].buffer.shape
+    if not all(isinstance(size, IntImm) for size in shape):
+        raise Nothing
+    whole = [f"(0, {size.value})" for size in shape]
+    ranges = IndexMapText(len(statement.iter_vars), whole)
+    pick.call("annotate_buffer_access", block, number, kind, ranges)
 
 
 @sampler("UnsafeHideBufferAccess", 0.1)
