@@ -218,8 +218,10 @@ def same(a: Any, b: Any) -> bool:
     """Equal values: bit by bit, where all NaNs count as one."""
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if b is None:
+        return False
     if isinstance(a, (float, numpy.floating)):
         if math.isnan(a) or math.isnan(b):
             return math.isnan(a) and math.isnan(b)
         return a == b and math.copysign(1, a) == math.copysign(1, b)
-    return b is not None and int(a) == int(b)
+    return int(a) == int(b)

@@ -295,10 +295,13 @@ class Simplifier(Connectives):
 
 
 def is_scalar(expr: PrimExpr) -> bool:
-    """Whether evaluating it touches no memory: variables, constants, arithmetic and pure calls."""
+    """Whether evaluating it fails nowhere: variables, constants and arithmetic, no memory, and no
+    division by what may be zero where a condition does not hold."""
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()
+        if isinstance(node, (FloorDiv, FloorMod, Div, Mod)) and not is_const(node.b):
+            return False
         if isinstance(node, _SCALAR):
             stack.extend(node.children() if not isinstance(node, Var) else ())
         elif isinstance(node, Call) and getattr(node.op, "name", "") == "tir.likely":
