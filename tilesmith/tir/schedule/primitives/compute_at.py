@@ -71,6 +71,7 @@ def compute_at(
             state, "compute_at", f"nobody reads what block '{block.name_hint}' writes", sref
         )
     _check_order(state, "compute_at", sref, loop_sref, scope)
+    check_covers_domain(state, "compute_at", sref)
     buffers = [region.buffer for region in block.writes]
     touched = touched_parts(state, consumers, loop_sref, buffers, reads=True)
     domains = producer_domains(block, touched)
