@@ -64,7 +64,7 @@ class Compiled:
         return call(*[a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
 
 
-_STRICT = "-std=c99 -Wall -Wextra -Werror -O1 -x c - -S -o /dev/null"
+_STRICT = "-std=c99 -Wall -Wextra -Werror -fsyntax-only -x c -"
 # what a program says itself (`x < x`) is not the back end's fault
 _OF_THE_PROGRAM = "-Wno-type-limits -Wno-tautological-compare"
 

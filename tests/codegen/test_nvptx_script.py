@@ -34,7 +34,7 @@ def narrow_sums(A: T.Buffer((64, 32), "float16"), B: T.Buffer((64,), "float32"),
     T.func_attr({"global_symbol": "main", "tir.noalias": True})
     for bx in T.thread_binding(2, thread="blockIdx.y"):
         for tx in T.thread_binding(32, thread="threadIdx.y"):
-            for one in T.thread_binding(1, thread="threadIdx.z"):
+            for _one in T.thread_binding(1, thread="threadIdx.z"):
                 with T.block("b"):
                     w, t = T.axis.remap("SS", [bx, tx])
                     L = T.alloc_buffer((1,), "float32", scope="local")

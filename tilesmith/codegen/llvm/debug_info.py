@@ -1,8 +1,9 @@
 """Debug information: which line of the program an instruction comes from, in LLVM's metadata.
 
-On with the option `tir.enable_debug`. A statement's place is its span: the line of the user's
-TVMScript file, or, after `tir.transform.InstallDebugSpans`, the line of the printed program.
-Debuggers and profilers then show these lines.
+On with the options `tir.debug_script` and `tir.enable_debug`. A statement's place is its span: the
+line of the user's TVMScript file, or, after `tir.transform.InstallDebugSpans` (which
+`tir.enable_debug` runs), the line of the lowered program as it is printed. Debuggers and profilers
+then show these lines.
 """
 
 from __future__ import annotations

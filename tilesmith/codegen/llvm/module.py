@@ -68,8 +68,12 @@ def thread_runtime_text(target: Target) -> str:
 
 
 def wants_debug_information() -> bool:
-    """Whether the option `tir.enable_debug` is on."""
-    return bool(PassContext.current().get_config("tir.enable_debug", False))
+    """Whether one of the options `tir.enable_debug` and `tir.debug_script` is on."""
+    context = PassContext.current()
+    return bool(
+        context.get_config("tir.enable_debug", False)
+        or context.get_config("tir.debug_script", False)
+    )
 
 
 def kernel_symbol(name: str) -> str:
@@ -81,7 +85,7 @@ class ModuleEmitter:
     """Collects the parts of one module's text, each written once."""
 
     def __init__(self, module: IRModule, target: Target, debug: bool | None = None) -> None:
-        """`debug`: write debug information; without a word as `tir.enable_debug` says."""
+        """`debug`: write debug information; without a word as the options say."""
         self.target = target
         self.triple = llvm_machine(target).triple
         self.architecture = architecture(target)

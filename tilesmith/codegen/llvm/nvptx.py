@@ -1,8 +1,8 @@
 """Kernels for NVIDIA GPUs through LLVM: PrimFuncs with bound threads → PTX text.
 
 The functions are those that SplitHostDevice makes: plain parameters, `thread_extent` attributes,
-memory in the scopes "shared", "local" and "warp". The module's format is "ptx"; it can be saved, not
-run here: loading it is the CUDA runtime's work.
+memory in the scopes "shared", "local" and "warp". The module has the format "ptx"; it can be saved,
+not run here: loading it is the work of the CUDA runtime.
 
 Mathematics is what LLVM can do without NVIDIA's libdevice: arithmetic, roots, rounding, and the
 functions that LowerIntrin turns into arithmetic.

@@ -64,6 +64,7 @@ OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("tir.dma_bypass_cache", bool, False, "transfers go past the cache"),
     ("tir.vtcm_capacity", int, 0, "bytes of tightly coupled memory"),
     ("tir.enable_debug", bool, False, "lines of the lowered program as debug information"),
+    ("tir.debug_script", bool, False, "lines of the user's script as debug information"),
     ("tir.usmp.enable", bool, False, "plan memory of all functions together"),
     ("tir.usmp.algorithm", str, "greedy_by_size", "algorithm of the memory plan"),
     ("tir.usmp.use_workspace_io", bool, False, "inputs and outputs are part of that plan"),
