@@ -9,6 +9,7 @@ import ast
 import builtins
 import inspect
 import operator
+import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,10 @@ class Evaluator:
             place = guilty_argument(node, str(error)) or node
             if not isinstance(error, TilesmithError):
                 notes = self._usage(node, error)
+                if notes:  # Python names the function as it was defined
+                    written = ast.unparse(node.func)
+                    text = re.sub(r"^[\w.<>]+\(\)", f"{written}()", str(error))
+                    return self.parser.error(place, text, notes)
         return self.parser.error(place, error, notes)
 
     def _declared(self, node: ast.Subscript) -> tuple[str, ...]:

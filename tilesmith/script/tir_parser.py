@@ -215,6 +215,8 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
     indices = indices if isinstance(indices, tuple) else (indices,)
     if isinstance(value, BufferRegion):
         value = load_of(value)
+    if isinstance(value, (tuple, list)):
+        raise parser.error(written, f"an element takes one value, got {len(value)}")
     try:
         T.buffer_store(buffer, value, indices)
     except ShapeError as error:

@@ -65,6 +65,9 @@ class Buffer(Node, key="tir.Buffer"):
         """The number of dimensions."""
         return len(self.shape)
 
+    # Python would ask for element after element of something without an end.
+    __iter__ = None  # type: ignore[assignment]
+
     def __getitem__(self, indices: Any) -> Any:
         """A load of one element (or a vector), or a region where slices are given."""
         from tilesmith.tir.expr import BufferLoad, buffer_slice
