@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Add, BinaryOp, Mul, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
+from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
 from tilesmith.tir.schedule.primitives.common import (
     Replace,
     analyzer_for,
@@ -20,7 +21,7 @@ from tilesmith.tir.schedule.primitives.common import (
     variables_in,
 )
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
 
 __all__ = ["decompose_reduction", "rfactor"]
 
@@ -170,67 +171,6 @@ def _init_nest(
 # --- rfactor --------------------------------------------------------------------------------------
 
 
-class _Combiner:
-    """``buffer[indices] = combine(buffer[indices], value)`` of a block, from a start value."""
-
-    def __init__(self, store: BufferStore, start: PrimExpr, kind: Any, value: PrimExpr) -> None:
-        self.store = store
-        self.start = start
-        # What partial results start from: the start value itself must count once only in a sum or
-        # product, while for a minimum or maximum it makes no difference how often it counts.
-        neutral = {Add: 0, Mul: 1}.get(kind)
-        self.identity = start if neutral is None else const(neutral, start.dtype)
-        self.kind = kind
-        self.value = value
-
-    def combine(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The combination of two values."""
-        return self.kind(a, b)
-
-
-class _FindLoads(Visitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found = True
-
-
-def _loads(expr: PrimExpr) -> bool:
-    finder = _FindLoads()
-    finder.visit(expr)
-    return finder.found
-
-
-def _combiner_of(state: ScheduleState, sref: StmtSRef) -> _Combiner:
-    """Recognise a reduction block of one store by an associative, commutative operator."""
-    block: Block = state.stmt(sref).block
-    body, init = block.body, block.init
-    if not isinstance(body, BufferStore) or not isinstance(init, BufferStore):
-        raise refuse_at(state, "rfactor", f"block '{block.name_hint}' is more than one store", sref)
-    value = body.value
-    if not isinstance(value, BinaryOp) or type(value).__name__ not in ("Add", "Mul", "Min", "Max"):
-        raise refuse_at(
-            state,
-            "rfactor",
-            f"block '{block.name_hint}' combines with something else than +, *, min, max",
-            sref,
-        )
-    for own, other in ((value.a, value.b), (value.b, value.a)):
-        if (
-            isinstance(own, BufferLoad)
-            and own.buffer is body.buffer
-            and all(structural_equal(a, b) for a, b in zip(own.indices, body.indices))
-        ):
-            if _loads(init.value):
-                reason = f"the initial value of block '{block.name_hint}' is read from a buffer"
-                raise refuse_at(state, "rfactor", reason, sref)
-            return _Combiner(body, init.value, type(value), other)
-    raise refuse_at(
-        state, "rfactor", f"block '{block.name_hint}' does not update what it writes", sref
-    )
-
-
 def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> StmtSRef:
     """Make the iterations of a reduction loop independent; see ``Schedule.rfactor``."""
     blocks = state.blocks_below(loop_sref)
@@ -253,10 +193,10 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
             raise refuse_at(
                 state, "rfactor", "the loops around the block hold other statements too", outer
             )
-    combiner = _combiner_of(state, sref)
+    combiner = combiner_of(state, sref, "rfactor")
     loop: For = state.stmt(loop_sref)
     _check_rfactor_loops(state, realize, loop, loops, loop_sref)
-    ndim = len(combiner.store.buffer.shape)
+    ndim = len(combiner.indices)
     if not -ndim - 1 <= factor_axis <= ndim:
         raise refuse_at(
             state,
@@ -301,7 +241,8 @@ class _Rfactor:
     """The two blocks that rfactor makes of one.
 
     The factored block computes ``partial[..., f, ...]`` under all loops, with iterator f for the
-    factored loop; the write-back block combines the partial results over f.
+    factored loop; the write-back block combines the partial results over f. Where a choice has
+    equal candidates, it may fall on another one of them than before.
     """
 
     def __init__(
@@ -309,7 +250,7 @@ class _Rfactor:
         state: ScheduleState,
         sref: StmtSRef,
         loop_sref: StmtSRef,
-        combiner: _Combiner,
+        combiner: Combiner,
         factor_axis: int,
     ) -> None:
         self.state = state
@@ -320,12 +261,13 @@ class _Rfactor:
         self.realize: BlockRealize = state.stmt(sref)
         self.block = self.realize.block
         self.loop: For = state.stmt(loop_sref)
-        target = combiner.store.buffer
-        shape = list(target.shape)
-        shape.insert(factor_axis, self.loop.extent)
-        self.partial: Buffer = decl_buffer(
-            shape, target.dtype, target.name + "_rf", scope=target.scope()
-        )
+        self.partials: list[Buffer] = []
+        for target in combiner.buffers:
+            shape = list(target.shape)
+            shape.insert(factor_axis, self.loop.extent)
+            self.partials.append(
+                decl_buffer(shape, target.dtype, target.name + "_rf", scope=target.scope())
+            )
 
     def _partial_indices(self, indices: Any, factor: PrimExpr) -> list[PrimExpr]:
         new = list(indices)
@@ -334,7 +276,7 @@ class _Rfactor:
 
     def factored(self, loops: list[StmtSRef]) -> BlockRealize:
         """The block that computes partial results."""
-        block, store = self.block, self.combiner.store
+        block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.DataPar)
         iterators: list[IterVar] = [factor]
         values: list[PrimExpr] = [self.loop.loop_var]
@@ -362,19 +304,22 @@ class _Rfactor:
             values.append(value)
         replace = Replace(mapping)
         indices = self._partial_indices(
-            [replace.visit(index) for index in store.indices], factor.var
+            [replace.visit(index) for index in combiner.indices], factor.var
         )
-        own = BufferLoad(self.partial, indices)
-        identity = replace.visit(self.combiner.identity)
+        identities = [replace.visit(identity) for identity in combiner.identities]
         predicate, guard = self._conditions(loops, added)
-        value = replace.visit(self.combiner.value)
-        value = value if guard is None else if_then_else(guard, value, identity)
-        body = BufferStore(self.partial, self.combiner.combine(own, value), indices)
-        init = BufferStore(self.partial, identity, indices)
+        values_in = [replace.visit(value) for value in combiner.values]
+        if guard is not None:
+            values_in = [
+                if_then_else(guard, value, identity)
+                for value, identity in zip(values_in, identities)
+            ]
+        body = combiner.update(self.partials, indices, values_in)
+        init = combiner.initialise(self.partials, indices, identities)
         made = Block(
             tuple(iterators),
             [replace.visit(region) for region in block.reads],
-            [BufferRegion.from_point(self.partial, indices)],
+            [BufferRegion.from_point(partial, indices) for partial in self.partials],
             block.name_hint + "_rf",
             body,
             init,
@@ -455,7 +400,7 @@ class _Rfactor:
 
     def _final_block(self) -> Block:
         """The block that combines the partial results over the factored loop."""
-        block, store = self.block, self.combiner.store
+        block, combiner = self.block, self.combiner
         iterators: list[IterVar] = []
         mapping: dict[Var, PrimExpr] = {}
         for iterator in block.iter_vars:
@@ -466,17 +411,17 @@ class _Rfactor:
         factor = self._factor_iterator(IterVar.CommReduce)
         iterators.append(factor)
         replace = Replace(mapping)
-        indices = [replace.visit(index) for index in store.indices]
-        partial = BufferLoad(self.partial, self._partial_indices(indices, factor.var))
-        target = store.buffer
-        value = self.combiner.combine(BufferLoad(target, indices), partial)
+        indices = [replace.visit(index) for index in combiner.indices]
+        places = self._partial_indices(indices, factor.var)
+        values = [BufferLoad(partial, places) for partial in self.partials]
+        starts = [replace.visit(start) for start in combiner.starts]
         return Block(
             tuple(iterators),
-            [BufferRegion.from_point(self.partial, partial.indices)],
-            [BufferRegion.from_point(target, indices)],
+            [BufferRegion.from_point(partial, places) for partial in self.partials],
+            [BufferRegion.from_point(target, indices) for target in combiner.buffers],
             block.name_hint,
-            BufferStore(target, value, indices),
-            BufferStore(target, replace.visit(self.combiner.start), indices),
+            combiner.update(combiner.buffers, indices, values),
+            combiner.initialise(combiner.buffers, indices, starts),
             annotations=block.annotations,
             span=block.span,
         )
@@ -489,7 +434,7 @@ class _Rfactor:
         back = self.write_back(loops)
         # The reduction block's identity goes on to the write-back block, as users expect.
         state.replace(loops[0], stmt_seq(nest, back), {self.block: self.final})
-        add_allocation(state, scope, [self.partial])
+        add_allocation(state, scope, self.partials)
         return state.block_of(factored.block, loops[0])
 
 
