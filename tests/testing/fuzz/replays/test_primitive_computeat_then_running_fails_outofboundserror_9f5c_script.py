@@ -41,21 +41,21 @@ def main(
             T.reads(T0[v0])
             T.writes(T2[0])
             with T.init():
-                T2[0] = T.float32(3.4028234663852886e+38)
+                T2[0] = T.float32(3.4028234663852886e38)
             T2[0] = T.min(T2[0], T.max(T.float32(-1), T0[v0]))
 
 
 def schedule(sch):
     v0 = sch.sample_categorical([2, 3, 4], [0.25, 0.25, 0.5])
     b1 = sch.get_block("B2", func_name="main")
-    l2, = sch.get_loops(b1)
+    (l2,) = sch.get_loops(b1)
     l3, l4 = sch.split(l2, [None, v0])
     b5 = sch.get_block("B2", func_name="main")
     l6, l7 = sch.get_loops(b5)
     b8 = sch.rfactor(l6, 1)
     b9 = sch.get_block("B2_rf", func_name="main")
-    b10, = sch.get_consumers(b9)
-    l11, = sch.get_loops(b10)
+    (b10,) = sch.get_consumers(b9)
+    (l11,) = sch.get_loops(b10)
     sch.compute_at(b9, l11, preserve_unit_loops=True)
 
 

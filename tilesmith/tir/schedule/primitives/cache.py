@@ -174,6 +174,7 @@ def cache_read(
     """Read a buffer through a copy; see ``Schedule.cache_read``."""
     buffer = region_of(state, "cache_read", sref, index, reads=True).buffer
     scope = scope_of(state, sref, "cache_read")
+    _check_consumers(state, "cache_read", scope, consumers)
     blocks = scope_blocks(state, scope)
     writers = [other for other in blocks if _writes(state, other, buffer)]
     wanted = [*consumers, *([] if sref in consumers else [sref])] if consumers else [sref]
@@ -204,6 +205,23 @@ def cache_read(
         insert_nest(state, place, nest, _at(state, place, readers, 0), before=True)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
+
+
+def _check_consumers(
+    state: ScheduleState, primitive: str, scope: StmtSRef, consumers: list[StmtSRef]
+) -> None:
+    """Consumers that are named belong to the scope of the block itself."""
+    blocks = scope_blocks(state, scope)
+    for consumer in consumers:
+        if consumer not in blocks:
+            name = state.stmt(consumer).block.name_hint
+            raise refuse_at(
+                state,
+                primitive,
+                f"the consumer '{name}' is not in the same scope as the block",
+                consumer,
+                "name the block around it",
+            )
 
 
 def _at(state: ScheduleState, place: StmtSRef, srefs: list[StmtSRef], which: int) -> StmtSRef:
@@ -263,6 +281,7 @@ def cache_write(
     region = region_of(state, "cache_write", sref, index, reads=False)
     buffer = region.buffer
     scope = scope_of(state, sref, "cache_write")
+    _check_consumers(state, "cache_write", scope, consumers)
     if not is_dominant(state, sref, scope):
         reason = f"another block writes buffer '{buffer.name}' too"
         raise refuse_at(state, "cache_write", reason, sref)
