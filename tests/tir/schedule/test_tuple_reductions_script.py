@@ -118,7 +118,7 @@ def test_rfactor_of_several_results(program, name, factor, which, axis):
     def steps(sch):
         split = sch.split(loops(sch, name)[1], [None, factor])
         block = sch.rfactor(split[which], axis)
-        sch.decompose_reduction(block, sch.get_loops(block)[-1])
+        sch.decompose_reduction(block, sch.get_loops(block)[1])
 
     check(program, steps)
 
