@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tilesmith.codegen.c_compiler import find_compiler
 from tilesmith.script import tir as T
 
 
@@ -47,3 +48,86 @@ def test_tensors_without_elements_of_a_fixed_shape():
 def test_strides_are_still_looked_at(compiled):
     with pytest.raises(ValueError, match=r"must be compact .*, got stride 6 along axis 0"):
         compiled(np.zeros((4, 6), "f4")[:, ::2], np.zeros((4, 3), "f4"))
+
+
+RETURNED = [
+    ("int8", -128), ("uint8", 255), ("int32", -7), ("int64", 1 << 40), ("uint32", 4000000000),
+    ("bool", True), ("float32", 1.5), ("float64", -2.25), ("float16", 0.5), ("bfloat16", 3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype, value", RETURNED)
+def test_scalars_are_taken_and_returned(dtype, value, target):
+    parameter = tilesmith.tir.Var("x", dtype)
+    body = tilesmith.tir.Evaluate(tilesmith.tir.ret(parameter))
+    kind = tilesmith.ir.PrimType(dtype)
+    function = tilesmith.tir.PrimFunc([parameter], body, kind, attrs={"global_symbol": "same"})
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+    got = tilesmith.build(function, target=target)["same"](value)
+    assert got == value and isinstance(got, type(value))
+
+
+@pytest.mark.parametrize("value", ["text", None, np.zeros(3, "f4")])
+def test_arguments_of_the_wrong_kind(value):
+    @T.prim_func
+    def store(x: T.int32, A: T.Buffer((4,), "int32")):
+        A[0] = x
+
+    module = tilesmith.build(store, target="llvm")
+    with pytest.raises(TypeError, match=r"argument 1 \('x'\) must be an integer"):
+        module(value, np.zeros(4, "i4"))
+    with pytest.raises(TypeError, match=r"argument 2 \('A'\) must be a tensor|of dtype int32"):
+        module(1, value)
+    with pytest.raises(TypeError, match="expected 2 arguments, got 1"):
+        module(1)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_accesses_out_of_bounds_are_errors_in_checked_code(target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+
+    @T.prim_func
+    def gather(A: T.Buffer((8,), "int32"), B: T.Buffer((4,), "int32")):
+        for i in range(4):
+            B[i] = A[B[i]]
+
+    with tilesmith.transform.PassContext(config={"tir.instrument_bound_checkers": True}):
+        module = tilesmith.build(gather, target=target)
+    places = np.array([3, 0, 7, 1], "i4")
+    module(np.arange(8, dtype="i4") * 10, places)
+    np.testing.assert_array_equal(places, [30, 0, 70, 10])
+    for wrong in (8, -1, 1 << 30):
+        places = np.array([3, 0, wrong, 1], "i4")
+        with pytest.raises(Exception, match="(?i)out of bounds|outside|bound"):
+            module(np.arange(8, dtype="i4"), places)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_atomic_addition(dtype):
+    @T.prim_func
+    def count(A: T.Buffer((10000,), "int32"), B: T.Buffer((4,), dtype)):
+        for i in T.parallel(10000):
+            place = T.address_of(B[A[i]])
+            T.evaluate(T.call_intrin(dtype, "tir.atomic_add", place, T.Cast(dtype, i % 3)))
+
+    places = np.random.default_rng(0).integers(0, 4, 10000).astype("i4")
+    sums = np.zeros(4, dtype)
+    tilesmith.build(count, target="llvm")(places, sums)
+    np.testing.assert_array_equal(sums, np.bincount(places, np.arange(10000) % 3, 4).astype(dtype))
+
+
+def test_copies_in_the_background_are_done_at_once():
+    @T.prim_func
+    def copy(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        T.evaluate(T.call_intrin("int32", "tir.dma_start_group", 0))
+        source, target = T.address_of(A[0]), T.address_of(B[2])
+        T.evaluate(T.call_intrin("int32", "tir.dma_copy", 0, target, source, 16, 0))
+        T.evaluate(T.call_intrin("int32", "tir.dma_end_group", 0))
+        T.evaluate(T.call_intrin("int32", "tir.dma_wait", 0, 0))
+
+    a, b = np.arange(1, 9, dtype="i4"), np.zeros(8, "i4")
+    tilesmith.build(copy, target="llvm")(a, b)
+    np.testing.assert_array_equal(b, [0, 0, 1, 2, 3, 4, 0, 0])
