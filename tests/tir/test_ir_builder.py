@@ -71,3 +71,38 @@ def test_mistakes():
     with ib.for_range(0, 4):
         with pytest.raises(ts.TilesmithError, match="outside of all scopes"):
             ib.get()
+
+
+@pytest.mark.parametrize("kind", ["serial", "parallel", "vectorize", "unroll"])
+def test_kinds_of_loops(kind):
+    """``for_type`` is the older name of ``kind``; a kernel for threads as it used to be written."""
+    made = []
+    for options in ({"kind": kind}, {"for_type": kind}):
+        ib = ir_builder.create()
+        A = ib.buffer_ptr(tir.decl_buffer((8, 4), "float32", "A"))
+        thread = tir.IterVar((0, 8), tir.Var("t", "int32"), tir.IterVar.ThreadIndex, "threadIdx.x")
+        ib.scope_attr(thread, "thread_extent", 8)
+        with ib.for_range(0, 4, name="j", dtype="int64", **options) as j:
+            A[thread.var, j] = A[thread.var, j] * 2.0
+        ib.emit(tir.call_extern("int32", "sync"))
+        made.append(ib.get())
+    assert made[0].script() == made[1].script()
+    assert "T.launch_thread" in made[0].script() and "T.int64" in made[0].script()
+
+
+def test_names_of_parameters():
+    import inspect
+
+    wanted = {
+        "scope_attr": "node attr_key value",
+        "for_range": "begin end name dtype kind for_type",
+        "while_loop": "condition",
+        "let": "var_name value",
+        "allocate": "dtype shape name axis_separators scope",
+        "pointer": "content_type name scope",
+        "buffer_ptr": "buf",
+        "likely": "expr",
+    }
+    for name, parameters in wanted.items():
+        found = inspect.signature(getattr(ir_builder.IRBuilder, name)).parameters
+        assert list(found)[1:] == parameters.split()

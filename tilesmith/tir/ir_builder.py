@@ -13,6 +13,7 @@ allocations and attributes.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -135,19 +136,30 @@ class IRBuilder:
         self.emit(lambda rest: AttrStmt(node, attr_key, value, rest))
 
     def for_range(
-        self, begin: Any, end: Any, name: str = "i", dtype: Any = None, kind: str = "serial"
+        self,
+        begin: Any,
+        end: Any,
+        name: str = "i",
+        dtype: Any = None,
+        kind: str = "serial",
+        *,
+        for_type: str | None = None,
     ) -> WithScope:
-        """A loop over ``[begin, end)``; ``kind``: serial, parallel, vectorize, unroll."""
+        """A loop over ``[begin, end)``; ``kind``: serial, parallel, vectorize, unroll.
+
+        ``for_type`` is the older name of ``kind``. Raises ConfigError for an unknown kind.
+        """
         kinds = {
             "serial": ForKind.SERIAL,
             "parallel": ForKind.PARALLEL,
             "vectorize": ForKind.VECTORIZED,
             "unroll": ForKind.UNROLLED,
         }
+        kind = kind if for_type is None else for_type
         if kind not in kinds:
-            raise ConfigError(
-                f"unknown kind of loop '{kind}'", notes=("known: " + ", ".join(kinds),)
-            )
+            near = difflib.get_close_matches(str(kind), kinds, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else "known: " + ", ".join(kinds)
+            raise ConfigError(f"unknown kind of loop '{kind}'", notes=(advice,))
         low, stop = operators.match_types(begin, end)
         if dtype is not None:
             low, stop = operators.cast(dtype, low), operators.cast(dtype, stop)
