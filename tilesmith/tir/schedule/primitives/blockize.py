@@ -155,6 +155,9 @@ class _Blockizer:
             iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
             values.append(value)
         needed = set(variables_in(*values)) if values else set()
+        for clause in clauses(inner.predicate):  # it may name loops of one iteration besides
+            if not reduction.intersection(variables_in(clause)):
+                needed.update(variables_in(clause))
         moved = {
             loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype)
             for loop in loops
