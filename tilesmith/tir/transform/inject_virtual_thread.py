@@ -308,6 +308,9 @@ class _Whole(_Injector):
     def loop(self, stmt: Stmt) -> Stmt:
         return stmt
 
+    def apart(self, stmt: Any) -> Stmt:
+        return self.children(stmt)
+
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
         return self.children(node)
 

@@ -137,7 +137,9 @@ class _Reduction:
                     span=loop.span,
                 )
         self.threads = [one for one in self.reduced if _is_thread(one)]
-        self.serial = [one for one in self.reduced if not _is_thread(one)]
+        self.serial = [
+            one for one in self.reduced if not _is_thread(one) and not is_const(one.extent, 1)
+        ]
         self.outer = [one for one in loops if one not in self.serial]
 
     def lowered(self) -> Stmt:

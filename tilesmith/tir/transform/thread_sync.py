@@ -24,7 +24,7 @@ from typing import Any
 from tilesmith.ir import Call, IntImm, Range, Var, Visitor
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.intrinsics import tvm_storage_sync
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -96,6 +96,7 @@ class _Inserter:
     def __init__(self, scope: str) -> None:
         self.scope = scope
         self.threads: Threads = {}
+        self.axes: dict[str, Var] = {}
         self.uneven: set[Var] = set()  # variables that differ between threads
         self.background: list[Access] = []  # copies that have been begun
         self.in_async_scope = False
@@ -133,13 +134,13 @@ class _Inserter:
         self.extra += 1
         if self.scope == "global":
             blocks: Any = 1
-            lead: Any = True
-            for var, extent in self.threads.items():
-                if var.name.startswith("block"):
-                    blocks = blocks * extent
-                else:
-                    lead = var.equal(0) if lead is True else lead & var.equal(0)
-            return Evaluate(intrinsic_call("int32", "tvm_storage_sync", "global", lead, blocks))
+            lead = []
+            for tag, var in self.axes.items():
+                if tag.startswith("blockIdx"):
+                    blocks = blocks * self.threads[var]
+                lead.append(var.equal(0))
+            arguments = ("global", all_of(*lead), blocks)
+            return Evaluate(intrinsic_call("int32", "tvm_storage_sync", *arguments))
         # Dynamic shared memory is the same memory: there is one barrier for both.
         return Evaluate(tvm_storage_sync("shared" if self.scope == "shared.dyn" else self.scope))
 
@@ -329,6 +330,7 @@ class _Inserter:
         if tag.startswith(shares):
             extent = node.value
             self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
+            self.axes[tag] = node.node.var
             self.uneven.add(node.node.var)
 
 
