@@ -192,6 +192,8 @@ def _assign(parser: Parser, target: ast.expr, value: Any, written: ast.expr | No
     elif isinstance(target, (ast.Tuple, ast.List)):
         if isinstance(value, Frame):
             value = parser.open(value)
+        if isinstance(value, T.meta_var) and isinstance(value.value, (list, tuple)):
+            value = [T.meta_var(item) for item in value.value]
         if not isinstance(value, (list, tuple)):
             raise parser.error(target, f"{len(target.elts)} names for one value")
         if len(value) != len(target.elts):

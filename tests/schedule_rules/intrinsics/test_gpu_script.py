@@ -5,7 +5,7 @@ import pytest
 
 import tilesmith as ts
 from tests.codegen.harness import HOST
-from tests.schedule_rules.intrinsics.instructions import Fragments, instructions
+from tests.schedule_rules.intrinsics.instructions import Fragments, Warp, instructions
 from tests.schedule_rules.intrinsics.test_cpu_script import random_arrays
 from tilesmith import tir
 from tilesmith.script import tir as T
@@ -186,3 +186,100 @@ def test_all_names_of_the_module_are_registered():
             if constant.endswith("_INTRIN"):
                 intrin = tir.TensorIntrin.get(getattr(module, constant))
                 assert isinstance(intrin, tir.TensorIntrin)
+
+
+# --- ldmatrix and mma -----------------------------------------------------------------------------
+
+WARP_INTRINSICS = [name for name in dir(cuda) if name.startswith(("LDMATRIX_", "MMA_"))]
+
+
+@pytest.mark.parametrize("constant", WARP_INTRINSICS)
+def test_intrinsics_of_warps(constant, monkeypatch):
+    intrin = tir.TensorIntrin.get(getattr(cuda, constant))
+    buffers = [intrin.desc.buffer_map[param] for param in intrin.desc.params]
+    target = str(buffers[-1].dtype)
+    for name, meaning in Warp().operators(target).items():
+        monkeypatch.setitem(OPERATORS, name, meaning)
+    random = np.random.default_rng(0)
+    arrays = [
+        random.integers(-3, 4, [int(size) for size in buffer.shape]).astype(str(buffer.dtype))
+        for buffer in buffers
+    ]
+    expected = [array.copy() for array in arrays]
+    run(intrin.desc, *expected)
+    got = [array.copy() for array in arrays]
+    run(intrin.impl, *got)
+    np.testing.assert_array_equal(got[-1], expected[-1])
+    assert not np.array_equal(got[-1], arrays[-1])
+
+
+def test_layouts_of_warps_are_bijections():
+    for layout in (
+        cuda.shared_16x16_to_ldmatrix_32x8_layout,
+        cuda.shared_16x16_to_ldmatrix_32x8_trans_layout,
+        cuda.shared_16x16_to_ldmatrix_32x8_b_layout,
+    ):
+        places = {layout(i, j) for i in range(16) for j in range(16)}
+        assert places == {(thread, local) for thread in range(32) for local in range(8)}
+    for i in range(16):
+        for j in range(16):
+            place = cuda.shared_16x16_to_ldmatrix_32x8_layout(i, j)
+            assert cuda.ldmatrix_32x8_to_shared_16x16_layout(*place) == (i, j)
+
+
+def in_tiles(layout):
+    return lambda i, j: [i // 16, j // 16, *layout(i % 16, j % 16)]
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_product_by_warps(out_dtype, transposed, monkeypatch):
+    program = product(32, 32, 48, "float16", out_dtype, transposed)
+    names = cuda.get_mma_intrin_group("shared", "global", "float16", out_dtype, trans_b=transposed)
+    sch = tir.Schedule(program, debug_mask="all")
+    block = sch.get_block("C")
+    split = [sch.split(loop, [None, 16]) for loop in sch.get_loops(block)]
+    sch.reorder(*[outer for outer, _ in split], *[inner for _, inner in split])
+    right = (
+        cuda.shared_16x16_to_ldmatrix_32x8_b_layout
+        if transposed
+        else cuda.shared_16x16_to_ldmatrix_32x8_trans_layout
+    )
+    layouts = (cuda.shared_16x16_to_ldmatrix_32x8_layout, right)
+    loads = []
+    for index, layout in enumerate(layouts):
+        sch.cache_read(block, index, "shared")
+        loads.append(sch.cache_read(block, index, "warp"))
+        sch.transform_layout(loads[-1], ("write", 0), in_tiles(layout))
+    store = sch.cache_write(block, 0, "warp")
+    sch.transform_layout(block, ("write", 0), in_tiles(layouts[0]))
+    init = sch.decompose_reduction(block, split[2][0])
+    for copy, key in ((loads[0], "load_a"), (loads[1], "load_b"), (store, "store")):
+        sch.tensorize(tile_of(sch, copy), names[key])
+    sch.tensorize(split[0][1], names["compute"])
+    sch.tensorize(sch.get_loops(init)[-2], names["init"])
+    for name, meaning in Warp().operators(out_dtype).items():
+        monkeypatch.setitem(OPERATORS, name, meaning)
+    random = np.random.default_rng(0)
+    arrays = [
+        random.integers(-2, 3, [int(size) for size in program.buffer_map[param].shape]).astype(kind)
+        for param, kind in zip(program.params, ("float16", "float16", out_dtype))
+    ]
+    expected = [array.copy() for array in arrays]
+    run(program, *expected)
+    run(sch.mod["main"], *arrays)
+    np.testing.assert_array_equal(arrays[2], expected[2])
+
+
+def test_groups_of_names_of_mma():
+    assert cuda.get_mma_intrin_group(
+        "shared.dyn", "shared", "float16", "float32", trans_b=True
+    ) == {
+        "init": cuda.MMA_fill_16x16_f32_INTRIN,
+        "load_a": cuda.LDMATRIX_f16_A_DYN_INTRIN,
+        "load_b": cuda.LDMATRIX_f16_B_TRANS_DYN_INTRIN,
+        "compute": cuda.MMA_f16f16f32_TRANS_B_INTRIN,
+        "store": cuda.MMA_store_16x16_f32_shared_INTRIN,
+    }
+    with pytest.raises(ScheduleError, match="there is no mma for int8 and int32"):
+        cuda.get_mma_intrin_group("shared", "global", "int8", "int32")

@@ -1,5 +1,7 @@
 """Matrix units of NVIDIA GPUs by fragments (``wmma``): fill, load, multiply, store.
 
+Those by warps (``mma``, ``ldmatrix``) are in ``cuda_mma`` and can be had from here as well.
+
 A fragment holds a 16x16 tile; a buffer in a ``wmma`` scope is an array of them, and the number of a
 tile in it follows from the offset of the tile. Loads read from shared memory, stores write to
 shared or global memory.
@@ -7,6 +9,8 @@ shared or global memory.
 
 from typing import Any, Literal
 
+from tilesmith.schedule_rules.intrinsics import cuda_mma
+from tilesmith.schedule_rules.intrinsics.cuda_mma import *  # noqa: F403
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import PrimFunc, TensorIntrin
@@ -18,6 +22,7 @@ __all__ = [
     "get_wmma_load_intrin",
     "get_wmma_store_intrin",
     "get_wmma_sync_intrin",
+    *cuda_mma.__all__,
 ]
 
 SHORT_NAMES = {
