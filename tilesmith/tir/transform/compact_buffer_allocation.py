@@ -81,6 +81,7 @@ class _RegionFinder(Visitor):
         self.pointers: dict[Var, Buffer] = {}
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.threads: set[Var] = set()  # loops over threads of a block
+        self.known_bounds: dict[tuple[int, int, bool], tuple[PrimExpr, Bounds | None]] = {}
         self.relaxed: set[Var] = set()  # of these, the ones that share the buffer in question
 
     # -- bounds of an index over the loops from `depth` inwards
@@ -166,7 +167,7 @@ class _RegionFinder(Visitor):
             known = scope.regions[axis]
             if bounds is None:
                 scope.regions[axis] = None
-            elif known is not None:
+            elif known is not None and not (known and known[-1] is bounds):
                 known.append(bounds)
 
     def index_bounds(self, buffer: Buffer, index: PrimExpr, axis: int) -> Bounds | None:
@@ -174,8 +175,13 @@ class _RegionFinder(Visitor):
         if scope.regions[axis] is None or index.dtype.lanes > 1:
             return None
         # What threads share is allocated once for all of them.
-        self.relaxed = self.threads if buffer.scope().startswith("shared") else set()
-        return self.bounds(index, scope.depth)
+        shared = buffer.scope().startswith("shared")
+        key = (id(index), scope.depth, shared)  # an index that is read and written is one object
+        found = self.known_bounds.get(key)
+        if found is None:
+            self.relaxed = self.threads if shared else set()
+            found = self.known_bounds[key] = (index, self.bounds(index, scope.depth))
+        return found[1]
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
         self.visit_children(load)
@@ -322,6 +328,7 @@ class _Compactor(Rewriter):
         self.finder = finder
         self.regions: dict[Buffer, list[Range]] = {}
         self.compact: dict[Buffer, Buffer] = {}
+        self.differences: dict[tuple[int, int], tuple[PrimExpr, PrimExpr, PrimExpr]] = {}
         for buffer in finder.scopes:
             region, rows = finder.region(buffer), finder.alignments.get(buffer)
             if region is None and rows is None:
@@ -333,11 +340,19 @@ class _Compactor(Rewriter):
             self.compact[buffer] = buffer.with_fields(shape=shape, strides=strides)
 
     def moved(self, region: list[Range], indices: Any) -> list[PrimExpr]:
-        simplify = self.finder.analyzer.simplify
         return [
-            index if ops.is_const(dim.min, 0) else simplify(index - dim.min)
+            index if ops.is_const(dim.min, 0) else self.difference(index, dim.min)
             for index, dim in zip(indices, region)
         ]
+
+    def difference(self, index: PrimExpr, start: PrimExpr) -> PrimExpr:
+        """``index - start``; the same for each access at this index."""
+        key = id(index), id(start)
+        found = self.differences.get(key)
+        if found is None:
+            moved = self.finder.analyzer.simplify(index - start)
+            found = self.differences[key] = (index, start, moved)
+        return found[2]
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
         load = self.children(load)
