@@ -104,7 +104,7 @@ def test_rfactor_program():
                 C_rf[vk_1, vi] = C_rf[vk_1, vi] + A[vi, vk_0 * 3 + vk_1]
         for i, k_1 in T.grid(5, 3):
             with T.block("C"):
-                vi, vk_1 = T.axis.remap("SR", [i, k_1])
+                vk_1, vi = T.axis.remap("RS", [k_1, i])
                 with T.init():
                     C[vi] = T.float32(0)
                 C[vi] = C[vi] + C_rf[vk_1, vi]

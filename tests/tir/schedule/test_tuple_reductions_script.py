@@ -90,7 +90,7 @@ def test_rfactor_of_a_choice():
                 M_rf[vk_0, vi] = v_M_rf
         for i, k_0 in T.grid(5, 3):
             with T.block("argmax"):
-                vi, vk_0 = T.axis.remap("SR", [i, k_0])
+                vk_0, vi = T.axis.remap("RS", [k_0, i])
                 T.reads(P_rf[vk_0, vi], M_rf[vk_0, vi])
                 T.writes(P[vi], M[vi])
                 with T.init():

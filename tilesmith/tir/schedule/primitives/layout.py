@@ -117,7 +117,11 @@ class _TransformAccess(Rebuild):
         return self.children(loop)
 
     def _indices(self, indices: Any) -> list[PrimExpr]:
-        return [self.analyzer.simplify(index) for index in self.mapping.map_indices(list(indices))]
+        # An index that stays as it was keeps its name, also where it can only be 0.
+        return [
+            index if isinstance(index, Var) else self.analyzer.simplify(index)
+            for index in self.mapping.map_indices(list(indices))
+        ]
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
         """A read."""

@@ -372,7 +372,7 @@ class _Rfactor:
         relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
         relocate = Replace(relocated)
         self.final = self._final_block()
-        values = [relocate.visit(value) for value in spatial] + [relocated[self.loop.loop_var]]
+        values = [relocated[self.loop.loop_var], *[relocate.visit(value) for value in spatial]]
         # Conditions on reduction loops have done their work in the factored block.
         gone = {self.state.stmt(sref).loop_var for sref in loops} - set(relocated)
         gone.add(self.loop.loop_var)
@@ -401,15 +401,14 @@ class _Rfactor:
     def _final_block(self) -> Block:
         """The block that combines the partial results over the factored loop."""
         block, combiner = self.block, self.combiner
-        iterators: list[IterVar] = []
+        factor = self._factor_iterator(IterVar.CommReduce)
+        iterators = [factor]
         mapping: dict[Var, PrimExpr] = {}
         for iterator in block.iter_vars:
             if iterator.iter_type == IterVar.DataPar:
                 own = Var(iterator.var.name, iterator.var.dtype)
                 mapping[iterator.var] = own
                 iterators.append(IterVar(iterator.dom, own, IterVar.DataPar))
-        factor = self._factor_iterator(IterVar.CommReduce)
-        iterators.append(factor)
         replace = Replace(mapping)
         indices = [replace.visit(index) for index in combiner.indices]
         places = self._partial_indices(indices, factor.var)
