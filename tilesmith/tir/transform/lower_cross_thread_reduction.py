@@ -204,16 +204,15 @@ class _Reduction:
 
     def exchange(self, partial: list[Buffer], total: list[Buffer]) -> Stmt:
         """The reduction over threads."""
-        iterators: list[IterVar] = []
         values: list[Any] = [buffer[0] for buffer in partial]
         condition: PrimExpr = const(True, "bool")
-        iter_values: tuple[PrimExpr, ...] = ()
         reads: Any = _first_elements(partial)
         if not partial:
-            iterators, mapping = self.renewed(list(self.block.iter_vars))
+            # The block names threads, so it has no iterators of its own.
+            names = [iterator.var for iterator in self.block.iter_vars]
+            mapping = dict(zip(names, self.realize.iter_values))
             values = list(substitute(self.reduction.values, mapping))
             condition = self.realize.predicate
-            iter_values = self.realize.iter_values
             reads = substitute(self.reads(), mapping)
         call = tvm_thread_allreduce(
             const(len(values), "uint32"),
@@ -225,8 +224,8 @@ class _Reduction:
         null = reinterpret("handle", const(0, "uint64"))
         body = AttrStmt(self.reduction.reducer, "reduce_scope", null, Evaluate(call))
         name = self.block.name_hint + "_cross_thread"
-        block = Block(iterators, reads, _first_elements(total), name, body, span=self.block.span)
-        return BlockRealize(iter_values, True, block)
+        block = Block((), reads, _first_elements(total), name, body, span=self.block.span)
+        return BlockRealize((), True, block)
 
     def write_back(self, total: list[Buffer]) -> Stmt:
         """The results go where the block would have put them."""
