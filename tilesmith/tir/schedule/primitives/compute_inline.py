@@ -262,6 +262,34 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     (producer,) = producers
     check_complete_or_reduction(state, producer, scope, "reverse_compute_inline")
     block: Block = state.stmt(producer).block
+    _check_final(state, producer)
+    buffer = block.writes[0].buffer
+    if is_output_block(state, producer, scope):
+        raise refuse_at(
+            state,
+            "reverse_compute_inline",
+            f"buffer '{buffer.name}' is an output of the scope",
+            producer,
+        )
+    for other in scope_blocks(state, scope):
+        if other not in (sref, producer) and buffer in [
+            r.buffer for r in state.stmt(other).block.reads
+        ]:
+            raise refuse_at(
+                state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
+            )
+    inverse = _inverse_indices(state, sref, producer, buffer)
+    realize: BlockRealize = state.stmt(producer)
+    new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
+    new = with_regions(new)
+    state.replace(producer, new, {realize.block: new.block})
+    remove_block(state, sref)
+    drop_allocation(state, scope, buffer)
+
+
+def _check_final(state: ScheduleState, producer: StmtSRef) -> None:
+    """A producer writes one buffer, and each element of it once."""
+    block: Block = state.stmt(producer).block
     if len(block.writes) != 1:
         raise refuse_at(
             state,
@@ -286,28 +314,6 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             "final",
             producer,
         )
-    buffer = block.writes[0].buffer
-    if is_output_block(state, producer, scope):
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
-            f"buffer '{buffer.name}' is an output of the scope",
-            producer,
-        )
-    for other in scope_blocks(state, scope):
-        if other not in (sref, producer) and buffer in [
-            r.buffer for r in state.stmt(other).block.reads
-        ]:
-            raise refuse_at(
-                state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
-            )
-    inverse = _inverse_indices(state, sref, producer, buffer)
-    realize: BlockRealize = state.stmt(producer)
-    new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
-    new = with_regions(new)
-    state.replace(producer, new, {realize.block: new.block})
-    remove_block(state, sref)
-    drop_allocation(state, scope, buffer)
 
 
 class _Loads(Visitor):
@@ -394,6 +400,7 @@ def _inverse_indices(
                 "reverse_compute_inline",
                 f"'{buffer.name}' is read at several different places",
                 sref,
+                "only a block that reads one element of it for each that it writes can be put there",
             )
     _check_all_made(state, sref, producer, first)
     domain = {iterator.var: iterator.dom for iterator in block.iter_vars}
