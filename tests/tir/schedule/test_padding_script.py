@@ -156,9 +156,9 @@ def product(
 def product_padded(
     A: T.Buffer((7, 9), "float32"), B: T.Buffer((9, 6), "float32"), C: T.Buffer((7, 6), "float32")
 ):
-    C_pad = T.alloc_buffer((8, 6))
     A_pad = T.alloc_buffer((8, 12))
     B_pad = T.alloc_buffer((12, 6))
+    C_pad = T.alloc_buffer((8, 6))
     for i0, i1 in T.grid(8, 12):
         with T.block("A_pad"):
             v0, v1 = T.axis.remap("SS", [i0, i1])

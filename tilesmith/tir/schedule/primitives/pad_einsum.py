@@ -45,6 +45,7 @@ def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: Sequence[int]) -> 
     after = [einsum.copy(new, old, False) for old, new in copies if old is einsum.output]
     nest, block = einsum.padded(dict(copies))
     state.replace(einsum.loops[0], stmt_seq(*before, nest, *after), {einsum.block: block})
+    copies.sort(key=lambda pair: pair[0] is einsum.output)  # inputs first
     add_allocation(state, scope, [new for _, new in copies])
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, any_of, equal, floormod, is_const
+from tilesmith.ir.operators import all_of, any_of, floormod, is_const
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.schedule.primitives.blocks import (
@@ -267,8 +267,8 @@ def _apply(
     last = row.min + row.extent - 1
     offset = analyzer.simplify(last - rolling.low)
     overlap = const(rolling.rows - rolling.new_rows, offset.dtype)
-    is_first = equal(rolling.loop.loop_var, rolling.loop.min)
-    condition = any_of(is_first, offset >= overlap)
+    is_first = rolling.loop.loop_var < rolling.loop.min + 1
+    condition = any_of(is_first, overlap <= offset)
     predicate = all_of(realize.predicate, condition)
     state.replace(sref, realize.with_fields(predicate=predicate))
     shape = list(buffer.shape)
