@@ -356,6 +356,10 @@ def test_barriers_over_all_blocks_only_if_asked():
     with PassContext(config={"tir.detect_global_barrier": True}):
         asked = names(device_passes(target))
     assert len(asked) == len(plain) + 1
+    for option, step in (("use_async_copy", "PTXAsyncCopy"), ("ptx_ldg32", "PTXLDG32")):
+        with PassContext(config={f"tir.{option}": True}):
+            assert f"tir.Inject{step}" in names(device_passes(target))
+        assert f"tir.Inject{step}" not in plain
     with PassContext(config={"tir.merge_static_smem": True}):
         merged = names(device_passes(target))
     assert "tir.MergeSharedMemoryAllocations" in merged
@@ -384,6 +388,34 @@ def test_a_function_on_threads_becomes_host_and_kernel():
     assert found == ["__tvm_ffi_add", "add", "add_kernel"]
     assert count(mod["add_kernel"], "AttrStmt") >= 2 and count(mod["add"], "For SERIAL") == 0
     assert "add_kernel" in mod["add"].script()
+
+
+def test_pipelines_on_the_host():
+    @T.prim_func
+    def func(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+        T.func_attr({"global_symbol": "add", "tir.noalias": True})
+        for i in T.serial(
+            16,
+            annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]},
+        ):
+            with T.block("compute"):
+                T.reads(A[0:16, i])
+                T.writes(C[0:16, i])
+                B = T.alloc_buffer((16, 1))
+                for j in range(16):
+                    with T.block("load"):
+                        T.reads(A[j, i])
+                        T.writes(B[j, 0])
+                        B[j, 0] = A[j, i] * T.float32(2)
+                for j in range(16):
+                    with T.block("store"):
+                        T.reads(B[j, 0])
+                        T.writes(C[j, i])
+                        C[j, i] = B[j, 0] + T.float32(1)
+
+    (got,) = lower(func, name="add").functions.values()
+    assert count(got, "For SERIAL") > 3 and not got.script().count("software_pipeline")
+    assert_same_results(func, got)
 
 
 def test_several_ways_in_one_module():

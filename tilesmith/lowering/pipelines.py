@@ -84,11 +84,12 @@ PHASES = (_blocks, _flat_loops, _vectors, _cleanup)
 """The phases for programs of blocks in order: functions that make their lists of passes."""
 
 
-# Programs of blocks for threads of a device: the same with what threads need in between.
+# Programs of blocks for threads of a device, or whose loops are pipelines: the same with what these
+# need in between.
 
 
 def _blocks_on_threads() -> list[Pass]:
-    """Phase 0 for functions that bind loops to threads."""
+    """Phase 0 for functions on threads or with pipelines."""
     return [
         passes.InjectPrefetch(),
         passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
@@ -98,11 +99,12 @@ def _blocks_on_threads() -> list[Pass]:
         passes.UnifyThreadBinding(),
         passes.CompactBufferAllocation(),
         passes.LowerMatchBuffer(),
+        passes.InjectSoftwarePipeline(),
     ]
 
 
 def _vectors_on_threads() -> list[Pass]:
-    """Phase 2 for functions that bind loops to threads."""
+    """Phase 2 for functions on threads or with pipelines."""
     return [
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
@@ -110,13 +112,14 @@ def _vectors_on_threads() -> list[Pass]:
         passes.PeelVectorTails(),
         passes.VectorizeLoop(),
         passes.InjectVirtualThread(),
+        passes.InjectDoubleBuffer(),
         passes.StorageRewrite(),
         passes.UnrollLoop(),
     ]
 
 
 THREAD_PHASES = (_blocks_on_threads, _flat_loops, _vectors_on_threads, _cleanup)
-"""The phases for programs of blocks that bind loops to threads."""
+"""The phases for programs of blocks on threads or with pipelines."""
 
 
 # Classic loop programs.
@@ -160,9 +163,12 @@ def _device(target: Target) -> list[Pass]:
         passes.ThreadSync("shared.dyn"),
         passes.ThreadSync("warp"),
         passes.LowerThreadAllreduce(),
+        *_when("tir.use_async_copy", passes.InjectPTXAsyncCopy()),
+        *_when("tir.ptx_ldg32", passes.InjectPTXLDG32()),
         passes.AnnotateDeviceRegions(),
         passes.SplitHostDevice(),
         *_shared_memory(),
+        passes.LowerWarpMemory(),
         passes.CommonSubexprElimTIR(),  # kernels are text for another compiler, often read
         passes.LowerIntrin(),
         passes.MakePackedAPI(),
@@ -191,7 +197,7 @@ def lower_passes(
     added: Sequence[tuple[int, Pass]] | None = None, on_threads: bool = False
 ) -> list[Pass]:
     """All passes for programs of blocks; ``added`` are pairs of a phase and a pass that runs at
-    its end, ``on_threads`` says that loops are bound to threads."""
+    its end, ``on_threads`` says that loops are bound to threads or pipelined."""
     return _in_phases(THREAD_PHASES if on_threads else PHASES, added)
 
 

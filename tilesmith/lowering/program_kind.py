@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     AttrStmt,
+    Block,
     BufferRealize,
     For,
     ForKind,
@@ -18,6 +19,7 @@ from tilesmith.tir.stmt import (
 
 __all__ = ["ProgramKind", "program_kind"]
 
+PIPELINE = "software_pipeline_stage"
 CLASSIC = "from_legacy_te_schedule"
 _CLASSIC_STATEMENTS = (BufferRealize, ProducerRealize, ProducerStore)
 
@@ -26,12 +28,12 @@ class ProgramKind(Enum):
     """What a program is made of."""
 
     BLOCKS = "blocks"
-    THREADS = "blocks on threads"
+    THREADS = "blocks on threads, or with pipelines"
     CLASSIC = "classic loops"
 
 
 def program_kind(func: Any) -> ProgramKind:
-    """Blocks (or plain loops), the same bound to threads, or classic loops that realize buffers.
+    """Blocks (or plain loops), the same on threads or in pipelines, or loops that realize buffers.
 
     A function says that it comes from a classic schedule by the attribute
     ``from_legacy_te_schedule``, or by its statements.
@@ -43,13 +45,23 @@ def program_kind(func: Any) -> ProgramKind:
     return _kind_of(func.body)
 
 
+_ATTRIBUTES = ("thread_extent", "virtual_thread", "double_buffer_scope")
+
+
+def _needs_threads(stmt: Any) -> bool:
+    """Whether a statement is for threads, or for iterations that overlap."""
+    if isinstance(stmt, For):
+        return stmt.kind is ForKind.THREAD_BINDING or PIPELINE in stmt.annotations
+    if isinstance(stmt, AttrStmt):
+        return stmt.attr_key in _ATTRIBUTES
+    return isinstance(stmt, Block) and "double_buffer_scope" in stmt.annotations
+
+
 def _kind_of(stmt: Any) -> ProgramKind:
     if isinstance(stmt, _CLASSIC_STATEMENTS):
         return ProgramKind.CLASSIC
     kind = ProgramKind.BLOCKS
-    if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
-        kind = ProgramKind.THREADS
-    elif isinstance(stmt, AttrStmt) and stmt.attr_key in ("thread_extent", "virtual_thread"):
+    if _needs_threads(stmt):
         kind = ProgramKind.THREADS
     for child in stmt.children():
         if isinstance(child, Stmt):

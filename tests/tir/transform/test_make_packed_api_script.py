@@ -8,6 +8,7 @@ from tilesmith.ir import IRModule
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering import build, lower
 from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import transform
 from tilesmith.tir.transform.kernel import kernel_parameters
 
@@ -213,6 +214,14 @@ def test_private_functions_get_no_wrapper():
     passes = [transform.FlattenBuffer(), transform.MakePackedAPI()]
     names = [v.name_hint for v in Sequential(passes)(mod).functions]
     assert sorted(names) == ["__tvm_ffi_scale", "helper", "scale"]
+
+
+def test_all_parameters_are_packed():
+    mod = IRModule({"scale": scale})
+    for number in (-1, 0):
+        assert "__tvm_ffi_scale" in transform.MakePackedAPI(num_unpacked_params=number)(mod)
+    with pytest.raises(UnsupportedError, match="2 parameters"):
+        transform.MakePackedAPI(num_unpacked_params=2)
 
 
 def test_unpacked():

@@ -49,8 +49,11 @@ from tilesmith.tir.transform.hoist_expression import (
 )
 from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse, HoistIfThenElseBasic
 from tilesmith.tir.transform.inject_copy_intrin import InjectCopyIntrin
+from tilesmith.tir.transform.inject_double_buffer import InjectDoubleBuffer
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
+from tilesmith.tir.transform.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
 from tilesmith.tir.transform.inject_rolling_buffer import InjectRollingBuffer
+from tilesmith.tir.transform.inject_software_pipeline import InjectSoftwarePipeline
 from tilesmith.tir.transform.inject_virtual_thread import InjectVirtualThread
 from tilesmith.tir.transform.inline_private_functions import InlinePrivateFunctions
 from tilesmith.tir.transform.install_debug_spans import InstallDebugSpans
@@ -70,6 +73,7 @@ from tilesmith.tir.transform.lower_opaque_block import LowerOpaqueBlock
 from tilesmith.tir.transform.lower_thread_allreduce import LowerThreadAllreduce
 from tilesmith.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilesmith.tir.transform.lower_vtcm_alloc import LowerVtcmAlloc
+from tilesmith.tir.transform.lower_warp_memory import LowerWarpMemory
 from tilesmith.tir.transform.make_packed_api import MakePackedAPI, MakeUnpackedAPI
 from tilesmith.tir.transform.merge_shared_memory_allocations import (
     MergeDynamicSharedMemoryAllocations,

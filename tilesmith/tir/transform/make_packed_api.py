@@ -459,8 +459,17 @@ def make_packed_api(mod: IRModule) -> IRModule:
 
 @register_pass("tir.MakePackedAPI")
 def MakePackedAPI(num_unpacked_params: int = -1) -> Pass:  # noqa: N802
-    """The pass that gives public functions their wrappers (``num_unpacked_params`` is accepted for
-    old programs and has no meaning any more)."""
+    """The pass that gives public functions their wrappers.
+
+    All parameters are packed: ``num_unpacked_params`` is -1 or 0, other numbers raise
+    UnsupportedError.
+    """
+    if num_unpacked_params > 0:
+        raise UnsupportedError(
+            f"{num_unpacked_params} parameters cannot be passed beside the packed ones: tvm-ffi's "
+            "calling convention packs them all",
+            notes=("MakeUnpackedAPI makes functions of plain pointers and numbers",),
+        )
     return ModulePass(lambda mod, ctx: make_packed_api(mod), PassInfo(0, "tir.MakePackedAPI"))
 
 
