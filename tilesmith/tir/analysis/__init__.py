@@ -9,5 +9,6 @@ from tilesmith.tir.analysis.memory_constraints import *  # noqa: F403
 from tilesmith.tir.analysis.out_of_bounds import OOBChecker
 from tilesmith.tir.analysis.purity import *  # noqa: F403
 from tilesmith.tir.analysis.variables import *  # noqa: F403
+from tilesmith.tir.analysis.verify_gpu_code import *  # noqa: F403
 from tilesmith.tir.analysis.vtcm import get_vtcm_compaction_passes
 from tilesmith.tir.analysis.well_formed import *  # noqa: F403

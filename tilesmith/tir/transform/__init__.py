@@ -115,3 +115,4 @@ from tilesmith.tir.transform.unify_thread_binding import UnifyThreadBinding
 from tilesmith.tir.transform.unroll_loop import UnrollLoop
 from tilesmith.tir.transform.vectorize_loop import VectorizeLoop
 from tilesmith.tir.transform.verification import VerifyMemory, VerifySSA, VerifyVTCMLimit
+from tilesmith.tir.transform.verify_gpu_code import VerifyGPUCode

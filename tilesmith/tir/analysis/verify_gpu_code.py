@@ -1,0 +1,196 @@
+"""Whether the kernels of a function fit on a device.
+
+Constraints are limits by name:
+
+    max_threads_per_block, max_thread_x, max_thread_y, max_thread_z, max_vthread, max_kernels
+    max_shared_memory_per_block, max_local_memory_per_block   bytes
+    max_vector_bytes                                          bytes of one access
+
+``verify_gpu_code`` answers, ``gpu_code_violations`` says what is exceeded and by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.ir import IntImm, Visitor
+from tilesmith.support.errors import ConfigError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BufferStore,
+    For,
+    ForKind,
+)
+
+__all__ = ["GPU_CONSTRAINTS", "gpu_code_violations", "verify_gpu_code"]
+
+GPU_CONSTRAINTS = (
+    "max_threads_per_block", "max_thread_x", "max_thread_y", "max_thread_z", "max_vthread",
+    "max_kernels", "max_shared_memory_per_block", "max_local_memory_per_block", "max_vector_bytes",
+)  # fmt: skip
+
+
+class _Checker(Visitor):
+    """Measures kernel by kernel and compares with the limits."""
+
+    def __init__(self, limits: Mapping[str, int]) -> None:
+        self.limits = limits
+        self.found: list[str] = []
+        self.kernels = 0
+        self.depth = 0
+        self.reset()
+
+    def reset(self) -> None:
+        self.threads: dict[str, int] = {}
+        self.vthreads = 1
+        self.shared = self.local = 0
+
+    def exceed(self, name: str, value: int, what: str) -> None:
+        limit = self.limits.get(name)
+        if limit is not None and value > limit:
+            where = f"kernel {self.kernels}: " if self.kernels else ""
+            self.found.append(f"{where}{what} {value}, {name} is {limit}")
+
+    # Launches.
+
+    def launch(self, thread: IterVar, extent: Any, node: Any) -> None:
+        outermost = self.depth == 0
+        if outermost:
+            self.kernels += 1
+            self.reset()
+        tag = thread.thread_tag
+        if not isinstance(extent, IntImm):
+            if not tag.startswith("blockIdx"):
+                self.found.append(f"kernel {self.kernels}: the extent of {tag} is not constant")
+            size = 1
+        else:
+            size = extent.value
+        if tag.startswith("threadIdx"):
+            known = self.threads.setdefault(tag, size)
+            if known != size:
+                self.found.append(
+                    f"kernel {self.kernels}: {tag} is launched with {known} threads and with {size}"
+                )
+        self.depth += 1
+        if tag.startswith(("vthread", "cthread")):
+            self.vthreads *= size
+            self.exceed("max_vthread", size, f"{tag} has the extent")
+            self.visit_children(node)
+            self.vthreads //= max(size, 1)
+        else:
+            self.visit_children(node)
+        self.depth -= 1
+        if outermost:
+            self.finish()
+
+    def finish(self) -> None:
+        """The totals of a kernel."""
+        total = 1
+        for tag, size in self.threads.items():
+            total *= size
+            self.exceed(f"max_thread_{tag[-1]}", size, f"{tag} has the extent")
+        self.exceed("max_threads_per_block", total, "threads of a block:")
+        self.exceed("max_shared_memory_per_block", self.shared, "bytes of shared memory:")
+        self.exceed("max_local_memory_per_block", self.local, "bytes of local memory:")
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        if node.attr_key in ("thread_extent", "virtual_thread") and isinstance(node.node, IterVar):
+            self.launch(node.node, node.value, node)
+        else:
+            self.visit(node.body)
+
+    def visit_For(self, node: For) -> None:
+        if node.kind is ForKind.THREAD_BINDING and node.thread_binding is not None:
+            self.launch(node.thread_binding, node.extent, node)
+            return
+        if node.kind is ForKind.VECTORIZED and isinstance(node.extent, IntImm):
+            widest = _Widest()
+            widest.visit(node.body)
+            self.exceed(
+                "max_vector_bytes", widest.nbytes * node.extent.value, "bytes of a vector access:"
+            )
+        self.visit_children(node)
+
+    # Memory.
+
+    def allocate(self, scope: str, nbytes: int, sizes: Any) -> None:
+        for size in sizes:
+            if not isinstance(size, IntImm):
+                return  # known at the launch only
+            nbytes *= size.value
+        if scope.startswith("shared"):
+            self.shared += nbytes * (self.vthreads if self.depth else 1)
+        elif scope.startswith("local") and self.depth:
+            self.local += nbytes * self.vthreads
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        scope = node.buffer_var.storage_scope or "global"
+        self.exceed("max_vector_bytes", _lanes_bytes(node.dtype), "bytes of a vector access:")
+        self.allocate(scope, node.dtype.nbytes, node.extents)
+        self.visit(node.body)
+
+    def visit_Block(self, node: Block) -> None:
+        for buffer in node.alloc_buffers:
+            self.allocate(buffer.scope(), buffer.dtype.nbytes, buffer.shape)
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.exceed("max_vector_bytes", _lanes_bytes(node.dtype), "bytes of a vector access:")
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        dtype = node.value.dtype
+        self.exceed("max_vector_bytes", _lanes_bytes(dtype), "bytes of a vector access:")
+        self.visit_children(node)
+
+
+def _lanes_bytes(dtype: Any) -> int:
+    return dtype.nbytes if dtype.lanes > 1 else 0
+
+
+class _Widest(Visitor):
+    """The largest element that is accessed."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.nbytes = max(self.nbytes, node.dtype.nbytes)
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.nbytes = max(self.nbytes, node.value.dtype.nbytes)
+        self.visit_children(node)
+
+
+def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[str]:
+    """What the kernels of a function exceed, one text for each; empty if they fit.
+
+    Raises ConfigError for a constraint that is not known.
+    """
+    limits: dict[str, int] = {}
+    for name, value in constraints.items():
+        if name not in GPU_CONSTRAINTS:
+            raise ConfigError(
+                f"'{name}' is no limit of a GPU", notes=(f"limits: {', '.join(GPU_CONSTRAINTS)}",)
+            )
+        limits[name] = int(getattr(value, "value", value))
+    checker = _Checker(limits)
+    with deep_recursion():
+        checker.visit(func.body)
+    kernels, checker.kernels = checker.kernels, 0
+    checker.exceed("max_kernels", kernels, "kernels:")
+    return list(dict.fromkeys(checker.found))
+
+
+def verify_gpu_code(func: PrimFunc, constraints: Mapping[str, Any]) -> bool:
+    """Whether the kernels of a function keep within the limits of a device."""
+    return not gpu_code_violations(func, constraints)
