@@ -87,7 +87,8 @@ TWICE = (
     'with T.launch_thread("threadIdx.x", {}) as y:\n    A[x] = A[y]'
 )
 KERNEL = (
-    'for b in T.thread_binding(4, thread="{0}"):\n    for t in T.thread_binding({1}, thread="{2}"):\n'
+    'for b in T.thread_binding(4, thread="{0}"):\n'
+    '    for t in T.thread_binding({1}, thread="{2}"):\n'
     "        A[t] = 1.0\n"
 )
 

@@ -200,7 +200,11 @@ def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
                 state, sref, other.loop_var
             ):
                 raise refuse_at(
-                    state, "bind", f"an outer loop is bound to {thread_axis} already", sref
+                    state,
+                    "bind",
+                    f"an outer loop is bound to {thread_axis} already",
+                    sref,
+                    "take another axis, or split the loop that is bound",
                 )
         if isinstance(other, For) and uses_var(loop.extent, other.loop_var):
             raise refuse_at(state, "bind", "the extent depends on an outer loop", sref)
@@ -248,6 +252,9 @@ def unannotate(state: ScheduleState, sref: StmtSRef, key: str) -> None:
     """Remove an annotation of a loop or block."""
     found = _annotations(state, sref)
     if key not in found:
-        raise refuse_at(state, "unannotate", f"there is no annotation '{key}'", sref)
+        names = ", ".join(found) or "none"
+        raise refuse_at(
+            state, "unannotate", f"there is no annotation '{key}'", sref, f"annotations: {names}"
+        )
     del found[key]
     _with_annotations(state, sref, found)

@@ -224,7 +224,9 @@ def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
         raise refuse("reorder", "no loops are given")
     wanted = set(srefs)
     if len(wanted) != len(srefs):
-        raise refuse_at(state, "reorder", "a loop is given twice", srefs[0])
+        raise refuse_at(
+            state, "reorder", "a loop is given twice", srefs[0], "name each loop once, in new order"
+        )
     chain = _chain_of(state, srefs, wanted)
     _check_blocks_below(state, chain[0])
     order = iter(srefs)
@@ -257,7 +259,11 @@ def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]
             break
     else:
         raise refuse_at(
-            state, "reorder", "the loops are not all on one way from the root", srefs[0]
+            state,
+            "reorder",
+            "the loops are not all on one way from the root",
+            srefs[0],
+            "give loops of one nest: each around or inside of all others",
         )
     chain: list[StmtSRef] = []
     left = len(wanted)
@@ -270,6 +276,8 @@ def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]
                 "reorder",
                 f"loop '{state.stmt(sref).loop_var.name}' has several statements",
                 sref,
+                "only loops that stand directly in each other change places; move the other "
+                "statements away first (compute_at, reverse_compute_at)",
             )
         chain.append(sref)
         left -= sref in wanted

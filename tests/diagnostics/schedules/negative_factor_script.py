@@ -1,0 +1,22 @@
+"""A factor below zero."""
+
+from tilesmith import tir
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def two_steps(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    B = T.alloc_buffer((16, 16), "float32")
+    for i, j in T.grid(16, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+    for i, j in T.grid(16, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + 1.0
+
+
+sch = tir.Schedule(two_steps)
+i, j = sch.get_loops(sch.get_block("B"))
+sch.split(i, factors=[-4, 4])
