@@ -65,6 +65,7 @@ def compute_at(
                 "compute_at",
                 f"block '{block.name_hint}' is read by '{name}', which is not under the loop",
                 consumer,
+                f"choose a loop that is around '{name}' as well, or compute_inline the block",
             )
     if not consumers:
         raise refuse_at(
@@ -208,7 +209,8 @@ def _move(
     analyzer = analyzer_for(state, loop_sref)
     loop: For = state.stmt(loop_sref)
     analyzer.bind(loop.loop_var, loop_range(loop))
-    nest = _nest(analyzer, realize, domains, where.preserve_unit_loops)
+    may_repeat = primitive == "compute_at"
+    nest = _nest(analyzer, realize, domains, where.preserve_unit_loops, may_repeat)
     if primitive == "reverse_compute_at":
         _check_runs_once(state, sref, where, nest)
     before = child_statements(loop)
@@ -333,13 +335,18 @@ def _nest(
     realize: BlockRealize,
     domains: Domains,
     preserve_unit_loops: bool,
+    may_repeat: bool,
 ) -> Stmt:
-    """The block under new loops over the domains of its iterators."""
+    """The block under new loops over the domains of its iterators.
+
+    A block that ``may_repeat`` may be computed for more values than one iteration needs.
+    """
     loops: list[tuple[Var, PrimExpr]] = []
     values: list[PrimExpr] = []
     conditions: list[PrimExpr] = []
     for iterator in realize.block.iter_vars:
-        low, extent, checks = _loop_domain(analyzer, iterator, domains.get(iterator.var))
+        interval = domains.get(iterator.var)
+        low, extent, checks = _loop_domain(analyzer, iterator, interval, may_repeat)
         if is_const(extent, 1) and not preserve_unit_loops:
             values.append(low)
         else:
@@ -359,7 +366,7 @@ def _nest(
 
 
 def _loop_domain(
-    analyzer: Analyzer, iterator: IterVar, interval: Interval | None
+    analyzer: Analyzer, iterator: IterVar, interval: Interval | None, may_repeat: bool
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]]:
     """Start and extent of the loop for an iterator, and conditions on it to check inside."""
     domain = iterator.dom
@@ -369,7 +376,9 @@ def _loop_domain(
     extent = analyzer.simplify(high - low + 1)
     end = domain.min + domain.extent
     if isinstance(extent, IntImm):
-        if isinstance(domain.extent, IntImm) and extent.value >= domain.extent.value:
+        whole = may_repeat or (analyzer.can_prove(low <= domain.min) and
+                               analyzer.can_prove(high >= end - 1))  # fmt: skip
+        if whole and isinstance(domain.extent, IntImm) and extent.value >= domain.extent.value:
             return domain.min, domain.extent, []
         checks = [iterator.var < end]
         if not analyzer.can_prove(low >= domain.min):
