@@ -23,18 +23,21 @@ class _BoundsFinder(Visitor):
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.found: list[str] = []
+        self.ranged: set[Any] = set()  # variables that take all values of a known range
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
         self.visit(loop.extent)
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        self.ranged.add(loop.loop_var)
         self.visit(loop.body)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> None:
-        if attribute.attr_key == "thread_extent":
+        if attribute.attr_key in ("thread_extent", "virtual_thread"):
             var = attribute.node.var
             self.analyzer.bind(var, Range(attribute.value.astype(var.dtype)))
+            self.ranged.add(var)
         self.visit(attribute.body)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> None:
@@ -42,6 +45,7 @@ class _BoundsFinder(Visitor):
             self.visit(value)
         for iterator in realize.block.iter_vars:
             self.analyzer.bind(iterator.var, iterator.dom)
+            self.ranged.add(iterator.var)
         self.under(realize.predicate, realize.block)
 
     def visit_Block(self, block: Any) -> None:
@@ -125,6 +129,8 @@ class _BoundsFinder(Visitor):
         if abs(bound.min_value) >= 2**60 or abs(bound.max_value) >= 2**60:
             return False
         variables = undefined_vars(index)
+        if not self.ranged.issuperset(variables):
+            return False
         if any(not known.isdisjoint(variables) for known in self.narrowed):
             return False
         return bool(detect_linear_equation(index, variables))

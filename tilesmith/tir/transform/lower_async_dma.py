@@ -92,7 +92,7 @@ class _DmaLowerer(StatementRewriter):
                 break
             count *= loop.extent.value
             rest.pop()
-        if not rest and not loops or count == 1 and loops:
+        if count == 1 and loops:
             raise UnsupportedError(
                 "the innermost loop of the copy does not run along both buffers", span=store.span
             )
