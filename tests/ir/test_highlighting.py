@@ -6,6 +6,7 @@ import types
 import pytest
 
 from tilesmith import tir
+from tilesmith.ir import printing
 from tilesmith.ir.printing import highlight
 from tilesmith.ir.structural import ObjectPath
 from tilesmith.script.highlight import cprint
@@ -109,3 +110,26 @@ def test_numbers_of_lines_and_context():
     text = FUNCTION.script(obj_to_underline=[BODY.seq[1]], num_context_lines=0)
     assert text.split("\n") == ["(...)", "    T.evaluate(x * y)", "    ^^^^^^^^^^^^^^^^^", "(...)"]
     assert "(...)" not in FUNCTION.script(num_context_lines=0)  # nothing is marked
+
+
+LONG = tir.PrimFunc([x, y], tir.SeqStmt([tir.Evaluate(x + n) for n in range(1, 101)]))
+
+
+def test_excerpt_around_a_mark():
+    lines = printing.excerpt(LONG, LONG.body.seq[49], 2).split("\n")
+    assert lines == [
+        "(...)",
+        *[f"    T.evaluate(x + {n})" for n in (48, 49, 50)],
+        "    ^^^^^^^^^^^^^^^^^^",
+        *[f"    T.evaluate(x + {n})" for n in (51, 52)],
+        "(...)",
+    ]
+    whole = printing.excerpt(LONG, LONG.body.seq[49]).split("\n")
+    assert 20 < len(whole) < 40 and whole[0] == "(...)"
+
+
+def test_excerpt_of_a_program():
+    assert printing.excerpt(FUNCTION) == "\n".join(FUNCTION.script().split("\n")[2:])
+    lines = printing.excerpt(LONG).split("\n")
+    assert lines[0].startswith("@T.prim_func") and lines[-1] == "(... 42 more lines)"
+    assert printing.excerpt(FUNCTION, tir.Evaluate(0)) == printing.excerpt(FUNCTION)
