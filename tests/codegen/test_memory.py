@@ -456,7 +456,7 @@ def test_refusals():
         (loop(8, lambda i: BufferStore(b, 1.0, [i]), ForKind.VECTORIZED), "VECTORIZED"),
         (BufferStore(b, Var("loose", "float32"), [0]), "'loose' is not defined"),
         (AttrStmt(a.data, "thread_extent", const(4, "int32"), Evaluate(const(0, "int32"))), "GPU"),
-        (BufferStore(b, Call("float32", "tir.vscale", ()), [0]), "tir.vscale"),
+        (BufferStore(b, Call("float32", "tir.vscale", ()), [0]), "T.vscale"),
     ]
     for body, words in cases:
         with pytest.raises(CodegenError, match=words):

@@ -239,6 +239,8 @@ def _ends(analyzer: Analyzer, evaluator: IntervalEvaluator, expr: PrimExpr) -> E
     if isinstance(expr, Broadcast):
         expr = expr.value
     if isinstance(expr, Ramp):
+        if expr.dtype.is_scalable:
+            return None, None
         first = evaluator.ends(engine.normal(expr.base))
         last = evaluator.ends(engine.normal(expr.base + expr.stride * (expr.lanes - 1)))
         return _hull(analyzer, first, last)

@@ -42,6 +42,7 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import is_const
+from tilesmith.runtime.dtype import ScalableLanes
 
 Affine = tuple[PrimExpr, PrimExpr | None]
 """Base and stride of a vector; no stride where all lanes are equal."""
@@ -132,6 +133,8 @@ def _division(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> Pr
     base, stride = a
     if stride is None or b[1] is not None or not isinstance(b[0], IntImm) or b[0].value <= 0:
         return None
+    if isinstance(lanes, ScalableLanes):
+        return None  # the last lane is not known
     if not isinstance(stride, IntImm) or not is_index(base.dtype):
         return None
     divisor, form = b[0].value, analyzer.normal(base)
@@ -169,7 +172,7 @@ def _extreme(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> Pri
 
 def _lane_ends(analyzer: Any, a: Affine, b: Affine, lanes: int) -> list[Any] | None:
     """``b - a`` in the first and in the last lane; the other lanes lie between."""
-    if not is_index(a[0].dtype):
+    if not is_index(a[0].dtype) or isinstance(lanes, ScalableLanes):
         return None
     first = analyzer.tidy(plus(analyzer.normal(b[0]), analyzer.normal(a[0]), -1))
     step = times(first, 0)

@@ -18,7 +18,7 @@ from typing import Any
 from tilesmith.ir.expr_op import ExprOp
 from tilesmith.ir.node import Node, child, data, defines, note
 from tilesmith.ir.types import PointerType, PrimType, Type, prim_type
-from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.lazy import resolve
 
@@ -403,6 +403,27 @@ class Select(PrimExpr, key="tir.Select"):
             raise TypeMismatchError(f"Select needs a boolean condition, got {self.condition.dtype}")
 
 
+def lanes_of(lanes: Any) -> int:
+    """A number of lanes: an integer, or `T.vscale() * 4` for a scalable vector.
+
+    Raises TypeMismatchError for other expressions: the lanes of a vector are known when it is made.
+    """
+    if isinstance(lanes, ScalableLanes):
+        return lanes
+    if isinstance(lanes, IntImm):
+        return lanes.value
+    if isinstance(lanes, PrimExpr):
+        parts = (lanes.a, lanes.b) if isinstance(lanes, Mul) else (lanes, IntImm("int32", 1))
+        factors = [part.value for part in parts if isinstance(part, IntImm)]
+        calls = [part for part in parts if isinstance(part, Call)]
+        if len(factors) == len(calls) == 1 and getattr(calls[0].op, "name", "") == "tir.vscale":
+            return ScalableLanes(factors[0])
+        raise TypeMismatchError(
+            f"a vector has a constant number of lanes, or a multiple of T.vscale(), not {lanes}"
+        )
+    return int(lanes)
+
+
 class Ramp(PrimExpr, key="tir.Ramp"):
     """The vector ``base, base + stride, ...`` of ``lanes`` elements."""
 
@@ -413,7 +434,7 @@ class Ramp(PrimExpr, key="tir.Ramp"):
     def __init__(self, base: Any, stride: Any, lanes: Any, span: Any = None) -> None:
         self.base = _as_expr(base)
         self.stride = stride if isinstance(stride, PrimExpr) else convert(stride, self.base.dtype)
-        self.lanes = int(lanes)
+        self.lanes = lanes_of(lanes)
         if self.stride.dtype is not self.base.dtype or self.base.dtype.lanes != 1:
             raise TypeMismatchError(
                 f"Ramp needs scalars of one dtype, got {self.base.dtype} and {self.stride.dtype}"
@@ -429,7 +450,7 @@ class Broadcast(PrimExpr, key="tir.Broadcast"):
 
     def __init__(self, value: Any, lanes: Any, span: Any = None) -> None:
         self.value = _as_expr(value)
-        self.lanes = int(lanes)
+        self.lanes = lanes_of(lanes)
         if self.value.dtype.lanes != 1:
             raise TypeMismatchError(f"Broadcast needs a scalar, got {self.value.dtype}")
         self.dtype = self.value.dtype.with_lanes(self.lanes)

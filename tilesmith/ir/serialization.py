@@ -28,7 +28,7 @@ from tilesmith.ir.module import IRModule
 from tilesmith.ir.node import Node, Role, node_class
 from tilesmith.ir.op import Op
 from tilesmith.ir.types import prim_type
-from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import ArtifactError, TilesmithError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -98,6 +98,8 @@ class _Writer:
             return value
         if isinstance(value, str):
             return {"d": str(value)} if isinstance(value, DataType) else str(value)
+        if isinstance(value, ScalableLanes):
+            return {"l": int(value)}
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
@@ -201,6 +203,8 @@ class _Reader:
             return self.nodes[content]
         if letter == "m":
             return {self.value(key): self.value(item) for key, item in content}
+        if letter == "l":
+            return ScalableLanes(content)
         if letter == "d":
             return DataType(content)
         if letter == "f":

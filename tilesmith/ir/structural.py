@@ -32,6 +32,7 @@ from tilesmith.ir.structural_plan import (
     definition_steps,
     plan_of,
 )  # fmt: skip
+from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.support.errors import StructuralMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -303,7 +304,8 @@ def _plain_equal(this: Any, other: Any) -> bool:
             return False
         return this.hex() == other.hex()  # tells -0.0 from 0.0, and NaN equals NaN
     if isinstance(this, int):
-        return isinstance(other, int) and int(this) == int(other)
+        same = isinstance(this, ScalableLanes) is isinstance(other, ScalableLanes)
+        return same and isinstance(other, int) and int(this) == int(other)
     if this is None or other is None:
         return this is other
     array, other_array = as_array(this), as_array(other)

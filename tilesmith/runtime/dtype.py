@@ -38,6 +38,42 @@ DLPACK_CODES: dict[str, int] = {
 """Type codes as DLPack numbers them."""
 
 
+class ScalableLanes(int):
+    """The lanes of a scalable vector: so many times a factor (`vscale`) that the CPU decides.
+
+    It differs from the same number of fixed lanes; as a text it is how LLVM writes it.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScalableLanes) and int(self) == int(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __gt__(self, other: int) -> bool:
+        return int(other) <= 1 or int(self) > int(other)  # always more than one lane
+
+    def __mul__(self, other: int) -> ScalableLanes:
+        return ScalableLanes(int(self) * int(other))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> ScalableLanes:
+        return ScalableLanes(int(self) // int(other))
+
+    def __hash__(self) -> int:
+        return hash(("scalable", int(self)))
+
+    def __str__(self) -> str:
+        return f"vscale x {int(self)}"
+
+    def __format__(self, form: str) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"T.vscale() * {int(self)}"
+
+
 class DataTypeCode(IntEnum):
     """Numbers of the type codes, as DLPack has them."""
 
@@ -86,14 +122,17 @@ _VALID_BITS = {
     "bfloat": (16,),
 }
 _SIZED = re.compile(r"(int|uint|float|bfloat)(\d+)\Z")
-_LANES = re.compile(r"(.+?)x(\d+)\Z")
+_LANES = re.compile(r"(.+?)x(vscalex)?(\d+)\Z")
 
 
 class DataType(str):
     """A data type. Attributes: `code` ("int", "uint", "float", "bfloat", "bool", "handle", "void",
     "float8_e4m3fn", …), `bits` of one lane, `lanes`, `element` (the scalar type), `nbytes` of a
     value with all its lanes, and the predicates `is_float`, `is_int`, `is_uint`, `is_integer`,
-    `is_bool`, `is_handle`, `is_void`, `is_vector`."""
+    `is_bool`, `is_handle`, `is_void`, `is_vector`, `is_scalable`.
+
+    "float32xvscalex4" is a scalable vector: its `lanes` (a `ScalableLanes`) and `nbytes` are
+    those of the smallest CPU."""
 
     code: str
     bits: int
@@ -108,6 +147,7 @@ class DataType(str):
     is_handle: bool
     is_void: bool
     is_vector: bool
+    is_scalable: bool
 
     _interned: ClassVar[dict[Any, DataType]] = {}
 
@@ -127,7 +167,7 @@ class DataType(str):
         """The data type of a code, bits per lane and lanes."""
         sized = code in ("int", "uint", "float", "bfloat")
         base = f"{code}{bits}" if sized else code
-        return cls(base if lanes == 1 else f"{base}x{lanes}")
+        return cls(_with_lanes(base, lanes))
 
     @property
     def type_code(self) -> int:
@@ -143,7 +183,7 @@ class DataType(str):
         """The same element type with `lanes` lanes."""
         if lanes == self.lanes:
             return self
-        return self.element if lanes == 1 else DataType(f"{self.element}x{lanes}")
+        return self.element if lanes == 1 else DataType(_with_lanes(self.element, lanes))
 
     def with_bits(self, bits: int) -> DataType:
         """The same code and lanes with `bits` bits per lane."""
@@ -226,15 +266,17 @@ def _make(text: str) -> DataType:
     base, lanes = text, 1
     vector = _LANES.match(text)
     if vector is not None:
-        base, lanes = vector.group(1), int(vector.group(2))
+        base, lanes = vector.group(1), int(vector.group(3))
+        if vector.group(2):
+            lanes = ScalableLanes(lanes)
         base = _ALIASES.get(base, base)
     code, bits = _code_and_bits(base, text)
     if lanes < 1:
         raise TypeMismatchError(f"data type '{text}' has no lanes")
     base = {"bool": "bool", "handle": "handle"}.get(code, base)
-    self = str.__new__(DataType, base if lanes == 1 else f"{base}x{lanes}")
+    self = str.__new__(DataType, _with_lanes(base, lanes))
     self.code, self.bits, self.lanes = code, bits, lanes
-    self.nbytes = (max(bits, 8) if code == "bool" else bits) * lanes
+    self.nbytes = (max(bits, 8) if code == "bool" else bits) * int(lanes)
     self.nbytes = (self.nbytes + 7) // 8
     self.is_float = code.startswith(("float", "bfloat"))
     self.is_int = code == "int"
@@ -244,8 +286,15 @@ def _make(text: str) -> DataType:
     self.is_handle = code == "handle"
     self.is_void = code == "void"
     self.is_vector = lanes != 1
+    self.is_scalable = isinstance(lanes, ScalableLanes)
     self.element = self if lanes == 1 else DataType(base)
     return self
+
+
+def _with_lanes(base: str, lanes: int) -> str:
+    if isinstance(lanes, ScalableLanes):
+        return f"{base}xvscalex{int(lanes)}"
+    return base if lanes == 1 else f"{base}x{lanes}"
 
 
 def _code_and_bits(base: str, text: str) -> tuple[str, int]:
@@ -270,6 +319,8 @@ def _code_and_bits(base: str, text: str) -> tuple[str, int]:
 def _numpy_dtype(dtype: DataType) -> numpy.dtype:
     import numpy
 
+    if dtype.is_scalable:
+        raise TypeMismatchError(f"numpy has no data type for '{dtype}'")
     if dtype.is_vector:
         return numpy.dtype((dtype.element.numpy(), (dtype.lanes,)))
     if dtype.is_handle or dtype.is_void:

@@ -169,6 +169,8 @@ class ExpressionEmitter(Dispatcher[str]):
 
     def visit_Ramp(self, ramp: ir.Ramp) -> str:
         dtype, lanes = ramp.dtype, ramp.lanes
+        if dtype.is_scalable:
+            return self._scalable_ramp(ramp)
         if isinstance(ramp.stride, IntImm):
             element = register_type(dtype.element)
             steps = [dtypes.integer_constant(lane * ramp.stride.value, dtype.element)
@@ -184,6 +186,16 @@ class ExpressionEmitter(Dispatcher[str]):
             )
         base = self.broadcast(self.value(ramp.base), dtype)
         return self.define(f"add{self._nsw(dtype)} {register_type(dtype)} {base}, {offsets}")
+
+    def _scalable_ramp(self, ramp: ir.Ramp) -> str:
+        dtype, kind = ramp.dtype, register_type(ramp.dtype)
+        self.module.needs_scalable_vectors(self)
+        steps = self.define(f"call {kind} @llvm.stepvector()")
+        if not (isinstance(ramp.stride, IntImm) and ramp.stride.value == 1):
+            stride = self.broadcast(self.value(ramp.stride), dtype)
+            steps = self.define(f"mul{self._nsw(dtype)} {kind} {steps}, {stride}")
+        base = self.broadcast(self.value(ramp.base), dtype)
+        return self.define(f"add{self._nsw(dtype)} {kind} {base}, {steps}")
 
     def visit_Broadcast(self, expr: Broadcast) -> str:
         if isinstance(expr.value, (IntImm, FloatImm)):
@@ -205,17 +217,27 @@ class ExpressionEmitter(Dispatcher[str]):
         """One lane of a vector value of type `dtype`."""
         if dtype.lanes == 1:
             return vector
+        self.fixed_lanes(dtype)
         return self.define(f"extractelement {register_type(dtype)} {vector}, i64 {number}")
 
     def from_lanes(self, lanes: list[str], dtype: DataType) -> str:
         """The vector of type `dtype` made from scalar operands."""
         if dtype.lanes == 1:
             return lanes[0]
+        self.fixed_lanes(dtype)
         vector, element = register_type(dtype), register_type(dtype.element)
         made = "poison"
         for number, lane in enumerate(lanes):
             made = self.define(f"insertelement {vector} {made}, {element} {lane}, i64 {number}")
         return made
+
+    def fixed_lanes(self, dtype: DataType) -> None:
+        """Lanes can be taken one by one only where their number is known."""
+        if dtype.is_scalable:
+            raise self.unsupported(
+                f"an operation on a scalable vector ({dtype}) goes lane by lane",
+                "use arithmetic, comparisons, loads and stores; or vectors of a fixed length",
+            )
 
     def visit_Shuffle(self, shuffle: ir.Shuffle) -> str:
         sources = [(self.value(vector), vector.dtype) for vector in shuffle.vectors]
@@ -235,6 +257,8 @@ class ExpressionEmitter(Dispatcher[str]):
 
     def shuffle(self, vector: str, first: str, second: str, picked: list[int]) -> str:
         """`shufflevector` of two vectors of LLVM type `vector`."""
+        if vector.startswith("<vscale"):
+            raise self.unsupported("lanes of a scalable vector cannot be picked by number")
         numbers = ", ".join([f"i32 {number}" for number in picked])
         mask = f"<{len(picked)} x i32> <{numbers}>"
         return self.define(f"shufflevector {vector} {first}, {vector} {second}, {mask}")

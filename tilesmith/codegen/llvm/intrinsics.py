@@ -431,6 +431,13 @@ def _vector_combine(emit: Any, call: Call) -> str:
     return emit.shuffle(kind, emit.value(first), emit.value(second), picked)
 
 
+@handles("vscale")
+def _vscale(emit: Any, call: Call) -> str:
+    emit.module.needs_scalable_vectors(emit)
+    kind = register_type(call.dtype)
+    return emit.define(f"call {kind} @llvm.vscale.{kind}()")
+
+
 @handles("get_active_lane_mask")
 def _active_lanes(emit: Any, call: Call) -> str:
     base, limit = [emit.typed(arg) for arg in call.args]

@@ -99,7 +99,7 @@ class MemoryEmitter(ExpressionEmitter):
             stride = constant_value(index.stride)
             if stride == 1:
                 return self._load_row(buffer, index.base, dtype, predicate, 0)
-            if stride == -1 and buffer.dtype.lanes == 1:
+            if stride == -1 and buffer.dtype.lanes == 1 and not dtype.is_scalable:
                 lanes = dtype.lanes
                 picked = list(range(lanes))[::-1]
                 mask = predicate and self.shuffle(f"<{lanes} x i1>", predicate, "poison", picked)
@@ -240,7 +240,7 @@ class MemoryEmitter(ExpressionEmitter):
         stride = constant_value(index.stride) if isinstance(index, Ramp) else None
         if stride == 1:
             self._store_row(buffer, index.base, value, dtype, predicate, 0)  # type: ignore[attr-defined]
-        elif stride == -1 and buffer.dtype.lanes == 1:
+        elif stride == -1 and buffer.dtype.lanes == 1 and not dtype.is_scalable:
             picked = list(range(dtype.lanes))[::-1]
             reverse = self.shuffle(memory_type(dtype), value, "poison", picked)
             mask = predicate and self.shuffle(f"<{dtype.lanes} x i1>", predicate, "poison", picked)

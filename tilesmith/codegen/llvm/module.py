@@ -89,7 +89,7 @@ class ModuleEmitter:
         self.target = target
         self.triple = llvm_machine(target).triple
         self.architecture = architecture(target)
-        features = target_features(target)
+        features = self.features = target_features(target)
         first = self.triple.partition("-")[0]
         self.size_type = "i32" if first.startswith(_SMALL_POINTERS) else "i64"
         self.is_windows = "windows" in self.triple or "mingw" in self.triple
@@ -381,6 +381,14 @@ class ModuleEmitter:
         emit.write(f"call void {function}({texts})")
 
     # -- numbers
+
+    def needs_scalable_vectors(self, emit: Any) -> None:
+        """CodegenError unless the CPU has vectors of a length that code does not know."""
+        if not self.features & {"sve", "sme", "v", "zve32x", "zve64x"}:
+            raise emit.unsupported(
+                "it uses scalable vectors (T.vscale), which the target does not have",
+                "AArch64 has them with -mattr=+sve, RISC-V with -mattr=+v",
+            )
 
     def computes_directly(self, dtype: DataType) -> bool:
         """Whether the CPU computes with values of a float dtype; else float32 is used."""

@@ -13,6 +13,7 @@ from typing import Any
 from tilesmith.ir.node import Node
 from tilesmith.ir.printing.config import PrinterConfig
 from tilesmith.ir.printing.doc import Doc, Level, Piece, call, joined, listed, quoted
+from tilesmith.runtime.dtype import ScalableLanes
 
 __all__ = ["Printer", "prints", "prints_lines"]
 
@@ -315,6 +316,8 @@ def _literal(value: Any, printer: Printer) -> Doc:
 def _int(value: int, printer: Printer) -> Doc:
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, ScalableLanes):
+        return Doc(f"{printer.word('T')}.vscale() * {int(value)}")
     return Doc(str(int(value)), level=Level.UNARY if value < 0 else Level.ATOM)
 
 
