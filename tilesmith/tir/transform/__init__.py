@@ -31,6 +31,7 @@ from tilesmith.tir.transform.configs import (
 from tilesmith.tir.transform.convert_blocks_to_opaque import ConvertBlocksToOpaque
 from tilesmith.tir.transform.convert_for_loops_to_serial import ConvertForLoopsToSerial
 from tilesmith.tir.transform.convert_ssa import ConvertSSA
+from tilesmith.tir.transform.default_gpu_schedule import DefaultGPUSchedule
 from tilesmith.tir.transform.device_regions import (
     AnnotateDeviceRegions,
     DecorateDeviceScope,
@@ -63,6 +64,7 @@ from tilesmith.tir.transform.legalize_compute import BF16ComputeLegalize, FP8Com
 from tilesmith.tir.transform.legalize_packed_calls import LegalizePackedCalls
 from tilesmith.tir.transform.legalize_storage import BF16StorageLegalize, FP8StorageLegalize
 from tilesmith.tir.transform.lift_attr_scope import LiftAttrScope
+from tilesmith.tir.transform.lift_thread_binding import LiftThreadBinding
 from tilesmith.tir.transform.loop_partition import LoopPartition
 from tilesmith.tir.transform.lower_async_dma import LowerAsyncDMA
 from tilesmith.tir.transform.lower_cross_thread_reduction import LowerCrossThreadReduction
@@ -75,6 +77,9 @@ from tilesmith.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilesmith.tir.transform.lower_vtcm_alloc import LowerVtcmAlloc
 from tilesmith.tir.transform.lower_warp_memory import LowerWarpMemory
 from tilesmith.tir.transform.make_packed_api import MakePackedAPI, MakeUnpackedAPI
+from tilesmith.tir.transform.manifest_shared_memory_local_stage import (
+    ManifestSharedMemoryLocalStage,
+)
 from tilesmith.tir.transform.merge_shared_memory_allocations import (
     MergeDynamicSharedMemoryAllocations,
     MergeSharedMemoryAllocations,

@@ -1,0 +1,85 @@
+"""DefaultGPUSchedule: blocks that nobody has scheduled are spread over threads.
+
+The loops of a block that make its elements are fused and divided into blocks of threads; loops that
+reduce stay inside. Functions with the attribute ``tir.is_scheduled``, blocks under loops that are
+bound to threads already, and functions for targets without threads stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import IRModule
+from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.target import Target
+from tilesmith.tir.expr import IterVarType
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule import Schedule
+from tilesmith.tir.stmt import BlockRealize, ForKind
+from tilesmith.tir.transform.registration import register_pass
+from tilesmith.tir.transform.uses import has_loop_of_kind, uses_variable
+
+__all__ = ["DefaultGPUSchedule", "default_gpu_schedule"]
+
+
+def _thread_count(target: Any) -> int:
+    """Threads of a block; 0 for a target without threads."""
+    if target is None:
+        return 0
+    target = Target(target)
+    if "gpu" not in target.keys:
+        return 0
+    return int(target.attrs.get("max_num_threads", 0) or target.attrs.get(
+        "max_threads_per_block", 0) or 256)  # fmt: skip
+
+
+def _schedule_block(sch: Schedule, block: Any, threads: int) -> None:
+    loops = sch.get_loops(block)
+    realize: BlockRealize = sch.state.stmt(sch.get_sref(block))
+    spatial, inner = [], []
+    for loop in loops:
+        variable = sch.get(loop).loop_var
+        reduces = any(
+            iterator.iter_type != IterVarType.DataPar and uses_variable(value, {variable})
+            for iterator, value in zip(realize.block.iter_vars, realize.iter_values)
+        )
+        (inner if reduces else spatial).append(loop)
+    if not spatial:
+        spatial, threads = [sch.add_unit_loop(loops[0] if loops else block)], 1
+    if inner and len(loops) > 1:
+        sch.reorder(*spatial, *inner)
+    fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    bx, tx = sch.split(fused, [None, threads])
+    sch.bind(bx, "blockIdx.x")
+    sch.bind(tx, "threadIdx.x")
+
+
+def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
+    """``func`` with its blocks spread over at most ``threads`` threads of a block."""
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    if not isinstance(func.body, BlockRealize) or has_loop_of_kind(
+        func.body, ForKind.THREAD_BINDING
+    ):
+        return func
+    sch = Schedule(IRModule({"main": func}))
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        _schedule_block(sch, block, threads)
+    return sch.mod["main"].with_attr("tir.is_scheduled", True)
+
+
+@register_pass("tir.DefaultGPUSchedule")
+def DefaultGPUSchedule() -> Pass:  # noqa: N802
+    """The pass that spreads unscheduled functions over threads; the target is that of the function,
+    else the current one."""
+
+    def transform(mod: IRModule, context: Any) -> IRModule:
+        current = Target.current(allow_none=True)
+        for variable, func in list(mod.functions.items()):
+            if isinstance(func, PrimFunc):
+                threads = _thread_count(func.attrs.get("target") or current)
+                if threads:
+                    mod[variable] = default_gpu_schedule(func, threads)
+        return mod
+
+    return ModulePass(transform, PassInfo(0, "tir.DefaultGPUSchedule"))
