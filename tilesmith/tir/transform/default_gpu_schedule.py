@@ -14,7 +14,6 @@ from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.stmt import BlockRealize, ForKind
 from tilesmith.tir.transform.registration import register_pass
 from tilesmith.tir.transform.uses import has_loop_of_kind, uses_variable
@@ -33,7 +32,7 @@ def _thread_count(target: Any) -> int:
         "max_threads_per_block", 0) or 256)  # fmt: skip
 
 
-def _schedule_block(sch: Schedule, block: Any, threads: int) -> None:
+def _schedule_block(sch: Any, block: Any, threads: int) -> None:
     loops = sch.get_loops(block)
     realize: BlockRealize = sch.state.stmt(sch.get_sref(block))
     spatial, inner = [], []
@@ -62,6 +61,8 @@ def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
         func.body, ForKind.THREAD_BINDING
     ):
         return func
+    from tilesmith.tir.schedule import Schedule  # schedules use passes of this package themselves
+
     sch = Schedule(IRModule({"main": func}))
     for block in sch.get_child_blocks(sch.get_block("root")):
         _schedule_block(sch, block, threads)
