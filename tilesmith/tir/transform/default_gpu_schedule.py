@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IRModule
+from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
@@ -48,6 +48,10 @@ def _schedule_block(sch: Any, block: Any, threads: int) -> None:
     if inner and len(loops) > 1:
         sch.reorder(*spatial, *inner)
     fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    extent = sch.get(fused).extent
+    if len(spatial) > 1 and isinstance(extent, IntImm):
+        # Fused loops are taken apart again in the block: a condition on top would hide how.
+        threads = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
     bx, tx = sch.split(fused, [None, threads])
     sch.bind(bx, "blockIdx.x")
     sch.bind(tx, "threadIdx.x")
