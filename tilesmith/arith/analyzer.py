@@ -168,13 +168,21 @@ class Analyzer:
 
     # Simplification
 
-    @deep_recursion
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
         """The expression in its simplest form; the same object if it is that already.
 
         ``steps`` is how often other simplifiers go over an expression; a normal form is found in
         one go, and 0 leaves the expression alone.
         """
+        known = self._engine.rewritten.get(id(expr))
+        if known is not None and steps > 0 and not self._extensions:  # asked before
+            self._attempted += 1
+            self._performed += known[1] is not expr
+            return known[1]
+        return self._simplified(expr, steps)
+
+    @deep_recursion
+    def _simplified(self, expr: Any, steps: int) -> PrimExpr:
         if not isinstance(expr, PrimExpr):
             expr = convert(expr)
         if steps <= 0:
@@ -188,6 +196,8 @@ class Analyzer:
                 result = engine.and_of_ors(result)
         if result is not expr:
             self._performed += 1
+        if id(expr) in engine.memo:  # an integer whose value does not change
+            engine.rewritten[id(expr)] = (expr, result)
         return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:

@@ -185,8 +185,12 @@ class Comparisons(Normalizer):
 
     def _without_tail(self, form: Sum) -> Sum:
         """``x * 4 + y < n * 4`` with ``y`` in [0, 4) is ``x < n``."""
+        if len(form.terms) == 1:
+            return form
         units = {abs(coefficient) for coefficient in form.terms.values()}
         units.discard(1)
+        if not units:
+            return form
         for unit in sorted(units, reverse=True):
             tail = {atom: c for atom, c in form.terms.items() if c % unit}
             if not tail:

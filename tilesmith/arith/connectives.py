@@ -159,14 +159,20 @@ class Connectives(Comparisons):
     def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
         """Which of two conditions can be dropped: "first" or "second" names the one that says
         all."""
-        if a is b or self.number(a) == self.number(b):
+        if a is b:
             return "first"
-        if isinstance(a, Not) and self.number(a.a) == self.number(b):
-            return "decided"
-        if isinstance(b, Not) and self.number(b.a) == self.number(a):
-            return "decided"
         this, that = self._ray(a), self._ray(b)
-        if this is None or that is None or this[0] != that[0]:
+        if this is None or that is None:
+            if this is not that:  # a comparison of integers, and something else
+                return None
+            if self.number(a) == self.number(b):
+                return "first"
+            if a.__class__ is Not and self.number(a.a) == self.number(b):  # type: ignore
+                return "decided"
+            if b.__class__ is Not and self.number(b.a) == self.number(a):  # type: ignore
+                return "decided"
+            return None
+        if this[0] != that[0]:
             return None
         found = _rays(kind, this, that)
         if found is None and kind is And and this[3] and that[3]:

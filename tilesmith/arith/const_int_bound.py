@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 from tilesmith.arith.forms import (
@@ -346,20 +347,18 @@ class Bounds(State):
 
 def direction(form: Sum) -> tuple[object, int]:
     """A sum without its constant, as a key up to a factor, and that factor."""
-    pairs = [(atom.uid, coefficient) for atom, coefficient in form.terms.items()]
+    terms = form.terms
+    if len(terms) == 1:
+        for atom, coefficient in terms.items():
+            return ((atom.uid, 1),), coefficient
+    pairs = [(atom.uid, coefficient) for atom, coefficient in terms.items()]
     pairs.sort()
-    scale = 0
-    for _, coefficient in pairs:
-        scale = _gcd(scale, coefficient)
+    scale = gcd(*terms.values())
     if pairs[0][1] < 0:
         scale = -scale
-    return tuple([(uid, coefficient // scale) for uid, coefficient in pairs]), scale
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return abs(a)
+    if scale != 1:
+        pairs = [(uid, coefficient // scale) for uid, coefficient in pairs]
+    return tuple(pairs), scale
 
 
 def wrapped(dtype: DataType, low: float, high: float) -> Interval:

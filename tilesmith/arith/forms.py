@@ -222,6 +222,14 @@ class FormTable:
         self._atoms: dict[object, Atom] = {}
         self._numbers: dict[object, int] = {}
         self._uid = 0
+        self._constants: dict[tuple[DataType, int], PrimExpr] = {}
+
+    def constant(self, value: int, dtype: DataType) -> PrimExpr:
+        """A constant; one object for each value."""
+        found = self._constants.get((dtype, value))
+        if found is None:
+            found = self._constants[dtype, value] = const(value, dtype)
+        return found
 
     @property
     def size(self) -> int:
@@ -353,7 +361,7 @@ class FormTable:
     def _sum_expr(self, form: Sum) -> PrimExpr:
         dtype, terms, constant = form.dtype, form.terms, form.const
         if not terms:
-            return const(constant, dtype)
+            return self.constant(constant, dtype)
         if len(terms) == 1:
             for atom, coefficient in terms.items():
                 if constant and coefficient == 1 and atom.__class__ is Extreme:
@@ -368,9 +376,9 @@ class FormTable:
         result: PrimExpr | None = None
         if parts[0][1] < 0:
             if constant > 0:
-                result, constant = const(constant, dtype), 0
+                result, constant = self.constant(constant, dtype), 0
             elif constant < 0 or len(parts) > 1:
-                result = const(0, dtype)
+                result = self.constant(0, dtype)
         lowest = dtype.min_value if constant < -(1 << 30) or len(parts) > 1 else 0
         for atom, coefficient in parts:
             if result is None:
@@ -379,13 +387,13 @@ class FormTable:
                 result = Add(result, self._scaled(atom, coefficient, dtype))
             else:
                 if constant > 0:  # what is added comes before what is taken away
-                    result, constant = Add(result, const(constant, dtype)), 0
+                    result, constant = Add(result, self.constant(constant, dtype)), 0
                 result = Sub(result, self._scaled(atom, -coefficient, dtype))
         assert result is not None
         if constant > 0 or (constant == lowest and constant):
-            result = Add(result, const(constant, dtype))
+            result = Add(result, self.constant(constant, dtype))
         elif constant < 0:
-            result = Sub(result, const(-constant, dtype))
+            result = Sub(result, self.constant(-constant, dtype))
         return result
 
     def _into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
@@ -406,7 +414,7 @@ class FormTable:
         expr = self.atom_expr(atom)
         if atom.dtype is not dtype:
             expr = Cast(dtype, expr)
-        return expr if coefficient == 1 else Mul(expr, const(coefficient, dtype))
+        return expr if coefficient == 1 else Mul(expr, self.constant(coefficient, dtype))
 
     def _push_constant(self, atom: Extreme, constant: int) -> tuple[int, PrimExpr]:
         """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``: (what is left to add,
@@ -439,10 +447,10 @@ class FormTable:
             lower, upper = atom.lower, atom.upper
             outside = upper > dtype.max_value  # cannot be written: divide first
             if upper and not outside:
-                result = FloorMod(result, const(upper, dtype))
+                result = FloorMod(result, self.constant(upper, dtype))
             if lower != 1:
-                result = FloorDiv(result, const(lower, dtype))
-            return FloorMod(result, const(upper // lower, dtype)) if outside else result
+                result = FloorDiv(result, self.constant(lower, dtype))
+            return FloorMod(result, self.constant(upper // lower, dtype)) if outside else result
         if isinstance(atom, Product):
             result = self._scaled(atom.factors[0], 1, dtype)
             for factor in atom.factors[1:]:

@@ -110,7 +110,8 @@ class Normalizer(Divider):
             if expr.a.__class__ is IntImm:
                 factor *= expr.a.value
                 return self._collect(expr.b, factor, terms, packed, keep) if factor else 0
-        form = self.normal(expr)
+        found = self.memo.get(id(expr))
+        form = self.normal(expr) if found is None else found[1]
         if form.expr.__class__ in _PACKED and len(form.terms) + bool(form.const) > 1:
             packed.append(form)
             if keep:

@@ -11,7 +11,18 @@ import math
 from typing import Any
 
 from tilesmith.arith.forms import INT32, INT64, Atom, FormTable, Leaf, Sum
-from tilesmith.ir import Call, CallEffectKind, FloatImm, IntImm, Node, Op, PrimExpr, StringImm, Var
+from tilesmith.ir import (
+    BinaryOp,
+    Call,
+    CallEffectKind,
+    FloatImm,
+    IntImm,
+    Node,
+    Op,
+    PrimExpr,
+    StringImm,
+    Var,
+)  # fmt: skip
 from tilesmith.ir.node import Role
 from tilesmith.runtime.dtype import DataType
 
@@ -114,6 +125,8 @@ class State:
 
     def _key(self, node: Any) -> object:
         kind = node.__class__
+        if isinstance(node, BinaryOp):
+            return kind, self.number(node.a), self.number(node.b)
         if kind is IntImm or kind is StringImm:
             return kind, node.dtype, node.value
         if kind is FloatImm:
