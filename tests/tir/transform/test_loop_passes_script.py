@@ -3,10 +3,12 @@
 import pytest
 
 from tests.tir.transform.harness import apply, assert_same_results
-from tilesmith.ir import assert_structural_equal
+from tilesmith.ir import Let, Var, assert_structural_equal
 from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
-from tilesmith.tir import transform
+from tilesmith.tir import For, ForKind, PrimFunc, decl_buffer, transform
+from tilesmith.tir.analysis import verify_ssa
+from tilesmith.tir.stmt import BufferStore
 
 
 def check(before, after, *passes, sizes=None):
@@ -386,3 +388,13 @@ def test_loops_are_not_peeled_for_conditions_on_scalars_or_in_the_middle():
                         A[i, j0 * 8 + j1] = T.float32(1)
 
     assert_structural_equal(apply(func, transform.PeelVectorTails()), func)
+
+
+def test_copies_of_an_unrolled_loop_bind_variables_of_their_own():
+    x, i = Var("x", "int32"), Var("i", "int32")
+    a = decl_buffer((4,), "int32", "A")
+    body = BufferStore(a, Let(x, i * 3, x * x + x), [i])
+    func = PrimFunc([a], For(i, 0, 4, ForKind.UNROLLED, body), attrs={"global_symbol": "main"})
+    got = apply(func, transform.UnrollLoop())
+    assert verify_ssa(got) and len(got.body.seq) == 4
+    assert_same_results(func, got)

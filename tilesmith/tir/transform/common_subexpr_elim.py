@@ -5,7 +5,8 @@
 
 The name is bound around the innermost statement that holds all occurrences, so nothing is computed
 where it was not before. Loads, calls, constants, variables and vectors are never named; neither
-are integer divisions by what may be zero, which a condition may protect.
+are integer divisions by what may be zero, which a condition may protect. Blocks are left alone:
+what they read and write is declared in terms of the same indices.
 
 With ``identify_equiv_terms`` integer terms count as the same when they simplify to the same.
 """
@@ -105,14 +106,13 @@ class _Counter:
         self.table = table
         self.path: list[int] = []
         self.terms: dict[int, _Term] = {}
-        self.blocks: set[int] = set()  # where nothing can be bound: blocks, by identity
 
     def visit(self, node: Any) -> None:
         if isinstance(node, PrimExpr):
             self.expression(node)
         elif isinstance(node, Stmt):
             if isinstance(node, Block):
-                self.blocks.add(id(node))
+                return  # its regions are written in terms of its own indices
             self.path.append(id(node))
             self.statement(node)
             self.path.pop()
@@ -215,13 +215,12 @@ class _Namer(Rewriter):
         return stmt.map_children(self.visit)
 
 
-def _chosen(terms: dict[int, _Term], blocks: set[int]) -> dict[int, _Term]:
+def _chosen(terms: dict[int, _Term]) -> dict[int, _Term]:
     """The terms that pay: at least twice computed, by themselves or in different larger ones."""
     return {
         number: term
         for number, term in terms.items()
-        if term.count > 1 and isinstance(term.expr, _MAY_BE_NAMED)
-        if term.path and term.path[-1] not in blocks
+        if term.count > 1 and term.path and isinstance(term.expr, _MAY_BE_NAMED)
     }
 
 
@@ -233,7 +232,7 @@ def common_subexpr_elim(func: PrimFunc, identify_equiv_terms: bool = False) -> P
     table = _TermTable(identify_equiv_terms)
     counter = _Counter(table)
     counter.visit(func.body)
-    chosen = _chosen(counter.terms, counter.blocks)
+    chosen = _chosen(counter.terms)
     if not chosen:
         return func
     return func.with_body(_Namer(table, chosen).visit(func.body))

@@ -9,7 +9,8 @@
 * ``ReduceBranchingThroughOvercompute`` drops if statements as well: where one case, done without
   the condition, stores what the other case stores, or what is known to lie there.
 
-What was protected is then computed always, so it must not read outside of its buffers.
+What was protected is then computed always, so it must not read outside of its buffers. Blocks are
+left alone: lower them first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.stmt import BufferStore, Evaluate, IfThenElse, Stmt
+from tilesmith.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, Stmt
 from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
@@ -111,6 +112,10 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         super().__init__()
         self.known = known
         self.statements = statements
+
+    def visit_Block(self, block: Block) -> Block:
+        """What a block reads and writes is declared with its conditions."""
+        return block
 
     def visit_Call(self, call: Call) -> PrimExpr:
         if getattr(call.op, "name", "") != "tir.if_then_else":

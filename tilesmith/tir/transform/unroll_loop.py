@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Rewriter, Var, Visitor, const
+from tilesmith.ir import IntImm, Let, Rewriter, Var, Visitor, const
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -41,11 +41,11 @@ EXPLICIT = "pragma_unroll_explicit"
 
 
 def _defines(stmt: Any) -> bool:
-    """Whether a statement binds variables, which must not be bound twice."""
-    if isinstance(stmt, (For, LetStmt, Allocate)):
+    """Whether a statement or expression binds variables, which must not be bound twice."""
+    if isinstance(stmt, (For, LetStmt, Let, Allocate)):
         return True
     for child in stmt.children():
-        if isinstance(child, Stmt) and _defines(child):
+        if _defines(child):
             return True
     return False
 
