@@ -1,5 +1,9 @@
 """Intrinsics of CPUs: description and implementation agree, in the interpreter and by LLVM."""
 
+import os
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -334,3 +338,17 @@ def test_rows_that_are_not_beside_each_other(name):
     expected = [array.copy() for array in arrays]
     run(main, *expected)
     check_run(sch.mod, arrays, expected[2], name)
+
+
+def test_a_name_loads_the_intrinsics_of_its_machine_only():
+    """Each module costs time to parse; names that tell nothing load them all."""
+    program = (
+        "import sys; from tilesmith import tir\n"
+        "package = 'tilesmith.schedule_rules.intrinsics.'\n"
+        "tir.TensorIntrin.get('dot_16x4_vnni')\n"
+        "assert package + 'x86' in sys.modules and package + 'cuda' not in sys.modules\n"
+        "tir.TensorIntrin.get('dot_4x4_i8i8s32_sdot')\n"
+        "assert package + 'arm_cpu' in sys.modules\n"
+        "assert tir.TensorIntrin.get('dot_of_nothing', allow_missing=True) is None\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=os.getcwd())

@@ -11,7 +11,14 @@ from tilesmith.tir.function import PrimFunc
 __all__ = ["TensorIntrin"]
 
 _INTRINSICS: Registry[TensorIntrin] = Registry(
-    "tensor intrinsic", providers={"": "tilesmith.schedule_rules.intrinsics"}
+    "tensor intrinsic",
+    providers={
+        "amx_": "tilesmith.schedule_rules.intrinsics.x86",
+        "dot_": "tilesmith.schedule_rules.intrinsics.x86",
+        "dp4a": "tilesmith.schedule_rules.intrinsics.dot_product_common",
+        "wmma_": "tilesmith.schedule_rules.intrinsics.cuda",
+        "": "tilesmith.schedule_rules.intrinsics.every",
+    },
 )
 
 

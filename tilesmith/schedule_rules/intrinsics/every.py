@@ -1,0 +1,11 @@
+"""All intrinsics, registered together: for names whose beginning does not tell the machine."""
+
+from tilesmith.schedule_rules.intrinsics import (
+    arm_cpu,
+    cuda,
+    dot_product_common,
+    rocm,
+    x86,
+)
+
+__all__ = ["arm_cpu", "cuda", "dot_product_common", "rocm", "x86"]
