@@ -78,6 +78,10 @@ def compile_source(
             file.write(source)
         words = [*command, *options, "-c", path, "-o", output]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if "internal compiler error" in done.stderr:
+            # gcc 12 fails on some comparisons of vectors (gimple_expand_vec_cond_expr)
+            words.append("-fno-tree-vectorize")
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines()
             raise CodegenError("the C compiler refused the source", notes=("\n".join(lines[:12]),))
