@@ -56,6 +56,8 @@ def get_block(state: ScheduleState, name: str, variable: GlobalVar) -> StmtSRef:
             "get_block",
             f"{len(found)} blocks of '{variable.name_hint}' are called '{name}'",
             function,
+            None,
+            "give each block a name of its own, or take it by get_child_blocks",
         )
     import difflib
 
@@ -280,10 +282,31 @@ def own_condition(state: ScheduleState, sref: StmtSRef) -> PrimExpr | None:
     return None
 
 
+def check_inputs_stay(
+    state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef
+) -> None:
+    """No producer of a block that shares a loop with it overwrites what it has written: then the
+    block finds its inputs at no other place."""
+    loops = set(state.loops(sref))
+    name = state.stmt(sref).block.name_hint
+    for producer in producers_of(state, sref, scope):
+        block: Block = state.stmt(producer).block
+        ordered = any(
+            i.iter_type not in (IterVar.DataPar, IterVar.CommReduce) for i in block.iter_vars
+        )
+        if ordered and loops.intersection(state.loops(producer)):
+            reason = (
+                f"block '{name}' reads what '{block.name_hint}' writes, which holds for the same "
+                "iteration only"
+            )
+            raise refuse_at(state, primitive, reason, producer)
+
+
 def check_inputs_last(
     state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef, later: list[StmtSRef]
 ) -> None:
     """What a block reads is still the same when some later blocks run."""
+    check_inputs_stay(state, primitive, sref, scope)
     blocks = scope_blocks(state, scope)
     block: Block = state.stmt(sref).block
     reads = {id(buffer) for buffer in read_buffers(block)}
@@ -313,6 +336,7 @@ def ranges_between(state: ScheduleState, sref: StmtSRef, outer: StmtSRef) -> dic
 __all__ += [
     "check_covers_domain",
     "check_inputs_last",
+    "check_inputs_stay",
     "own_condition",
     "program_of",
     "ranges_between",

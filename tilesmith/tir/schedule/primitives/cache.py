@@ -374,7 +374,11 @@ def _allocating_block(
         if isinstance(stmt, BlockRealize) and buffer in stmt.block.alloc_buffers:
             return ancestor
     raise refuse_at(
-        state, primitive, f"buffer '{buffer.name}' is a parameter: its memory is the caller's", sref
+        state,
+        primitive,
+        f"buffer '{buffer.name}' is a parameter: its memory is the caller's",
+        sref,
+        "cache_write and cache_read make a copy in other memory",
     )
 
 

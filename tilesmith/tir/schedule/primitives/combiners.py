@@ -113,7 +113,8 @@ def combiner_of(state: ScheduleState, sref: StmtSRef, primitive: str) -> Combine
     block: Block = state.stmt(sref).block
 
     def refuse(reason: str) -> Exception:
-        return refuse_at(state, primitive, f"block '{block.name_hint}' {reason}", sref)
+        advice = "known are C[i] = C[i] + value, and *, T.min, T.max in the place of +"
+        return refuse_at(state, primitive, f"block '{block.name_hint}' {reason}", sref, advice)
 
     single = isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)
     if single:

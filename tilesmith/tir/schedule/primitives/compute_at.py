@@ -15,6 +15,7 @@ from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
+    check_inputs_stay,
     consumers_of,
     is_output_block,
     producers_of,
@@ -137,8 +138,15 @@ def _check_place(
             state, primitive, f"the loop is not in the scope of block '{name}'", loop_sref
         )
     if loop_sref in set(state.ancestors(sref)):
-        raise refuse_at(state, primitive, f"the loop is around block '{name}' already", loop_sref)
+        raise refuse_at(
+            state,
+            primitive,
+            f"the loop is around block '{name}' already",
+            loop_sref,
+            "choose a loop of another nest: that of a consumer or producer",
+        )
     check_complete_or_reduction(state, sref, scope, primitive)
+    check_inputs_stay(state, primitive, sref, scope)
     return scope
 
 

@@ -14,6 +14,7 @@ from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
     check_inputs_last,
+    check_inputs_stay,
     consumers_of,
     is_output_block,
     producers_of,
@@ -249,6 +250,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     name = state.stmt(sref).block.name_hint
     store = _single_store(state, "reverse_compute_inline", sref, scope)
     check_covers_domain(state, "reverse_compute_inline", sref)
+    check_inputs_stay(state, "reverse_compute_inline", sref, scope)
     producers = producers_of(state, sref, scope)
     if len(producers) != 1:
         raise refuse_at(
@@ -400,7 +402,7 @@ def _inverse_indices(
                 "reverse_compute_inline",
                 f"'{buffer.name}' is read at several different places",
                 sref,
-                "only a block that reads one element of it for each that it writes can be put there",
+                "only a block that reads one element for each that it writes can be put there",
             )
     _check_all_made(state, sref, producer, first)
     domain = {iterator.var: iterator.dom for iterator in block.iter_vars}

@@ -211,9 +211,9 @@ class _ConsumerDomains:
         self.domains: Domains = {}
         self.is_inverted = False
 
-    def refuse(self, reason: str) -> Exception:
+    def refuse(self, reason: str, advice: str = "") -> Exception:
         """The error of the primitive at the consumer."""
-        return refuse_at(self.state, "reverse_compute_at", reason, self.sref)
+        return refuse_at(self.state, "reverse_compute_at", reason, self.sref, advice)
 
     def find(self, touched: dict[int, list[Interval]]) -> tuple[Domains, bool]:
         """The values for all regions that the block reads."""
@@ -235,7 +235,8 @@ class _ConsumerDomains:
                 if not self.analyzer.can_prove(part.extent <= step):
                     raise self.refuse(
                         f"block '{self.block.name_hint}' reads '{region.buffer.name}' over several "
-                        f"iterations of '{self.loop_name}'"
+                        f"iterations of '{self.loop_name}'",
+                        "choose a loop further out, or compute_at the producer under the consumer",
                     )
                 self._note(variable, (low, high))
         return self.domains, self.is_inverted

@@ -66,12 +66,14 @@ def _infer_factors(
     loop: For = state.stmt(sref)
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
-        raise refuse_at(state, primitive, "more than one factor is None", sref)
+        advice = "give all factors but one: the extent decides that one"
+        raise refuse_at(state, primitive, "more than one factor is None", sref, advice)
     product = const(1, dtype)
     for factor in factors:
         if factor is not None:
             if isinstance(factor, int) and factor <= 0:
-                raise refuse_at(state, primitive, f"factor {factor} is not positive", sref)
+                advice = "factors are at least 1; None stands for the one that the extent decides"
+                raise refuse_at(state, primitive, f"factor {factor} is not positive", sref, advice)
             product = product * (cast(dtype, factor) if isinstance(factor, PrimExpr) else factor)
     analyzer = analyzer_for(state, sref)
     result = []

@@ -38,6 +38,7 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
             "decompose_reduction",
             f"block '{block.name_hint}' is no reduction block: {reason}",
             sref,
+            "only a block that begins with T.init() can be divided into first values and updates",
         )
     loops = state.loops(sref)
     if loop_sref not in loops:
