@@ -495,3 +495,53 @@ def test_tensorized_twice():
         ],
         "is it tensorized already?",
     )
+
+
+@T.prim_func
+def whole_product_desc(a: T.handle, b: T.handle, c: T.handle):
+    A = T.match_buffer(a, (3, 8), offset_factor=1)
+    B = T.match_buffer(b, (8, 2), offset_factor=1)
+    C = T.match_buffer(c, (3, 2), offset_factor=1)
+    with T.block("root"):
+        T.reads(A[0:3, 0:8], B[0:8, 0:2])
+        T.writes(C[0:3, 0:2])
+        for i, j, k in T.grid(3, 2, 8):
+            with T.block("product"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def whole_product_impl(a: T.handle, b: T.handle, c: T.handle):
+    sa, sb, sc = T.int32(), T.int32(), T.int32()
+    A = T.match_buffer(a, (3, 8), offset_factor=1, strides=[sa, 1])
+    B = T.match_buffer(b, (8, 2), offset_factor=1, strides=[sb, 1])
+    C = T.match_buffer(c, (3, 2), offset_factor=1, strides=[sc, 1])
+    with T.block("root"):
+        T.reads(A[0:3, 0:8], B[0:8, 0:2])
+        T.writes(C[0:3, 0:2])
+        for i in range(3):
+            C[i, T.ramp(0, 1, 2)] = T.Broadcast(T.float32(0), 2)
+            for k in range(8):
+                C[i, T.ramp(0, 1, 2)] = (
+                    C[i, T.ramp(0, 1, 2)] + T.Broadcast(A[i, k], 2) * B[k, T.ramp(0, 1, 2)]
+                )
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_description_with_an_init(units):
+    """The whole reduction is inside, and so is its init."""
+    program = product(9, 6, 8)
+
+    def steps(sch):
+        outer, inner = tiled(sch, [3, 2, 8])
+        sch.tensorize(inner[0], (whole_product_desc, whole_product_impl), units)
+
+    sch = check(program, steps)
+    assert_compiles(program, sch.mod)
+    halves = schedule_of(product(9, 6, 16))
+    _, inner = tiled(halves, [3, 2, 8])
+    with pytest.raises(ScheduleError, match="the description has an init and the block has none"):
+        halves.tensorize(inner[0], (whole_product_desc, whole_product_impl))

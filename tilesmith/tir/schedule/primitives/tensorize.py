@@ -13,6 +13,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.operators import floormod, is_const
 from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
@@ -73,13 +74,21 @@ def tensorize(
     before = state.copy()
     try:
         if isinstance(state.stmt(sref), For) or not child_statements(state.stmt(sref)):
-            sref = blockize(state, [sref], preserve_unit_iters)
+            # An init in the description is compared with one that stays inside.
+            units = preserve_unit_iters and not _has_init(described_statement(intrin.desc))
+            sref = blockize(state, [sref], units)
         realize = _Replacement(state, sref, intrin, name).realize()
     except Exception:
         state.restore(before)
         raise
     state.replace(sref, realize, {state.stmt(sref).block: realize.block})
     return sref
+
+
+def _has_init(stmt: Stmt) -> bool:
+    if isinstance(stmt, BlockRealize):
+        return stmt.block.init is not None or _has_init(stmt.block.body)
+    return any(_has_init(inner) for inner in child_statements(stmt))
 
 
 class _Replacement:
@@ -145,12 +154,13 @@ class _Replacement:
         annotations = {**self.inner_annotations(block), **block.annotations}
         if inner is not None:
             annotations.update(inner.annotations)
-        return block.with_fields(
+        made = block.with_fields(
             body=inner.body if inner is not None else impl.body,
             alloc_buffers=(*block.alloc_buffers, *(inner.alloc_buffers if inner else ())),
             match_buffers=(*matches, *(inner.match_buffers if inner else ())),
             annotations=annotations,
         )
+        return _with_declared(made, [match.source for match in matches])
 
     def inner_annotations(self, block: Block) -> dict[str, Any]:
         """The annotations of the blocks that go."""
@@ -201,6 +211,24 @@ class _Replacement:
                     f"'{match.buffer.name}' {[str(one) for one in own]} (change its layout with "
                     "transform_layout, or copy it with cache_read)"
                 )
+
+
+def _with_declared(block: Block, regions: list[BufferRegion]) -> Block:
+    """A block that declares what its implementation touches beyond the description, as an
+    intermediate result that it reads again."""
+    reads, writes, _ = get_block_access_region(block, {})
+    changes = {}
+    for name, found in (("reads", reads), ("writes", writes)):
+        declared = getattr(block, name)
+        missing = [
+            region
+            for region in regions
+            if any(one.buffer is region.buffer for one in found)
+            and not any(one.buffer is region.buffer for one in declared)
+        ]
+        if missing:
+            changes[name] = (*declared, *missing)
+    return block.with_fields(**changes) if changes else block
 
 
 def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
