@@ -4,6 +4,7 @@ import pytest
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
+from tilesmith import tir
 from tilesmith.script import tir as T
 
 
@@ -41,14 +42,62 @@ def test_transform_layout_with_padding(program, pad):
 
     check(program, steps)
     refused(
-        program,
-        lambda sch: sch.transform_layout(sch.get_block("B"), "A", lambda i, j: (i, j // 4, j % 4)),
-        "the new layout of parameter 'A' would have padding",
-    )
-    refused(
         program, lambda sch: sch.transform_layout(sch.get_block("B"), "X", lambda i, j: (i, j)),
         "block 'B' neither reads nor writes 'X'",
     )  # fmt: skip
+
+
+def test_a_block_that_writes_all_of_a_buffer_writes_the_padding_too():
+    @T.prim_func
+    def expected(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+        B = T.alloc_buffer((7, 4, 4), "float32")
+        for i, axis1, axis2 in T.grid(7, 4, 4):
+            with T.block("B"):
+                vi, v1, v2 = T.axis.remap("SSS", [i, axis1, axis2])
+                T.reads(A[vi, v1 * 4 + v2])
+                T.writes(B[vi, v1, v2])
+                B[vi, v1, v2] = T.if_then_else(
+                    13 <= v1 * 4 + v2, T.float32(5), A[vi, v1 * 4 + v2] * T.float32(2)
+                )
+        for i, j in T.grid(7, 13):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B[vi, vj // 4, vj % 4])
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi, vj // 4, vj % 4] + T.float32(1)
+
+    def steps(sch):
+        pack = lambda i, j: (i, j // 4, j % 4)
+        sch.transform_layout(sch.get_block("B"), ("write", 0), pack, pad_value=5.0)
+
+    check(programs.elementwise, steps, expected)
+    check(programs.elementwise64, steps)
+
+
+@pytest.mark.parametrize("pad", [0.0, lambda i, jo, ji: ji * 1.0])
+def test_a_sum_writes_the_padding_too(pad):
+    def steps(sch):
+        block = sch.get_block("C")
+        sch.cache_write(block, 0, "global")
+        pack = lambda i, j: (j // 4, i, j % 4)
+        sch.transform_layout(block, ("write", 0), pack, pad_value=pad)
+
+    check(programs.matmul, steps)
+
+
+def test_padding_of_a_parameter_is_assumed():
+    sch = schedule_of(programs.elementwise)
+    pack = lambda i, j: (i, j // 4, j % 4)
+    sch.transform_layout(sch.get_block("B"), "A", pack, pad_value=0.0)
+    func = main_of(sch)
+    assert [int(n) for n in func.buffer_map[func.params[0]].shape] == [7, 4, 4]
+    text = func.script()
+    assert 'with T.block("buffer_A_assumptions")' in text and "T.assume(" in text
+    lowered = tir.transform.RemoveAssume()(sch.mod)
+    assert "T.assume" not in lowered.script()
+    open_padding = schedule_of(programs.elementwise)
+    open_padding.transform_layout(open_padding.get_block("B"), "A", pack)
+    assert "assum" not in main_of(open_padding).script()
 
 
 def test_transform_layout_of_a_parameter():

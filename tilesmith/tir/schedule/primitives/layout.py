@@ -15,6 +15,7 @@ from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.primitives.cache import buffer_with
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
+from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import (
     Block,
@@ -23,8 +24,6 @@ from tilesmith.tir.stmt import (
     For,
     ForKind,
     Stmt,
-    stmt_list,
-    stmt_seq,
 )
 
 __all__ = [
@@ -217,8 +216,9 @@ def transform_layout(
     owner = _owner(state, sref, old)
     rewrite = _TransformAccess(old, new, mapping)
     before = state.stmt(owner)
-    if any(old is buffer for buffer in state.buffers_of(variable)):
-        _check_parameter(state, sref, old, padded)
+    writer = None
+    if padded is not None and padding is not None and kind == "write":
+        writer = WholeWriter.find(state, sref, old)
     try:
         state.replace(owner, rewrite.visit(before), rewrite.reuse)
     except _MatchedError:
@@ -231,8 +231,15 @@ def transform_layout(
             param: new if buffer is old else buffer for param, buffer in function.buffer_map.items()
         }
         state.replace_function(variable, function.with_fields(buffer_map=buffers))
-    if padded is not None and padding is not None:
-        _fill_padding(state, owner, new, (list(inverse.initial_indices), padded), padding)
+    if padded is None or padding is None:
+        return
+    outside = Padding(new, inverse, padded, padding)
+    if writer is not None:
+        writer.write_padding_too(outside, mapping)
+    elif kind == "read" and new in state.buffers_of(variable):
+        outside.assume(state, owner)
+    else:
+        outside.fill(state, owner)
 
 
 def _inverse_of(
@@ -245,18 +252,6 @@ def _inverse_of(
         raise refuse_at(state, primitive, error.message, sref, *error.notes[:1]) from error
 
 
-def _check_parameter(state: ScheduleState, sref: StmtSRef, buffer: Buffer, padded: Any) -> None:
-    if padded is not None:
-        raise refuse_at(
-            state,
-            "transform_layout",
-            f"the new layout of parameter '{buffer.name}' would have padding",
-            sref,
-            "callers do not fill it; copy the parameter first (cache_read, "
-            "cache_write) and transform the copy",
-        )
-
-
 def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:
     """The block that allocates a buffer; the root for a parameter."""
     last = sref
@@ -267,44 +262,6 @@ def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:
             if buffer in stmt.block.alloc_buffers:
                 return ancestor
     return last
-
-
-def _fill_padding(
-    state: ScheduleState,
-    owner: StmtSRef,
-    buffer: Buffer,
-    padded: tuple[list[Var], PrimExpr],
-    padding: IndexMap,
-) -> None:
-    """A block that writes the padding, before everything else that the owner does.
-
-    ``padded``: the condition for an element to be padding, over variables for the indices.
-    """
-    loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(buffer.shape)]
-    iterators = [
-        IterVar(
-            Range.from_min_extent(const(0, size.dtype), size),
-            Var(f"v{k}", size.dtype),
-            IterVar.DataPar,
-        )
-        for k, size in enumerate(buffer.shape)
-    ]
-    indices: list[Any] = [iterator.var for iterator in iterators]
-    condition = Replace(dict(zip(padded[0], loops))).visit(padded[1])
-    value = padding.map_indices(indices)[0]
-    block = Block(
-        iterators,
-        [],
-        [BufferRegion.from_point(buffer, indices)],
-        buffer.name + "_pad",
-        BufferStore(buffer, value, indices),
-    )
-    nest: Stmt = BlockRealize(tuple(loops), condition, block)
-    for variable, size in zip(reversed(loops), reversed(buffer.shape)):
-        nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
-    realize: BlockRealize = state.stmt(owner)
-    new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
-    state.replace(owner, realize.with_fields(block=new), {realize.block: new})
 
 
 def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexMap) -> None:

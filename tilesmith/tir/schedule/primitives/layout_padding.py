@@ -1,0 +1,216 @@
+"""What becomes of the elements that a new layout of a buffer adds: the padding.
+
+A block that writes the whole buffer writes the padding too. Otherwise a block of its own writes it,
+before everything else; of a parameter that is only read, it is assumed to hold the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir.operators import is_const, logical_not, logical_or
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.op import if_then_else
+from tilesmith.tir.schedule.primitives.common import Replace
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Stmt,
+    stmt_list,
+    stmt_seq,
+)
+
+__all__ = ["Padding", "WholeWriter"]
+
+
+class Padding(NamedTuple):
+    """Elements of ``buffer`` that are none of the old buffer's, and their value.
+
+    ``inverse`` maps new indices to old ones; ``condition``, over the same variables, holds for
+    padding; ``value`` gives what it holds.
+    """
+
+    buffer: Buffer
+    inverse: IndexMap
+    condition: PrimExpr
+    value: IndexMap
+
+    def holds_at(self, indices: list[Any]) -> PrimExpr:
+        """Whether an element is padding."""
+        return Replace(dict(zip(self.inverse.initial_indices, indices))).visit(self.condition)
+
+    def value_at(self, indices: list[Any]) -> PrimExpr:
+        """What an element holds if it is padding."""
+        return self.value.map_indices(indices)[0]
+
+    def fill(self, state: ScheduleState, owner: StmtSRef) -> None:
+        """A block that writes the padding, before everything else that the owner does."""
+        loops, iterators = self._axes()
+        indices: list[Any] = [iterator.var for iterator in iterators]
+        block = Block(
+            iterators,
+            [],
+            [BufferRegion.from_point(self.buffer, indices)],
+            self.buffer.name + "_pad",
+            BufferStore(self.buffer, self.value_at(indices), indices),
+        )
+        self._put_first(state, owner, loops, block, self.holds_at(list(loops)))
+
+    def assume(self, state: ScheduleState, owner: StmtSRef) -> None:
+        """A block that tells what callers have put into the padding."""
+        loops, iterators = self._axes()
+        indices: list[Any] = [iterator.var for iterator in iterators]
+        load = BufferLoad(self.buffer, indices)
+        is_value = load == self.value_at(indices)
+        fact = logical_or(logical_not(self.holds_at(indices)), is_value)
+        block = Block(
+            iterators,
+            [BufferRegion.from_point(self.buffer, indices)],
+            [],
+            f"buffer_{self.buffer.name}_assumptions",
+            Evaluate(Call("bool", "tir.assume", (fact,))),
+        )
+        self._put_first(state, owner, loops, block, const(True, "bool"))
+
+    def _axes(self) -> tuple[list[Var], list[IterVar]]:
+        loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(self.buffer.shape)]
+        return loops, [spatial(f"v{k}", size) for k, size in enumerate(self.buffer.shape)]
+
+    def _put_first(
+        self,
+        state: ScheduleState,
+        owner: StmtSRef,
+        loops: list[Var],
+        block: Block,
+        predicate: PrimExpr,
+    ) -> None:
+        nest: Stmt = BlockRealize(tuple(loops), predicate, block)
+        for variable, size in zip(reversed(loops), reversed(self.buffer.shape)):
+            nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
+        realize: BlockRealize = state.stmt(owner)
+        new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
+        state.replace(owner, realize.with_fields(block=new), {realize.block: new})
+
+
+def spatial(name: str, extent: PrimExpr) -> IterVar:
+    """A data-parallel iterator from 0."""
+    zero = const(0, extent.dtype)
+    return IterVar(Range.from_min_extent(zero, extent), Var(name, extent.dtype), IterVar.DataPar)
+
+
+class WholeWriter:
+    """A block right below plain loops of its own that writes each element of a buffer once (or sums
+    it up): with its iterators ``i, j, …`` of the dimensions in order, then those of a reduction.
+    """
+
+    def __init__(self, state: ScheduleState, sref: StmtSRef, dimensions: int) -> None:
+        self.state = state
+        self.sref = sref
+        self.dimensions = dimensions
+        self.loops = state.loops(sref)
+
+    @staticmethod
+    def find(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> WholeWriter | None:
+        """The block if it is one, else None."""
+        realize: BlockRealize = state.stmt(sref)
+        block, loops = realize.block, [state.stmt(loop) for loop in state.loops(sref)]
+        store = block.body
+        if not isinstance(store, BufferStore) or store.buffer is not buffer:
+            return None
+        if not is_const(realize.predicate, 1) or len(loops) != len(realize.iter_values):
+            return None
+        for loop, inner in zip(loops, [*loops[1:], realize]):
+            plain = loop.kind == ForKind.SERIAL and not loop.annotations
+            if loop.body is not inner or not is_const(loop.min, 0) or not plain:
+                return None
+        for loop, iterator, value in zip(loops, block.iter_vars, realize.iter_values):
+            if value is not loop.loop_var or not structural_equal(iterator.dom.extent, loop.extent):
+                return None
+            if not is_const(iterator.dom.min, 0):
+                return None
+        kinds = [iterator.iter_type for iterator in block.iter_vars]
+        count = len(buffer.shape)
+        if kinds[:count] != [IterVar.DataPar] * count or IterVar.DataPar in kinds[count:]:
+            return None
+        for iterator, index, size in zip(block.iter_vars, store.indices, buffer.shape):
+            if index is not iterator.var or not structural_equal(iterator.dom.extent, size):
+                return None
+        return WholeWriter(state, sref, count)
+
+    def write_padding_too(self, padding: Padding, mapping: IndexMap) -> None:
+        """Let the block run over the new dimensions, and write the value where there is padding."""
+        realize: BlockRealize = self.state.stmt(self.sref)
+        block = realize.block
+        names = self._names(mapping)
+        iterators = [spatial("v_" + name, size) for name, size in zip(names, padding.buffer.shape)]
+        indices: list[Any] = [iterator.var for iterator in iterators]
+        analyzer = Analyzer()
+        for iterator in iterators:
+            analyzer.bind(iterator.var, iterator.dom)
+        old = [analyzer.simplify(value) for value in padding.inverse.map_indices(indices)]
+        old_variables = [iterator.var for iterator in block.iter_vars[: self.dimensions]]
+        replace = _AtOwnIndices(dict(zip(old_variables, old)), padding.buffer, indices)
+        condition = analyzer.simplify(padding.holds_at(indices))
+        value = padding.value_at(indices)
+
+        def guarded(stmt: Stmt | None) -> Stmt | None:
+            if stmt is None:
+                return None
+            store = replace.visit(stmt)
+            return store.with_fields(value=if_then_else(condition, value, store.value))
+
+        kept = block.iter_vars[self.dimensions :]
+        made = block.with_fields(
+            iter_vars=(*iterators, *kept),
+            reads=tuple([replace.visit(region) for region in block.reads]),
+            writes=(BufferRegion.from_point(padding.buffer, indices),),
+            body=guarded(block.body),
+            init=guarded(block.init),
+        )
+        variables = [Var(name, size.dtype) for name, size in zip(names, padding.buffer.shape)]
+        inner = [self.state.stmt(loop) for loop in self.loops[self.dimensions :]]
+        values = (*variables, *[loop.loop_var for loop in inner])
+        nest: Stmt = BlockRealize(values, const(True, "bool"), made)
+        for loop in reversed(inner):
+            nest = loop.with_fields(body=nest)
+        for variable, size in zip(reversed(variables), reversed(padding.buffer.shape)):
+            nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
+        self.state.replace(self.loops[0], nest, {block: made})
+
+    def _names(self, mapping: IndexMap) -> list[str]:
+        """A dimension that stays as it was keeps the name of its loop."""
+        loops = [self.state.stmt(loop).loop_var.name for loop in self.loops]
+        kept = dict(zip(mapping.initial_indices, loops))
+        return [
+            kept[index] if isinstance(index, Var) and index in kept else f"axis{number}"
+            for number, index in enumerate(mapping.final_indices)
+        ]
+
+
+class _AtOwnIndices(Replace):
+    """Replaces variables; accesses to the buffer are at the given indices."""
+
+    def __init__(self, mapping: dict[Var, PrimExpr], buffer: Buffer, indices: list[Any]) -> None:
+        super().__init__(mapping)
+        self.buffer = buffer
+        self.indices = tuple(indices)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        """A read of what was written before."""
+        if load.buffer is self.buffer:
+            return load.with_fields(indices=self.indices)
+        return self.children(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """The store of the block."""
+        store = self.children(store)
+        return store.with_fields(indices=self.indices) if store.buffer is self.buffer else store
