@@ -58,6 +58,7 @@ class Context:
         self.watch = Watch(options) if options.watched else None
         self.active: list[Environment] = []  # the threads that carry out the present statement
         self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
+        self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
         self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
         self.launch: dict[str, int] | None = None  # the extents that the host has given
 
