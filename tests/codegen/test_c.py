@@ -199,7 +199,7 @@ def test_statements():
     expected[16], expected[18] = given_values[5], 5
     expected[20:22] = given_values[20:22]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-    assert "TS_PARALLEL_FOR" in compiled.module.get_source()
+    assert "ts_launch(" in compiled.module.get_source()
 
 
 def x_of(buffer, start):
@@ -273,3 +273,69 @@ def test_refusals():
     ]:
         with pytest.raises(CodegenError, match=words):
             emit_source(IRModule({"kernel": kernel([a], body)}))
+
+
+def parallel_program(extent, start=0, dtype="int32", nested=False):
+    """`b[i] = thread-independent function of a[i]` and the number of tasks that took part."""
+    a, b = decl_buffer((4096,), "float32", "a"), decl_buffer((4096,), "float32", "b")
+    n, i, j = Var("n", "int32"), Var("i", dtype), Var("j", "int32")
+    x = Var("x", "float32")
+    store = LetStmt(x, n.astype("float32") * 2.0, BufferStore(b, a[i] * x + 1.0, [i]))
+    if nested:
+        store = For(j, 0, 3, ForKind.PARALLEL, store)
+    return kernel([a, b, n], For(i, start, extent(n), ForKind.PARALLEL, store))
+
+
+@pytest.mark.parametrize(
+    "extent, start, dtype, count",
+    [(lambda n: 4096, 0, "int32", 4096), (lambda n: n, 0, "int32", 7), (lambda n: n * 2, 3, "int32",
+     14), (lambda n: 1, 0, "int32", 1), (lambda n: 1000, 5, "int64", 1000)],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [False, True])
+def test_parallel_loops(extent, start, dtype, count, nested):
+    function = parallel_program(extent, start, dtype, nested)
+    x, y = np.random.default_rng(0).random(4096).astype("f4"), np.zeros(4096, "f4")
+    assert Compiled(function, C)(x, y, 7) == 0
+    expected = np.zeros(4096, "f4")
+    expected[start : start + count] = x[start : start + count] * np.float32(14) + np.float32(1)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_parallel_loops_use_the_threads_of_the_runtime():
+    """The launcher is ours: tasks of one loop run at the same time on several threads."""
+    i, seen = Var("i", "int32"), decl_buffer((64,), "int64", "seen")
+    thread = Call("int64", "tir.call_extern", (StringImm("pthread_self"),))
+    wait = Evaluate(Call("int32", "tir.call_extern", (StringImm("usleep"), const(2000, "int32"))))
+    body = stmt_seq(BufferStore(seen, thread, [i]), wait)
+    ids = np.zeros(64, "i8")
+    assert Compiled(kernel([seen], For(i, 0, 64, ForKind.PARALLEL, body)), C)(ids) == 0
+    assert len(set(ids)) == min(2, runtime.num_threads())
+
+
+def test_what_can_fail_and_parts_of_bytes_stay_in_one_thread():
+    i, b = Var("i", "int32"), decl_buffer((64,), "int32", "b")
+    failing = AssertStmt(b[i] >= 0, StringImm("ValueError: negative"),
+                         BufferStore(b, b[i] + 1, [i]))  # fmt: skip
+    nibbles = decl_buffer((64,), "int4", "nibbles")
+    packed = BufferStore(nibbles, const(3, "int4"), [i])
+    for body, buffer in ((failing, b), (packed, nibbles)):
+        function = kernel([buffer], For(i, 0, 64, ForKind.PARALLEL, body))
+        assert "ts_launch" not in emit_source(IRModule({"kernel": function}))
+
+
+def test_openmp_where_it_is_compiled_with(tmp_path):
+    import ctypes
+    import subprocess
+
+    source = emit_source(IRModule({"kernel": parallel_program(lambda n: 4096)}))
+    (tmp_path / "code.c").write_text(source)
+    command = [find_compiler(), "-std=c99", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-O2",
+               "-shared", "-fPIC", "code.c", "-o", "code.so"]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if done.returncode != 0 and "fopenmp" in done.stderr:
+        pytest.skip("the compiler has no OpenMP")
+    assert done.returncode == 0, done.stderr
+    x, y = np.random.default_rng(0).random(4096).astype("f4"), np.zeros(4096, "f4")
+    call = ctypes.CDLL(str(tmp_path / "code.so")).kernel
+    call(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), 7)
+    np.testing.assert_array_equal(y, x * np.float32(14) + np.float32(1))

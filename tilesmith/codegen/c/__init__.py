@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from tilesmith.codegen.c.module import PACKED_PREFIX, emit_source
 from tilesmith.codegen.c_compiler import compile_source, find_compiler
 from tilesmith.codegen.registry import BACK_ENDS
@@ -22,6 +24,8 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
         if str(function.attrs.get("global_symbol", "")).startswith(PACKED_PREFIX)
     ]
     objects = [compile_source(source, target, opt_level)] if find_compiler() else []
+    if objects and "__tilesmith_parallel_launch" in source:
+        objects += _thread_runtime()
     return Module(
         "c",
         objects=objects,
@@ -29,3 +33,13 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
         formats={"c": source},
         runnable=bool(objects),
     )
+
+
+def _thread_runtime() -> list[bytes]:
+    """The object file with the threads that run parallel loops; none where LLVM is missing: then
+    the loops are run by one thread."""
+    if find_spec("llvmlite") is None:
+        return []
+    from tilesmith.codegen.llvm import thread_runtime_object
+
+    return [thread_runtime_object(Target("llvm"))]

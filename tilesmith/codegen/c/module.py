@@ -19,6 +19,7 @@ from tilesmith.codegen.c.helpers import (
 )
 from tilesmith.codegen.c.intrinsics import MATH_H
 from tilesmith.codegen.c.packed_calls import WITH_TENSORS
+from tilesmith.codegen.c.parallel import LAUNCH
 from tilesmith.codegen.c.small_types import small_type_helper
 from tilesmith.codegen.c.statements import FunctionWriter, array_text, is_on_stack
 from tilesmith.codegen.facts import FailureFinder
@@ -47,13 +48,6 @@ _UNROLL = """
 #define TS_UNROLL(count) TS_PRAGMA(GCC unroll count)
 #else
 #define TS_UNROLL(count)
-#endif
-"""
-_PARALLEL = """
-#if defined(_OPENMP)
-#define TS_PARALLEL_FOR _Pragma("omp parallel for")
-#else
-#define TS_PARALLEL_FOR
 #endif
 """
 _ALIGN = """
@@ -103,6 +97,8 @@ class ModuleWriter:
         self._arrays: dict[str, str] = {}
         self._array_keys: dict[tuple[str, int], tuple[str, Any]] = {}
         self._slots: dict[str, str] = {}
+        self._structures: list[str] = []
+        self._tasks: list[str] = []
         with deep_recursion():
             self._look_at_functions()
 
@@ -142,7 +138,7 @@ class ModuleWriter:
         parts = [
             _HEAD,
             _UNROLL if self.uses_unroll else "",
-            _PARALLEL if self.uses_parallel else "",
+            LAUNCH if self.uses_parallel else "",
             _PREFETCH if self.uses_prefetch else "",
             _ALIGN if self._arrays else "",
             FFI_TEXT if uses_ffi else "",
@@ -153,7 +149,9 @@ class ModuleWriter:
             *[line for name, line in self._prototypes.items() if not self._is_imported(name)],
             *self._arrays.values(),
             *slots,
+            *self._structures,
             *heads,
+            *["\n" + task.rstrip() for task in self._tasks],
             *["\n" + body.rstrip() for body in bodies],
         ]
         return "\n".join([part for part in parts if part]) + "\n"
@@ -190,6 +188,18 @@ class ModuleWriter:
         return name not in self.functions or name in self._failing
 
     # -- parts
+
+    def fresh_function(self, hint: str) -> str:
+        """A name for a further function."""
+        return f"{hint}_{len(self._structures) + 1}"
+
+    def add_structure(self, text: str) -> None:
+        """Add the definition of a structure."""
+        self._structures.append(text)
+
+    def add_task(self, text: str) -> None:
+        """Add a function that runs a share of a parallel loop."""
+        self._tasks.append(text)
 
     def helper(self, name: str, dtype: DataType | None = None) -> str:
         """The name of a helper, which is added to the file."""

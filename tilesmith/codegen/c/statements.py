@@ -15,6 +15,7 @@ import numpy
 from tilesmith.codegen.c.expressions import ExpressionWriter, Piece
 from tilesmith.codegen.c.helpers import c_string, c_type, constant, identifier, is_narrow, short
 from tilesmith.codegen.c.intrinsics import INTRINSICS
+from tilesmith.codegen.c.parallel import captured_variables, write_parallel
 from tilesmith.codegen.facts import FailureFinder, constant_bytes, effect_of
 from tilesmith.ir import (
     Call,
@@ -58,6 +59,7 @@ class FunctionWriter(ExpressionWriter):
         super().__init__(module, name)
         self.returns = returns
         self.releases: list[str] = []
+        self.in_parallel = False
 
     # -- the function
 
@@ -68,10 +70,10 @@ class FunctionWriter(ExpressionWriter):
         self.visit(function.body)
         if self.returns == "status":
             self.write("return 0;")
-        self._mention_unused([self.names[var] for var in function.params])
+        self.mention_unused([self.names[var] for var in function.params])
         return f"{head}({', '.join(parameters) or 'void'}) {{\n" + "\n".join(self.lines) + "\n}\n"
 
-    def _mention_unused(self, parameters: list[str]) -> None:
+    def mention_unused(self, parameters: list[str]) -> None:
         """Compilers warn about names that are declared and not used, unless they are told so."""
         counts = Counter(_WORD.findall("\n".join(self.lines)))
         for number, line in enumerate(self.lines):
@@ -336,6 +338,15 @@ class FunctionWriter(ExpressionWriter):
             stop = end
         if self.facts.is_non_negative(loop.min):
             self.facts.non_negative.add(var)
+        if self._runs_in_parallel(loop):
+            captured = captured_variables(self, loop)
+            if not any(captured_var in self.arrays for captured_var in captured):
+                if isinstance(loop.min, IntImm) and loop.min.value == 0:
+                    extent = stop
+                else:
+                    extent = f"({kind})({stop} - {self.text(loop.min, 13)})"
+                write_parallel(self, loop, captured, start, extent)
+                return "", 0
         self._loop_pragma(loop)
         self.write(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name}) {{")
         self._indented(loop.body)
@@ -346,12 +357,19 @@ class FunctionWriter(ExpressionWriter):
         if loop.kind is tir.ForKind.UNROLLED and isinstance(loop.extent, IntImm):
             self.write(f"TS_UNROLL({loop.extent.value})")
             self.module.uses_unroll = True
-        elif loop.kind is tir.ForKind.PARALLEL:
-            finder = FailureFinder(is_on_stack)
-            finder.visit(loop.body)
-            if not finder.can_fail and not any(self.module.may_fail(f) for f in finder.callees):
-                self.write("TS_PARALLEL_FOR")
-                self.module.uses_parallel = True
+
+    def _runs_in_parallel(self, loop: tir.For) -> bool:
+        """Whether the iterations are divided among threads: nothing in them may fail, nor change a
+        part of a byte; loops inside are run by the task that meets them."""
+        if loop.kind is not tir.ForKind.PARALLEL or self.in_parallel:
+            return False
+        if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
+            return False
+        finder = FailureFinder(is_on_stack)
+        finder.visit(loop.body)
+        if finder.can_fail or any(self.module.may_fail(f) for f in finder.callees):
+            return False
+        return not _stores_packed_elements(loop.body)
 
     # -- memory
 
@@ -397,6 +415,17 @@ class FunctionWriter(ExpressionWriter):
 
     def visit_DeclBuffer(self, stmt: tir.DeclBuffer) -> Piece:
         return self.visit(stmt.body)
+
+
+def _stores_packed_elements(body: tir.Stmt) -> bool:
+    found: list[bool] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, tir.BufferStore) and is_packed(node.buffer.dtype):
+            found.append(True)
+
+    post_order_visit(body, look)
+    return bool(found)
 
 
 def _pointed(var: Var) -> DataType | None:

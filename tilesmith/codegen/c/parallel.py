@@ -1,0 +1,102 @@
+"""Parallel loops as C99 text: the body becomes a function, tasks take contiguous shares of it.
+
+    struct f_parallel_1 { float* A; int32_t n; int32_t first; int32_t extent; };
+    static void f_parallel_1(int32_t task, int32_t num_tasks, void* data) { ... }
+
+The function is given to whatever runs tasks: OpenMP where the file is compiled with it, else the
+pointer `__tilesmith_parallel_launch`, behind which the runtime puts its threads; by itself it runs
+one task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.c.helpers import c_type
+from tilesmith.codegen.facts import free_variables
+from tilesmith.ir import Var
+from tilesmith.tir import stmt as tir
+
+LAUNCH = """
+/* Runs a task as often as there are threads, each time with another number. */
+typedef void (*TsTask)(int32_t task, int32_t num_tasks, void* data);
+#if defined(_OPENMP)
+#include <omp.h>
+static void ts_launch(TsTask task, void* data) {
+#pragma omp parallel
+  task((int32_t)omp_get_thread_num(), (int32_t)omp_get_num_threads(), data);
+}
+#else
+static void ts_run_alone(TsTask task, void* data) { task(0, 1, data); }
+#if defined(__GNUC__)
+__attribute__((weak))
+#endif
+void (*__tilesmith_parallel_launch)(TsTask, void*) = ts_run_alone;
+#define ts_launch __tilesmith_parallel_launch
+#endif
+"""
+
+
+def captured_variables(write: Any, loop: tir.For) -> list[Var]:
+    """Variables of the function that the body of a loop uses."""
+    return [
+        var for var in free_variables(loop.body) if var is not loop.loop_var and var in write.names
+    ]
+
+
+def write_parallel(write: Any, loop: tir.For, captured: list[Var], first: str, extent: str) -> None:
+    """Write the launch of a parallel loop, and its body as a function of the module."""
+    module = write.module
+    module.uses_parallel = True
+    symbol = module.fresh_function(f"{module.symbol_of(write.name)}_parallel")
+    kind = c_type(loop.loop_var.dtype)
+    fields = [(_declared(write, var), write.names[var]) for var in captured]
+    members = "".join([f"  {_member(declared, name)};\n" for declared, name in fields])
+    module.add_structure(f"struct {symbol} {{\n{members}  {kind} first_;\n  {kind} extent_;\n}};")
+    values = ", ".join([*[name for _, name in fields], first, extent])
+    data = write.fresh("data")
+    write.write(f"struct {symbol} {data} = {{{values}}};")
+    write.write(f"ts_launch({symbol}, &{data});")
+    module.add_task(_task_text(write, loop, captured, symbol))
+
+
+def _task_text(write: Any, loop: tir.For, captured: list[Var], symbol: str) -> str:
+    inner = type(write)(write.module, write.name, "void")
+    inner.in_parallel = True
+    inner.taken = {"task", "num_tasks", "data", "own"}
+    inner.facts = write.facts.copy()
+    kind = c_type(loop.loop_var.dtype)
+    inner.write(f"const struct {symbol}* own = (const struct {symbol}*)data;")
+    for var in captured:
+        field = write.names[var]
+        name = inner.names[var] = inner.fresh(var.name)
+        if var in write.pointer_types:
+            inner.pointer_types[var] = write.pointer_types[var]
+        inner.write(f"{_member(_declared(write, var), name)} = own->{field};")
+    share, begin, end = inner.fresh("share"), inner.fresh("begin"), inner.fresh("end")
+    rest = inner.fresh("rest")
+    inner.write(f"const {kind} {share} = own->extent_ / ({kind})num_tasks;")
+    inner.write(f"const {kind} {rest} = own->extent_ % ({kind})num_tasks;")
+    # the first tasks take one more iteration each, until the rest is used up
+    before = f"({kind})task * {share} + (({kind})task < {rest} ? ({kind})task : {rest})"
+    inner.write(f"const {kind} {begin} = own->first_ + {before};")
+    inner.write(f"const {kind} {end} = {begin} + {share} + (({kind})task < {rest});")
+    name = inner.names[loop.loop_var] = inner.fresh(loop.loop_var.name)
+    inner.write(f"for ({kind} {name} = {begin}; {name} < {end}; ++{name}) {{")
+    inner._indented(loop.body)
+    inner.write("}")
+    inner.mention_unused(["task"])
+    head = f"static void {symbol}(int32_t task, int32_t num_tasks, void* data)"
+    return f"{head} {{\n" + "\n".join(inner.lines) + "\n}\n"
+
+
+def _declared(write: Any, var: Var) -> str:
+    """The C type of a variable of a function."""
+    if not var.dtype.is_handle:
+        return c_type(var.dtype)
+    element = write.pointer_types.get(var)
+    return "void*" if element is None else c_type(element) + "*"
+
+
+def _member(declared: str, name: str) -> str:
+    return f"{declared} {name}"
