@@ -6,7 +6,7 @@ from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.ir import Let, Var, assert_structural_equal
 from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
-from tilesmith.tir import For, ForKind, PrimFunc, decl_buffer, transform
+from tilesmith.tir import For, ForKind, PrimFunc, decl_buffer, stmt_seq, transform
 from tilesmith.tir.analysis import verify_ssa
 from tilesmith.tir.stmt import BufferStore
 
@@ -398,3 +398,16 @@ def test_copies_of_an_unrolled_loop_bind_variables_of_their_own():
     got = apply(func, transform.UnrollLoop())
     assert verify_ssa(got) and len(got.body.seq) == 4
     assert_same_results(func, got)
+
+
+def test_two_lets_of_one_variable_have_their_own_values():
+    x, i = Var("x", "int64"), Var("i", "int64")
+    a = decl_buffer((T.int64(8),), "int64", "A")
+    constant = Let(x, T.int64(0), x * 2 + 1)
+    varying = Let(x, i * 3, x * 2 + 1)
+    body = stmt_seq(BufferStore(a, constant, [i]), BufferStore(a, varying + a[i], [i]))
+    func = PrimFunc([a], For(i, 0, 8, ForKind.SERIAL, body), attrs={"global_symbol": "main"})
+    for step in (transform.Simplify(), transform.NarrowDataType(32)):
+        got = apply(func, step)
+        assert got is not func
+        assert_same_results(func, got)

@@ -126,6 +126,7 @@ class _Promoter(BufferRemapper):
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
         """The variable of a let: as wide as its value."""
+        self.variables.pop(var, None)  # another let may have bound it
         if value.dtype is not var.dtype:
             self.variables[var] = Var(var.name, value.dtype, var.span)
         return self.variables.get(var, var), value

@@ -228,6 +228,7 @@ class _Narrower(Rewriter):
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
         """The variable of a let, a narrow one where the value is narrow."""
+        self.values.pop(var, None)  # another let may have bound it
         if not self.is_wide(var.dtype):
             if var.dtype.is_int:
                 self.learn(var, self.interval(value))
@@ -241,6 +242,9 @@ class _Narrower(Rewriter):
         return new, small
 
     def learn(self, var: Var, interval: Interval | None) -> None:
+        known = self.ranges.pop(var, interval)
+        if known != interval:
+            self.known.clear()  # bounds of what mentions the variable were for another binding
         if interval is not None:
             self.ranges[var] = interval
 

@@ -60,6 +60,9 @@ class ScopedAnalyzer:
         for iterator in realize.block.iter_vars:
             self.analyzer.bind(iterator.var, iterator.dom)
         block = self.visit_under(predicate, realize.block)
+        if block is realize.block and predicate is realize.predicate:
+            if all(new is old for new, old in zip(values, realize.iter_values)):
+                return realize
         return realize.with_fields(iter_values=values, predicate=predicate, block=block)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:

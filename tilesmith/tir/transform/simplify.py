@@ -91,10 +91,16 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
     def visit_Let(self, let: Let) -> PrimExpr:
         value = self.visit(let.value)
         if isinstance(value, _LEAVES):
-            self.values[let.var] = value
-            return self.visit(let.body)
+            return self.with_value(let.var, value, let.body)
         body = self.visit(let.body)
         return let if value is let.value and body is let.body else Let(let.var, value, body)
+
+    def with_value(self, var: Var, value: PrimExpr, body: Any) -> Any:
+        """``body`` with a value in place of a variable; another let may bind the variable again."""
+        self.values[var] = value
+        new = self.visit(body)
+        del self.values[var]
+        return new
 
     # -- statements
 
@@ -103,8 +109,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         # a pointer stays: buffers name it as their memory
         is_number = not let.var.dtype.is_handle and not isinstance(value, StringImm)
         if is_number and isinstance(value, _LEAVES):
-            self.values[let.var] = value
-            return self.visit(let.body)
+            return self.with_value(let.var, value, let.body)
         return super().visit_LetStmt(let)
 
     def visit_For(self, loop: For) -> Stmt:
