@@ -12,8 +12,8 @@ from tilesmith.testing.fuzz.values import DTYPES, Known, exact_limit, fits, rang
 
 __all__ = ["STAGES", "generate"]
 
-_MOST_ITERATIONS = 900
-_SIZES = (1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 11, 13, 16, 17)
+_MOST_ITERATIONS = 700
+_SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
 
 
 class Generator:
@@ -382,10 +382,63 @@ def _epilogue(make: Generator) -> None:
     return None
 
 
+def _padding(make: Generator) -> None:
+    """A tensor with padding around it."""
+    rng = make.rng
+    source = rng.choice(make.tensors)
+    pads = [(rng.choice([0, 0, 1, 2]), rng.choice([0, 1, 2])) for _ in source["shape"]]
+    sizes = [
+        ["+", size, sum(pad)] if sum(pad) else size for size, pad in zip(source["shape"], pads)
+    ]
+    axes = make.axes(sizes, "S" * len(sizes))
+    if [axis["size"] for axis in axes] != sizes:
+        return
+    indices, guard = [], None
+    for k, (size, (before, after)) in enumerate(zip(source["shape"], pads)):
+        place = ["sub", ["axis", k], ["int", before]] if before else ["axis", k]
+        indices.append(place)
+        inside: list[Any] = [["le", ["int", before], ["axis", k]]] if before else []
+        inside += [["lt", ["axis", k], ["add", ["size", size], ["int", before]]]] if after else []
+        for condition in inside:
+            guard = condition if guard is None else ["land", guard, condition]
+    value: list[Any] = ["load", source["name"], *indices]
+    constant = rng.choice([0, 0, 1])
+    if guard is not None:
+        value = ["if", guard, value, ["const", source["dtype"], constant]]
+    known = Known(source["dtype"], min(source["low"], 0), max(source["high"], 1), source["ulp"])
+    stage = {
+        "kind": "compute", "axes": axes, "indices": [["axis", k] for k in range(len(axes))],
+        "value": value,
+    }  # fmt: skip
+    make.add(stage, sizes, [known])
+
+
+def _pooling(make: Generator) -> None:
+    """Windows over the tensor before, which is made larger by as much as a window needs."""
+    rng = make.rng
+    window, outer = rng.choice([2, 3]), rng.choice("abcd")
+    inner = make.axes([["+", outer, window - 1], make.dim()], "SS")
+    if inner[0]["size"] != ["+", outer, window - 1]:
+        return
+    draw = make.expressions(inner)
+    value, known = draw.value(rng.choice(["float32", "int32", "float64"]), 1)
+    stage = {
+        "kind": "compute", "axes": inner, "value": value, "indices": [["axis", 0], ["axis", 1]],
+    }  # fmt: skip
+    make.add(stage, [axis["size"] for axis in inner], [known])
+    source = make.recipe["stages"][-1]["tensors"][0]
+    axes = make.axes([outer, inner[1]["size"], window], "SSR")
+    if axes[0]["size"] != outer:
+        return
+    taken = ["load", source["name"], ["add", ["axis", 0], ["axis", 2]], ["axis", 1]]
+    _finish_reduction(make, axes, taken, known, rng.choice(["max", "min"]))
+
+
 STAGES = {
     "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
     "convolution": (2, _convolution), "argmax": (1, _argmax), "scan": (1, _scan),
     "update": (1, _update), "epilogue": (2, _epilogue),
+    "padding": (1, _padding), "pooling": (1, _pooling),
 }  # fmt: skip
 """Kinds of stages: how often they are drawn, and what draws them."""
 

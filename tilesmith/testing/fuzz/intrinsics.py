@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import Add, Mul
+from tilesmith.ir import Add, Mul, Var
 from tilesmith.script import from_source
 from tilesmith.tir import BufferLoad, BufferStore, TensorIntrin
-from tilesmith.tir.stmt import Block
+from tilesmith.tir.stmt import Block, BlockRealize
 
-__all__ = ["fitting", "register"]
+__all__ = ["driving_variable", "fitting", "register"]
 
 _COPY = """
 @T.prim_func
@@ -51,6 +51,18 @@ def fitting(block: Block) -> str | None:
     if isinstance(value, Add) and isinstance(value.b, Mul) and dtype in _DTYPES:
         if isinstance(value.b.a, BufferLoad) and isinstance(value.b.b, BufferLoad):
             return f"fuzz.dot.{dtype}"
+    return None
+
+
+def driving_variable(realize: BlockRealize) -> Var | None:
+    """The loop variable that runs over the last dimension of a fitting block's accesses."""
+    store = realize.block.body
+    assert isinstance(store, BufferStore)
+    access = store if realize.block.init is None else store.value.b.a
+    index = access.indices[-1] if access.indices else None
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.var is index and isinstance(value, Var):
+            return value
     return None
 
 

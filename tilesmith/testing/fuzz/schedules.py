@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import IntImm
+from tilesmith.ir import Call, IntImm
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
 from tilesmith.tir.schedule.trace import KINDS
@@ -149,9 +149,18 @@ def reorder(pick: Pick) -> None:
     pick.call("reorder", *loops[: pick.number(1, len(loops))])
 
 
-@sampler("Merge", 0.5)
+@sampler("Merge", 0.7)
 def merge(pick: Pick) -> None:
-    pick.call("merge", pick.loop(), pick.loop())
+    """Mostly loops of neighbouring blocks, at the same depth."""
+    root = pick.call("get_block", "root", func_name="main")
+    blocks = pick.call("get_child_blocks", root)
+    if len(blocks) < 2 or pick.chance(0.1):
+        pick.call("merge", pick.loop(), pick.loop())
+        return
+    number = pick.number(0, len(blocks) - 2)
+    nests = [pick.loops(block) for block in blocks[number : number + 2]]
+    depth = pick.among(range(min(len(nest) for nest in nests)))
+    pick.call("merge", *[nest[depth] for nest in nests])
 
 
 @sampler("LoopPartition", 0.7)
@@ -281,7 +290,11 @@ def fuse_reduction_epilogue(pick: Pick) -> None:
 
 @sampler("DecomposePadding", 0.5)
 def decompose_padding(pick: Pick) -> None:
-    block = pick.block()
+    def chooses(block: Block) -> bool:
+        value = getattr(block.body, "value", None)
+        return isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else"
+
+    block = pick.block(chooses if pick.chance(0.8) else lambda one: True)
     pick.call("decompose_padding", block, pick.loop(block))
 
 
@@ -292,9 +305,13 @@ def pad_einsum(pick: Pick) -> None:
     pick.call("pad_einsum", block, [pick.among([1, 2, 3, 4]) for _ in range(count)])
 
 
-@sampler("RollingBuffer", 0.5)
+@sampler("RollingBuffer", 0.7)
 def rolling_buffer(pick: Pick) -> None:
-    block = pick.block()
+    """Mostly of a block that has been put under a loop of its consumer."""
+    block = pick.block(_connected(pick, "consumers"))
+    near = pick.call("get_consumers", block)
+    if near and pick.chance(0.8):
+        pick.call("compute_at", block, pick.loop(pick.among(near)))
     pick.call("rolling_buffer", block, _buffer(pick, block, "write"))
 
 
@@ -341,7 +358,10 @@ def reindex_cache_write(pick: Pick) -> None:
 
 @sampler("CacheInplace", 0.5)
 def cache_inplace(pick: Pick) -> None:
-    block = pick.block()
+    def changes(block: Block) -> bool:
+        return any(one.buffer is two.buffer for one in block.reads for two in block.writes)
+
+    block = pick.block(changes if pick.chance(0.8) else lambda one: True)
     pick.call("cache_inplace", block, _buffer(pick, block, "read"), "global")
 
 
@@ -458,14 +478,23 @@ def blockize(pick: Pick) -> None:
 
 @sampler("Tensorize", 0.8)
 def tensorize(pick: Pick) -> None:
-    """With intrinsics of the fuzzer's own: a dot product and a copy of four elements."""
+    """With intrinsics of the fuzzer's own, at a loop of four iterations that is made innermost."""
     block = pick.block(lambda one: intrinsics.fitting(one) is not None)
-    name = intrinsics.fitting(pick.statement(block))
-    loops = [loop for loop in pick.loops(block) if (pick.extent(loop) or 1) % 4 == 0]
-    loop = loops[-1] if loops and pick.chance(0.8) else pick.among(loops)
+    statement = pick.statement(block)
+    loops = list(pick.loops(block))
+    realize = pick.realize(block)
+    driven = intrinsics.driving_variable(realize)
+    fitting = [loop for loop in loops if pick.statement(loop).loop_var is driven]
+    loop = fitting[0] if fitting and pick.chance(0.9) else pick.among(loops)
+    loops.remove(loop)
+    if (pick.extent(loop) or 1) % 4 and pick.chance(0.9):
+        raise Nothing
     if pick.extent(loop) != 4:
-        loop = pick.call("split", loop, [None, 4])[1]
-    pick.call("tensorize", loop, name)
+        outer, loop = pick.call("split", loop, [None, 4])
+        loops.append(outer)
+    if loops:
+        pick.call("reorder", *loops, loop)
+    pick.call("tensorize", loop, intrinsics.fitting(statement))
 
 
 @sampler("Annotate", 1)
@@ -481,7 +510,9 @@ def annotate(pick: Pick) -> None:
 
 @sampler("Unannotate", 0.2)
 def unannotate(pick: Pick) -> None:
-    loop = pick.loop()
+    loops = pick.loops(pick.block())
+    marked = [loop for loop in loops if pick.statement(loop).annotations]
+    loop = pick.among(marked or loops[:1])
     pick.call("unannotate", loop, pick.among(list(pick.statement(loop).annotations) or ["none"]))
 
 

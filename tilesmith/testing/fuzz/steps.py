@@ -178,6 +178,11 @@ class Pick:
         """The block or loop behind a variable."""
         return self.sch.get(variable)
 
+    def realize(self, block: Any) -> BlockRealize:
+        """The block with its bindings."""
+        found: BlockRealize = self.sch.state.stmt(self.sch.get_sref(block))
+        return found
+
     def loops(self, block: Any) -> list[Any]:
         """The loops around a block."""
         return self.call("get_loops", block)
