@@ -97,15 +97,41 @@ class Evaluator:
         if isinstance(node, ast.Subscript) and isinstance(error, ShapeError):
             place = node.slice
             notes = self._declared(node)
+        elif isinstance(node, ast.Subscript) and "not subscriptable" in str(error):
+            return self._no_elements(node, error)
         elif isinstance(node, ast.Call):
             place = guilty_argument(node, str(error)) or node
             if not isinstance(error, TilesmithError):
-                notes = self._usage(node, error)
-                if notes:  # Python names the function as it was defined
+                notes = self._instead_of_python(node, error) or self._usage(node, error)
+                if notes and notes[0].startswith(
+                    "usage"
+                ):  # Python names the function as it was defined
                     written = ast.unparse(node.func)
                     text = re.sub(r"^[\w.<>]+\(\)", f"{written}()", str(error))
                     return self.parser.error(place, text, notes)
         return self.parser.error(place, error, notes)
+
+    def _no_elements(self, node: ast.Subscript, error: Exception) -> ScriptError:
+        """A value that is no buffer stands before brackets."""
+        value, written = self.evaluate(node.value), ast.unparse(node.value)
+        if not isinstance(value, PrimExpr):
+            return self.parser.error(node, error)
+        problem = f"'{written}' is a value of {value.dtype}, which has no elements"
+        return self.parser.error(node.value, problem, elements_of(written, value))
+
+    def _instead_of_python(self, node: ast.Call, error: Exception) -> tuple[str, ...]:
+        """The word of the dialect, where a function of Python's refuses an expression."""
+        dialect = self.parser.dialect
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        refused = any(f"{kind.__name__}" in str(error) for kind in _kinds_of_expressions())
+        if dialect is None or not isinstance(error, TypeError) or not refused:
+            return ()
+        if name in ("int", "float"):
+            dtype = {"int": "int32", "float": "float32"}[name]
+            return (f'write {dialect.letter}.Cast("{dtype}", …): Python cannot know the value yet',)
+        if not hasattr(dialect.namespace, name):
+            return ()
+        return (f"write {dialect.letter}.{name}: Python cannot know the value yet",)
 
     def _declared(self, node: ast.Subscript) -> tuple[str, ...]:
         """What a buffer was declared as."""
@@ -143,6 +169,9 @@ class Evaluator:
         """What is said about a name that nothing in sight has."""
         if name in self.parser.ended:
             return (f"'{name}' is known only inside of the loop, block or branch that makes it",)
+        dialect = self.parser.dialect
+        if dialect is not None and name in dir(dialect.namespace):
+            return (f"did you mean '{dialect.letter}.{name}'?",)
         advice = nearest(name, self.parser.known_names())
         if not advice and self.parser.source.is_text:
             return ("a text knows T, I, R and what it defines; give other names in extra_vars",)
@@ -363,6 +392,23 @@ def shape_note(name: str, shape: Any) -> str:
     """What is said about the shape of a buffer where an access has another rank."""
     sizes = ", ".join([str(size) for size in shape])
     return f"{name} has the shape ({sizes}{',' if len(shape) == 1 else ''})"
+
+
+def elements_of(written: str, value: PrimExpr) -> tuple[str, ...]:
+    """How to come to the elements behind a handle."""
+    if not value.dtype.is_handle:
+        return ()
+    return (f"declare the buffer behind it: A = T.match_buffer({written}, shape, dtype)",)
+
+
+def _kinds_of_expressions() -> list[type]:
+    """All classes of expressions."""
+    found, kinds = [PrimExpr], [PrimExpr]
+    while kinds:
+        below = kinds.pop().__subclasses__()
+        found += below
+        kinds += below
+    return found
 
 
 def _comparable(value: Any) -> bool:

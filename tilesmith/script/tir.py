@@ -99,7 +99,8 @@ def __getattr__(name: str) -> Any:
         try:
             word = _unusual_types[name] = DTypeWord(name)
         except (TypeMismatchError, KeyError):
-            raise AttributeError(f"T has no word '{name}'") from None
+            advice = "; ".join(["", *nearest(name, globals())])
+            raise AttributeError(f"T has no word '{name}'{advice}") from None
     return word
 
 

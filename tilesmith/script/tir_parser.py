@@ -10,7 +10,7 @@ from typing import Any
 from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Span, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, name_fresh
-from tilesmith.script.evaluator import shape_note
+from tilesmith.script.evaluator import elements_of, shape_note
 from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import (
@@ -212,6 +212,7 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
             target.value,
             f"only elements of buffers can be stored to; '{ast.unparse(target.value)}' is "
             f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}",
+            elements_of(ast.unparse(target.value), buffer) if isinstance(buffer, PrimExpr) else (),
         )
     indices = parser.evaluate(target.slice)
     indices = indices if isinstance(indices, tuple) else (indices,)
@@ -450,6 +451,12 @@ def parse_return(parser: Parser, node: ast.Return) -> Any:
     if node.value is None:
         return None
     value = parser.evaluate(node.value)
+    if isinstance(value, (Buffer, BufferRegion, tuple, list)):
+        raise parser.error(
+            node.value,
+            "a tensor function returns a number, or nothing",
+            ("it writes its results to buffers that are parameters",),
+        )
     if value is not None:
         T.evaluate(T.ret(value))
     return value

@@ -49,7 +49,7 @@ class _Checker(ScopeWalker):
             notes.insert(0, f"in the block '{block.name_hint}'")
         if advice:
             notes.insert(0, advice)
-        if span is None:
+        if span is None or not self.strict:  # a pass has made it: the source says half of it
             notes.append(self.shown(culprit or self.statement()))
         raise VerifyError(message, span=span, notes=notes)
 

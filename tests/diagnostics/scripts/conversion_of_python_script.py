@@ -1,0 +1,9 @@
+"""Python's int of a value that is known only when the program runs."""
+
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        B[int(A[i])] = A[i]
