@@ -211,6 +211,23 @@ def test_instructions_of_a_family(intrinsic, dtypes, result, target, instruction
     assert instruction in codegen.build(module, Target(target)).get_source("asm")
 
 
+@pytest.mark.parametrize(
+    "target, instruction",
+    [
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+bf16", "bfcvt"),
+        ("llvm -mcpu=sapphirerapids -fast-math=1", "vcvtneps2bf16"),
+        ("llvm -mcpu=sapphirerapids", ""),  # its instruction takes subnormal numbers for zero
+    ],
+)
+def test_conversions_to_bfloat16(target, instruction):
+    a, b = decl_buffer((64,), "float32", "a"), decl_buffer((64,), "bfloat16", "b")
+    whole = Ramp(const(0, "int32"), 1, 16)
+    body = BufferStore(b, BufferLoad(a, [whole]).astype("bfloat16x16"), [whole])
+    code = codegen.build(IRModule({"kernel": kernel([a, b], body)}), Target(target))
+    found = re.findall("bfcvt|vcvtneps2bf16", code.get_source("asm"))
+    assert set(found) == ({instruction} if instruction else set())
+
+
 def test_code_for_another_machine_does_not_run_here():
     built = codegen.build(_varied_module(), Target("llvm -mtriple=aarch64-linux-gnu"))
     if HOST.features.is_x86:

@@ -394,3 +394,29 @@ def test_float16_without_conversion_instructions():
 
 def test_ml_dtypes_are_there():
     assert ml_dtypes.bfloat16 is not None and ir.Ramp is not None
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
+def test_saturating_arithmetic_of_llvm(dtype, lanes):
+    """The language has no operators for it: LLVM's intrinsics are called, by name or by number."""
+    from tilesmith.target.codegen import llvm_lookup_intrinsic_id
+
+    a, b = samples(dtype), samples(dtype, 1)
+    kind, sign = DataType(dtype), "s" if dtype.startswith("i") else "u"
+    for word, expected in (("add", a.astype("i8") + b), ("sub", a.astype("i8") - b)):
+        name = f"llvm.{sign}{word}.sat"
+        clipped = np.clip(expected, kind.min_value, kind.max_value).astype(dtype)
+        for called in (name, llvm_lookup_intrinsic_id(name)):
+            got = run_elementwise(
+                lambda x, y: tir.call_llvm_pure_intrin(x.dtype, called, x, y), [a, b], dtype, lanes
+            )
+            np.testing.assert_array_equal(got, clipped)
+    values = np.resize(np.array([1e30, -1e30, np.nan, np.inf, 3.7, -3.7, 200, -200], "f4"), COUNT)
+    got = run_elementwise(
+        lambda x: tir.call_llvm_pure_intrin(
+            kind.with_lanes(lanes), f"llvm.fpto{sign}i.sat", x), [values], dtype, lanes,
+    )  # fmt: skip
+    whole = np.nan_to_num(np.trunc(values.astype("f8")), nan=0.0)
+    limits = float(kind.min_value), float(kind.max_value)
+    np.testing.assert_array_equal(got, np.clip(whole, *limits).astype(dtype))

@@ -1,8 +1,9 @@
 """Conversions between data types as LLVM text: C's rules, and rounding to nearest, halves to even.
 
 A float that does not fit the integer it is converted to gives an unspecified value, as in C.
-float16 uses the CPU's instructions where they exist; bfloat16, float16 elsewhere and the small
-float types are converted by integer arithmetic, which is vectorised like any other.
+float16 uses the CPU's instructions where they exist, and so does bfloat16 where they round as all
+others do (x86's take subnormal numbers for zero: only with -fast-math). float16 elsewhere, bfloat16
+and the small float types are converted by integer arithmetic, vectorised like any other.
 """
 
 from __future__ import annotations
@@ -197,6 +198,10 @@ def _narrow(emit: Any, value: str, wide: DataType, target: DataType) -> str:
 
 def _to_bfloat16(emit: Any, value: str, wide: DataType, target: DataType) -> str:
     lanes, single = wide.lanes, register_type(wide)
+    if emit.module.converts_bfloat16:
+        kind = "bfloat" if lanes == 1 else f"<{lanes} x bfloat>"
+        short = emit.define(f"fptrunc {single} {value} to {kind}")
+        return emit.define(f"bitcast {kind} {short} to {register_type(target)}")
     integer, flags = (
         register_type(_INT32.with_lanes(lanes)),
         register_type(DataType("bool").with_lanes(lanes)),
