@@ -591,8 +591,31 @@ def test_free_variables():
 
 
 def test_unknown_operators():
-    with pytest.raises(UnsupportedError, match="dma_start_group"):
-        run(PrimFunc([], Evaluate(Call("int32", "tir.dma_start_group", ()))))
+    for name in UNKNOWN:
+        with pytest.raises(UnsupportedError, match=name):
+            run(PrimFunc([], Evaluate(Call("int32", "tir." + name, ()))))
+
+
+# What has no meaning without the device, the runtime or the compiler that it belongs to.
+UNKNOWN = (
+    "lookup_param", "nd_mem_alloc_with_scope", "texture2d_store", "texture2d_load", "mem_copy",
+    "call_spirv_pure_glsl450", "tvm_static_handle", "tvm_bmma_sync", "ptx_mma_sp",
+)  # fmt: skip
+
+
+def test_each_operator_is_known_or_refused():
+    from tilesmith.ir.intrinsic_table import INTRINSICS
+    from tilesmith.tir.interpreter.groups import GroupCompiler
+    from tilesmith.tir.interpreter.operators import OPERATORS
+
+    for record in INTRINSICS:
+        name = record.name
+        runs = (
+            "tir." + name in OPERATORS
+            or hasattr(GroupCompiler, "call_" + name)
+            or hasattr(GroupCompiler, "together_" + name)
+        )
+        assert runs != (name in UNKNOWN), name
 
 
 def test_reductions_of_tensor_expressions():

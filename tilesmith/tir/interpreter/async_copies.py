@@ -31,6 +31,7 @@ class Copies:
 
     def __init__(self) -> None:
         self.open: list[Callable[[], None]] = []
+        self.grouped = False  # between the marks of a group of transfers
         self.groups: dict[Any, list[list[Callable[[], None]]]] = {}
         self.barriers: dict[int, list[Callable[[], None]]] = {}
 

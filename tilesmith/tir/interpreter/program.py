@@ -20,6 +20,7 @@ from tilesmith.support.errors import (
 from tilesmith.tir.analysis import undefined_vars
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.async_copies import Copies
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.cooperation import Cooperation, needs_groups
 from tilesmith.tir.interpreter.groups import GroupCompiler
@@ -60,6 +61,7 @@ class Context:
         self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
         self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
         self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
+        self.copies = Copies()  # transfers of functions without threads
         self.launch: dict[str, int] | None = None  # the extents that the host has given
 
     def call(self, name: str, arguments: list[Any]) -> Any:

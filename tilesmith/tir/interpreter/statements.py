@@ -10,9 +10,9 @@ from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
-from tilesmith.tir.interpreter.calls import CallCompiler
 from tilesmith.tir.interpreter.expressions import _check_vector, out_of_bounds
 from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
+from tilesmith.tir.interpreter.transfers import TransferCompiler
 from tilesmith.tir.interpreter.values import (
     Environment,
     Evaluate,
@@ -48,7 +48,7 @@ from tilesmith.tir.stmt import (
 THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
 
-class StatementCompiler(CallCompiler):
+class StatementCompiler(TransferCompiler):
     """Makes closures of statements."""
 
     def __init__(self, options: Options = DEFAULT_OPTIONS) -> None:
