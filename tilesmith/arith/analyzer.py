@@ -120,6 +120,8 @@ class Analyzer:
         expression."""
         if not isinstance(var, Var):
             raise TypeMismatchError(f"bind needs a variable, got {type(var).__name__}")
+        if isinstance(expr, Range) and self._engine.bind_constants(var, expr):
+            return
         with deep_recursion():
             if isinstance(expr, Range):
                 if is_index(var.dtype):

@@ -67,6 +67,25 @@ class Proofs(Residues):
 
     # Bindings
 
+    def bind_constants(self, var: Var, range_: Range) -> bool:
+        """The same as `bind_range` for a range of constants; whether it was one."""
+        first, extent = range_.min, range_.extent
+        if first.__class__ is not IntImm or extent.__class__ is not IntImm:
+            return False
+        low, count = first.value, extent.value  # type: ignore[attr-defined]
+        if count == 1:
+            self._unbind(var)
+            self.values[var] = Sum(var.dtype, {}, low)
+            return True
+        high = low + count - 1
+        if not var.dtype.is_integer or not (
+            var.dtype.min_value <= low and high <= var.dtype.max_value
+        ):
+            return False
+        self._unbind(var)
+        self.var_bounds[var] = (low, high)
+        return True
+
     def bind_range(self, var: Var, range_: Range) -> None:
         """From now on ``var`` lies in the range, which is not empty."""
         low, extent = self.normal(range_.min), self.normal(range_.extent)
