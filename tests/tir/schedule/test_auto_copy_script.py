@@ -205,6 +205,56 @@ def test_rolling_at_an_inner_loop():
     check(pooling, steps)
 
 
+def test_consumers_of_rolling_buffers_stay():
+    """The rows are overwritten in the next iteration."""
+    cached = [roll(), lambda sch: sch.cache_write(sch.get_block("C"), 0, "local")]
+    refused(
+        programs.stencil,
+        [*cached, lambda sch: sch.compute_at(sch.get_block("C"), loops(sch, "C_local")[0])],
+        "block 'C' reads what 'B' writes, which holds for the same iteration only",
+    )
+    apart = [roll(), lambda sch: sch.cache_inplace(sch.get_block("C"), 0, "local")]
+    refused(programs.stencil, apart, "block 'C' does not write 'B'")
+
+    def elsewhere(sch):
+        sch.reverse_compute_at(sch.get_block("D"), loops(sch, "C")[0])
+
+    def rolled(sch):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+    check(three, lambda sch: (rolled(sch), elsewhere(sch)))
+    refused(
+        three,
+        [rolled, lambda sch: sch.compute_at(sch.get_block("C"), loops(sch, "D")[0])],
+        "block 'C' reads what 'B' writes, which holds for the same iteration only",
+    )
+    refused(
+        three,
+        [rolled, lambda sch: sch.compute_inline(sch.get_block("C"))],
+        "which holds for the same iteration only",
+    )
+
+
+@T.prim_func
+def three(A: T.Buffer((18,), "float32"), D: T.Buffer((14,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((16,), "float32")
+    C = T.alloc_buffer((14,), "float32")
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] + A[vi + 1] + A[vi + 2]
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+    for i in range(14):
+        with T.block("D"):
+            vi = T.axis.spatial(14, i)
+            D[vi] = C[vi] * T.float32(2)
+
+
 def test_rolling_buffer_refusals():
     def step(sch):
         sch.rolling_buffer(sch.get_block("B"), 0)
@@ -227,5 +277,5 @@ def test_rolling_buffer_refusals():
     refused(
         programs.stencil,
         [rolled, lambda sch: sch.parallel(loops(sch, "C")[0])],
-        "the binding of block 'B' is not affine",
+        "iterator 'vi' of block 'B' must keep its order",
     )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import main_of, schedule_of
+from tests.tir.schedule.test_tuple_reductions_script import argmin
 from tests.tir.transform.harness import assert_same_results
 from tilesmith.tir.schedule import ScheduleError
 
@@ -31,6 +32,21 @@ class Choices:
     def block(self):
         root = self.sch.get_block("root")
         return self.among(self.sch.get_child_blocks(root))
+
+    def pair(self):
+        """A block, and one that reads what it writes; often there is one."""
+        pairs = []
+        for producer in self.sch.get_child_blocks(self.sch.get_block("root")):
+            pairs += [(producer, consumer) for consumer in self.sch.get_consumers(producer)]
+        return self.among(pairs) if pairs else (self.block(), self.block())
+
+    def loop_of(self, block):
+        loops = self.sch.get_loops(block)
+        return self.among(loops) if loops else None
+
+    def read(self, block):
+        """The number of a buffer that a block reads."""
+        return self.number(0, max(len(self.sch.get(block).reads) - 1, 0))
 
     def loops(self):
         return self.sch.get_loops(self.block())
@@ -61,36 +77,51 @@ def partition(sch, draw):
 
 
 def compute_at(sch, draw):
-    sch.compute_at(draw.block(), draw.loop(), preserve_unit_loops=draw.number(0, 1) == 1)
+    producer, consumer = draw.pair()
+    loop = draw.loop_of(consumer)
+    sch.compute_at(producer, loop, draw.number(0, 1) == 1, index=draw.among([-1, -1, -2, 0, 1]))
 
 
 def reverse_compute_at(sch, draw):
-    sch.reverse_compute_at(draw.block(), draw.loop(), preserve_unit_loops=draw.number(0, 1) == 1)
+    producer, consumer = draw.pair()
+    loop = draw.loop_of(producer)
+    sch.reverse_compute_at(
+        consumer, loop, draw.number(0, 1) == 1, index=draw.among([-1, -1, -2, 0, 1])
+    )
 
 
 def compute_inline(sch, draw):
-    sch.compute_inline(draw.block())
+    sch.compute_inline(draw.pair()[0])
 
 
 def reverse_compute_inline(sch, draw):
-    sch.reverse_compute_inline(draw.block())
+    sch.reverse_compute_inline(draw.pair()[1])
 
 
 def cache_read(sch, draw):
-    sch.cache_read(draw.block(), draw.number(0, 1), "global")
+    block = draw.block()
+    sch.cache_read(block, draw.read(block), "global")
 
 
 def cache_write(sch, draw):
     sch.cache_write(draw.block(), 0, "global")
 
 
+def reduction(sch, draw):
+    """A block with an init; any if there is none."""
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    return draw.among([b for b in blocks if sch.get(b).init is not None] or blocks)
+
+
 def decompose_reduction(sch, draw):
-    block = draw.block()
-    sch.decompose_reduction(block, draw.among(sch.get_loops(block)))
+    block = reduction(sch, draw)
+    sch.decompose_reduction(block, draw.loop_of(block))
 
 
 def rfactor(sch, draw):
-    sch.rfactor(draw.loop(), draw.number(0, 1))
+    """The innermost loops carry the reduction most often."""
+    loops = sch.get_loops(reduction(sch, draw))
+    sch.rfactor(loops[max(-len(loops), draw.number(-2, -1))], draw.number(0, 1))
 
 
 def parallel(sch, draw):
@@ -126,11 +157,20 @@ def transform_layout(sch, draw):
 
 
 def merge(sch, draw):
-    sch.merge(draw.loop(), draw.loop())
+    """Loops of two nests that stand one after the other."""
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    number = draw.number(0, len(blocks) - 1)
+    first, second = blocks[number], blocks[(number + 1) % len(blocks)]
+    alike, depth = draw.number(0, 1), draw.number(0, 1)
+    with suppress(ScheduleError, IndexError):
+        for block in (first, second) if alike else ():
+            sch.fuse(*sch.get_loops(block))
+        sch.merge(sch.get_loops(first)[depth], sch.get_loops(second)[depth])
 
 
 def reindex(sch, draw):
-    sch.reindex(draw.block(), (draw.among(["read", "write"]), draw.number(0, 1)))
+    block = draw.block()
+    sch.reindex(block, draw.among([("read", draw.read(block)), ("write", 0)]))
 
 
 def index_maps(draw):
@@ -151,7 +191,8 @@ def index_maps(draw):
 
 
 def reindex_cache_read(sch, draw):
-    sch.reindex_cache_read(draw.block(), draw.number(0, 1), "local", index_maps(draw))
+    block = draw.block()
+    sch.reindex_cache_read(block, draw.read(block), "local", index_maps(draw))
 
 
 def reindex_cache_write(sch, draw):
@@ -159,7 +200,16 @@ def reindex_cache_write(sch, draw):
 
 
 def cache_inplace(sch, draw):
-    sch.cache_inplace(draw.block(), draw.number(0, 1), "local")
+    """Of a block that reads what it writes, if there is one."""
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    changed = [
+        (block, number)
+        for block in blocks
+        for number, region in enumerate(sch.get(block).reads)
+        if any(region.buffer is other.buffer for other in sch.get(block).writes)
+    ]
+    block, number = draw.among(changed or [(blocks[0], 0)])
+    sch.cache_inplace(block, number, "local")
 
 
 def cache_index(sch, draw):
@@ -168,21 +218,21 @@ def cache_index(sch, draw):
 
 def read_at(sch, draw):
     block = draw.block()
-    sch.read_at(draw.among(sch.get_loops(block)), block, draw.number(0, 1), "shared")
+    sch.read_at(draw.loop_of(block), block, draw.read(block), "shared")
 
 
 def write_at(sch, draw):
     block = draw.block()
-    sch.write_at(draw.among(sch.get_loops(block)), block, 0, "shared")
+    sch.write_at(draw.loop_of(block), block, 0, "shared")
 
 
 def rolling_buffer(sch, draw):
-    sch.rolling_buffer(draw.block(), 0)
+    sch.rolling_buffer(draw.pair()[0], 0)
 
 
 def compute_at_and_roll(sch, draw):
-    block = draw.block()
-    sch.compute_at(block, draw.loop())
+    block, consumer = draw.pair()
+    sch.compute_at(block, draw.loop_of(consumer))
     with suppress(ScheduleError):  # the move stands
         sch.rolling_buffer(block, 0)
 
@@ -216,7 +266,7 @@ def transform_block_layout(sch, draw):
 def cache_consumers(sch, draw):
     block = draw.block()
     if draw.number(0, 1):
-        sch.cache_read(block, draw.number(0, 1), "local", [draw.block()])
+        sch.cache_read(block, draw.read(block), "local", [draw.block()])
     else:
         sch.cache_write(block, 0, "local", [draw.block()])
 
@@ -236,7 +286,7 @@ PRIMITIVES = [
 PROGRAMS = [
     programs.elementwise, programs.elementwise64, programs.matmul_relu, programs.stencil,
     programs.padded, programs.row_softmax_sums, programs.three_stages, programs.convolution,
-    programs.flattened, programs.strided, programs.changed_in_place,
+    programs.flattened, programs.strided, programs.changed_in_place, argmin,
 ]  # fmt: skip
 
 

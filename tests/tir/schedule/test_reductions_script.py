@@ -175,3 +175,27 @@ def test_rfactor_of_a_start_value():
                 C[vi] = C[vi] + A[vi, vk]
 
     check(offset, lambda sch: sch.rfactor(loops(sch, "C")[1], 0))
+
+
+def test_initial_values_that_are_read():
+    """The block of the initialisation declares what it reads."""
+
+    @T.prim_func
+    def biased(
+        A: T.Buffer((5, 12), "float32"),
+        bias: T.Buffer((7,), "float32"),
+        B: T.Buffer((5,), "float32"),
+    ):
+        T.func_attr({"global_symbol": "main"})
+        for i, k in T.grid(5, 12):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk], bias[vi + 1])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = bias[vi + 1]
+                B[vi] = B[vi] + A[vi, vk]
+
+    sch = check(biased, lambda sch: sch.decompose_reduction("B", loops(sch, "B")[1]))
+    (read,) = sch.get(sch.get_block("B_init")).reads
+    assert read.buffer.name == "bias"

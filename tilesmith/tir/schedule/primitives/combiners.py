@@ -40,7 +40,7 @@ from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.reducers import BlockReduction, reduction_of
 
-__all__ = ["Combiner", "combiner_of"]
+__all__ = ["Combiner", "combiner_of", "loads_in"]
 
 
 class Combiner:
@@ -102,9 +102,10 @@ class _FindLoads(Visitor):
         self.found = True
 
 
-def _loads(expr: PrimExpr) -> bool:
+def loads_in(node: PrimExpr | Stmt) -> bool:
+    """Whether an expression or statement reads a buffer."""
     finder = _FindLoads()
-    finder.visit(expr)
+    finder.visit(node)
     return finder.found
 
 
@@ -126,7 +127,7 @@ def combiner_of(state: ScheduleState, sref: StmtSRef, primitive: str) -> Combine
             reason = str(error).splitlines()[0].rpartition(": ")[2]
             raise refuse(f"is no reduction that can be taken apart: {reason}") from None
         found = _several(reduction, refuse)
-    if any(_loads(start) for start in found.starts):
+    if any(loads_in(start) for start in found.starts):
         name = block.name_hint
         reason = f"the initial value of block '{name}' is read from a buffer"
         raise refuse_at(state, primitive, reason, sref)

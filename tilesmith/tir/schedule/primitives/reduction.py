@@ -7,10 +7,11 @@ from typing import Any
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
-from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
+from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
 from tilesmith.tir.schedule.primitives.common import (
     Replace,
     analyzer_for,
@@ -110,6 +111,13 @@ def _check_no_outer_reduction(
                 )
 
 
+def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
+    """What an initialisation reads: values that it starts from, tables of indices."""
+    if not loads_in(block.body):
+        return ()
+    return tuple(get_block_access_region(block, {})[0])
+
+
 def _init_nest(
     state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
 ) -> tuple[Stmt, Block]:
@@ -146,6 +154,7 @@ def _init_nest(
         rename.visit(block.init),
         span=block.span,
     )
+    init_block = init_block.with_fields(reads=_reads_of(init_block))
     # A condition on a loop that is gone speaks of the reduction only: the rest is kept.
     kept = [
         clause

@@ -13,7 +13,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, any_of, floormod, is_const
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     NOT_AFFINE,
     check_covers_domain,
@@ -270,7 +270,15 @@ def _apply(
     is_first = rolling.loop.loop_var < rolling.loop.min + 1
     condition = any_of(is_first, overlap <= offset)
     predicate = all_of(realize.predicate, condition)
-    state.replace(sref, realize.with_fields(predicate=predicate))
+    # From here on the order counts: rows are overwritten.
+    rows = variables_in(region.region[rolling.axis].min)
+    iterators = [
+        i.with_fields(iter_type=IterVar.Ordered) if i.var in rows else i
+        for i in realize.block.iter_vars
+    ]
+    block = realize.block.with_fields(iter_vars=tuple(iterators))
+    new_realize = realize.with_fields(predicate=predicate, block=block)
+    state.replace(sref, new_realize, {realize.block: block})
     shape = list(buffer.shape)
     shape[rolling.axis] = const(rolling.rows, shape[rolling.axis].dtype)
     new = buffer_with(buffer, buffer.name, shape=tuple(shape), strides=())
