@@ -141,22 +141,27 @@ def test_product_with_operands_exchanged():
     assert_compiles(program, sch.mod)
 
 
-@pytest.mark.parametrize("given_as", ["name", "pair"])
+@pytest.mark.parametrize("given_as", ["name", "registered", "pair"])
 def test_by_name_and_as_a_pair(given_as):
-    if given_as == "name":
-        tir.TensorIntrin.register("test.small_product", SMALL.desc, SMALL.impl, override=True)
+    registered = tir.TensorIntrin.register(
+        "test.small_product", SMALL.desc, SMALL.impl, override=True
+    )
+    ways = {
+        "name": "test.small_product",
+        "registered": registered,
+        "pair": (SMALL.desc, SMALL.impl),
+    }
 
     def steps(sch):
         outer, inner = tiled(sch, [3, 2, 4])
         block = sch.blockize(inner[0])
         sch.decompose_reduction(block, outer[2])
-        intrin = "test.small_product" if given_as == "name" else (SMALL.desc, SMALL.impl)
-        sch.tensorize(block, intrin)
+        sch.tensorize(block, ways[given_as])
 
     program = product(9, 6, 8)
     sch = check(program, steps)
     assert_compiles(program, sch.mod)
-    if given_as == "name":
+    if given_as != "pair":
         assert "sch.tensorize(block_or_loop=b10, tensor_intrin='test.small_product'" in str(
             sch.trace
         )

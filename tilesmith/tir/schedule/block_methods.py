@@ -70,11 +70,11 @@ class BlockMethods(ScheduleBase):
         and loops of one iteration may differ.
         """
         intrin = as_tensor_intrin(tensor_intrin)
-        is_named = isinstance(tensor_intrin, str)
-        name = f"intrinsic '{tensor_intrin}'" if is_named else "the intrinsic"
+        name = tensor_intrin if isinstance(tensor_intrin, str) else intrin.registered_name()
+        called = f"intrinsic '{name}'" if name else "the intrinsic"
         sref = self._sref(block_or_loop)
-        self._run(tensorize, sref, intrin, name, bool(preserve_unit_iters))
-        attrs = [tensor_intrin if is_named else intrin, bool(preserve_unit_iters)]
+        self._run(tensorize, sref, intrin, called, bool(preserve_unit_iters))
+        attrs = [name or intrin, bool(preserve_unit_iters)]
         self._record("Tensorize", [block_or_loop], attrs, [])
 
     # --- padding ----------------------------------------------------------------------------------

@@ -52,3 +52,10 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
             if allow_missing:
                 return None
             raise
+
+    def registered_name(self) -> str | None:
+        """The name under which this very intrinsic is registered, if it is."""
+        for name, value in _INTRINSICS.items():
+            if value is self:
+                return name
+        return None
