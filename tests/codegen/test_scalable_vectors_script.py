@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import tilesmith
@@ -10,6 +11,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError, TypeMismatchError
+from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.options import Options
 
 SVE = "llvm -mtriple=aarch64-linux-gnu -mattr=+sve"
 RVV = "llvm -mtriple=riscv64-linux-gnu -mattr=+v,+d,+f,+m"
@@ -86,3 +89,13 @@ def test_refusals():
         assembly(erf, SVE)
     with pytest.raises(CodegenError, match=r"(?s)which the target does not have.*\+sve"):
         assembly(scaled, "llvm -mcpu=x86-64")
+
+
+@pytest.mark.parametrize("vscale", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 16, 1001])
+def test_the_interpreter_takes_any_length(vscale, count):
+    """Results do not depend on how long the vectors of the CPU are."""
+    source, target = np.random.default_rng(0).random(1024).astype("f4"), np.zeros(1024, "f4")
+    run(scaled, source, target, count, options=Options(vscale=vscale))
+    np.testing.assert_array_equal(target[:count], source[:count] * 2)
+    assert not target[count:].any()

@@ -82,6 +82,11 @@ class CallCompiler(ExpressionCompiler):
 
         return check
 
+    def call_get_active_lane_mask(self, node: Call) -> Evaluate:
+        base, limit = [self.visit(arg) for arg in node.args]
+        lanes = numpy.arange(self.lane_count(node.dtype.lanes))
+        return lambda env: base(env) + lanes < limit(env)
+
     def call_prefetch(self, node: Call) -> Evaluate:
         return lambda env: None
 

@@ -47,7 +47,7 @@ from tilesmith.ir import (
     Sub,
     Var,
 )  # fmt: skip
-from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -104,6 +104,12 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
             span=getattr(node, "span", None),
             notes=("make a PrimFunc of tensor expressions with te.create_prim_func first",),
         )
+
+    def lane_count(self, lanes: int) -> int:
+        """How many lanes a vector has in this run."""
+        if isinstance(lanes, ScalableLanes):
+            return int(lanes) * int(self.options.vscale)  # type: ignore[attr-defined]
+        return lanes
 
     # Leaves.
 
@@ -256,7 +262,6 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         last = self.visit(node.indices[-1])
         predicate = None if node.predicate is None else self.visit(node.predicate)
         kind = element_type(node.dtype)
-        lanes = node.dtype.lanes
 
         def load(env: Environment) -> Any:
             array = env[slot]
@@ -268,8 +273,8 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
             wanted = picked if mask is None else picked[mask]
             _check_vector(buffer, array, place, wanted, span, "the load")
             if mask is None:
-                return array[(*place, picked)].reshape(lanes)
-            found = numpy.zeros(lanes, kind)
+                return array[(*place, picked)].reshape(-1)
+            found = numpy.zeros(len(picked), kind)
             found[mask] = array[(*place, wanted)]
             return found
 
@@ -435,12 +440,13 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
 
     def visit_Ramp(self, node: Ramp) -> Evaluate:
         base, stride = self.visit(node.base), self.visit(node.stride)
-        steps = numpy.arange(node.lanes)
+        steps = numpy.arange(self.lane_count(node.lanes))
         kind = element_type(node.dtype)
         return lambda env: (base(env) + stride(env) * steps).astype(kind)
 
     def visit_Broadcast(self, node: Broadcast) -> Evaluate:
-        value, lanes, kind = self.visit(node.value), node.lanes, element_type(node.dtype)
+        value, kind = self.visit(node.value), element_type(node.dtype)
+        lanes = self.lane_count(node.lanes)
         return lambda env: numpy.full(lanes, value(env), kind)
 
     def visit_Shuffle(self, node: Shuffle) -> Evaluate:
