@@ -8,6 +8,7 @@ some code ("Cannot select"), so code for foreign targets is compiled in such a c
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from typing import Any
@@ -82,6 +83,46 @@ def optimise(module: Any, machine: Any, opt_level: int) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+_SINGLE_LANE_STORE = re.compile(
+    r"^(?P<indent>\s+)(?:tail )?call void @llvm\.masked\.store\.[\w.]+\("
+    r"(?P<vector><\d+ x (?P<element>i\d+)>) (?P<value>[^,]+), "
+    r"ptr (?P<align>align \d+ )?(?P<place>[^,]+), <\d+ x i1> <(?P<mask>[^>]*)>\).*$",
+    re.MULTILINE,
+)
+
+
+def without_single_lane_stores(module: Any) -> Any:
+    """The module with masked stores of one fixed lane of integers written as plain stores.
+
+    LLVM 22 makes a store of the wide element of one that truncates
+    (``trunc <8 x i32> to <8 x i16>``), and so overwrites what lies behind it.
+    """
+    if not any(function.name.startswith("llvm.masked.store") for function in module.functions):
+        return module
+    number = 0
+
+    def plain(found: re.Match[str]) -> str:
+        nonlocal number
+        lanes = [lane.strip() == "i1 true" for lane in found["mask"].split(",")]
+        if sum(lanes) != 1:
+            return found[0]
+        number += 1
+        indent, element = found["indent"], found["element"]
+        lane, name, pointer = lanes.index(True), f"%single.lane.{number}", found["place"]
+        lines = [f"{indent}{name} = extractelement {found['vector']} {found['value']}, i64 {lane}"]
+        if lane:
+            pointer = f"{name}.place"
+            lines.append(
+                f"{indent}{pointer} = getelementptr {element}, ptr {found['place']}, i64 {lane}"
+            )
+        alignment = (found["align"] or "align 1").strip() if not lane else "align 1"
+        lines.append(f"{indent}store {element} {name}, ptr {pointer}, {alignment}")
+        return "\n".join(lines)
+
+    text = _SINGLE_LANE_STORE.sub(plain, str(module))
+    return parse(text, []) if number else module
+
+
 def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
     (bitcode)."""
@@ -89,6 +130,7 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
     optimise(module, machine, level)
+    module = without_single_lane_stores(module)
     made: dict[str, bytes] = {}
     for form in request["formats"]:
         if form == "ll":
