@@ -371,9 +371,15 @@ def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
 # Limits.
 
 
+CUSTOM_LEAST_VALUES: dict[str, Any] = {}
+"""By the code of a data type that a library defines: what gives its least value for a width."""
+
+
 def min_value(dtype: Any, span: Any = None) -> PrimExpr:
     """The smallest value of a dtype (of floats: the finite one)."""
     dtype = DataType(dtype)
+    if dtype.is_custom:
+        return CUSTOM_LEAST_VALUES[dtype.code](dtype.bits)
     if dtype.is_float:
         return const(-_largest_float(dtype.element), dtype)
     return const(dtype.min_value, dtype)

@@ -148,13 +148,16 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
     return a if a.is_uint else b
 
 
+_FOLDED = ("float32", "float64")
+
+
 def _fold(
     a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
 ) -> ir.PrimExpr | None:
     """The constant that two constants give, or None."""
     if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), a.dtype)
-    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype.bits in (32, 64):
+    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype in _FOLDED:
         value = function(a.value, b.value)
         if a.dtype.bits == 32:
             value = _round_float32(value, a.value, b.value)

@@ -122,6 +122,9 @@ _VALID_BITS = {
     "bfloat": (16,),
 }
 _SIZED = re.compile(r"(int|uint|float|bfloat)(\d+)\Z")
+_CUSTOM = re.compile(r"(custom\[(.+)\])(\d+)\Z")
+CUSTOM_CODES: dict[str, int] = {}
+"""Type codes of the data types that a library defines, by name: "custom[NAME]32" has NAME's."""
 _LANES = re.compile(r"(.+?)x(vscalex)?(\d+)\Z")
 
 
@@ -165,14 +168,21 @@ class DataType(str):
     @classmethod
     def make(cls, code: str, bits: int, lanes: int = 1) -> DataType:
         """The data type of a code, bits per lane and lanes."""
-        sized = code in ("int", "uint", "float", "bfloat")
+        sized = code in ("int", "uint", "float", "bfloat") or code.startswith("custom[")
         base = f"{code}{bits}" if sized else code
         return cls(_with_lanes(base, lanes))
 
     @property
     def type_code(self) -> int:
         """Number of the code as in DLPack."""
+        if self.is_custom:
+            return CUSTOM_CODES[self.code[len("custom[") : -1]]
         return DLPACK_CODES["handle" if self.is_void else self.code]
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether a library defines the type, whose functions compute with its values."""
+        return self.code.startswith("custom[")
 
     @property
     def itemsize(self) -> int:
@@ -278,7 +288,7 @@ def _make(text: str) -> DataType:
     self.code, self.bits, self.lanes = code, bits, lanes
     self.nbytes = (max(bits, 8) if code == "bool" else bits) * int(lanes)
     self.nbytes = (self.nbytes + 7) // 8
-    self.is_float = code.startswith(("float", "bfloat"))
+    self.is_float = code.startswith(("float", "bfloat", "custom["))
     self.is_int = code == "int"
     self.is_uint = code == "uint"
     self.is_integer = self.is_int or self.is_uint
@@ -306,6 +316,9 @@ def _code_and_bits(base: str, text: str) -> tuple[str, int]:
         return "void", 0
     if base in _FIXED_BITS:
         return base, _FIXED_BITS[base]
+    custom = _CUSTOM.match(base)
+    if custom is not None and custom.group(2) in CUSTOM_CODES:
+        return custom.group(1), int(custom.group(3))
     sized = _SIZED.match(base)
     if sized is not None and int(sized.group(2)) in _VALID_BITS[sized.group(1)]:
         return sized.group(1), int(sized.group(2))
@@ -323,7 +336,7 @@ def _numpy_dtype(dtype: DataType) -> numpy.dtype:
         raise TypeMismatchError(f"numpy has no data type for '{dtype}'")
     if dtype.is_vector:
         return numpy.dtype((dtype.element.numpy(), (dtype.lanes,)))
-    if dtype.is_handle or dtype.is_void:
+    if dtype.is_handle or dtype.is_void or dtype.is_custom:
         raise TypeMismatchError(f"numpy has no data type for '{dtype}'")
     small = dtype.is_integer and dtype.bits in (2, 4)
     if dtype.is_float and dtype.code != "float" or small:

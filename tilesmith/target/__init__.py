@@ -1,6 +1,6 @@
 """Targets: what code is generated for, and the figures of the machines behind them."""
 
-from tilesmith.target import codegen, x86
+from tilesmith.target import codegen, datatype, x86
 from tilesmith.target.detect_target import detect_target_from_device
 from tilesmith.target.factories import (
     adreno,
@@ -58,6 +58,7 @@ __all__ = [
     "cpu_features",
     "create",
     "cuda",
+    "datatype",
     "detect_target_from_device",
     "generic_func",
     "get_native_generic_func",

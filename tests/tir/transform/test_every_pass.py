@@ -76,6 +76,7 @@ PASSES = {
     "LoopPartition": (transform.LoopPartition, LOOPS),
     "LowerCrossThreadReduction": (transform.LowerCrossThreadReduction, ("blocks",)),
     "LowerAsyncDMA": (transform.LowerAsyncDMA, LOOPS),
+    "LowerCustomDatatypes": (transform.LowerCustomDatatypes, ANYWHERE),
     "LowerIntrin": (transform.LowerIntrin, LOOPS),
     "LowerMatchBuffer": (transform.LowerMatchBuffer, ("opaque",)),
     "LowerTVMBuiltin": (transform.LowerTVMBuiltin, LOOPS),

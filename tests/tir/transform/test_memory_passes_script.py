@@ -487,6 +487,11 @@ def test_co_processors_and_unknown_parts_are_refused():
 
     with pytest.raises(UnsupportedError, match="co-processor"):
         apply(func, transform.CoProcSync())
-    for name in ("UnifiedStaticMemoryPlanner", "LowerCustomDatatypes", "LowerTIRx"):
+    for name in (
+        "UnifiedStaticMemoryPlanner",
+        "LowerTIRx",
+        "LowerTIRxOpaque",
+        "TilePrimitiveDispatch",
+    ):
         with pytest.raises(UnsupportedError, match=name):
             getattr(transform, name)()

@@ -49,6 +49,7 @@ from tilesmith.tir.transform.hoist_expression import (
     HoistExpression,
 )
 from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse, HoistIfThenElseBasic
+from tilesmith.tir.transform.infer_fragment import InferFragment
 from tilesmith.tir.transform.inject_copy_intrin import InjectCopyIntrin
 from tilesmith.tir.transform.inject_double_buffer import InjectDoubleBuffer
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
@@ -67,7 +68,10 @@ from tilesmith.tir.transform.lift_attr_scope import LiftAttrScope
 from tilesmith.tir.transform.lift_thread_binding import LiftThreadBinding
 from tilesmith.tir.transform.loop_partition import LoopPartition
 from tilesmith.tir.transform.lower_async_dma import LowerAsyncDMA
+from tilesmith.tir.transform.lower_auto_copy import LowerAutoCopy
 from tilesmith.tir.transform.lower_cross_thread_reduction import LowerCrossThreadReduction
+from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
+from tilesmith.tir.transform.lower_custom_datatypes import LowerCustomDatatypes
 from tilesmith.tir.transform.lower_init_block import LowerInitBlock
 from tilesmith.tir.transform.lower_intrin import LowerIntrin
 from tilesmith.tir.transform.lower_match_buffer import LowerMatchBuffer
@@ -95,7 +99,6 @@ from tilesmith.tir.transform.reduce_branches import (
     UseAssumeToReduceBranches,
 )
 from tilesmith.tir.transform.refused import (
-    LowerCustomDatatypes,
     LowerTIRx,
     LowerTIRxOpaque,
     TilePrimitiveDispatch,

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tilesmith.support.errors import UnsupportedError
 
 __all__ = [
-    "LowerCustomDatatypes", "LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch",
+    "LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch",
     "UnifiedStaticMemoryPlanner",
 ]  # fmt: skip
 
@@ -24,16 +24,6 @@ def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: 
         "it lays out the memory of microcontrollers, which have no back end yet",
         "within a function StorageRewrite shares memory, between the kernels of a model "
         "relax.transform.StaticPlanBlockMemory does",
-    )
-
-
-def LowerCustomDatatypes(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
-    """Raises UnsupportedError: programs cannot mention data types that libraries define."""
-    _refuse(
-        "LowerCustomDatatypes",
-        "data types 'custom[...]' cannot be written in a program",
-        "bfloat16 and the float8 kinds are built in (BF16ComputeLegalize, FP8ComputeLegalize); "
-        "other formats are integers with T.call_pure_extern for their operations",
     )
 
 
