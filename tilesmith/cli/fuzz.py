@@ -15,6 +15,10 @@ def fuzz_command() -> None:
     """Check the compiler with random programs.
 
     Every schedule primitive, lowering pass and back end has to keep what the interpreter computes.
+
+    \b
+    tilesmith fuzz tir --minutes 10 --json
+    tilesmith fuzz replay fuzz-findings/test_pass_tir_simplify_script.py --json
     """
 
 
@@ -66,7 +70,8 @@ def tir_command(
 @fuzz_command.command("replay")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
-def replay_command(context: click.Context, file: Path) -> None:
+@json_option
+def replay_command(context: click.Context, file: Path, as_json: bool) -> None:
     """Run a saved finding again, in a process of its own; the exit code is 1 while it fails."""
     from tilesmith.testing.fuzz.isolated import IsolatedRunner
 
@@ -74,11 +79,12 @@ def replay_command(context: click.Context, file: Path) -> None:
     runner = IsolatedRunner()
     failed = runner.replay(file.absolute())
     runner.close()
-    if failed is None:
-        click.echo(f"{file}: passes")
-        return
-    click.echo(f"{file}: fails\n{failed}")
-    context.exit(1)
+    if as_json:
+        print_json({"file": str(file), "failed": failed})
+    else:
+        click.echo(f"{file}: passes" if failed is None else f"{file}: fails\n{failed}")
+    if failed is not None:
+        context.exit(1)
 
 
 def _print(record: dict[str, Any]) -> None:
