@@ -420,3 +420,13 @@ def test_saturating_arithmetic_of_llvm(dtype, lanes):
     whole = np.nan_to_num(np.trunc(values.astype("f8")), nan=0.0)
     limits = float(kind.min_value), float(kind.max_value)
     np.testing.assert_array_equal(got, np.clip(whole, *limits).astype(dtype))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_functions_of_the_c_library_on_vectors(lanes):
+    a, b = np.abs(samples("float32")), samples("float32", 1)
+    for name, given, expected in (("cbrtf", [a], np.cbrt), ("fmaxf", [a, b], np.maximum)):
+        got = run_elementwise(
+            lambda *args: tir.call_pure_extern(args[0].dtype, name, *args), given, "float32", lanes
+        )
+        np.testing.assert_allclose(got, expected(*given), rtol=1e-6)

@@ -284,3 +284,25 @@ def test_modules_are_built_by_the_name_that_users_know():
     from tilesmith.target.codegen import build_module
 
     assert build_module(IRModule({}), "llvm").type_key == "llvm"
+
+
+def test_configuration_of_a_compilation():
+    from tilesmith.support.errors import TargetError
+    from tilesmith.target.compilation_config import make_compilation_config
+
+    class Context:
+        config = {"relay.fallback_device_type": 2}
+
+    one = make_compilation_config(None, "llvm")
+    assert one.host_target == Target("llvm") and one.optional_homogeneous_target.kind.name == "llvm"
+    assert one.host_virtual_device.device_type == 1
+    two = make_compilation_config(None, {1: "llvm -mcpu=haswell", 2: "cuda"})
+    assert [part.kind.name for part in two.primitive_targets] == ["llvm", "cuda"]
+    assert all(part.host == two.host_target for part in two.primitive_targets)
+    assert two.optional_homogeneous_target is None
+    assert two.default_primitive_virtual_device.device_type == 1
+    chosen = make_compilation_config(Context(), ["llvm", "cuda"])
+    assert chosen.default_primitive_virtual_device.device_type == 2
+    assert make_compilation_config(None, "cuda").host_target == Target("llvm")
+    with pytest.raises(TargetError, match="at least one target"):
+        make_compilation_config(None, [])

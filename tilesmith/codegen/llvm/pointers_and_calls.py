@@ -10,7 +10,7 @@ from typing import Any
 from tilesmith.codegen.llvm import dtypes, packed_elements
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
 from tilesmith.codegen.llvm.expressions import constant_value
-from tilesmith.codegen.llvm.intrinsics import handles
+from tilesmith.codegen.llvm.intrinsics import C_LIBRARY, PURE_FUNCTION, handles
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
@@ -124,12 +124,15 @@ def text_argument(emit: Any, arg: Any) -> str:
 
 @handles("call_extern", "call_pure_extern")
 def _call_extern(emit: Any, call: Call) -> str:
+    name = text_argument(emit, call.args[0])
+    if call.dtype.lanes > 1 and name in C_LIBRARY:
+        return _library_call(emit, name, call)
     arguments = [emit.typed(arg) for arg in call.args[1:]]
     result = register_type(call.dtype)
     pure = call.op.name == "tir.call_pure_extern"
     kinds = [register_type(arg.dtype) for arg in call.args[1:]]
     attributes = "nounwind willreturn memory(read)" if pure else ""
-    target = emit.module.declare(text_argument(emit, call.args[0]), result, kinds, attributes)
+    target = emit.module.declare(name, result, kinds, attributes)
     if not pure:
         emit.forget()
     text = f"call {result} {target}({', '.join(arguments)})"
@@ -140,6 +143,21 @@ def _call_extern(emit: Any, call: Call) -> str:
 
 
 _AMX_INTRINSICS = ("llvm.x86.ldtilecfg", "llvm.x86.tile", "llvm.x86.tdp")
+
+
+def _library_call(emit: Any, name: str, call: Call) -> str:
+    """A function of the C library on vectors: it takes scalars, so it is called for each lane."""
+    element, values = register_type(call.dtype.element), [emit.value(arg) for arg in call.args[1:]]
+    kinds = [register_type(arg.dtype.element) for arg in call.args[1:]]
+    target = emit.module.declare(name, element, kinds, PURE_FUNCTION)
+    lanes = []
+    for number in range(call.dtype.lanes):
+        arguments = [
+            f"{kind} {emit.lane(value, arg.dtype, number)}"
+            for kind, value, arg in zip(kinds, values, call.args[1:])
+        ]
+        lanes.append(emit.define(f"call {element} {target}({', '.join(arguments)})"))
+    return emit.from_lanes(lanes, call.dtype)
 
 
 @handles("call_llvm_intrin", "call_llvm_pure_intrin")

@@ -251,12 +251,6 @@ def _vectorcombine(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable
     return lambda low, high: numpy.concatenate([low, high])
 
 
-@_operator("get_active_lane_mask")
-def _lane_mask(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
-    lanes = numpy.arange(dtype.lanes)
-    return lambda base, limit: base + lanes < limit
-
-
 @_operator("dp4a")
 def _dp4a(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
     def compute(a: Any, b: Any, accumulator: int) -> int:
