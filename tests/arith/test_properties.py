@@ -62,7 +62,7 @@ def shown(env: dict[Any, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(rng=randomness)
 def test_values_survive(kind: str, rng: random.Random) -> None:
     made, expr = drawn(rng, kind)
@@ -73,7 +73,7 @@ def test_values_survive(kind: str, rng: random.Random) -> None:
     check_facts(analyzer, expr, [value for value in values if value is not None])
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(rng=randomness)
 def test_values_survive_under_a_condition(rng: random.Random) -> None:
     made, expr = drawn(rng, "scalar")
@@ -90,7 +90,7 @@ def test_values_survive_under_a_condition(rng: random.Random) -> None:
         check_value(expr, simple, env)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(rng=randomness)
 def test_what_is_proved_is_true(rng: random.Random) -> None:
     made = Drawn(rng)
@@ -114,7 +114,7 @@ def test_what_is_proved_is_true(rng: random.Random) -> None:
             assert not (equal and other is not None and other != value), (str(a), str(b))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(rng=randomness)
 def test_sets_hold_all_values(rng: random.Random) -> None:
     """Whatever the variables outside of the domains are: the ends may be written in them."""

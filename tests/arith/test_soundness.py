@@ -124,6 +124,15 @@ def test_products_that_wrap_have_no_sign() -> None:
     assert not analyzer.can_prove(LE(c, b * a))
 
 
+def test_data_is_not_parted_by_residues() -> None:
+    analyzer = Analyzer()
+    analyzer.update(x, ModularSet(4, 3))
+    expr = FloorDiv(y - (x + i32), 4)
+    env = {x: 59, y: -60, "data": LOWEST + 1}
+    after = analyzer.simplify(expr)
+    assert meaning(expr, env) == meaning(after, env, strict=False), str(after)
+
+
 def test_proofs_end() -> None:
     """Sums that a proof makes ask for proofs of their own."""
     analyzer = Analyzer()

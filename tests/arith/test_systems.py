@@ -48,7 +48,7 @@ def within(range_: Range, var: Var, env: dict[Any, Any]) -> bool:
     return low <= env[var] < low + extent
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(rng=randomness)
 def test_linear_equations_are_the_expression(rng: random.Random) -> None:
     made = Drawn(rng)
@@ -68,7 +68,7 @@ def test_linear_equations_are_the_expression(rng: random.Random) -> None:
         assert value is None or meaning(total, env, strict=False) == value, (str(expr), str(total))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(rng=randomness)
 def test_solved_inequalities_have_the_same_points(rng: random.Random) -> None:
     variables = (x, y) if rng.random() < 0.6 else (x, y, z)

@@ -79,16 +79,21 @@ class Connectives(Comparisons):
         """Each part of a conjunction simplified where the others hold (of a disjunction: where the
         others fail)."""
         parts = _flat(kind, expr)
+        changed = False
         for position in range(len(parts)):
-            others = [part for place, part in enumerate(parts) if place != position]
+            # what comes later is known only of a part that may as well be evaluated after it
+            end = len(parts) if _never_fails(parts[position]) else position
+            others = [part for place, part in enumerate(parts[:end]) if place != position]
             others = [part for part in others if _never_fails(part)]
             if not others:
                 continue
             context = others[0] if kind is And else Not(others[0])
             for other in others[1:]:
                 context = And(context, other if kind is And else Not(other))
-            parts[position] = self.rewrite_under(context, parts[position])
-        return self._chained(kind, parts)
+            new = self.rewrite_under(context, parts[position])
+            changed = changed or new is not parts[position]
+            parts[position] = new
+        return self._chained(kind, parts) if changed else expr
 
     def _chained(self, kind: type, parts: list[PrimExpr]) -> PrimExpr:
         result = parts[0]

@@ -146,6 +146,8 @@ class Divider(Extremes):
             return None
         remainder = Sum(form.dtype, rest, constant)
         exact = plus(form, remainder, -1)  # a multiple of the divisor
+        if not (self.flows(exact) and self.flows(remainder)):
+            return None
         common = gcd(coefficient_gcd(exact), exact.const, divisor)
         exact, unit = exact_quotient(exact, common), divisor // common
         return (exact if unit == 1 else self.of_atom(self.table.split(exact, unit, 0))), remainder

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilesmith.arith import Extension
 from tilesmith.ir import (
     Call,
     FloatImm,
@@ -150,16 +151,27 @@ _ARITHMETIC = {
 def simplify(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
     """``func`` with simplified indices, conditions and bounds.
 
-    ``config`` as in ``SimplifyConfig``. Inequalities are always proven through others, conditions
-    always used in the parts of conditions, and boolean expressions always brought to one form; what
-    is stored in memory is followed only where ``propagate_knowns_...`` asks for it.
+    ``config`` as in ``SimplifyConfig``. Inequalities are always proven through others; what is
+    stored in memory is followed only where ``propagate_knowns_...`` asks for it, and conditions are
+    simplified beyond the usual as `arith.Extension` says.
     """
     config = config or {}
     everywhere = bool(config.get("propagate_knowns_to_simplify_expressions"))
     conditions = bool(config.get("propagate_knowns_to_prove_conditional"))
     if everywhere or conditions:
         func = with_known_values(func, everywhere, conditions)
-    return func.with_body(_Simplifier().visit(func.body))
+    simplifier = _Simplifier()
+    for option, extension in _EXTENSIONS.items():
+        if config.get(option):
+            simplifier.analyzer.enabled_extensions |= extension
+    return func.with_body(simplifier.visit(func.body))
+
+
+_EXTENSIONS = {
+    "transitively_prove_inequalities": Extension.TransitivelyProveInequalities,
+    "convert_boolean_to_and_of_ors": Extension.ConvertBooleanToAndOfOrs,
+    "apply_constraints_to_boolean_branches": Extension.ApplyConstraintsToBooleanBranches,
+}
 
 
 def _pass(name: str) -> Pass:
