@@ -15,11 +15,12 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Let, Rewriter, Var, Visitor, const
 from tilesmith.ir.transform import Pass, PassContext
-from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
     Allocate,
+    AllocateConst,
     AttrStmt,
     BufferStore,
     Evaluate,
@@ -42,7 +43,7 @@ EXPLICIT = "pragma_unroll_explicit"
 
 def _defines(stmt: Any) -> bool:
     """Whether a statement or expression binds variables, which must not be bound twice."""
-    if isinstance(stmt, (For, LetStmt, Let, Allocate)):
+    if isinstance(stmt, (For, LetStmt, Let, Allocate, AllocateConst, IterVar)):
         return True
     for child in stmt.children():
         if _defines(child):
