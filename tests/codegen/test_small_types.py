@@ -195,5 +195,7 @@ def test_tensors_of_packed_elements():
     np.testing.assert_array_equal(np.asarray(other), values[::-1])
     tensor.copyto(other)
     np.testing.assert_array_equal(other.numpy(), values)
+    turned = tensor._create_view((5, 3))
+    np.testing.assert_array_equal(turned.numpy().reshape(-1), values.reshape(-1))
     pairs = tilesmith.nd.array(np.zeros((3, 4), "u1").astype(ml_dtypes.uint4), dtype="uint4x4")
     assert pairs.shape == (3,) and pairs.numpy().shape == (3, 4)

@@ -195,6 +195,8 @@ class NDArray(tvm_ffi.Tensor):
         wanted = self.dtype if dtype is None else DataType(dtype)
         shape = tuple(int(extent) for extent in shape)
         needed = _count(shape) * wanted.nbytes
+        if is_packed(wanted):
+            needed = packed_bytes(_count(shape), wanted)
         if relative_byte_offset < 0 or relative_byte_offset + needed > self.nbytes:
             raise ShapeError(
                 f"a view of shape {shape} and dtype '{wanted}' at byte {relative_byte_offset} "
