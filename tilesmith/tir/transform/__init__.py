@@ -70,8 +70,8 @@ from tilesmith.tir.transform.loop_partition import LoopPartition
 from tilesmith.tir.transform.lower_async_dma import LowerAsyncDMA
 from tilesmith.tir.transform.lower_auto_copy import LowerAutoCopy
 from tilesmith.tir.transform.lower_cross_thread_reduction import LowerCrossThreadReduction
-from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
 from tilesmith.tir.transform.lower_custom_datatypes import LowerCustomDatatypes
+from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
 from tilesmith.tir.transform.lower_init_block import LowerInitBlock
 from tilesmith.tir.transform.lower_intrin import LowerIntrin
 from tilesmith.tir.transform.lower_match_buffer import LowerMatchBuffer

@@ -1,0 +1,127 @@
+"""Copies divided between threads, fragments of matrix units, memory with a place of its own."""
+
+import pytest
+
+from tests.tir.transform.harness import apply, arrays_for, assert_same, outputs
+from tilesmith.ir import assert_structural_equal
+from tilesmith.runtime.registry import register_func
+from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock, ThreadSync, VectorizeLoop
+from tilesmith.tir.transform.infer_fragment import InferFragment
+from tilesmith.tir.transform.lower_auto_copy import LowerAutoCopy
+from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
+
+
+def auto_copy(rows, columns, threads, vector_bytes, scope="shared"):
+    ny, nx = threads
+
+    @T.prim_func
+    def func(A: T.Buffer((rows, columns), "float32"), B: T.Buffer((rows, columns), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for ty in T.thread_binding(ny, thread="threadIdx.y"):
+            for tx in T.thread_binding(nx, thread="threadIdx.x"):
+                with T.block("all"):
+                    T.reads(A[0:rows, 0:columns])
+                    T.writes(B[0:rows, 0:columns])
+                    S = T.alloc_buffer((rows, columns), scope=scope)
+                    with T.block("copy"):
+                        T.reads(A[0:rows, 0:columns])
+                        T.writes(S[0:rows, 0:columns])
+                        T.block_attr({"auto_copy": 1, "vector_bytes": vector_bytes})
+                        for i, j in T.grid(rows, columns):
+                            S[i, j] = A[i, j]
+                    for i, j in T.grid(rows, columns):
+                        if (i + j) % (nx * ny) == ty * nx + tx:
+                            B[i, j] = S[rows - 1 - i, columns - 1 - j]
+
+    return func
+
+
+@pytest.mark.parametrize(
+    "rows, columns, threads, vector_bytes, rounds",
+    [(8, 8, (2, 8), 4, 4), (8, 8, (2, 4), 16, 2), (3, 12, (1, 5), 16, 2), (5, 7, (2, 3), 16, 6)],
+)
+def test_lower_auto_copy(rows, columns, threads, vector_bytes, rounds):
+    func = auto_copy(rows, columns, threads, vector_bytes)
+    after = apply(func, LowerAutoCopy())
+    text = str(after)
+    assert "auto_copy" not in text
+    assert f"for turn in range({rounds})" in text
+    assert ("T.vectorized(4)" in text) == (vector_bytes == 16 and columns % 4 == 0)
+    arrays = arrays_for(func)
+    want = outputs(func, arrays)
+    assert_same(outputs(after, arrays), want)
+    flat = apply(after, LowerOpaqueBlock(), FlattenBuffer(), VectorizeLoop(), ThreadSync("shared"))
+    copies = [array.copy() for array in arrays]
+    run(flat, *copies, options=Options(check_races=True, check_undefined=True))
+    assert_same(copies, want)
+
+
+def test_copies_to_registers_stay():
+    func = auto_copy(4, 4, (1, 4), 4, scope="local")
+    after = apply(func, LowerAutoCopy())
+    assert "turn" not in str(after) and "auto_copy" not in str(after)
+
+
+def product(b_shape=16, layout="row_major"):
+    @T.prim_func
+    def func(A: T.Buffer((256,), "float16"), C: T.Buffer((256,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        T.launch_thread("threadIdx.x", 32)
+        a = T.allocate([256], "float16", "wmma.matrix_a")
+        b = T.allocate([256], "float16", "wmma.matrix_b")
+        c = T.allocate([256], "float32", "wmma.accumulator")
+        T.tvm_fill_fragment(c, 16, 16, 16, 0, T.float32(0))
+        T.tvm_load_matrix_sync(a, 16, 16, 16, 0, T.address_of(A[0]), 16, "row_major")
+        T.tvm_load_matrix_sync(a, 16, 16, 16, 0, T.address_of(A[0]), 16, layout)
+        T.tvm_load_matrix_sync(b, 16, b_shape, 16, 0, T.address_of(A[0]), 16, "col_major")
+        T.tvm_mma_sync(c, 0, a, 0, b, 0, c, 0)
+        T.tvm_store_matrix_sync(c, 16, 16, 16, 0, T.address_of(C[0]), 16, "row_major")
+
+    return func
+
+
+def test_infer_fragment():
+    func = product()
+    after = apply(func, InferFragment())
+    text = str(after)
+    for line in (
+        'T.attr(a, "fragment_shape", "16, 16, 16")',
+        'T.attr(a, "fragment_layout", "row_major")',
+        'T.attr(b, "fragment_layout", "col_major")',
+        'T.attr(c, "fragment_shape", "16, 16, 16")',
+    ):
+        assert line in text
+    assert 'T.attr(c, "fragment_layout"' not in text
+    arrays = arrays_for(func)
+    assert_same(outputs(after, arrays), outputs(func, arrays))
+
+
+def test_fragments_that_do_not_fit():
+    with pytest.raises(UnsupportedError, match="'a' is used with two layouts"):
+        apply(product(layout="col_major"), InferFragment())
+    with pytest.raises(UnsupportedError, match="different shapes are multiplied: 'c', 'a', 'b'"):
+        apply(product(b_shape=8), InferFragment())
+
+
+def test_memory_with_a_place_of_its_own():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        x = T.decl_buffer((8,), scope="local.scratchpad")
+        x[0] = A[0]
+        A[1] = x[0]
+
+    assert_structural_equal(apply(func, LowerDeviceStorageAccessInfo()), func)
+    known = {"unit_bits": 32, "max_num_bits": 256, "head_address": 4096}
+    register_func("tvm.info.mem.local.scratchpad", lambda: known, override=True)
+    after = apply(func, LowerDeviceStorageAccessInfo())
+    assert "T.uint64(4096)" in str(after)
+    known["max_num_bits"] = 128
+    with pytest.raises(UnsupportedError, match="needs 256 bits of 'local.scratchpad', .* 128"):
+        apply(func, LowerDeviceStorageAccessInfo())
+    from tilesmith.runtime.registry import remove_global_func
+
+    remove_global_func("tvm.info.mem.local.scratchpad")
