@@ -232,6 +232,17 @@ def test_reorder_inside_of_overlapping_parts():
     check(programs.convolution, steps)
 
 
+def test_one_thread_axis_for_two_loops():
+    def inner(sch):
+        sch.bind(loops(sch, "B")[1], "threadIdx.x")
+
+    def outer(sch):
+        sch.bind(loops(sch, "B")[0], "threadIdx.x")
+
+    refused(programs.elementwise, [inner, outer], "loop 'j' inside is bound to threadIdx.x already")
+    refused(programs.elementwise, [outer, inner], "an outer loop is bound to threadIdx.x already")
+
+
 def test_checks_can_be_turned_off():
     """``enable_check=False``: the user answers for the order of iterations."""
     from tests.tir.schedule.harness import schedule_of

@@ -182,6 +182,8 @@ def index_maps(draw):
         return [iterators[k] for k in order if k < len(iterators)]
 
     def tiled(*iterators):
+        if not iterators:
+            return [0]
         return [*iterators[:-1], iterators[-1] // factor, iterators[-1] % factor]
 
     def fused(*iterators):
@@ -250,7 +252,8 @@ def sampled_tile(sch, draw):
 
 
 def bind(sch, draw):
-    sch.bind(draw.loop(), draw.among(["blockIdx.x", "vthread.x"]))
+    """Only outermost loops: all loops of a kernel on one axis need the same extent."""
+    sch.bind(draw.loops()[0], "blockIdx.x")
 
 
 def reorder_block_iter_var(sch, draw):

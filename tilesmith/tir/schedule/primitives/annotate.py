@@ -208,11 +208,29 @@ def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
                 )
         if isinstance(other, For) and uses_var(loop.extent, other.loop_var):
             raise refuse_at(state, "bind", "the extent depends on an outer loop", sref)
+    _check_bound_inside(state, sref, thread_axis)
     _check_independent(state, "bind", sref, thread_axis)
     variable = Var(thread_axis, loop.loop_var.dtype)
     domain = Range.from_min_extent(loop.min, loop.extent)
     axis = IterVar(domain, variable, IterVar.ThreadIndex, thread_axis)
     _with_kind(state, sref, ForKind.THREAD_BINDING, axis)
+
+
+def _check_bound_inside(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
+    """No loop inside is bound to the axis, unless to divide the filling of shared memory."""
+    variable = state.stmt(sref).loop_var
+    inside = list(state.child_srefs(sref))
+    while inside:
+        inner = inside.pop()
+        stmt = state.stmt(inner)
+        inside += state.child_srefs(inner)
+        if not isinstance(stmt, For) or stmt.thread_binding is None:
+            continue
+        if stmt.thread_binding.thread_tag == thread_axis and not _fills_shared_memory(
+            state, inner, variable
+        ):
+            reason = f"loop '{stmt.loop_var.name}' inside is bound to {thread_axis} already"
+            raise refuse_at(state, "bind", reason, inner, "take another axis")
 
 
 def _fills_shared_memory(state: ScheduleState, sref: StmtSRef, outer: Var) -> bool:
