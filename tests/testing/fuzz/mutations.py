@@ -179,6 +179,12 @@ def transform_layout_that_forgets_a_store() -> None:
     replace(cls, "_indices", make)
 
 
+def parallel_without_looking() -> None:
+    """Any loop may be parallel, even one that carries a reduction."""
+    name = "tir.schedule.primitives.annotate"
+    replace(module(name), "_check_independent", lambda _: lambda *arguments: None)
+
+
 def trace_json_without_decisions() -> None:
     def make(right: Any) -> Any:
         return lambda self, remove_postproc=False: [right(self, remove_postproc)[0], []]
@@ -356,6 +362,7 @@ MUTATIONS: dict[str, tuple[Any, str, str | None]] = {
         (compute_inline_of_a_neighbour, "primitive: ComputeInline", "primitive"),
         (cache_read_with_a_shifted_index, "primitive: CacheRead", "primitive"),
         (transform_layout_that_forgets_a_store, "primitive: TransformLayout", "primitive"),
+        (parallel_without_looking, "primitive: Parallel", "primitive"),
         (trace_json_without_decisions, "trace: JSON", "primitive"),
         (printer_without_dtypes_of_integers, "script: print and parse", None),
         (init_in_every_iteration, "pass: tir.LowerInitBlock", "pass"),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from tilesmith.codegen import build as generate_code
-from tilesmith.ir import IRModule, load_json, save_json, structural_equal
+from tilesmith.ir import IRModule, Rewriter, load_json, save_json, structural_equal
 from tilesmith.ir.transform import PassContext
 from tilesmith.lowering import host_passes, lower_passes
 from tilesmith.runtime.nd import array as as_tensor
@@ -36,6 +36,7 @@ from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
 from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir.analysis import verify_well_formed
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.interpreter import run
 from tilesmith.tir.schedule import Trace
 from tilesmith.tir.stmt import For, Stmt
@@ -131,6 +132,16 @@ class Checker:
             if text is not None:
                 raise Finding("", "", "wrong result", text)
 
+    def compare_orders(self, module: IRModule) -> None:
+        """Parallel loops compute the same from their last iteration to their first."""
+        turned = _turned(module)
+        if turned is not module:
+            try:
+                self.compare(turned)
+            except Finding as finding:
+                failure = "a parallel loop depends on its order"
+                raise Finding("", "", failure, f"{finding.failure}: {finding.detail}") from finding
+
     @contextmanager
     def guarded(self, phase: str, name: str) -> Iterator[None]:
         """What is raised inside is a finding about this step."""
@@ -191,24 +202,22 @@ class Checker:
                     del recorder.calls[done:]
                     continue
                 except ScheduleError as error:
-                    self._refused(kind, sch, before, error, len(sch.trace.insts))
-                    recorder.calls.pop()
-                    continue
-                self.counts[f"applied {kind}"] += 1
+                    self._refused(kind, sch, error)
+                else:
+                    self.counts[f"applied {kind}"] += 1
                 self.current = sch.mod
                 if sch.mod is not before and compare:
                     self.compare(sch.mod)
+                    self.compare_orders(sch.mod)
         return sch.mod
 
-    def _refused(
-        self, kind: str, sch: Schedule, before: IRModule, error: ScheduleError, count: int
-    ) -> None:
+    def _refused(self, kind: str, sch: Schedule, error: ScheduleError) -> None:
+        """A refusal changes nothing; what the sampler did before it stays."""
         self.counts[f"refused {kind}"] += 1
         assert self.recorder is not None
-        single = {"Tensorize", "SamplePerfectTile", "SampleCategorical", "SamplePartitionedTile",
-                  "SampleComputeLocation"}  # fmt: skip
-        if sch.mod is not before and kind not in single:
+        if sch.mod is not self.recorder.before:
             raise Finding("", "", "refused and changed the program", str(error))
+        self.recorder.calls.pop()
 
     def check_trace(self, result: IRModule) -> None:
         """The trace, through JSON and simplified, gives an equal program again."""
@@ -294,6 +303,27 @@ def _same_functions(one: IRModule, other: IRModule) -> bool:
     return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
 
 
+class _Turner(Rewriter):
+    def visit_For(self, loop: For) -> For:
+        loop = self.children(loop)
+        if loop.kind is not ForKind.PARALLEL:
+            return loop
+        mirrored = loop.min + loop.min + loop.extent - 1 - loop.loop_var
+        return loop.with_fields(body=substitute(loop.body, {loop.loop_var: mirrored}))
+
+
+def _turned(module: IRModule) -> IRModule:
+    """The module with its parallel loops the other way round; itself if it has none."""
+    made = module.shallow_copy()
+    changed = False
+    for variable, function in module.functions.items():
+        body = _Turner().visit(function.body)
+        if body is not function.body:
+            made[variable] = function.with_body(body)
+            changed = True
+    return made if changed else module
+
+
 def _has_threads(module: IRModule) -> bool:
     found = False
 
@@ -318,4 +348,5 @@ def run_steps(checker: Checker, steps: Callable[[Any], None]) -> IRModule:
             steps(sch)
         checker.current = sch.mod
         checker.compare(sch.mod)
+        checker.compare_orders(sch.mod)
     return sch.mod

@@ -40,11 +40,13 @@ class Recorder:
     def __init__(self, sch: Schedule) -> None:
         self.sch = sch
         self.calls: list[tuple[str, tuple, dict[str, Any], Any]] = []
+        self.before: Any = None  # the module before the latest call
         self.is_final = False  # a step that promises nothing about later ones was made
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method; it is kept even if it raises."""
         self.calls.append((method, args, kwargs, None))
+        self.before = self.sch.mod
         given = [_plain(value) for value in args]
         named = {name: _plain(value) for name, value in kwargs.items()}
         result = getattr(self.sch, method)(*given, **named)

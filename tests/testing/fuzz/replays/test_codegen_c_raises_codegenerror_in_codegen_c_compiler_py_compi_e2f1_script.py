@@ -29,8 +29,10 @@ def main(T0: T.Buffer((4, 2), "float32"), T2: T.Buffer((4,), "float64")):
             T.reads(T0[v0, v1])
             T.writes(T2[v0])
             with T.init():
-                T2[v0] = T.float64(1.7976931348623157e+308)
-            T2[v0] = T.min(T2[v0], T.Select(T.float32(0) == T0[v0, v1], T.Cast("float64", v1), T.float64(-3)))
+                T2[v0] = T.float64(1.7976931348623157e308)
+            T2[v0] = T.min(
+                T2[v0], T.Select(T.float32(0) == T0[v0, v1], T.Cast("float64", v1), T.float64(-3))
+            )
 
 
 def schedule(sch):

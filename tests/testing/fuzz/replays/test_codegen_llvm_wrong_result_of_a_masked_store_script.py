@@ -35,7 +35,7 @@ def main(A0: T.Buffer((4,), "bfloat16"), T2: T.Buffer((4, 4), "bfloat16")):
 
 def schedule(sch):
     b0 = sch.get_block("B2", func_name="main")
-    b1, = sch.get_producers(b0)
+    (b1,) = sch.get_producers(b0)
     l2, l3, l4 = sch.get_loops(b1)
     sch.reverse_compute_at(b0, l3, preserve_unit_loops=True)
 

@@ -46,7 +46,7 @@ def main(
 
 def schedule(sch):
     b0 = sch.get_block("B1", func_name="main")
-    b1, = sch.get_producers(b0)
+    (b1,) = sch.get_producers(b0)
     l2, l3, l4, l5 = sch.get_loops(b1)
     sch.reverse_compute_at(b0, l2)
 

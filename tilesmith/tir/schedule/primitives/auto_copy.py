@@ -79,6 +79,10 @@ def write_at(
     region = region_of(state, "write_at", sref, index, reads=False)
     buffer = region.buffer
     scope = _check_around(state, "write_at", loop_sref, sref)
+    own: Block = state.stmt(sref).block
+    if own.init is None and any(one.buffer is buffer for one in own.reads):
+        reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
+        raise refuse_at(state, "write_at", reason, sref)
     below = state.blocks_below(loop_sref)
     users = []
     for other in scope_blocks(state, scope):
