@@ -79,10 +79,6 @@ def write_at(
     region = region_of(state, "write_at", sref, index, reads=False)
     buffer = region.buffer
     scope = _check_around(state, "write_at", loop_sref, sref)
-    own: Block = state.stmt(sref).block
-    if own.init is None and any(one.buffer is buffer for one in own.reads):
-        reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
-        raise refuse_at(state, "write_at", reason, sref)
     below = state.blocks_below(loop_sref)
     users = []
     for other in scope_blocks(state, scope):
@@ -94,6 +90,10 @@ def write_at(
             raise refuse_at(state, "write_at", reason, other)
         if other in below and (reads or writes):
             users.append(other)
+    own: Block = state.stmt(sref).block
+    if own.init is None and any(one.buffer is buffer for one in own.reads):
+        reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
+        raise refuse_at(state, "write_at", reason, sref)
     check_finished(state, "write_at", sref, loop_sref)
     part, bounds = part_written(state, "write_at", sref, region, loop_sref)
     cache = cache_of(buffer, storage_scope)
