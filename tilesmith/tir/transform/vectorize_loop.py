@@ -7,6 +7,8 @@ The loop variable turns into a Ramp and what depends on it into vectors. Indices
 gather and scatter; conditions that differ between lanes become predicates of loads and stores.
 A statement that has no vector form (a reduction into one element, a call with effects, a loop whose
 extent differs between lanes) runs lane by lane in a serial loop. Nothing here is an error.
+
+A loop over ``T.vscale() * 4`` iterations becomes code for scalable vectors.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from tilesmith.ir import (
     Var,
     const,
 )
+from tilesmith.ir.expr import lanes_of
 from tilesmith.ir.operators import all_of
 from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.runtime.dtype import ScalableLanes
+from tilesmith.support.errors import TypeMismatchError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
@@ -50,6 +55,15 @@ MAX_LANES = 64
 grows faster than the number of lanes."""
 
 
+def _scalable_lanes(extent: PrimExpr) -> ScalableLanes | None:
+    """The lanes of a loop over ``T.vscale() * 4`` iterations; None for other extents."""
+    try:
+        lanes = lanes_of(extent)
+    except TypeMismatchError:
+        return None
+    return lanes if isinstance(lanes, ScalableLanes) else None
+
+
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
     def __init__(self, enabled: bool, predicates: bool) -> None:
         super().__init__()
@@ -63,6 +77,10 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         loop = super().visit_For(loop)
         if loop.kind is not ForKind.VECTORIZED:
             return loop
+        if self.enabled and not isinstance(loop.extent, IntImm):
+            scalable = _scalable_lanes(loop.extent)
+            if scalable is not None:
+                return self.vectorized(loop.loop_var, loop.min, scalable, loop.body)
         if not self.enabled or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
             return loop.with_fields(kind=ForKind.SERIAL)
         loop = self.without_idle_lanes(loop)

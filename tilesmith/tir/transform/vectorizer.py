@@ -34,6 +34,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
@@ -82,6 +83,7 @@ class Vectorizer(Rewriter):
         self.var = var
         self.low = low
         self.lanes = lanes
+        self.is_scalable = isinstance(lanes, ScalableLanes)
         self.analyzer = analyzer
         self.values: dict[Var, PrimExpr] = {var: Ramp(low, const(1, low.dtype), lanes)}
         self.private: set[Var] = set()  # pointers to memory with one copy per lane
@@ -197,7 +199,7 @@ class Vectorizer(Rewriter):
             if isinstance(stride, IntImm) and stride.value % b.value == 0:
                 quotient = self.ramp(a.base // b, const(stride.value // b.value, stride.dtype))
                 return quotient if kind is FloorDiv else a.base % b
-            if isinstance(stride, IntImm) and stride.value > 0:
+            if isinstance(stride, IntImm) and stride.value > 0 and not self.is_scalable:
                 last = a.base % b + stride.value * (self.lanes - 1)
                 if self.analyzer.can_prove(last < b):
                     return a.base // b if kind is FloorDiv else self.ramp(a.base % b, stride)
@@ -341,7 +343,7 @@ class Vectorizer(Rewriter):
 
     def is_inside(self, buffer: Buffer, index: PrimExpr) -> bool:
         """Whether a read touches nothing but the buffer whatever the mask says."""
-        if len(buffer.shape) != 1:
+        if len(buffer.shape) != 1 or self.is_scalable:
             return False
         parts = self.linear(index)
         if parts is None:
@@ -416,7 +418,10 @@ class Vectorizer(Rewriter):
             stmt = IfThenElse(condition, stmt)
         lane = Var(self.var.name, self.var.dtype)
         body = substitute(stmt, {self.var: self.low + lane})
-        return For(lane, 0, self.lanes, ForKind.SERIAL, body)
+        count: Any = self.lanes
+        if self.is_scalable:
+            count = Call(lane.dtype, "tir.vscale", ()) * int(self.lanes)
+        return For(lane, 0, count, ForKind.SERIAL, body)
 
     def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
         return sequence.map_children(self.statement)
@@ -491,6 +496,8 @@ class Vectorizer(Rewriter):
             return LetStmt(var, value, self.visit(let.body), let.span)
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        if self.is_scalable:
+            raise NeedsLanes  # a copy for each lane would need memory of unknown size
         extents = tuple([self.visit_same(extent) for extent in allocation.extents])
         self.visit_same(allocation.condition)
         self.private.add(allocation.buffer_var)
