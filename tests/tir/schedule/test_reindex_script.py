@@ -372,3 +372,18 @@ def test_cache_index_leaves_other_things():
         assert str(sch.get(block).body.value) == "T.max(v0, 1)"
 
     check(guarded, steps)
+
+
+def test_precomputed_indices_inlined_again():
+    """Both ways, also where a table tells the place of a store."""
+
+    def forward(sch):
+        (table,) = sch.cache_index(sch.get_block("B"), "global")
+        sch.compute_inline(table)
+
+    def backward(sch):
+        sch.cache_index(sch.get_block("B"), "global")
+        sch.reverse_compute_inline(sch.get_block("B"))
+
+    check(programs.strided, forward)
+    check(programs.strided, backward)

@@ -477,7 +477,7 @@ class _ReverseInliner(Rebuild):
         iterators = {v: at.visit(value) for v, value in self.inverse.values.items()}
         analyzer = self.analyzer
         value = _LoadReplacer(self.buffer, store.value, iterators).visit(self.store.value)
-        rename = Replace(iterators)
+        rename = _LoadReplacer(self.buffer, store.value, iterators)
         indices = [analyzer.simplify(rename.visit(index)) for index in self.store.indices]
         new: Stmt = self.store.with_fields(value=value, indices=tuple(indices))
         conditions = [at.visit(place) for place in self.inverse.places]
