@@ -10,6 +10,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock, ThreadSync, VectorizeLoop
 from tilesmith.tir.transform.infer_fragment import InferFragment
+from tilesmith.tir.transform.inject_permuted_layout import InjectPermutedLayout
 from tilesmith.tir.transform.lower_auto_copy import LowerAutoCopy
 from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
 
@@ -125,3 +126,79 @@ def test_memory_with_a_place_of_its_own():
     from tilesmith.runtime.registry import remove_global_func
 
     remove_global_func("tvm.info.mem.local.scratchpad")
+
+
+def permuted(columns, lanes=8, dtype="float16", mark="permuted_layout"):
+    pieces = columns // lanes
+
+    @T.prim_func
+    def func(A: T.Buffer((16, columns), dtype), B: T.Buffer((16, columns), dtype)):
+        T.func_attr({"global_symbol": "main"})
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("all"):
+                T.reads(A[0:16, 0:columns])
+                T.writes(B[0:16, 0:columns])
+                S = T.alloc_buffer((16, columns), dtype, scope="shared")
+                for i in range(16):
+                    with T.block("load"):
+                        T.reads(A[i, 0:columns])
+                        T.writes(S[i, 0:columns])
+                        T.block_attr({mark: "g2s_A"})
+                        for j in range(pieces):
+                            S[i, T.Ramp(j * lanes, 1, lanes)] = A[i, T.Ramp(j * lanes, 1, lanes)]
+                for i, j in T.grid(16, columns):
+                    if (i * columns + j) % 32 == tx:
+                        B[i, j] = S[15 - i, columns - 1 - j]
+
+    return func
+
+
+@pytest.mark.parametrize("columns, lanes", [(64, 8), (128, 4), (32, 8), (96, 2)])
+def test_inject_permuted_layout(columns, lanes):
+    func = permuted(columns, lanes)
+    after = apply(func, InjectPermutedLayout())
+    assert "T.bitwise_xor" in str(after) and "permuted_layout" not in str(after)
+    arrays = arrays_for(func)
+    assert_same(outputs(after, arrays), outputs(func, arrays))
+    other = permuted(columns, lanes, mark="something")
+    assert_structural_equal(apply(other, InjectPermutedLayout()), other)
+
+
+def test_rows_that_cannot_be_permuted():
+    with pytest.raises(UnsupportedError, match="the rows of 'S' cannot be permuted"):
+        apply(permuted(64, dtype="float32"), InjectPermutedLayout())
+    with pytest.raises(UnsupportedError, match="crosses pieces of 8"):
+        apply(permuted(64, 16), InjectPermutedLayout())
+
+
+def test_permuted_rows_are_read_by_ldmatrix():
+    @T.prim_func
+    def func(A: T.Buffer((16, 64), "float16"), B: T.Buffer((32, 8), "float16")):
+        T.func_attr({"global_symbol": "main"})
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("all"):
+                T.reads(A[0:16, 0:64])
+                T.writes(B[0:32, 0:8])
+                S = T.alloc_buffer((16, 64), "float16", scope="shared")
+                r = T.alloc_buffer((8,), "float16", scope="local")
+                for i, j in T.grid(16, 2):
+                    with T.block("load"):
+                        T.reads(A[i, j * 32 + tx])
+                        T.writes(S[i, j * 32 + tx])
+                        T.block_attr({"permuted_layout": "g2s_A"})
+                        S[i, j * 32 + tx] = A[i, j * 32 + tx]
+                with T.block("read"):
+                    T.reads(S[0:16, 0:64])
+                    T.writes(r[0:8])
+                    T.ptx_ldmatrix(
+                        "float16", False, 4, ".b16", r.data, 0,
+                        T.tvm_access_ptr(T.type_annotation("float16"), S.data, 16, 1024, 1),
+                        tx % 16 * 64 + tx // 16 * 8,
+                    )  # fmt: skip
+                for i in range(8):
+                    B[tx, i] = r[i]
+
+    after = apply(func, InjectPermutedLayout())
+    arrays = arrays_for(func)
+    assert_same(outputs(after, arrays), outputs(func, arrays))
+    assert str(after).count("bitwise_xor") == 2

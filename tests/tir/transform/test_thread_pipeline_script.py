@@ -10,6 +10,7 @@ from tests.tir.transform.thread_programs_script import PROGRAMS
 from tilesmith.ir import IntImm
 from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
+from tilesmith.lowering.pipelines import device_passes, lower_passes
 from tilesmith.support.errors import ExecutionError
 from tilesmith.target import Target
 from tilesmith.tir import transform as passes
@@ -167,3 +168,16 @@ def test_the_host_launches_as_many_threads_as_the_kernel_has():
     copies = [array.copy() for array in arrays]
     with pytest.raises(ExecutionError, match=r"launches 7 threads of threadIdx.x, .* has 8"):
         run(mod, *copies, 2, 7, entry="stencil_kernel")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_pipeline_of_lowering(name):
+    func = PROGRAMS[name]()
+    symbol = str(func.attrs["global_symbol"])
+    arrays = arrays_for(func)
+    mod = module(func)
+    want = results(mod, symbol, arrays, Options())
+    for step in [*lower_passes(on_threads=True), *device_passes(TARGETS["warps"])]:
+        mod = step(mod)
+    assert f"{symbol}_kernel" in mod
+    assert_same(results(mod, symbol, arrays, CHECKED), want)

@@ -52,6 +52,7 @@ from tilesmith.tir.transform.hoist_if_then_else import HoistIfThenElse, HoistIfT
 from tilesmith.tir.transform.infer_fragment import InferFragment
 from tilesmith.tir.transform.inject_copy_intrin import InjectCopyIntrin
 from tilesmith.tir.transform.inject_double_buffer import InjectDoubleBuffer
+from tilesmith.tir.transform.inject_permuted_layout import InjectPermutedLayout
 from tilesmith.tir.transform.inject_prefetch import InjectPrefetch
 from tilesmith.tir.transform.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
 from tilesmith.tir.transform.inject_rolling_buffer import InjectRollingBuffer

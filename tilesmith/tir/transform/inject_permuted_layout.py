@@ -1,0 +1,181 @@
+"""InjectPermutedLayout: rows of shared memory are permuted so that columns lie in different banks.
+
+    S[i, j * 8 + v] = A[...]                    S[i, (j ^ i % 8) * 8 + v] = A[...]
+
+A block with the annotation ``permuted_layout`` names the shared buffers that it touches. Elements
+of 16 bits move in pieces of eight: in rows of 64 (or a multiple) the pieces of each 64 elements are
+permuted by the row modulo 8, in rows of 32 by the row over 2 modulo 4. All accesses of a buffer are
+permuted, those of ``ptx_ldmatrix`` (whose rows are such pieces) too, so that the program computes
+the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, Visitor, const
+from tilesmith.ir.operators import bitwise_xor
+from tilesmith.ir.transform import Pass
+from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, BufferStore, Stmt
+from tilesmith.tir.transform.registration import function_pass, register_pass
+
+__all__ = ["InjectPermutedLayout", "inject_permuted_layout"]
+
+MARK = "permuted_layout"
+PIECE = 8  # elements that stay together
+
+
+class _Finder(Visitor):
+    """The shared buffers that marked blocks touch."""
+
+    def __init__(self) -> None:
+        self.marked = 0
+        self.found: dict[Var, Buffer] = {}
+        self.buffers: dict[Var, Buffer] = {}
+
+    def visit_Block(self, node: Block) -> None:
+        for buffer in node.alloc_buffers:
+            self.buffers[buffer.data] = buffer
+        mark = bool(node.annotations.get(MARK))
+        self.marked += mark
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+        self.marked -= mark
+
+    def touch(self, buffer: Buffer) -> None:
+        if self.marked and buffer.scope().startswith("shared"):
+            self.found[buffer.data] = buffer
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.touch(node.buffer)
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.touch(node.buffer)
+        self.visit_children(node)
+
+    def visit_Var(self, node: Var) -> None:
+        if node in self.buffers:
+            self.touch(self.buffers[node])
+
+
+def _row_size(buffer: Buffer) -> int:
+    """Elements of a row of a buffer that can be permuted. Raises UnsupportedError for others."""
+    last = buffer.shape[-1] if buffer.shape else None
+    fits = (
+        len(buffer.shape) >= 2
+        and isinstance(last, IntImm)
+        and last.value % 32 == 0
+        and buffer.dtype.bits == 16
+        and buffer.dtype.lanes == 1
+        and not buffer.strides
+    )
+    if not fits:
+        raise UnsupportedError(
+            f"the rows of '{buffer.name}' cannot be permuted",
+            notes=("rows of 16-bit elements whose number is a multiple of 32 can",),
+        )
+    return last.value  # type: ignore[union-attr]
+
+
+def permuted_column(row: PrimExpr, column: PrimExpr, row_size: int) -> PrimExpr:
+    """Where an element of a row goes."""
+    pieces = 8 if row_size % 64 == 0 else 4
+    turn = row % 8 if pieces == 8 else row // 2 % 4
+    if turn.dtype is not column.dtype:
+        turn = turn.astype(column.dtype)
+    piece = column // PIECE
+    group = piece // pieces * (pieces * PIECE)
+    return group + bitwise_xor(piece % pieces, turn) * PIECE + column % PIECE
+
+
+class _Permuter(Rewriter):
+    def __init__(self, buffers: dict[Var, Buffer]) -> None:
+        self.sizes = {pointer: _row_size(buffer) for pointer, buffer in buffers.items()}
+        self.analyzer = Analyzer()
+
+    def visit_Block(self, node: Block) -> Block:
+        node = self.children(node)
+        if MARK not in node.annotations:
+            return node
+        kept = {k: v for k, v in node.annotations.items() if k != MARK}
+        return node.with_fields(annotations=kept)
+
+    def visit_BufferRegion(self, node: Any) -> Any:
+        return node  # a permuted row is the same region
+
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        *outer, row, column = indices
+        size = self.sizes[buffer.data]
+        if not isinstance(column, Ramp):
+            return (*outer, row, permuted_column(row, column, size))
+        base, lanes = column.base, column.lanes
+        whole = isinstance(column.stride, IntImm) and column.stride.value == 1
+        if not whole or PIECE % lanes or not self.analyzer.can_prove((base % lanes).equal(0)):
+            raise UnsupportedError(
+                f"a vector of '{buffer.name}' crosses pieces of {PIECE} elements, which are "
+                "permuted"
+            )
+        return (*outer, row, Ramp(permuted_column(row, base, size), 1, lanes))
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        node = self.children(node)
+        if node.buffer.data not in self.sizes:
+            return node
+        indices = self.indices(node.buffer, node.indices)
+        return BufferLoad(node.buffer, indices, node.predicate, node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        node = self.children(node)
+        if node.buffer.data not in self.sizes:
+            return node
+        indices = self.indices(node.buffer, node.indices)
+        return BufferStore(node.buffer, node.value, indices, node.predicate, node.span)
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        if getattr(node.op, "name", "") != "tir.ptx_ldmatrix":
+            return self.children(node)
+        source, offset = node.args[5], self.visit(node.args[6])
+        start: PrimExpr = const(0, offset.dtype)
+        pointer = source
+        if isinstance(source, Call) and getattr(source.op, "name", "") == "tir.tvm_access_ptr":
+            pointer, start = source.args[1], source.args[2]
+        size = self.sizes.get(pointer) if isinstance(pointer, Var) else None
+        if size is None:
+            return self.children(node)
+        if start.dtype is not offset.dtype:
+            start = start.astype(offset.dtype)
+        flat = start + offset
+        row, column = flat // size, flat % size
+        moved = row * size + permuted_column(row, column, size) - start
+        target = [self.visit(arg) for arg in node.args[:5]]
+        return node.with_fields(args=(*target, source, self.analyzer.simplify(moved)))
+
+    def visit_Var(self, node: Var) -> Var:
+        if node in self.sizes:
+            raise UnsupportedError(
+                f"the memory of '{node.name}' is permuted, and used as a whole elsewhere"
+            )
+        return node
+
+
+def inject_permuted_layout(func: PrimFunc) -> PrimFunc:
+    """``func`` with the rows of marked shared buffers permuted."""
+    finder = _Finder()
+    finder.visit(func.body)
+    if not finder.found:
+        return func
+    return func.with_body(_Permuter(finder.found).visit(func.body))
+
+
+@register_pass("tir.InjectPermutedLayout")
+def InjectPermutedLayout() -> Pass:  # noqa: N802
+    """The pass that permutes rows of shared memory where that is marked."""
+    return function_pass(inject_permuted_layout, "tir.InjectPermutedLayout")
