@@ -20,14 +20,16 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import CodegenError, UnsupportedError
+from tilesmith.support.errors import CodegenError, TargetError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import (
     Allocate,
     BufferLoad,
     BufferStore,
+    Evaluate,
     For,
     ForKind,
+    PrimFunc,
     decl_buffer,
     stmt_seq,
 )
@@ -226,6 +228,38 @@ def test_conversions_to_bfloat16(target, instruction):
     code = codegen.build(IRModule({"kernel": kernel([a, b], body)}), Target(target))
     found = re.findall("bfcvt|vcvtneps2bf16", code.get_source("asm"))
     assert set(found) == ({instruction} if instruction else set())
+
+
+@pytest.mark.parametrize(
+    "abi, words",
+    [
+        ("hard", r"vadd\.f32\s+s0"),
+        ("softfp", r"vmov\s+s\d, r"),
+        ("soft", r"bl\s+__(addsf3|aeabi_fadd)"),
+    ],
+)
+def test_floats_of_arm_in_their_registers_or_not(abi, words):
+    x = Var("x", "float32")
+    body = Evaluate(Call("float32", "tir.ret", (x + x * 2.0,)))
+    function = PrimFunc([x], body, PrimType("float32"), attrs={"global_symbol": "kernel"})
+    target = f"llvm -mtriple=armv7a-linux-gnueabi -mattr=+vfp3 -mfloat-abi={abi}"
+    code = codegen.build(IRModule({"kernel": function}), Target(target)).get_source("asm")
+    assert re.search(words, code) or (abi == "hard" and re.search(r"vm\w+\.f32\s+s0", code))
+    with pytest.raises(TargetError, match="hard, soft or softfp"):
+        codegen.build(IRModule({"kernel": function}), Target(target + "er"))
+
+
+def test_options_of_llvm_reach_it():
+    a, b = decl_buffer((64,), "float32", "a"), decl_buffer((64,), "float32", "b")
+    i, n = Var("i", "int32"), Var("n", "int32")
+    body = For(i, 0, n, ForKind.SERIAL, BufferStore(b, BufferLoad(a, [i]) + 1.0, [i]))
+    module = IRModule({"kernel": kernel([a, b, n], body)})
+
+    def vectors(options):
+        code = codegen.build(module, Target("llvm" + options)).get_source("asm")
+        return len(re.findall("addps", code))
+
+    assert vectors("") and not vectors(" -cl-opt=-vectorize-loops:bool=false,-vectorize-slp=false")
 
 
 def test_code_for_another_machine_does_not_run_here():

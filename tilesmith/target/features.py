@@ -150,6 +150,20 @@ def _with_implied(name: str, family: str) -> set[str]:
     return found
 
 
+def _with_float_abi(triple: str, float_abi: str) -> str:
+    """Arm's triple for passing floats in their own registers ("hard") or not ("soft", "softfp")."""
+    if float_abi not in ("hard", "soft", "softfp"):
+        raise TargetError(f"unknown '-mfloat-abi={float_abi}'", notes=("hard, soft or softfp",))
+    head, _, environment = triple.rpartition("-")
+    plain = environment.removesuffix("hf")
+    if not plain.endswith("eabi"):
+        raise TargetError(
+            f"'-mfloat-abi' has no meaning for '{triple}'",
+            notes=("name a triple that ends in eabi",),
+        )
+    return f"{head}-{plain}{'hf' if float_abi == 'hard' else ''}"
+
+
 @dataclass(frozen=True)
 class LLVMMachine:
     """The words that LLVM's target machine is made from."""
@@ -180,6 +194,10 @@ def llvm_machine(target: Target) -> LLVMMachine:
         if cpu:
             cpu_features(cpu, family)  # an unknown name is an error here, not a warning of LLVM
             cpu = ALIASES.get(cpu, cpu) if cpu not in known_cpus(family) else cpu
+    float_abi = str(target.attrs.get("mfloat-abi", ""))
+    if family == "arm" and float_abi:
+        triple = _with_float_abi(triple, float_abi)
+        changes += ["+soft-float"] if float_abi == "soft" else []
     has_preference = any("prefer-256-bit" in change for change in target.mattr)
     if family == "x86" and "avx512f" in target_features(target) and not has_preference:
         changes.append("-prefer-256-bit")
@@ -187,6 +205,6 @@ def llvm_machine(target: Target) -> LLVMMachine:
         triple,
         cpu,
         ",".join(changes),
-        str(target.attrs.get("mfloat-abi", "")),
+        float_abi,
         str(target.attrs.get("mabi", "")),
     )

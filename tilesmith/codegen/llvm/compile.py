@@ -32,6 +32,16 @@ def optimisation_level(target: Target, opt_level: int | None = None) -> int:
     return max(0, min(3, opt_level))
 
 
+def llvm_options(target: Target) -> list[str]:
+    """The target's `-cl-opt` as LLVM's own command line has them: `-unroll-count:uint=3` names the
+    type of its value, which LLVM knows."""
+    found = []
+    for option in target.attrs.get("cl-opt", ()):
+        name, equals, value = option.partition("=")
+        found.append("-" + name.partition(":")[0].lstrip("-") + equals + value)
+    return found
+
+
 def compile_text(
     text: str, target: Target, opt_level: int | None = None, imported: Sequence[str] = ()
 ) -> bytes:
@@ -66,10 +76,11 @@ def compile_formats(
             "abi": machine.abi,
         },
         "opt_level": optimisation_level(target, opt_level),
+        "options": llvm_options(target),
         "formats": list(formats),
         "imported": list(imported),
     }
-    if not _is_safe("\n".join([text, *imported]), target):
+    if request["options"] or not _is_safe("\n".join([text, *imported]), target):
         return _compile_in_child(request, text)
     try:
         return machine_code.compile_text(request, text)
@@ -132,12 +143,14 @@ class _Child:
         return "\n".join(said[-3:]) or f"the compiler ended with status {status}"
 
 
-_child = _Child()
+_children: dict[tuple[str, ...], _Child] = {}
+"""Processes by the options of LLVM that they were started for: those hold for a whole process."""
 
 
 def _compile_in_child(request: dict[str, Any], text: str) -> dict[str, bytes]:
+    child = _children.setdefault(tuple(request["options"]), _Child())
     try:
-        answer, content = _child.ask(request, text)
+        answer, content = child.ask(request, text)
     except ChildProcessError as error:
         machine = request["machine"]
         raise CodegenError(

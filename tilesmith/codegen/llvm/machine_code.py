@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 _initialised = False
+_options_set = False
 _lock = threading.Lock()
 
 
@@ -123,9 +124,24 @@ def without_single_lane_stores(module: Any) -> Any:
     return parse(text, []) if number else module
 
 
+def _set_options(options: list[str]) -> None:
+    """Set LLVM's own options, once: they hold for the whole process, so only a child gets any.
+
+    LLVM says nothing about names that it does not know, and cannot be asked.
+    """
+    global _options_set
+    if options and not _options_set:
+        from llvmlite import binding
+
+        for option in options:
+            binding.set_option("tilesmith", option)
+        _options_set = True
+
+
 def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
     (bitcode)."""
+    _set_options(request.get("options", ()))
     level = int(request.get("opt_level", 3))
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
