@@ -40,9 +40,11 @@ def check_value(before: PrimExpr, after: PrimExpr, env: dict[Any, Any]) -> Any:
 
 
 def check_facts(analyzer: Analyzer, expr: PrimExpr, values: list[Any]) -> None:
-    """Bounds and residues hold for all values of a scalar."""
-    if expr.dtype.lanes != 1 or expr.dtype.is_float:
+    """Bounds and residues hold for all values, in all lanes."""
+    if expr.dtype.is_float:
         return
+    if expr.dtype.lanes != 1:
+        values = [lane for value in values for lane in value]
     bound = analyzer.const_int_bound(expr)
     residue = analyzer.modular_set(expr) if expr.dtype.is_integer else None
     for value in values:

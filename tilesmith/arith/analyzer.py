@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Flag, IntEnum
+from math import gcd
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tilesmith.arith.const_int_bound import ConstIntBound, intersect
+from tilesmith.arith.const_int_bound import ConstIntBound, dtype_interval, intersect, union
 from tilesmith.arith.forms import plus, shifted, times
-from tilesmith.arith.modular_set import ModularSet, intersect_residue, reduced
+from tilesmith.arith.modular_set import ModularSet, intersect_residue, reduced, union_residue
 from tilesmith.arith.simplify import Simplifier
 from tilesmith.arith.state import is_index
-from tilesmith.ir import Broadcast, IntImm, PrimExpr, Range, Var, convert
+from tilesmith.ir import Broadcast, IntImm, PrimExpr, Ramp, Range, Var, convert
 from tilesmith.ir.operators import equal, is_const, match_types
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -227,16 +228,40 @@ class Analyzer:
 
     @deep_recursion
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """The smallest and the largest value that the expression can have."""
+        """The smallest and the largest value that the expression, in each of its lanes, can
+        have."""
         expr = _expression(expr)
+        if expr.dtype.lanes == 1:
+            return ConstIntBound.from_interval(self._engine.expr_bounds(expr))
+        ends = self._lane_ends(expr)
+        if ends is None:
+            return ConstIntBound.from_interval(dtype_interval(expr.dtype.element))
+        bounds = [self._engine.expr_bounds(end) for end in ends]
+        return ConstIntBound.from_interval(union(bounds[0], bounds[-1]))
+
+    def _lane_ends(self, expr: PrimExpr) -> list[PrimExpr] | None:
+        """The first and the last lane of a vector, between which the others lie; None if not
+        known."""
+        expr = self._engine.rewrite(expr)
         if isinstance(expr, Broadcast):
-            expr = expr.value
-        return ConstIntBound.from_interval(self._engine.expr_bounds(expr))
+            return [expr.value]
+        if isinstance(expr, Ramp) and is_index(expr.base.dtype) and not expr.dtype.is_scalable:
+            return [expr.base, expr.base + expr.stride * (expr.lanes - 1)]
+        return None
 
     @deep_recursion
     def modular_set(self, expr: Any) -> ModularSet:
-        """``coeff`` and ``base`` such that every value is ``coeff * k + base``."""
-        return ModularSet(*self._engine.expr_modular(_expression(expr)))
+        """``coeff`` and ``base`` such that every value, in each lane, is ``coeff * k + base``."""
+        expr, engine = _expression(expr), self._engine
+        if expr.dtype.lanes == 1:
+            return ModularSet(*engine.expr_modular(expr))
+        expr = engine.rewrite(expr)
+        if isinstance(expr, Broadcast):
+            return ModularSet(*engine.expr_modular(expr.value))
+        if isinstance(expr, Ramp) and is_index(expr.base.dtype):
+            base, stride = engine.expr_modular(expr.base), engine.expr_modular(expr.stride)
+            return ModularSet(*union_residue(base, reduced(gcd(*stride), base[1])))
+        return ModularSet(1, 0)
 
     def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> Any:
         """An interval around all values, where the variables of ``dom_map`` range over their
@@ -247,7 +272,10 @@ class Analyzer:
 
     @deep_recursion
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
-        """Whether a condition certainly holds."""
+        """Whether a condition certainly holds, in each of its lanes.
+
+        Symbolic bounds are always used, whatever the ``strength``.
+        """
         if isinstance(expr, bool):
             return expr
         return is_const(self._engine.rewrite(_expression(expr)), 1)

@@ -332,6 +332,22 @@ class Bounds(State):
             return 0, b[1]
         return (0, a[1]) if a[0] >= 0 else (-INFINITY, INFINITY)
 
+    def _bitwise_or_bounds(self, args: tuple[PrimExpr, ...]) -> Interval:
+        """Of ``a | b`` and ``a ^ b``: no bit above those of both, if neither is negative."""
+        a, b = self.expr_bounds(args[0]), self.expr_bounds(args[1])
+        if a[0] < 0 or b[0] < 0 or a[1] == INFINITY or b[1] == INFINITY:
+            return -INFINITY, INFINITY
+        return 0, (1 << int(max(a[1], b[1])).bit_length()) - 1
+
+    def _bitwise_not_bounds(self, args: tuple[PrimExpr, ...]) -> Interval:
+        if not args[0].dtype.is_int:
+            return -INFINITY, INFINITY
+        low, high = self.expr_bounds(args[0])
+        return -1 - high, -1 - low
+
+    def _count_bounds(self, args: tuple[PrimExpr, ...]) -> Interval:
+        return 0, args[0].dtype.bits
+
     def _shift_right_bounds(self, args: tuple[PrimExpr, ...]) -> Interval:
         by = self.expr_bounds(args[1])
         if by[0] < 0 or by[1] > 63:
@@ -396,6 +412,11 @@ _CALL_BOUNDS: dict[str, Callable[[Any, Any], Interval]] = {
     "tir.if_then_else": Bounds._choice_bounds,
     "tir.likely": Bounds._annotation_bounds,
     "tir.bitwise_and": Bounds._bitwise_and_bounds,
+    "tir.bitwise_or": Bounds._bitwise_or_bounds,
+    "tir.bitwise_xor": Bounds._bitwise_or_bounds,
+    "tir.bitwise_not": Bounds._bitwise_not_bounds,
+    "tir.popcount": Bounds._count_bounds,
+    "tir.clz": Bounds._count_bounds,
     "tir.shift_right": Bounds._shift_right_bounds,
     "tir.shift_left": Bounds._shift_left_bounds,
 }

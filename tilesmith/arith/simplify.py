@@ -261,6 +261,8 @@ class Simplifier(Connectives):
         new = self.rewrite_children(call)
         if name == "tir.likely" and is_const(new.args[0]):
             return new.args[0]
+        if name == "tir.bitwise_not" and isinstance(new.args[0], IntImm):
+            return op.bitwise_not(new.args[0])
         fold = _BITS.get(name)
         if fold is not None and is_const(new.args[0]) and is_const(new.args[1]):
             if new.dtype.lanes == 1:
