@@ -143,3 +143,31 @@ def test_advice_names_what_is_near():
 
     assert caught.value.notes[0] == "use 'vi', the axis that is bound to it"
     assert caught.value.span.source_name == __file__
+
+
+@pytest.mark.parametrize(
+    ("axis", "loop", "extra", "fits"),
+    [
+        ("16", "range(16)", "", True),
+        ("16", "range(15)", "", True),
+        ("8", "range(16)", "", False),
+        ("8", "range(16)", "T.where(i < 8)", True),
+        ("(2, 16)", "range(1, 16)", "", False),
+        ("(1, 16)", "range(1, 16)", "", True),
+        ("8", "T.parallel(0)", "", True),
+    ],
+)
+def test_axes_have_the_values_of_their_loops(axis, loop, extra, fits):
+    lines = (
+        f'for i in {loop}:\n    with T.block("b"):\n        v = T.axis.spatial({axis}, i)\n'
+        f"        {extra or 'pass'}\n        B[v] = A[v]"
+    )
+    assert verify_well_formed(program(lines, check=False), assert_mode=False) == fits
+
+
+def test_a_condition_may_keep_values_out():
+    lines = (
+        'for i in range(16):\n    if i < 8:\n        with T.block("b"):\n'
+        "            v = T.axis.spatial(8, i)\n            B[v] = A[v]"
+    )
+    assert verify_well_formed(program(lines))

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, IntImm, IRModule, Node, PrimExpr, Var, Visitor
 from tilesmith.ir.instrument import register_module_check
+from tilesmith.ir.operators import is_const
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.covered_regions import uncovered_access
@@ -13,7 +14,7 @@ from tilesmith.tir.analysis.variables import ScopeWalker
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, For, ForKind, Stmt
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, Stmt
 
 __all__ = ["verify_well_formed"]
 
@@ -204,6 +205,31 @@ class _Checker(ScopeWalker):
                     block,
                 )
 
+        if self.strict and is_const(node.predicate, 1):
+            self.check_domains(node)
+
+    def check_domains(self, node: BlockRealize) -> None:
+        """An axis that is bound to a loop runs over all values of the loop."""
+        if any(isinstance(parent, IfThenElse) for parent in self.parents):
+            return  # the condition may keep the values out that do not fit
+        for iterator, value in zip(node.block.iter_vars, node.iter_values):
+            loop = self.scope.get(value) if isinstance(value, Var) else None
+            if not isinstance(loop, For) or iterator.dom is None:
+                continue
+            parts = (loop.min, loop.extent, iterator.dom.min, iterator.dom.extent)
+            if not all(isinstance(part, IntImm) for part in parts):
+                continue
+            low, count, first, room = [part.value for part in parts]  # type: ignore[attr-defined]
+            if count > 0 and (low < first or low + count > first + room):
+                self.parents.append(node)
+                self.fail(
+                    f"the axis '{iterator.var.name}' has the values {first} to {first + room - 1}, "
+                    f"the loop '{value.name}' that it is bound to has {low} to {low + count - 1}",
+                    f"give both the same extent, or let only what fits run: "
+                    f"T.where({value.name} < {first + room})",
+                    node.block,
+                )
+
     def check_loop(self, node: For) -> None:
         dtype = node.loop_var.dtype
         if node.min.dtype is not dtype or node.extent.dtype is not dtype:
@@ -313,8 +339,8 @@ def verify_well_formed(
     are bound to one thread axis have one extent, and functions that are called are in the module.
 
     ``strict`` (what is asked of programs as users write them, not of those between passes): the
-    regions of a block hold all of its accesses, as far as that can be said for certain, and only a
-    block that reduces has an init.
+    regions of a block hold all of its accesses, as far as that can be said for certain, an axis has
+    all values of the loop that it is bound to, and only a block that reduces has an init.
 
     With ``assert_mode`` a broken rule raises VerifyError: the place or the program, and advice.
     """
