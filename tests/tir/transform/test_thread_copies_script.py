@@ -7,12 +7,14 @@ from tilesmith.ir import assert_structural_equal
 from tilesmith.runtime.registry import register_func
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.functor import post_order_visit
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock, ThreadSync, VectorizeLoop
 from tilesmith.tir.transform.infer_fragment import InferFragment
 from tilesmith.tir.transform.inject_permuted_layout import InjectPermutedLayout
 from tilesmith.tir.transform.lower_auto_copy import LowerAutoCopy
 from tilesmith.tir.transform.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
+from tilesmith.tir.transform.transform_mma_buffer_layout import TransformMmaBufferLayout
 
 
 def auto_copy(rows, columns, threads, vector_bytes, scope="shared"):
@@ -202,3 +204,64 @@ def test_permuted_rows_are_read_by_ldmatrix():
     arrays = arrays_for(func)
     assert_same(outputs(after, arrays), outputs(func, arrays))
     assert str(after).count("bitwise_xor") == 2
+
+
+@pytest.mark.parametrize(
+    "matrix, shape, count",
+    [("matrixA", (32, 16), 16), ("matrixB", (16, 32), 16), ("matrixC", (32, 8), 8)],
+)
+def test_transform_mma_buffer_layout(matrix, shape, count):
+    rows, columns = shape
+
+    def owner(i, j):
+        return j % 8 * 4 + i % 8 // 2 if matrix == "matrixB" else i % 8 * 4 + j % 8 // 2
+
+    @T.prim_func
+    def func(A: T.Buffer((rows, columns), "float32"), B: T.Buffer((rows, columns), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("all"):
+                T.reads(A[0:rows, 0:columns])
+                T.writes(B[0:rows, 0:columns])
+                M = T.alloc_buffer((rows, columns), scope="m16n8k8." + matrix)
+                for i, j in T.grid(rows, columns):
+                    if owner(i, j) == tx:
+                        M[i, j] = A[i, j] + T.float32(1)
+                for i, j in T.grid(rows, columns):
+                    if owner(i, j) == tx:
+                        B[i, j] = M[i, j] * T.float32(2)
+
+    after = apply(func, TransformMmaBufferLayout())
+    (buffer,) = _block_of(after, "all").alloc_buffers
+    size = 1
+    for extent in buffer.shape:
+        size *= extent.value
+    assert buffer.scope() == "local" and size == count
+    arrays = arrays_for(func)
+    assert_same(outputs(after, arrays), outputs(func, arrays))
+
+
+def _block_of(func, name):
+    found = []
+
+    def look(node):
+        if getattr(node, "name_hint", None) == name:
+            found.append(node)
+
+    post_order_visit(func.body, look)
+    (block,) = found
+    return block
+
+
+def test_matrices_of_other_sizes():
+    @T.prim_func
+    def func():
+        T.func_attr({"global_symbol": "main"})
+        with T.block("all"):
+            T.reads()
+            T.writes()
+            M = T.alloc_buffer((16, 8), scope="m16n8k8.matrixA")
+            M[0, 0] = T.float32(1)
+
+    with pytest.raises(UnsupportedError, match="multiples of 32 and 8"):
+        apply(func, TransformMmaBufferLayout())

@@ -120,6 +120,7 @@ from tilesmith.tir.transform.storage_flatten import StorageFlatten
 from tilesmith.tir.transform.storage_rewrite import StorageRewrite
 from tilesmith.tir.transform.texture_flatten import TextureFlatten
 from tilesmith.tir.transform.thread_sync import ThreadSync
+from tilesmith.tir.transform.transform_mma_buffer_layout import TransformMmaBufferLayout
 from tilesmith.tir.transform.unify_thread_binding import UnifyThreadBinding
 from tilesmith.tir.transform.unroll_loop import UnrollLoop
 from tilesmith.tir.transform.vectorize_loop import VectorizeLoop
