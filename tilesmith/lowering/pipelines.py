@@ -6,6 +6,10 @@ realize parts of buffers. Both end in flat loops over flat buffers. After them c
 the host (``host_passes``), or, where functions run on threads of a device, those that make kernels
 of them (``device_passes``).
 
+Left out on purpose: CommonSubexprElimTIR for LLVM, which does the same itself (it would add a tenth
+to the time of lowering a convolution), and the passes that legalize bfloat16 and float8, whose
+values the CPU back ends compute as wide as they need.
+
 ``PassContext`` can disable passes by name; the option ``tir.add_lower_pass`` adds passes after a
 phase (0 to 3).
 """
