@@ -16,8 +16,8 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion
 
 __all__ = [
-    "BufferRemapper", "Renewal", "ir_transform", "post_order_visit", "pre_order_visit", "renew_defs",
-    "substitute",
+    "BufferRemapper", "Renewal", "ir_transform", "post_order_visit", "pre_order_visit",
+    "renew_defs", "substitute",
 ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def ir_transform(
 
 
 class Renewal(BufferRemapper):
-    """Gives each definition a new variable or buffer."""
+    """Gives each definition a new variable or buffer; subclasses may choose which ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,6 +189,7 @@ class Renewal(BufferRemapper):
         self.binding = False  # variables that occur first are bound here
 
     def fresh(self, variable: Var) -> Var:
+        """The variable that stands for one that is bound here."""
         new = type(variable)(variable.name, variable.type_annotation, variable.span)
         self.variables[variable] = new
         return new
@@ -210,6 +211,7 @@ class Renewal(BufferRemapper):
         return new
 
     def define(self, value: Any) -> Any:
+        """What stands for the definitions of a field."""
         if isinstance(value, Var):
             return self.fresh(value)
         if isinstance(value, Buffer):
