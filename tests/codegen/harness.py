@@ -49,7 +49,8 @@ class Compiled:
         if not isinstance(functions, IRModule):
             functions = IRModule({f.attrs["global_symbol"]: f for f in functions})
         self.functions = {v.name_hint: f for v, f in functions.functions.items()}
-        self.module = codegen.build(functions, target)
+        # quick code is enough for C: what is looked at here is the source
+        self.module = codegen.build(functions, target, 1 if target.kind.name == "c" else None)
         if target.kind.name == "c":
             compile_strictly(self.module.get_source("c"))
 

@@ -65,7 +65,7 @@ class Batch:
                 np.testing.assert_array_equal(wide(got), wide(expected), err_msg=name)
 
 
-@pytest.mark.parametrize("dtype", operators.INTEGERS + operators.FLOATS)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bfloat16", "float64"])
 def test_operators(dtype):
     batch, a, b = Batch(), samples(dtype), samples(dtype, 1)
     b[b == 0] = 1
@@ -94,7 +94,7 @@ def test_operators(dtype):
     batch.check()
 
 
-@pytest.mark.parametrize("source", ["bool", "int8", "uint32", "int64", *operators.FLOATS])
+@pytest.mark.parametrize("source", ["bool", "int64", "float16", "float64"])
 def test_casts(source):
     batch, given_values = Batch(), samples(source)
     for target in ["bool", *operators.INTEGERS, *operators.FLOATS]:
