@@ -160,6 +160,38 @@ def test_a_pipeline_of_two_stages():
     assert "S[1, 7 - tx]" in text  # the epilogue: iteration 3
 
 
+def test_two_versions_on_request():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        with T.block("all"):
+            T.reads(A[0:4])
+            T.writes(B[0:4])
+            for k in T.serial(
+                4,
+                annotations={
+                    "software_pipeline_stage": [0, 1],
+                    "software_pipeline_order": [1, 0],
+                },
+            ):
+                with T.block("body"):
+                    T.reads(A[k])
+                    T.writes(B[k])
+                    S = T.alloc_buffer((1,))
+                    with T.block("load"):
+                        T.reads(A[k])
+                        T.writes(S[0])
+                        T.block_attr({"double_buffer_scope": 0})
+                        S[0] = A[k]
+                    with T.block("store"):
+                        T.reads(S[0])
+                        T.writes(B[k])
+                        B[k] = S[0]
+
+    after = check(func, InjectSoftwarePipeline(), sync=False)
+    assert "S = T.alloc_buffer((2, 1))" in str(after).replace(', "float32"', "")
+
+
 def test_copies_in_the_background_are_waited_for():
     after = apply(pipeline(6, [0, 2, 2], [0, 1, 2], (0,)), InjectSoftwarePipeline())
     counts = []

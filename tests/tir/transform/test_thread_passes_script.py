@@ -149,7 +149,25 @@ def test_reductions_with_other_statements_in_between():
                     B[0] = T.float32(0)
                 B[0] = B[0] + C[v]
 
-    with pytest.raises(UnsupportedError, match="'sum' reduces over the threads of 'j'"):
+    same(func, apply(func, LowerCrossThreadReduction()), Options())
+
+
+def test_reductions_whose_partial_results_are_used():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        C = T.alloc_buffer((16,))
+        for j in T.thread_binding(16, thread="threadIdx.x"):
+            with T.block("sum"):
+                v = T.axis.reduce(16, j)
+                with T.init():
+                    B[0] = T.float32(0)
+                B[0] = B[0] + A[v]
+            with T.block("scan"):
+                v = T.axis.spatial(16, j)
+                C[v] = B[0]
+
+    with pytest.raises(UnsupportedError, match="'sum' reduces over 'j'.*need the result in betw"):
         apply(func, LowerCrossThreadReduction())
 
 

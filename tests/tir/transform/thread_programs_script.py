@@ -87,6 +87,21 @@ def row_sums(rows=5, columns=40, threads=16, serial_outside=True):
     return sch.mod["rowsum"]
 
 
+def row_sums_rfactor(rows=3, columns=48, threads=8):
+    """Partial sums by rfactor, combined by the threads that made them."""
+    sch = Schedule(row_sums_function(rows, columns))
+    _, k = sch.get_loops(sch.get_block("B"))
+    _, ki = sch.split(k, [None, threads])
+    partial = sch.rfactor(ki, 0)
+    total = sch.get_block("B")
+    i, inner = sch.get_loops(total)
+    sch.bind(i, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    sch.compute_at(partial, inner)
+    sch.set_scope(partial, 0, "local")
+    return sch.mod["rowsum"]
+
+
 def softmax(rows=3, columns=24, threads=8):
     """Two reductions over threads and what is made of them, in one kernel."""
 
@@ -206,6 +221,7 @@ PROGRAMS = {
     "row_sums_odd": lambda: row_sums(3, 37, 8),
     "row_sums_direct": lambda: row_sums(5, 16, 16),
     "row_sums_outer": lambda: row_sums(4, 40, 8, serial_outside=False),
+    "row_sums_rfactor": row_sums_rfactor,
     "softmax": softmax,
     "argmax": argmax,
     "stencil": stencil,

@@ -13,7 +13,8 @@ runs, counted from the first one's; ``software_pipeline_order`` their order with
 that is allocated in the body gets as many versions as are alive at once. With
 ``software_pipeline_async_stages`` the statements of these stages run in the background
 (``async_scope``); those that need their results wait for them, with as many groups of copies still
-under way as can be. Pipelines may be nested: the three parts of an inner one count as statements of
+under way as can be. The block annotation ``double_buffer_scope`` asks for two versions of a buffer
+that needs one. Pipelines may be nested: the three parts of an inner one count as statements of
 the outer one.
 
 Raises ScheduleError where the annotation would let a statement run before one that it depends on.
@@ -33,7 +34,7 @@ from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.functor import post_order_visit, renew_defs, substitute
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -247,6 +248,10 @@ class _Pipeline:
                     # The next contents may come in the turn in which the last ones are read, after.
                     needed = distance if distance and user.order < writer.order else distance + 1
                     counts[pointer] = max(counts.get(pointer, 1), needed)
+        for step in self.steps:
+            for pointer in _doubled(step.stmt):
+                if pointer in counts:
+                    counts[pointer] = max(counts[pointer], 2)
         return counts
 
     # Building.
@@ -376,6 +381,18 @@ class _Pipeline:
                     found.append([step])
             previous = step
         return found
+
+
+def _doubled(stmt: Stmt) -> list[Var]:
+    """Buffers that blocks want twice: ``double_buffer_scope`` names one by its place in writes."""
+    found: list[Var] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, Block) and "double_buffer_scope" in node.annotations:
+            found.append(node.writes[int(node.annotations["double_buffer_scope"])].buffer.data)
+
+    post_order_visit(stmt, look)
+    return found
 
 
 def _order_of(step: _Step) -> int:

@@ -13,7 +13,8 @@
 
 Each thread first combines what its own loops give, then the threads combine theirs. What goes to
 memory that others see is written by one thread; each thread gets a copy where the result lives in
-registers ("local"). Loops over threads move outside of the serial loops of the reduction.
+registers ("local"). Loops over threads move outside of the serial loops of the reduction; other
+statements may stand in a loop over threads as long as they do not need the result there.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import substitute
+from tilesmith.tir.functor import post_order_visit, substitute
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -82,11 +83,13 @@ def _chain(loop: For) -> tuple[list[For], BlockRealize | None]:
 class _Lowering(Rewriter):
     def __init__(self) -> None:
         self.allocations: list[list[Buffer]] = []
-        self.threads: list[For] = []
+        self.around: list[For] = []  # loops of the present block, outermost first
 
     def visit_Block(self, block: Block) -> Block:
         self.allocations.append([])
+        around, self.around = self.around, []
         body = self.visit(block.body)
+        self.around = around
         added = self.allocations.pop()
         if body is block.body:
             return block
@@ -95,36 +98,63 @@ class _Lowering(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         loops, realize = _chain(loop)
         if realize is not None and realize.block.init is not None:
-            if _is_reduction_over(realize, loop.loop_var) and any(
-                _is_thread(one) and _is_reduction_over(realize, one.loop_var) for one in loops
+            outer = self.reduced_around(realize)
+            if outer or (
+                _is_reduction_over(realize, loop.loop_var)
+                and any(
+                    _is_thread(one) and _is_reduction_over(realize, one.loop_var) for one in loops
+                )
             ):
-                return _Reduction(loops, realize, self.allocations[-1]).lowered()
-        if _is_thread(loop):
-            self.threads.append(loop)
+                return self.lowered(loops, realize, outer)
+        self.around.append(loop)
         body = self.visit(loop.body)
-        if _is_thread(loop):
-            self.threads.pop()
+        self.around.pop()
         return loop if body is loop.body else loop.with_fields(body=body)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
-        for loop in self.threads:
-            if _is_reduction_over(realize, loop.loop_var):
+        if realize.block.init is not None:
+            outer = self.reduced_around(realize)
+            if any(_is_thread(one) for one in outer):
+                return self.lowered([], realize, outer)
+        block = self.visit(realize.block)
+        return realize if block is realize.block else realize.with_fields(block=block)
+
+    def reduced_around(self, realize: BlockRealize) -> list[For]:
+        """The loops of a reduction that other statements stand in as well; none of them unless
+        one is bound to threads."""
+        found = [one for one in self.around if _is_reduction_over(realize, one.loop_var)]
+        return found if any(_is_thread(one) for one in found) else []
+
+    def lowered(self, loops: list[For], realize: BlockRealize, outer: list[For]) -> Stmt:
+        for loop in outer:
+            written = {region.buffer for region in realize.block.writes}
+            if not _is_thread(loop) or _count_loads(loop, written) > _count_loads(realize, written):
                 raise UnsupportedError(
-                    f"block '{realize.block.name_hint}' reduces over the threads of "
-                    f"'{loop.loop_var.name}', but other statements stand between them",
+                    f"block '{realize.block.name_hint}' reduces over '{loop.loop_var.name}', but "
+                    "other statements of that loop need the result in between",
                     span=realize.block.span,
                     notes=("keep the loops of the reduction free of other blocks",),
                 )
-        threads, self.threads = self.threads, []
-        block = self.visit(realize.block)
-        self.threads = threads
-        return realize if block is realize.block else realize.with_fields(block=block)
+        return _Reduction(loops, realize, self.allocations[-1], outer).lowered()
+
+
+def _count_loads(stmt: Stmt, buffers: set[Buffer]) -> int:
+    count = 0
+
+    def look(node: Any) -> None:
+        nonlocal count
+        count += isinstance(node, BufferLoad) and node.buffer in buffers
+
+    post_order_visit(stmt, look)
+    return count
 
 
 class _Reduction:
     """One block whose reduction runs over threads."""
 
-    def __init__(self, loops: list[For], realize: BlockRealize, allocations: list[Buffer]) -> None:
+    def __init__(
+        self, loops: list[For], realize: BlockRealize, allocations: list[Buffer], outer: list[For]
+    ) -> None:
         self.realize, self.block = realize, realize.block
         self.allocations = allocations
         self.reduction: BlockReduction = reduction_of(realize.block)
@@ -136,6 +166,7 @@ class _Reduction:
                     "reduction and to the result",
                     span=loop.span,
                 )
+        self.reduced += outer  # loops over threads in which other statements stand too
         self.threads = [one for one in self.reduced if _is_thread(one)]
         self.serial = [
             one for one in self.reduced if not _is_thread(one) and not is_const(one.extent, 1)
