@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilesmith.script import tir as T
-from tilesmith.support.errors import ExecutionError
+from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter import Options, run
 
 RACES = Options(check_races=True, check_undefined=True)
@@ -325,3 +325,18 @@ def test_registers_live_from_one_loop_over_threads_to_the_next():
     a, b = np.arange(8, dtype="int32"), np.zeros(8, "int32")
     run(func, a, b)
     np.testing.assert_array_equal(b, a)
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_threads_do_not_return(barrier):
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        if barrier:
+            T.tvm_storage_sync("shared")
+        if tx == 2:
+            T.evaluate(T.ret(0))
+        A[tx] = 1
+
+    with pytest.raises(UnsupportedError, match="a thread of a kernel cannot leave"):
+        run(func, np.zeros(4, "int32"))

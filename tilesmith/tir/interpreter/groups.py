@@ -85,6 +85,9 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
             return False
         return self.cooperation.is_private(stmt)
 
+    def in_threads(self) -> bool:
+        return super().in_threads() or any(self.launched.values())
+
     # Sequences and choices.
 
     def group_SeqStmt(self, node: SeqStmt) -> RunGroup:

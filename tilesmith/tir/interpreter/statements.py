@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IntImm, PrimExpr, Var
+from tilesmith.ir import Call, IntImm, PrimExpr, Var
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
@@ -55,6 +55,18 @@ class StatementCompiler(TransferCompiler):
         super().__init__()
         self.options = options
         self.threads: set[Var] = set()  # iterators over threads that are in scope
+
+    def call_ret(self, node: Call) -> Evaluate:
+        if self.in_threads():
+            raise UnsupportedError(
+                "a thread of a kernel cannot leave the function with a value",
+                notes=("put what follows into a branch instead",),
+            )
+        return super().call_ret(node)
+
+    def in_threads(self) -> bool:
+        """Whether the statement at hand is inside of a launch."""
+        return bool(self.threads)
 
     # Sequences and choices.
 
