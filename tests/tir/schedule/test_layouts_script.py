@@ -126,3 +126,34 @@ def test_transform_block_layout(program):
         ),
         "the map does not reach each point exactly once",
     )
+
+
+def test_padding_of_expressions():
+    """The value may depend on the new indices; what it would read is not there yet."""
+
+    def selected(sch):
+        sch.transform_layout(
+            "B", "B", lambda i, j: (i, j // 4, j % 4), lambda i, j, k: T.Select(k > 2, 1.0, 2.0)
+        )
+
+    check(programs.elementwise, selected)
+
+    def reading(sch):
+        buffer = sch.get(sch.get_block("B")).reads[0].buffer
+        sch.transform_layout(
+            "B", "B", lambda i, j: (i, j // 4, j % 4), lambda i, j, k: buffer[i, 0]
+        )
+
+    refused(programs.elementwise, reading, "the value of the padding reads a buffer")
+
+
+def test_layouts_that_the_user_vouches_for():
+    def steps(sch):
+        sch.transform_layout("B", "B", lambda i, j: (j, i), assume_injective_transform=True)
+
+    check(programs.elementwise, steps)
+
+    def shared_places(sch):
+        sch.transform_layout("B", "B", lambda i, j: (i // 2, j))
+
+    refused(programs.elementwise, shared_places, "elements share places")

@@ -387,3 +387,22 @@ def test_precomputed_indices_inlined_again():
 
     check(programs.strided, forward)
     check(programs.strided, backward)
+
+
+def test_reindex_inside_of_a_block():
+    def steps(sch):
+        block = sch.get_block("C")
+        sch.blockize(sch.get_loops(block)[1])
+        sch.reindex(block, ("read", 0))
+
+    check(programs.elementwise, steps)
+
+
+def test_symbolic_sizes():
+    def steps(sch):
+        sch.reindex("B", ("read", 0))
+        sch.reindex("B", ("write", 0))
+        outer, _ = sch.split(sch.get_loops("B")[0], [None, 4])
+        sch.read_at(outer, "B", 0, "local")
+
+    check(programs.copy_symbolic, steps, sizes={"n": 13})

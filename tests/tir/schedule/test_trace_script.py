@@ -341,7 +341,8 @@ def test_random_variables():
     block = sch.get_block("B")
     assert sch.get_sref(sch.get(block)) is sch.get_sref(block)
     sch.remove_rv(block)
-    for foreign in (block, BlockRV(), "B", None):
+    assert len(sch.get_loops("B")) == 2  # names stand for blocks
+    for foreign in (block, BlockRV(), 7, None):
         with pytest.raises(ScheduleError, match="expected a block or loop of this schedule"):
             sch.get_loops(foreign)
 

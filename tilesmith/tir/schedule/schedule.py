@@ -56,7 +56,8 @@ class Schedule(BlockMethods, BufferMethods):
 
     def get_loops(self, block: BlockRV) -> list[LoopRV]:
         """The loops around a block up to the next block, outermost first."""
-        loops = self._new_loops(self.state.loops(self._sref(block)))
+        sref = self._block(block) if isinstance(block, str) else self._sref(block)
+        loops = self._new_loops(self.state.loops(sref))
         self._record("GetLoops", [block], [], loops)
         return loops
 

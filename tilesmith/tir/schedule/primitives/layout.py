@@ -14,6 +14,7 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.primitives.cache import buffer_with
+from tilesmith.tir.schedule.primitives.combiners import loads_in
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
 from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -198,6 +199,14 @@ def transform_layout(
             f"the map takes {len(mapping.initial_indices)} indices, buffer "
             f"'{old.name}' has {len(old.shape)}",
             sref,
+        )
+    if padding is not None and any(loads_in(value) for value in padding.final_indices):
+        raise refuse_at(
+            state,
+            "transform_layout",
+            "the value of the padding reads a buffer, which holds nothing yet when it is filled",
+            sref,
+            "give a constant, or an expression over the new indices",
         )
     padded = None
     if not assume_injective_transform:

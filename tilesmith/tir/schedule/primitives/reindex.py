@@ -23,7 +23,13 @@ from tilesmith.tir.schedule.primitives.blocks import (
     scope_of,
 )
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
+from tilesmith.tir.schedule.primitives.common import (
+    Rebuild,
+    Replace,
+    analyzer_for,
+    refuse_at,
+    variables_in,
+)
 from tilesmith.tir.schedule.primitives.copies import (
     insert_nest,
     nest_of,
@@ -285,7 +291,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
             if variable in domains and variable not in known:
                 open_ = "" if reason.startswith("the new") else " open"
                 raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
-    analyzer = Analyzer()
+    analyzer = analyzer_for(access.state, access.sref)
     for variable, domain in domains.items():
         analyzer.bind(variable, domain)
     for index, size in zip(access.indices, access.buffer.shape):
