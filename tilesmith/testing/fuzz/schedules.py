@@ -518,9 +518,9 @@ def unannotate(pick: Pick) -> None:
 
 @sampler("AnnotateBufferAccess", 0.3)
 def annotate_buffer_access(pick: Pick) -> None:
-    """The whole buffer instead of the part that is touched."""
+    """The whole buffer instead of the part that is touched; what is written must stay exact."""
     block = pick.block()
-    kind = pick.among(["read", "write"])
+    kind = "read"
     number = _buffer(pick, block, kind)
     statement = pick.statement(block)
     shape = _regions(statement, kind)[number].buffer.shape

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const, convert
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -292,6 +292,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexM
         if not is_const(iterator.dom.min, 0):
             reason = f"the iterator '{iterator.var.name}' does not start at 0"
             raise refuse_at(state, "transform_block_layout", reason, sref)
+    _check_whole_domain(state, sref, block, loops)
     variables = [iterator.var for iterator in block.iter_vars]
     domain = [iterator.dom for iterator in block.iter_vars]
     inverse, padded = _inverse_of(state, "transform_block_layout", sref, mapping, domain)
@@ -328,6 +329,26 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexM
     for variable, extent in zip(reversed(new_loops), reversed(extents)):
         body = For(variable, const(0, variable.dtype), extent, ForKind.SERIAL, body)
     state.replace(loops[0], body, {block: new})
+
+
+def _check_whole_domain(
+    state: ScheduleState, sref: StmtSRef, block: Block, loops: list[StmtSRef]
+) -> None:
+    """The loops run through all values of the iterators: the new ones will."""
+    iterations: PrimExpr = const(1, "int64")
+    points: PrimExpr = const(1, "int64")
+    for loop in loops:
+        iterations = iterations * cast("int64", state.stmt(loop).extent)
+    for iterator in block.iter_vars:
+        points = points * cast("int64", iterator.dom.extent)
+    if not Analyzer().can_prove_equal(iterations, points):
+        raise refuse_at(
+            state,
+            "transform_block_layout",
+            "the loops run through a part of the iterators' values only",
+            sref,
+            "transform the block before its loops are divided (loop_partition)",
+        )
 
 
 def _iterator_kinds(
