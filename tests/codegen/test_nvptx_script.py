@@ -102,7 +102,8 @@ def test_warps_and_atomics(tmp_path):
 def test_forms_and_saving(tmp_path):
     module = codegen.build(kernel_of(reversed_exponential), GPU)
     assert module.type_key == "nvptx" and not module.is_runnable
-    assert module.function_names == ["main_kernel"]
+    assert module.function_names == ["main_kernel"] and module.is_device_module
+    assert module.format == "ptx" and module.get_source() == module.get_source("ptx")
     assert "ptx_kernel void @main_kernel" in module.get_source("ll")
     module.save(str(tmp_path / "kernel.ptx"))
     assert ".version" in (tmp_path / "kernel.ptx").read_text()

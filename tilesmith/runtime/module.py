@@ -24,7 +24,7 @@ from tilesmith.support.linker import link_relocatable, link_shared
 from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, static_archive
 
 Format = bytes | str | Callable[[], bytes | str]
-_DEFAULT_FORMATS = ("ll", "c", "cu", "cl", "wgsl", "asm")
+_DEFAULT_FORMATS = ("ptx", "ll", "c", "cu", "cl", "wgsl", "asm")
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
 
 
@@ -189,7 +189,9 @@ class Module:
     @property
     def is_device_module(self) -> bool:
         """Is it code for a device, started by functions on the host?"""
-        return self._type_key in ("cuda", "opencl", "metal", "vulkan", "rocm", "webgpu")
+        return self._type_key in (
+            "cuda", "nvptx", "opencl", "metal", "vulkan", "rocm", "webgpu",
+        )  # fmt: skip
 
     def get_property_mask(self) -> int:
         """The properties as bits of ModulePropertyMask."""
