@@ -7,6 +7,7 @@ They fold constants (with wrap-around), ``x + 0``, ``x - 0``, ``x * 1``, integer
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -79,17 +80,50 @@ def cast(dtype: Any, value: Any) -> ir.PrimExpr:
     if dtype.lanes != value.dtype.lanes and value.dtype.lanes == 1:
         return ir.Broadcast(cast(dtype.element, value), dtype.lanes)
     if isinstance(value, ir.IntImm) and not dtype.is_handle:
-        return const(value.value, dtype)
-    if isinstance(value, ir.FloatImm) and dtype.is_float:
-        if value.dtype.bits <= dtype.bits:
-            return ir.FloatImm(dtype, value.value)
-    elif isinstance(value, ir.FloatImm) and math.isfinite(value.value) and dtype.is_int:
-        truncated = int(value.value)
-        if wrap(truncated, dtype) == truncated:
-            return const(truncated, dtype)
+        number = _held(value.value, dtype) if dtype.is_float else value.value
+        if number is not None:
+            return const(number, dtype)
+    elif isinstance(value, ir.FloatImm):
+        folded = _cast_float(_held(value.value, value.dtype), value.dtype, dtype)
+        if folded is not None:
+            return folded
     if isinstance(value, ir.Broadcast):
         return ir.Broadcast(cast(dtype.element, value.value), dtype.lanes)
     return ir.Cast(dtype, value)
+
+
+def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.PrimExpr | None:
+    """The constant that a cast of a float gives, or None."""
+    if value is None:
+        return None
+    if dtype.is_float:
+        held = _held(value, dtype) if source.bits <= dtype.bits else None
+        return None if held is None else ir.FloatImm(dtype, held)
+    if math.isfinite(value) and dtype.is_int and wrap(int(value), dtype) == int(value):
+        return const(int(value), dtype)
+    return None
+
+
+_WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+"""Integers of up to so many bits are exact in a float."""
+
+
+def _held(value: float, dtype: DataType) -> float | None:
+    """A number as a float dtype holds it; None where the rounding is left to run time."""
+    if isinstance(value, int) and abs(value) > 1 << 53:
+        return None
+    if value == 0 or (abs(value) <= 1 << _WHOLE.get(dtype.element, 3) and value == int(value)):
+        return value
+    if dtype.bits == 64 or not math.isfinite(value):
+        return value
+    return _as_float32(value) if dtype.element == "float32" else None
+
+
+def _as_float32(value: float) -> float | None:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return None
 
 
 def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
@@ -167,8 +201,6 @@ def _fold(
 
 def _round_float32(value: float, a: float, b: float) -> float | None:
     """``value`` as float32 would hold it; None when an operand is not itself a float32."""
-    import struct
-
     try:
         if (
             struct.unpack("f", struct.pack("f", a))[0] != a
@@ -186,9 +218,15 @@ def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     folded = _fold(a, b, lambda x, y: x + y)
     if folded is not None:
         return folded
-    if is_const(b, 0):
+    if is_const(b, 0) and _adds_nothing(b):
         return a
-    return b if is_const(a, 0) else ir.Add(a, b)
+    return b if is_const(a, 0) and _adds_nothing(a) else ir.Add(a, b)
+
+
+def _adds_nothing(zero: Any) -> bool:
+    """Of floats, ``x + -0.0`` is x for each x, while ``-0.0 + 0.0`` is 0.0."""
+    value = (zero.value if isinstance(zero, ir.Broadcast) else zero).value
+    return not isinstance(value, float) or math.copysign(1.0, value) < 0
 
 
 def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -197,7 +235,9 @@ def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     folded = _fold(a, b, lambda x, y: x - y)
     if folded is not None:
         return folded
-    return a if is_const(b, 0) else ir.Sub(a, b)
+    if is_const(b, 0) and (not a.dtype.is_float or not _adds_nothing(b)):
+        return a
+    return ir.Sub(a, b)
 
 
 def multiply(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -315,8 +355,12 @@ def _compare(
     kind: type[ir.CompareOp], function: Callable[[Any, Any], bool], a: Any, b: Any
 ) -> ir.PrimExpr:
     a, b = match_types(a, b)
-    if isinstance(a, (ir.IntImm, ir.FloatImm)) and isinstance(b, (ir.IntImm, ir.FloatImm)):
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), "bool")
+    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
+        left, right = _held(a.value, a.dtype), _held(b.value, b.dtype)
+        if left is not None and right is not None:
+            return const(function(left, right), "bool")
     return kind(a, b)
 
 
