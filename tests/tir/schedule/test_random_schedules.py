@@ -30,8 +30,9 @@ class Choices:
         return values[self.number(0, len(values) - 1)]
 
     def block(self):
-        root = self.sch.get_block("root")
-        return self.among(self.sch.get_child_blocks(root))
+        block = self.among(self.sch.get_child_blocks(self.sch.get_block("root")))
+        inner = self.sch.get_child_blocks(block)  # of a block that blockize has made
+        return self.among(inner) if inner and self.number(0, 2) else block
 
     def pair(self):
         """A block, and one that reads what it writes; often there is one."""
@@ -41,19 +42,23 @@ class Choices:
         return self.among(pairs) if pairs else (self.block(), self.block())
 
     def loop_of(self, block):
+        return self.among(self.loops_of(block))
+
+    def loops_of(self, block):
         loops = self.sch.get_loops(block)
-        return self.among(loops) if loops else None
+        if not loops:
+            raise ScheduleError("this block has no loops")
+        return loops
 
     def read(self, block):
         """The number of a buffer that a block reads."""
         return self.number(0, max(len(self.sch.get(block).reads) - 1, 0))
 
     def loops(self):
-        return self.sch.get_loops(self.block())
+        return self.loops_of(self.block())
 
     def loop(self):
-        loops = self.loops()
-        return self.among(loops) if loops else None
+        return self.among(self.loops())
 
 
 def split(sch, draw):
@@ -120,7 +125,7 @@ def decompose_reduction(sch, draw):
 
 def rfactor(sch, draw):
     """The innermost loops carry the reduction most often."""
-    loops = sch.get_loops(reduction(sch, draw))
+    loops = draw.loops_of(reduction(sch, draw))
     sch.rfactor(loops[max(-len(loops), draw.number(-2, -1))], draw.number(0, 1))
 
 
@@ -278,13 +283,17 @@ def set_scope(sch, draw):
     sch.set_scope(draw.block(), 0, draw.among(["shared", "local", "global"]))
 
 
+def blockize(sch, draw):
+    sch.blockize(draw.loop())
+
+
 PRIMITIVES = [
     split, fuse, reorder, partition, compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, cache_read, cache_write, decompose_reduction, rfactor, parallel,
     vectorize, unroll, add_unit_loop, transform_layout, merge, reindex, reindex_cache_read,
     reindex_cache_write, cache_inplace, cache_index, read_at, write_at, rolling_buffer,
     compute_at_and_roll, sampled_location, sampled_tile, bind, reorder_block_iter_var,
-    transform_block_layout, cache_consumers, set_scope,
+    transform_block_layout, cache_consumers, set_scope, blockize,
 ]  # fmt: skip
 PROGRAMS = [
     programs.elementwise, programs.elementwise64, programs.matmul_relu, programs.stencil,
