@@ -192,22 +192,7 @@ def transform_layout(
 ) -> None:
     """Change the layout of a buffer; see ``Schedule.transform_layout``."""
     old = _buffer(state, sref, index, kind)
-    if len(mapping.initial_indices) != len(old.shape):
-        raise refuse_at(
-            state,
-            "transform_layout",
-            f"the map takes {len(mapping.initial_indices)} indices, buffer "
-            f"'{old.name}' has {len(old.shape)}",
-            sref,
-        )
-    if padding is not None and any(loads_in(value) for value in padding.final_indices):
-        raise refuse_at(
-            state,
-            "transform_layout",
-            "the value of the padding reads a buffer, which holds nothing yet when it is filled",
-            sref,
-            "give a constant, or an expression over the new indices",
-        )
+    _check_arguments(state, sref, old, mapping, padding)
     padded = None
     if not assume_injective_transform:
         domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
@@ -249,6 +234,27 @@ def transform_layout(
         outside.assume(state, owner)
     else:
         outside.fill(state, owner)
+
+
+def _check_arguments(
+    state: ScheduleState, sref: StmtSRef, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+) -> None:
+    if len(mapping.initial_indices) != len(old.shape):
+        raise refuse_at(
+            state,
+            "transform_layout",
+            f"the map takes {len(mapping.initial_indices)} indices, buffer "
+            f"'{old.name}' has {len(old.shape)}",
+            sref,
+        )
+    if padding is not None and any(loads_in(value) for value in padding.final_indices):
+        raise refuse_at(
+            state,
+            "transform_layout",
+            "the value of the padding reads a buffer, which holds nothing yet when it is filled",
+            sref,
+            "give a constant, or an expression over the new indices",
+        )
 
 
 def _inverse_of(
