@@ -7,6 +7,7 @@ Each function breaks the compiler of its own process (a worker calls it before i
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, Ramp, Range, Rewriter, const
@@ -125,8 +126,8 @@ def rfactor_that_starts_from_one() -> None:
 
 def compute_at_with_too_small_a_region() -> None:
     def make(right: Any) -> Any:
-        def loop_domain(analyzer: Any, iterator: Any, interval: Any) -> Any:
-            low, extent, checks = right(analyzer, iterator, interval)
+        def loop_domain(*arguments: Any) -> Any:
+            low, extent, checks = right(*arguments)
             if isinstance(extent, IntImm) and extent.value > 1:
                 extent = const(extent.value - 1, extent.dtype)
             return low, extent, checks
@@ -193,20 +194,14 @@ def trace_json_without_decisions() -> None:
 
 
 def printer_without_dtypes_of_integers() -> None:
-    printers = module("ir.printer")
-    config = module("ir.printing.config").PrinterConfig
-    dtypes = module("runtime.dtype").DataType
-    assert hasattr(printers, "as_written")
-    right = module("ir.printer").Printer.word if hasattr(printers, "Printer") else None
-    assert right is not None
+    """``T.int8(3)`` is written as ``3``."""
+    constant = re.compile(r"T\.u?int(?:8|16|64)\((-?\d+)\)")
 
-    def word(self: Any, name: str) -> str:
-        if self.config.int_dtype != dtypes("int64"):
-            self.config.int_dtype = dtypes("int64")  # int64 constants are written bare
-        return right(self, name)
+    def make(right: Any) -> Any:
+        return lambda self, *args, **kwargs: constant.sub(r"\1", right(self, *args, **kwargs))
 
-    assert config is not None
-    printers.Printer.word = word
+    replace(module("ir.module").IRModule, "script", make)
+    replace(module("tir.function").PrimFunc, "script", make)
 
 
 # Passes.
@@ -267,19 +262,17 @@ def vectorizer_with_a_wrong_stride() -> None:
 
 
 def storage_rewrite_of_live_buffers() -> None:
-    """What is used in a loop is taken to be dead after its last statement."""
-    cls = module("tir.transform.storage_rewrite")._LifeFinder
+    """Every buffer is taken to be dead when the next one of its dtype begins to live."""
 
     def make(right: Any) -> Any:
-        def use(self: Any, pointer: Any) -> None:
-            right(self, pointer)
-            life = self.lives.get(pointer)
-            if life is not None:
-                life.last = life.first
+        def assign(lives: Any) -> Any:
+            for number, life in enumerate(lives):
+                life.first, life.last = number, -1
+            return right(lives)
 
-        return use
+        return assign
 
-    replace(cls, "use", make)
+    replace(module("tir.transform.storage_rewrite"), "_assign", make)
 
 
 def unroll_without_the_last_iteration() -> None:

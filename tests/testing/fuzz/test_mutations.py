@@ -1,28 +1,35 @@
-"""The fuzzer finds a broken compiler: each mutation within a minute (mostly at once)."""
+"""The fuzzer finds a broken compiler: each mutation within a minute (mostly at once).
 
-import time
+What counts here are programs, not seconds, so that a busy machine decides nothing: a worker tries
+more than 300 a minute.
+"""
 
 import pytest
 
 from tests.testing.fuzz.mutations import MUTATIONS
 from tilesmith.testing.fuzz.isolated import IsolatedRunner
 
+MOST_PROGRAMS = 300
+
+
+def notices(signature, expected):
+    """The step computes something else, or a verifier complains; it does not merely crash."""
+    is_verified = "VerifyError" in signature or "verify.py" in signature
+    return signature.startswith(expected) and (": raises " not in signature or is_verified)
+
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_mutation_is_found(name):
     _, expected, only = MUTATIONS[name]
-    runner = IsolatedRunner(patch=f"tests.testing.fuzz.mutations:{name}", timeout=30)
-    start, seen = time.monotonic(), []
-    seed = 0
+    runner = IsolatedRunner(patch=f"tests.testing.fuzz.mutations:{name}")
+    seen = set()
     try:
-        while time.monotonic() - start < 60:
-            result = runner.run_seed(seed, only)
-            if result["finding"] is not None:
-                seen.append(result["finding"]["signature"])
-                # it computes something else, it does not merely crash
-                if seen[-1].startswith(expected) and ": raises " not in seen[-1]:
+        for seed in range(MOST_PROGRAMS):
+            finding = runner.run_seed(seed, only)["finding"]
+            if finding is not None:
+                seen.add(finding["signature"])
+                if notices(finding["signature"], expected):
                     return
-            seed += 1
     finally:
         runner.close()
-    raise AssertionError(f"{seed} programs, but only this was found: {sorted(set(seen))}")
+    raise AssertionError(f"only this was found: {sorted(seen)}")
