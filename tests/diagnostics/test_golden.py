@@ -1,10 +1,12 @@
 """What a user reads after a mistake: one program and one expected text for each mistake.
 
-Each program ends in an error on purpose. The whole text is compared, the folder's path left out.
+Each program ends in an error on purpose, or makes a warning. The whole text is compared, the
+folder's path left out.
 """
 
 import re
 import runpy
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,17 @@ PROGRAMS = sorted(HERE.glob("*/*_script.py"))
 
 
 def message_of(program):
-    """The error of a program: its class, and its text with short paths."""
-    with pytest.raises(TilesmithError) as caught:
-        runpy.run_path(str(program), run_name="mistake")
-    text = f"{type(caught.value).__name__}: {caught.value}\n"
+    """The error of a program, or its warnings: class, and text with short paths."""
+    found = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            runpy.run_path(str(program), run_name="mistake")
+        except TilesmithError as error:
+            found = [error]
+    found = found or [warning.message for warning in warned]
+    text = "".join([f"{type(message).__name__}: {message}\n" for message in found])
+    assert text, "the program has no mistake"
     text = text.replace(str(program), program.name)
     return re.sub(r"<script \w+>", "<script>", text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import warnings
 from typing import Any
 
 from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Span, Var
@@ -22,7 +23,13 @@ from tilesmith.script.tir_frames import (
     emit,
 )
 from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
-from tilesmith.support.errors import ScriptError, ShapeError, TypeMismatchError, VerifyError
+from tilesmith.support.errors import (
+    ScriptError,
+    ScriptWarning,
+    ShapeError,
+    TypeMismatchError,
+    VerifyError,
+)
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
@@ -106,13 +113,21 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
 
 
 def _verify(parser: Parser, node: ast.FunctionDef, function: Any) -> None:
-    """Refuse a function that breaks a rule of its level, where the statement stands that does."""
+    """Refuse a function that breaks a rule of its level, where the statement stands that does;
+    warn of what is most likely not meant."""
+    doubts: list[VerifyError] = []
     try:
-        verify_well_formed(function)
+        verify_well_formed(function, doubts=doubts)
     except VerifyError as error:
         notes = (*error.notes, "if this is meant, decorate with check_well_formed=False")
         place = error.span if isinstance(error.span, Span) else parser.span(node)
         raise ScriptError(error.message, span=place, notes=notes) from None
+    for doubt in doubts:
+        warnings.warn(
+            f"{doubt}\n  if this is meant, decorate with check_well_formed=False",
+            ScriptWarning,
+            stacklevel=2,
+        )
 
 
 def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:

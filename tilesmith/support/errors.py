@@ -94,6 +94,10 @@ class VerifyError(TilesmithError):
     """A module breaks a rule of its stage; raised by the verifiers between passes."""
 
 
+class ScriptWarning(UserWarning):
+    """Something in a script that is most likely not meant; the program is taken as it is."""
+
+
 class MiscompileError(InternalError):
     """A step of the compiler changed what a program computes; raised by ``TILESMITH_CHECK=1``."""
 

@@ -24,8 +24,16 @@ _CONTEXT = 4  # lines of the program around a marker
 class _Checker(ScopeWalker):
     """Raises VerifyError at the first broken rule."""
 
-    def __init__(self, name: str, function: Node, module: IRModule | None, strict: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Node,
+        module: IRModule | None,
+        strict: bool,
+        doubts: list[VerifyError] | None = None,
+    ) -> None:
         super().__init__()
+        self.doubts = doubts
         self.name = name
         self.function = function
         self.module = module
@@ -39,10 +47,18 @@ class _Checker(ScopeWalker):
         self.launched: dict[str, PrimExpr] = {}  # thread axis → extent, within one kernel
 
     def fail(self, message: str, advice: str = "", culprit: Node | None = None) -> None:
-        """Raise the error at the innermost statement whose place is known.
+        """Raise the error at the innermost statement whose place is known."""
+        raise self.error(message, advice, culprit)
 
-        Without such a place (a program that a pass made), the program is shown.
-        """
+    def doubt(self, message: str, advice: str, culprit: Node) -> None:
+        """What is most likely a mistake: kept where the caller collects doubts, else an error."""
+        error = self.error(message, advice, culprit)
+        if self.doubts is None:
+            raise error
+        self.doubts.append(error)
+
+    def error(self, message: str, advice: str, culprit: Node | None) -> VerifyError:
+        """Without a place (a program that a pass made), the program is shown."""
         span = next((n.span for n in reversed(self.parents) if getattr(n, "span", None)), None)
         block = next((n for n in reversed(self.parents) if isinstance(n, Block)), None)
         notes = [f"in the function '{self.name}'"] if self.name else []
@@ -52,7 +68,7 @@ class _Checker(ScopeWalker):
             notes.insert(0, advice)
         if span is None or not self.strict:  # a pass has made it: the source says half of it
             notes.append(self.shown(culprit or self.statement()))
-        raise VerifyError(message, span=span, notes=notes)
+        return VerifyError(message, span=span, notes=notes)
 
     def statement(self) -> Node:
         """The innermost statement or function being looked at."""
@@ -222,13 +238,14 @@ class _Checker(ScopeWalker):
             low, count, first, room = [part.value for part in parts]  # type: ignore[attr-defined]
             if count > 0 and (low < first or low + count > first + room):
                 self.parents.append(node)
-                self.fail(
+                self.doubt(
                     f"the axis '{iterator.var.name}' has the values {first} to {first + room - 1}, "
                     f"the loop '{value.name}' that it is bound to has {low} to {low + count - 1}",
                     f"give both the same extent, or let only what fits run: "
                     f"T.where({value.name} < {first + room})",
                     node.block,
                 )
+                self.parents.pop()
 
     def check_loop(self, node: For) -> None:
         dtype = node.loop_var.dtype
@@ -249,15 +266,18 @@ class _Checker(ScopeWalker):
         found = uncovered_access(block)
         if not (block.init is not None and not reduces) and found is None:
             return
+        depth = len(self.parents)
         self.parents.append(block)
         if found is None:
-            self.fail(
+            self.doubt(
                 f"the block '{block.name_hint}' has an init, but no axis that is reduced over",
                 "make the axis that is summed over T.axis.reduce, or move the init out",
                 block,
             )
-        self.parents += [node for node in (found.statement,) if node is not None]
-        self.fail(found.message, found.advice, found.statement or block)
+        else:
+            self.parents += [node for node in (found.statement,) if node is not None]
+            self.doubt(found.message, found.advice, found.statement or block)
+        del self.parents[depth:]
 
     def check_call(self, variable: GlobalVar) -> None:
         names = [known.name_hint for known in self.module.functions] if self.module else []
@@ -329,7 +349,11 @@ def _described(variable: Var | Buffer, made: Any, named: bool = True) -> str:
 
 
 def verify_well_formed(
-    obj: PrimFunc | IRModule, assert_mode: bool = True, *, strict: bool = True
+    obj: PrimFunc | IRModule,
+    assert_mode: bool = True,
+    *,
+    strict: bool = True,
+    doubts: list[VerifyError] | None = None,
 ) -> bool:
     """Whether a function (each PrimFunc of a module) is well formed.
 
@@ -340,7 +364,8 @@ def verify_well_formed(
 
     ``strict`` (what is asked of programs as users write them, not of those between passes): the
     regions of a block hold all of its accesses, as far as that can be said for certain, an axis has
-    all values of the loop that it is bound to, and only a block that reduces has an init.
+    all values of the loop that it is bound to, and only a block that reduces has an init. What
+    breaks these rules goes into ``doubts`` where a list is given, and is no error then.
 
     With ``assert_mode`` a broken rule raises VerifyError: the place or the program, and advice.
     """
@@ -348,7 +373,7 @@ def verify_well_formed(
     try:
         for name, function in _functions(obj):
             with deep_recursion():
-                _Checker(name, function, module, strict).walk(function)
+                _Checker(name, function, module, strict, doubts).walk(function)
     except VerifyError:
         if assert_mode:
             raise
