@@ -1,8 +1,10 @@
 """What holds for every test: no disk caches, two threads at most, checked schedules,
-reproducible property tests."""
+reproducible property tests. With ``TILESMITH_CHECK=1`` the report ends with what was checked."""
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Set before any module of the product reads them.
@@ -11,6 +13,7 @@ os.environ.setdefault("TILESMITH_NUM_THREADS", "2")
 os.environ.setdefault("TILESMITH_CHECK_SCHEDULES", "1")
 
 from tilesmith.ir.operators import check_truth_of_equality
+from tilesmith.lowering import checking
 from tilesmith.support.lazy import check_doors
 
 # Doors are for users, and an expression's `==` has a truth only for them.
@@ -25,3 +28,24 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tilesmith")
+
+
+# What checked compiles (TILESMITH_CHECK=1) have counted: in this process, and in xdist's workers.
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["checks"] = checking.take_counts()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    checking.add_counts(getattr(node, "workeroutput", {}).get("checks", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    counts = checking.summary()
+    if counts:
+        terminalreporter.section("TILESMITH_CHECK")
+        for what, number in counts.items():
+            terminalreporter.line(f"{number:>8} {what}")
