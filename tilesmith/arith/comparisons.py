@@ -7,6 +7,7 @@ is written anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 from tilesmith.arith.forms import (
@@ -187,19 +188,27 @@ class Comparisons(Normalizer):
         """``x * 4 + y < n * 4`` with ``y`` in [0, 4) is ``x < n``."""
         if len(form.terms) == 1:
             return form
-        units = {abs(coefficient) for coefficient in form.terms.values()}
-        units.discard(1)
-        if not units:
-            return form
-        for unit in sorted(units, reverse=True):
-            tail = {atom: c for atom, c in form.terms.items() if c % unit}
-            if not tail:
-                continue
-            turn = self._turn(Sum(form.dtype, tail, form.const), unit)
-            if turn is not None:
-                head = {atom: c // unit for atom, c in form.terms.items() if c % unit == 0}
-                return Sum(form.dtype, head, turn)
-        return form
+        parts = sorted(form.terms.items(), key=_size)
+        low: float = form.const
+        high: float = form.const
+        largest = abs(parts[-1][1])
+        last = 0
+        found = form  # with the largest unit that there is
+        for position, (atom, coefficient) in enumerate(parts):
+            unit = abs(coefficient)
+            if unit != last and position and low // unit == high // unit:
+                head = parts[position:]
+                if gcd(*[factor for _, factor in head]) == unit:
+                    terms = {part: factor // unit for part, factor in head}
+                    found = Sum(form.dtype, terms, int(low // unit))
+            bounds = self.atom_bounds(atom)
+            first = coefficient < 0
+            low += coefficient * bounds[first]
+            high += coefficient * bounds[not first]
+            if high - low >= largest:
+                break
+            last = unit
+        return found
 
     def _digit_bound(self, form: Sum) -> Sum:
         """``x // 4 >= c`` is ``x >= 4 * c``, ``x // 4 <= c`` is ``x <= 4 * c + 3``."""
@@ -292,6 +301,10 @@ class Comparisons(Normalizer):
         if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
             a, b = retyped(a, dtype), retyped(b, dtype)
         return kind(self.table.to_expr(a), self.table.to_expr(b))
+
+
+def _size(part: tuple[Any, int]) -> int:
+    return abs(part[1])
 
 
 def _turns_strict(kind: type, difference: Sum) -> bool:

@@ -255,9 +255,10 @@ class Divider(Extremes):
         # b > 0 follows from 0 <= rest < b
         if self.prove(rest, 2) and self.prove(shifted(plus(b, rest, -1), -1), 3):
             return quotient, rest
-        above = plus(rest, b)  # of -b <= rest < 0 as well
-        if self.prove(shifted(times(rest, -1), -1), 2) and self.prove(above, 3):
-            return shifted(quotient, -1), above
+        if not rest.terms and rest.const < 0:  # of -b <= rest < 0 as well
+            above = plus(b, rest)
+            if self.prove(above, 3):
+                return shifted(quotient, -1), above
         if len(rest.terms) == len(a.terms):  # nothing went out: leave it as it was
             quotient, rest = Sum(a.dtype, {}, 0), a
         common = gcd(coefficient_gcd(rest), rest.const, coefficient_gcd(b), b.const)

@@ -467,12 +467,21 @@ class FormTable:
 def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
     """Terms by falling coefficients, higher digits before lower ones; of data as they were met,
     with one that is added first."""
+    digits = False
     for atom, _ in parts:
+        digits = digits or atom.__class__ is Split
         if atom.is_data:
             first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
             return [parts[first], *parts[:first], *parts[first + 1 :]]
-    parts.sort(key=_rank)
+    if digits:
+        parts.sort(key=_rank)
+    else:
+        parts.sort(key=_coefficient, reverse=True)
     return parts
+
+
+def _coefficient(part: tuple[Atom, int]) -> int:
+    return part[1]
 
 
 def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
