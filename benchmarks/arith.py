@@ -3,8 +3,8 @@
     python -m benchmarks.arith
 
 *fresh*: every expression is new to the analyzer, over variables that it knows; *again*: the same
-objects a second time; *constraint*: entering a condition, one question, leaving. Best of several
-runs.
+objects a second time; *constraint*: entering a condition, one question, leaving. Time of the
+processor, the best of several runs.
 """
 
 from __future__ import annotations
