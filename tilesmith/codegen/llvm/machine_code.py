@@ -70,14 +70,18 @@ def parse(text: str, imported: list[str]) -> Any:
     return module
 
 
-def optimise(module: Any, machine: Any, opt_level: int) -> None:
-    """Run LLVM's standard pipeline in place."""
+_STORES_TRUTH = re.compile(r"zext i1 %\S+ to i8\b")
+
+
+def optimise(module: Any, machine: Any, opt_level: int, packs_scalars: bool = True) -> None:
+    """Run LLVM's standard pipeline in place; ``packs_scalars``: also make vectors of scalars that
+    stand side by side."""
     from llvmlite import binding
 
     module.data_layout = str(machine.target_data)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
     options.loop_vectorization = opt_level >= 2
-    options.slp_vectorization = opt_level >= 2
+    options.slp_vectorization = opt_level >= 2 and packs_scalars
     options.loop_interleaving = opt_level >= 2
     options.loop_unrolling = opt_level >= 2
     builder = binding.create_pass_builder(machine, options)
@@ -145,7 +149,8 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     level = int(request.get("opt_level", 3))
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
-    optimise(module, machine, level)
+    # Of truth values that are stored side by side LLVM 22 makes vectors that it cannot select.
+    optimise(module, machine, level, packs_scalars=_STORES_TRUTH.search(text) is None)
     module = without_single_lane_stores(module)
     made: dict[str, bytes] = {}
     for form in request["formats"]:
