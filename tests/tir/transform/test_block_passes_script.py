@@ -93,8 +93,8 @@ def test_plan_and_update_buffer_allocation_location():
             T.writes()
             for i in range(6):
                 with T.block(""):
-                    T.reads()
-                    T.writes()
+                    T.reads(A[i, 0:8])
+                    T.writes(B[i, 0:8])
                     L = T.alloc_buffer((6, 8))
                     for j in range(8):
                         with T.block("L"):
@@ -112,6 +112,40 @@ def test_plan_and_update_buffer_allocation_location():
     check(two_rows, expected, transform.PlanAndUpdateBufferAllocationLocation())
 
 
+def test_a_new_block_declares_what_it_touches_of_the_buffers_outside():
+    """Tiles of a stencil; L is written through its pointer, D (scratch) is in a block inside."""
+
+    @T.prim_func
+    def stencil(A: T.Buffer((34,), "float32"), C: T.Buffer((32,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        L = T.alloc_buffer((34,))
+        D = T.alloc_buffer((34,))
+        for t in range(4):
+            for j in range(10):
+                with T.block("D"):
+                    vj = T.axis.spatial(34, t * 8 + j)
+                    D[vj] = A[vj]
+                with T.block("L"):
+                    vj = T.axis.spatial(34, t * 8 + j)
+                    T.reads(D[vj])
+                    T.writes(L[vj])
+                    T.evaluate(T.call_extern("int32", "copy", L.data, D[vj]))
+            for j in range(8):
+                with T.block("C"):
+                    vj = T.axis.spatial(32, t * 8 + j)
+                    C[vj] = L[vj] + L[vj + 2]
+
+    planned = apply(stencil, transform.PlanAndUpdateBufferAllocationLocation())
+    outer = planned.body.block.body.body.block
+    inner = outer.body.seq[0].body.block
+    assert [str(region) for region in outer.reads] == ["A[t * 8:t * 8 + 10]"]
+    assert [str(region) for region in outer.writes] == ["C[t * 8:t * 8 + 8]"]
+    assert [buffer.name for buffer in outer.alloc_buffers] == ["L"]
+    assert [str(region) for region in inner.reads] == ["A[t * 8 + j]"]
+    assert [str(region) for region in inner.writes] == ["L[t * 8 + j]"]
+    assert [buffer.name for buffer in inner.alloc_buffers] == ["D"]
+
+
 def test_compact_buffer_allocation():
     @T.prim_func
     def expected(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
@@ -120,8 +154,8 @@ def test_compact_buffer_allocation():
             T.writes()
             for i in range(6):
                 with T.block(""):
-                    T.reads()
-                    T.writes()
+                    T.reads(A[i, 0:8])
+                    T.writes(B[i, 0:8])
                     L = T.alloc_buffer((1, 8))
                     for j in range(8):
                         with T.block("L"):

@@ -8,7 +8,8 @@ holds all its accesses.
                                                             ...B[i, ...]
 
 What a reduction accumulates must outlive the loop of the reduction: a buffer that is written in a
-block whose reduction (or opaque) iterators depend on a loop stays outside of that loop.
+block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. A new block
+declares what its body reads and writes of the buffers that live outside of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from tilesmith.ir import PrimExpr, Var, Visitor
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
+from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
@@ -135,9 +137,12 @@ class _AccessFinder(Visitor):
 class _Mover(Rewriter):
     """Takes allocations out of their blocks and puts them where ``places`` says."""
 
-    def __init__(self, places: dict[int, list[Buffer]], moved: set[Buffer]) -> None:
+    def __init__(
+        self, places: dict[int, list[Buffer]], moved: set[Buffer], pointers: dict[Var, Buffer]
+    ) -> None:
         self.places = places
         self.moved = moved
+        self.pointers = pointers  # pointer → buffer, of all buffers of the function
         self.inside: set[Buffer] = set()  # allocated inside of what has been visited
 
     def visit_default(self, node: Any) -> Any:
@@ -150,6 +155,10 @@ class _Mover(Rewriter):
             return new
         self.inside.update(buffers)
         block = Block((), (), (), "", new.body, None, buffers)
+        reads, writes = get_block_read_write_region(block, self.pointers)
+        reads = [region for region in reads if region.buffer not in self.inside]
+        writes = [region for region in writes if region.buffer not in self.inside]
+        block = block.with_fields(reads=tuple(reads), writes=tuple(writes))
         return new.with_fields(body=BlockRealize((), True, block))
 
     def visit_Block(self, block: Block) -> Block:
@@ -202,7 +211,11 @@ def plan_and_update_buffer_allocation_location(func: PrimFunc) -> PrimFunc:
         moved.add(buffer)
         if scope is not None:
             places.setdefault(id(scope.node), []).append(buffer)
-    return func.with_body(_Mover(places, moved).visit(func.body)) if moved else func
+    if not moved:
+        return func
+    buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations.buffers]]
+    pointers = {buffer.data: buffer for buffer in buffers}
+    return func.with_body(_Mover(places, moved, pointers).visit(func.body))
 
 
 @register_pass("tir.PlanAndUpdateBufferAllocationLocation")
