@@ -8,11 +8,12 @@ is a digit of it, ``source // lower_factor % extent * scale``; an `IterSumExpr` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.ir import IntImm, Node, PrimExpr, child, const
+from tilesmith.ir import IntImm, Node, PrimExpr, Sub, Var, child, const
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
@@ -24,6 +25,7 @@ __all__ = [
     "IterSplitExpr",
     "IterSumExpr",
     "expression_of",
+    "sum_of_digits",
 ]
 
 
@@ -129,3 +131,71 @@ def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
     if not whole:
         value = op.floormod(value, expr.extent)
     return value * expr.scale
+
+
+def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr:
+    """The plain expression of a sum, digit or iterator, as schedules spell it.
+
+    A digit is its iterator's value, cut off above by ``%``, then below by ``//``; nothing is
+    simplified further, so that detecting the result again finds the same digits. Multiples of a sum
+    are written out, ``(i * 8 + j) * 4 + k`` as ``i * 32 + j * 4 + k``, except where a predicate
+    bounds that sum: ``bounded`` has the variables of each.
+    """
+    if isinstance(expr, IterSumExpr):
+        total: PrimExpr | None = None
+        for arg in _written_out(expr.args, bounded):
+            part = _spelled_digit(arg, bounded)
+            total = part if total is None else total + part
+        if total is None:
+            return expr.base
+        return total if op.is_const(expr.base, 0) else Analyzer().simplify(total + expr.base)
+    if isinstance(expr, IterSplitExpr):
+        return _spelled_digit(expr, bounded)
+    if isinstance(expr, IterMark):
+        return sum_of_digits(expr.source, bounded)
+    return expr
+
+
+def _written_out(
+    args: Sequence[IterSplitExpr], bounded: Sequence[frozenset[Var]]
+) -> list[IterSplitExpr]:
+    """The terms of a sum, with those of the sums that it has multiples of."""
+    result: list[IterSplitExpr] = []
+    for arg in args:
+        source = arg.source.source
+        if (
+            isinstance(source, IterSumExpr)
+            and op.is_const(arg.lower_factor, 1)
+            and op.is_const(source.base, 0)
+            and not op.is_const(arg.scale, 1)
+            and Analyzer().can_prove_equal(arg.source.extent, arg.extent)
+            and _variables(source) not in bounded
+        ):
+            for inner in _written_out(source.args, bounded):
+                scale = inner.scale * arg.scale
+                result.append(IterSplitExpr(inner.source, inner.lower_factor, inner.extent, scale))
+        else:
+            result.append(arg)
+    return result
+
+
+def _variables(expr: Any) -> frozenset[Var]:
+    """The variables of the iterators of a sum."""
+    if isinstance(expr, IterSumExpr):
+        return frozenset().union(*[_variables(arg) for arg in expr.args])
+    if isinstance(expr, IterSplitExpr):
+        return _variables(expr.source.source)
+    if isinstance(expr, Sub):
+        return _variables(expr.a)
+    return frozenset([expr]) if isinstance(expr, Var) else frozenset()
+
+
+def _spelled_digit(expr: IterSplitExpr, bounded: Sequence[frozenset[Var]]) -> PrimExpr:
+    whole = expr.source.extent
+    if op.is_const(expr.extent, 1) and not op.is_const(whole, 1):
+        return const(0, expr.dtype)
+    value = sum_of_digits(expr.source.source, bounded)
+    end = expr.lower_factor * expr.extent
+    if not Analyzer().can_prove_equal(whole, end):
+        value = op.floormod(value, end)
+    return op.floordiv(value, expr.lower_factor) * expr.scale

@@ -134,15 +134,16 @@ class IterRewriter(IterSums):
         return self.add(whole, quotient_sum, 1), digit_sum
 
     def _is_size(self, divisor: PrimExpr) -> bool:
-        """Whether a divisor is positive; what divides the extent of an iterator counts as a
-        size."""
+        """Whether a divisor is positive; what divides the extent of an iterator, or the bound that
+        a predicate sets, counts as a size."""
         if self.analyzer.const_int_bound(divisor).min_value > 0:
             return True
         if self.analyzer.can_prove(divisor > 0):
             return True
         if isinstance(divisor, IntImm):
             return False
-        return any(self.divides(divisor, mark.extent) for mark in self.inputs)
+        marks = [*self.inputs, *[cap.mark for cap in self.caps.values()]]
+        return any(self.divides(divisor, mark.extent) for mark in marks)
 
     def _multiples(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
         """``form == whole * divisor + rest``, by scales."""

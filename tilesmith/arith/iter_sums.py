@@ -207,8 +207,11 @@ class IterSums:
             base = self.plus(base, shift)
         args, base = self.with_caps(args, base)
         left = [arg for arg in args if not op.is_const(arg.extent, 1)]
+        units = [arg for arg in args if op.is_const(arg.source.extent, 1)]
         if not left:
-            return IterSumExpr((), base)
+            if not units:
+                return IterSumExpr((), base)
+            left, units = units[-1:], units[:-1]
         start = self._smallest(left)
         remove_object(left, start)
         taken, unit = [start], start.scale
@@ -220,7 +223,21 @@ class IterSums:
             remove_object(left, following)
             taken.insert(0, following)
             expected = self.times(expected, following.extent)
+        for arg in units:
+            self._insert_unit(taken, arg)
         return IterSumExpr((self.spelled(taken, unit),), base)
+
+    def _insert_unit(self, taken: list[IterSplitExpr], arg: IterSplitExpr) -> None:
+        """Put an iterator of one value where its scale belongs, so that its variable is kept."""
+        unit = taken[-1].scale
+        if self.divides(unit, arg.scale):
+            scale = value_of(arg.scale)
+            smaller = [
+                position
+                for position, other in enumerate(taken)
+                if scale is not None and (value_of(other.scale) or scale) < scale
+            ]
+            taken.insert(smaller[0] if smaller else len(taken), arg)
 
     def _gap(self, left: list[IterSplitExpr], expected: PrimExpr) -> str:
         scales = ", ".join([str(arg.scale) for arg in left])

@@ -217,13 +217,15 @@ def check_complete_or_reduction(
 def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | None = None) -> bool:
     """Whether the iterators of a block are independent affine functions of the loops around it.
 
-    ``top``: take the loops outside of this one as constants.
+    ``top``: it is enough if they are so where the loops outside of this one are constants.
     """
     realize: BlockRealize = state.stmt(sref)
     loops = state.loops(sref)
     if not realize.iter_values:
         return True
     if _trivially_affine(state, realize, loops):
+        return True
+    if top is not None and has_affine_binding(state, sref):
         return True
     domain = domain_of_loops(state, loops)
     predicate = realize.predicate

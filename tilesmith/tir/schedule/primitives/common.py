@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr, Range, Rewriter, Var, Visitor, const
-from tilesmith.ir.operators import all_of, is_const
+from tilesmith.arith import Analyzer, detect_iter_map
+from tilesmith.arith.iter_nodes import sum_of_digits
+from tilesmith.ir import PrimExpr, Range, Rewriter, Var, Visitor
+from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
@@ -18,6 +19,7 @@ __all__ = [
     "analyzer_for",
     "append_predicate",
     "clauses",
+    "domain_around",
     "domain_of_loops",
     "is_one",
     "loop_range",
@@ -54,39 +56,52 @@ class Replace(Rebuild):
 
 
 class SimplifyBindings(Rebuild):
-    """Simplifies what the iterators of the nearest blocks are bound to, and their predicates.
+    """Writes what the iterators of the nearest blocks are bound to as sums of digits of the loops.
 
-    With ``preserve_unit_iters``, a loop of one iteration is taken to have two: a bound that holds
-    as well, and keeps its variable in the bindings.
+    Bindings that are no such sums stay as they are, and so do predicates: schedules that users know
+    spell a split loop there as ``(i_0 * 8 + i_1) * 4 + i_2``. Without ``preserve_unit_iters``, the
+    variable of a loop of one iteration becomes its only value.
     """
 
-    def __init__(self, analyzer: Analyzer, preserve_unit_iters: bool) -> None:
+    def __init__(self, domain: dict[Var, Range], preserve_unit_iters: bool) -> None:
         super().__init__()
-        self.analyzer = analyzer
+        self.domain = domain
         self.preserve_unit_iters = preserve_unit_iters
 
     def visit_For(self, loop: For) -> For:
-        """Bind the loop's variable, then go on inside."""
-        self.analyzer.bind(loop.loop_var, bound_range(loop, self.preserve_unit_iters))
+        """Note the loop's range, then go on inside."""
+        self.domain[loop.loop_var] = loop_range(loop)
         body = self.visit(loop.body)
         return loop if body is loop.body else loop.with_fields(body=body)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
         """Simplify the bindings; the inside of the block stays."""
-        values = [simplified(self.analyzer, value) for value in realize.iter_values]
-        predicate = realize.predicate
-        if not is_const(predicate, 1):
-            kept = [clause for clause in clauses(predicate) if not self.analyzer.can_prove(clause)]
-            predicate = (
-                all_of(*[simplified(self.analyzer, clause) for clause in kept])
-                if kept
-                else const(True, "bool")
-            )
-        if predicate is realize.predicate and all(
-            a is b for a, b in zip(values, realize.iter_values)
-        ):
+        values = realize.iter_values
+        if all(self._is_plain(value) for value in values):
             return realize
-        return realize.with_fields(iter_values=tuple(values), predicate=predicate)
+        found = detect_iter_map(
+            values,
+            self.domain,
+            realize.predicate,
+            simplify_trivial_iterators=not self.preserve_unit_iters,
+        )
+        if not found.indices:
+            return realize
+        bounded = [
+            frozenset(variables_in(clause)).intersection(self.domain)
+            for clause in clauses(realize.predicate)
+        ]
+        written = [sum_of_digits(form, bounded) for form in found.indices]
+        return realize.with_fields(
+            iter_values=tuple([cast(old.dtype, new) for old, new in zip(values, written)])
+        )
+
+    def _is_plain(self, value: PrimExpr) -> bool:
+        """Whether there is nothing to simplify."""
+        if isinstance(value, Var):
+            domain = self.domain.get(value)
+            return self.preserve_unit_iters or domain is None or not is_one(domain.extent)
+        return is_const(value)
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
         """Expressions outside of bindings stay."""
@@ -107,32 +122,27 @@ def is_one(expr: PrimExpr) -> bool:
     return is_const(expr, 1)
 
 
-def bound_range(loop: For, preserve_unit_iters: bool = False) -> Range:
-    """The range of a loop's variable; see ``SimplifyBindings`` about loops of one iteration."""
-    extent = loop.extent
-    if preserve_unit_iters and is_one(extent):
-        extent = const(2, extent.dtype)
-    return Range.from_min_extent(loop.min, extent)
-
-
 def loop_range(loop: For) -> Range:
     """The range of a loop's variable."""
     return Range.from_min_extent(loop.min, loop.extent)
 
 
-def analyzer_for(
-    state: ScheduleState, sref: StmtSRef, preserve_unit_iters: bool = False
-) -> Analyzer:
+def analyzer_for(state: ScheduleState, sref: StmtSRef) -> Analyzer:
     """An analyzer that knows the ranges of the loops around a statement, blocks passed through."""
     analyzer = Analyzer()
     for ancestor in reversed(list(state.ancestors(sref))):
         stmt = state.stmt(ancestor)
         if isinstance(stmt, For):
-            analyzer.bind(stmt.loop_var, bound_range(stmt, preserve_unit_iters))
+            analyzer.bind(stmt.loop_var, loop_range(stmt))
         else:
             for iterator in stmt.block.iter_vars:
                 analyzer.bind(iterator.var, iterator.dom)
     return analyzer
+
+
+def domain_around(state: ScheduleState, sref: StmtSRef) -> dict[Var, Range]:
+    """The ranges of the loops around a statement, up to the next block."""
+    return domain_of_loops(state, state.loops(sref))
 
 
 def domain_of_loops(state: ScheduleState, srefs: list[StmtSRef]) -> dict[Var, Range]:

@@ -16,6 +16,7 @@ from tilesmith.tir.schedule.primitives.common import (
     SimplifyBindings,
     analyzer_for,
     append_predicate,
+    domain_around,
     refuse_at,
     variables_in,
 )
@@ -98,16 +99,16 @@ def split(
     extents = _infer_factors(state, sref, factors, "split")
     variables = [Var(f"{loop.loop_var.name}_{k}", loop.loop_var.dtype) for k in range(len(extents))]
     value: PrimExpr = const(0, loop.loop_var.dtype)
-    analyzer = analyzer_for(state, sref, preserve_unit_iters)
+    domain = domain_around(state, sref)
     for variable, extent in zip(variables, extents):
         value = value * extent + variable
-        analyzer.bind(variable, _unit_aware(extent, preserve_unit_iters))
+        domain[variable] = Range.from_min_extent(const(0, variable.dtype), extent)
     replace = Replace({loop.loop_var: value})
     body = replace.visit(loop.body)
     inferred = any(factor is None for factor in factors)
     if not disable_predication and not _covered(state, sref, extents, loop.extent, inferred):
         body = append_predicate(body, less(value, loop.extent))
-    simplify = SimplifyBindings(analyzer, preserve_unit_iters)
+    simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)
     _chain(replace.reuse, simplify.reuse)
     for position in reversed(range(len(extents))):
@@ -121,12 +122,6 @@ def split(
         )
     state.replace(sref, body, replace.reuse)
     return [state.loop_of(variable, sref) for variable in variables]
-
-
-def _unit_aware(extent: PrimExpr, preserve_unit_iters: bool) -> Range:
-    if preserve_unit_iters and is_const(extent, 1):
-        extent = const(2, extent.dtype)
-    return Range.from_min_extent(const(0, extent.dtype), extent)
 
 
 def _covered(
@@ -201,18 +196,19 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
             )
     dtype = loops[0].loop_var.dtype
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
-    analyzer = analyzer_for(state, srefs[0], preserve_unit_iters)
+    analyzer = analyzer_for(state, srefs[0])
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
     for loop in reversed(loops):
         value = floordiv(fused, extent)
         mapping[loop.loop_var] = value if loop is loops[0] else floormod(value, loop.extent)
-        extent = extent * loop.extent
+        extent = loop.extent * extent
     extent = analyzer.simplify(extent)
-    analyzer.bind(fused, _unit_aware(extent, preserve_unit_iters))
-    replace = Replace({variable: analyzer.simplify(value) for variable, value in mapping.items()})
+    domain = domain_around(state, srefs[0])
+    domain[fused] = Range.from_min_extent(const(0, dtype), extent)
+    replace = Replace(mapping)
     body = replace.visit(loops[-1].body)
-    simplify = SimplifyBindings(analyzer, preserve_unit_iters)
+    simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)
     _chain(replace.reuse, simplify.reuse)
     new = For(fused, const(0, dtype), extent, loops[0].kind, body, span=loops[0].span)
@@ -341,9 +337,9 @@ def loop_partition(
         if number == 0:
             # The first part keeps the identities of the blocks.
             kept = copy.copies
-        analyzer = analyzer_for(state, sref)
-        analyzer.bind(variable, Range.from_min_extent(const(0, dtype), const(length, dtype)))
-        body = SimplifyBindings(analyzer, preserve_unit_iters).visit(body)
+        domain = domain_around(state, sref)
+        domain[variable] = Range.from_min_extent(const(0, dtype), const(length, dtype))
+        body = SimplifyBindings(domain, preserve_unit_iters).visit(body)
         parts.append(
             For(variable, const(0, dtype), const(length, dtype), loop.kind, body, span=loop.span)
         )

@@ -116,6 +116,9 @@ def divide(
     for number, (iterator, value) in enumerate(zip(realize.block.iter_vars, realize.iter_values)):
         if units:
             value = analyzer.simplify(Replace(dict(units)).visit(value))
+        if len(variables_in(value)) > 1:
+            # a digit of several loops may be one of the loops outside alone
+            value = analyzer.simplify(value)
         part = Part(iterator, value)
         parts.append(part)
         used = variables_in(value)
