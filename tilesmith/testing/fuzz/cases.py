@@ -16,6 +16,31 @@ from tilesmith.tir import Schedule
 __all__ = ["ONLY", "Case", "make_case", "run_case"]
 
 Case = dict[str, Any]
+PLACES = ("tir.FlattenBuffer", "tir.Simplify", "tir.VectorizeLoop", "tir.RemoveNoOp")
+"""After which passes of the pipeline further ones run."""
+
+EXTRA_PASSES = (
+    "AnnotateIrregularLoop", "CanonicalizeLoop", "CombineContextCall", "CommonSubexprElimTIR",
+    "ConvertForLoopsToSerial", "ConvertSSA", "HoistExpression", "HoistIfThenElse",
+    "HoistIfThenElseBasic", "InjectDoubleBuffer", "InjectVirtualThread",
+    "LoopPartition", "PeelVectorTails", "PointerValueTypeRewrite",
+    "ReduceBranchingThroughOvercompute", "RemoveNoOp", "RenormalizeSplitPattern",
+    "RewriteUnsafeSelect", "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop",
+    "UseAssumeToReduceBranches", "VectorizeLoop",
+)  # fmt: skip
+"""Passes over flat loops that keep what a program computes, wherever they run."""
+
+CONFIGS: tuple[tuple[str, Any], ...] = (
+    ("tir.LoopPartition", {"partition_const_loop": True}),
+    ("tir.UnrollLoop", {"auto_max_step": 16, "auto_max_extent": 4, "explicit_unroll": True}),
+    ("tir.disable_vectorize", True),
+    ("tir.disable_storage_rewrite", True),
+    ("tir.instrument_bound_checkers", True),
+    ("tir.enable_buffer_level_predication", True),
+    ("tir.InjectDoubleBuffer", {"split_loop": 2}),
+)
+"""Options of the pass context that are tried."""
+
 ONLY = ("primitive", "pass", "codegen")
 
 
@@ -30,6 +55,10 @@ def make_case(seed: int, only: str | None = None) -> Case:
     return {
         "seed": seed, "recipe": generate(seed), "only": only, "back_ends": back_ends,
         "steps": [[kind, rng.randrange(1 << 30)] for kind in chosen],
+        "extra": [
+            [rng.choice(PLACES), rng.choice(EXTRA_PASSES)] for _ in range(rng.choice([0, 0, 1, 2]))
+        ],
+        "config": dict([rng.choice(CONFIGS)]) if rng.random() < 0.25 else {},
     }  # fmt: skip
 
 
@@ -67,6 +96,7 @@ def run_case(case: Case) -> dict[str, Any]:
 def _check(checker: Checker, case: Case, only: str | None) -> None:
     if only is None:
         checker.check_script(checker.function)
+    checker.extra, checker.config = case.get("extra", []), case.get("config", {})
     module = checker.check_steps(case["steps"], case["recipe"], only in (None, "primitive"))
     if only in (None, "primitive"):
         checker.check_script(module)

@@ -19,7 +19,7 @@ import numpy
 
 from tilesmith.codegen import build as generate_code
 from tilesmith.ir import IRModule, Rewriter, load_json, save_json, structural_equal
-from tilesmith.ir.transform import PassContext
+from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.lowering import host_passes, lower_passes
 from tilesmith.runtime.nd import array as as_tensor
 from tilesmith.script import from_source
@@ -35,6 +35,7 @@ from tilesmith.testing.fuzz import values
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
 from tilesmith.tir import ForKind, PrimFunc, Schedule
+from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.interpreter import run
@@ -99,6 +100,8 @@ class Checker:
         self.counts: Counter[str] = Counter()
         self.ulps = [argument.get("ulp", 0) for argument in argument_sets[0]]
         self.recorder: Recorder | None = None
+        self.extra: list[list[str]] = []  # further passes: [after which one, name]
+        self.config: dict[str, Any] = {}  # options under which passes run
         self.current: IRModule | None = None  # what was looked at last, for reports
         verify_well_formed(function, strict=False)
         self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
@@ -245,7 +248,7 @@ class Checker:
         """Lower step by step; each pass that changes something is compared. None where a pass says
         that the program is not supported."""
         rounded = False
-        for step in [*lower_passes(), *host_passes(target)]:
+        for step in self._passes(target):
             name = step.info.name
             if not PassContext.current().pass_enabled(step.info):
                 continue
@@ -266,6 +269,16 @@ class Checker:
                     self.compare(new, entry, rounded)
                 module = new
         return module
+
+    def _passes(self, target: Target) -> list[Pass]:
+        steps: list[Pass] = []
+        left = list(self.extra)
+        for step in [*lower_passes(), *host_passes(target)]:
+            steps.append(step)
+            for entry in [one for one in left if one[0] == step.info.name]:
+                left.remove(entry)
+                steps.append(getattr(passes, entry[1])())
+        return steps
 
     # Code.
 
@@ -288,6 +301,12 @@ class Checker:
         self, module: IRModule, back_ends: list[str], compare: bool, code: bool
     ) -> None:
         """Passes, then code for each back end."""
+        with PassContext(config=self.config):
+            self._check_lowering(module, back_ends, compare, code)
+
+    def _check_lowering(
+        self, module: IRModule, back_ends: list[str], compare: bool, code: bool
+    ) -> None:
         threads = _has_threads(module)
         for number, name in enumerate(back_ends or ["llvm"]):
             target = Target(name)

@@ -212,6 +212,10 @@ def _plain_dtypes(case: Case) -> Iterator[Case]:
 
 
 def _fewer_back_ends(case: Case) -> Iterator[Case]:
+    if case.get("config"):
+        yield {**case, "config": {}}
+    for number in range(len(case.get("extra", []))):
+        yield {**case, "extra": case["extra"][:number] + case["extra"][number + 1 :]}
     if len(case["back_ends"]) > 1:
         for name in case["back_ends"]:
             yield {**case, "back_ends": [name]}
