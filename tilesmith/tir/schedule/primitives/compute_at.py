@@ -257,6 +257,7 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
     if values and not detect_iter_map(values, ranges, realize.predicate).indices:
         reason = f"block '{name}' would be computed several times"
         raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
+    _check_made_each_time(state, sref, where, values)
     if where.is_open and not _runs_for_all(realize, ranges):
         reason = f"block '{name}' would not run for all of its values"
         raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
@@ -269,6 +270,25 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
         for iterator, value in zip(realize.block.iter_vars, values):
             if iterator.iter_type == IterVar.CommReduce and loop.loop_var in variables_in(value):
                 reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
+                raise refuse_at(state, "reverse_compute_at", reason, ancestor)
+
+
+def _check_made_each_time(
+    state: ScheduleState, sref: StmtSRef, where: _Place, values: list[PrimExpr]
+) -> None:
+    """Iterations that compute a consumer again have to make anew what it reads."""
+    used = set(variables_in(*values)) if values else set()
+    below = set(state.blocks_below(where.loop))
+    for ancestor in (where.loop, *state.ancestors(where.loop)):
+        loop = state.stmt(ancestor)
+        if not isinstance(loop, For):
+            break
+        if loop.loop_var in used or is_const(loop.extent, 1):
+            continue
+        for producer in producers_of(state, sref, where.scope):
+            if producer in below and loop.loop_var in variables_in(state.stmt(producer).predicate):
+                name = state.stmt(producer).block.name_hint
+                reason = f"block '{name}' does not run in each iteration of the loop"
                 raise refuse_at(state, "reverse_compute_at", reason, ancestor)
 
 

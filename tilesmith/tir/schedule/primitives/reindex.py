@@ -13,6 +13,7 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import is_const
+from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
@@ -22,7 +23,12 @@ from tilesmith.tir.schedule.primitives.blocks import (
     scope_blocks,
     scope_of,
 )
-from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
+from tilesmith.tir.schedule.primitives.cache import (
+    buffer_with,
+    first_block,
+    region_of,
+    writers_of,
+)
 from tilesmith.tir.schedule.primitives.common import (
     Rebuild,
     Replace,
@@ -240,9 +246,12 @@ def _through(
     )
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
+    anchor = sref
+    if access.reads and not writers_of(state, scope, access.buffer):
+        anchor = first_block(state, scope)
     rewrite = _Moved(access.buffer, cache, indices)
     state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
-    insert_nest(state, scope, nest_of(realize, loops), sref, before=access.reads)
+    insert_nest(state, scope, nest_of(realize, loops), anchor, before=access.reads)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
 
@@ -275,6 +284,9 @@ def _stage(
         cache.name,
         BufferStore(target, BufferLoad(source, source_indices), target_indices),
     )
+    found, _, _ = get_block_access_region(block, {})
+    loaded = [region for region in found if region.buffer is not source]  # by the indices
+    block = block.with_fields(reads=(*block.reads, *loaded))
     return BlockRealize(values, const(True, "bool"), block), loops
 
 
