@@ -40,7 +40,8 @@ def _blocks() -> list[Pass]:
     return [
         passes.InjectPrefetch(),
         passes.LowerInitBlock(),
-        passes.PlanAndUpdateBufferAllocationLocation(),  # while blocks tell what reduces
+        # while blocks tell what reduces; nobody below asks what the new blocks read
+        passes.PlanAndUpdateBufferAllocationLocation(declare_regions=False),
         passes.ConvertBlocksToOpaque(),
         passes.CompactBufferAllocation(),
         passes.LowerMatchBuffer(),

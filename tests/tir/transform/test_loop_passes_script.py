@@ -105,6 +105,56 @@ def test_simplify():
     check(before, expected, transform.Simplify())
 
 
+def test_simplify_knows_variables_of_one_value():
+    """Loops and blocks of one iteration stay; what they count does not."""
+
+    @T.prim_func
+    def before(A: T.Buffer((1, 8), "float32"), B: T.Buffer((9,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for n, j in T.grid(1, 8):
+            with T.block("B"):
+                vn, vj = T.axis.remap("SS", [n, j])
+                T.reads(A[vn, vj])
+                T.writes(B[vj + vn])
+                B[vj + vn] = A[vn, vj]
+        for k in T.parallel(8, 9):
+            B[k] = T.Cast("float32", k) + A[0, k % 8]
+
+    @T.prim_func
+    def expected(A: T.Buffer((1, 8), "float32"), B: T.Buffer((9,), "float32")):
+        for _n, j in T.grid(1, 8):
+            with T.block("B"):
+                vn = T.axis.spatial(1, 0)
+                vj = T.axis.spatial(8, j)
+                T.reads(A[0, vj])
+                T.writes(B[vj])
+                B[vj] = A[0, vj]
+        for _k in T.parallel(8, 9):
+            B[8] = T.Cast("float32", 8) + A[0, 0]
+
+    check(before, expected, transform.Simplify())
+
+
+def test_simplify_knows_what_is_asserted():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        assert 3 < 4, "always"
+        assert n < 5, "n is small"
+        for i in range(8):
+            B[i + 0] = B[i]  # does nothing
+            if n < 7:
+                B[i] = A[i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        assert n < 5, "n is small"
+        for i in range(8):
+            B[i] = A[i]
+
+    check(before, expected, transform.Simplify(), sizes={"n": 3})
+
+
 def test_remove_no_op():
     @T.prim_func
     def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
@@ -228,9 +278,31 @@ def with_tail(a: T.handle, b: T.handle):
 def test_loop_partition_of_a_symbolic_loop(size):
     got = apply(with_tail, transform.LoopPartition())
     assert_same_results(with_tail, got, {"m": size})
-    first = got.body.seq[0]  # the part without a condition
-    assert "likely" not in first.script()
-    assert "likely" in got.body.seq[1].script()
+    without, rest = got.body.seq
+    assert "if " not in without.script()
+    assert "if " in rest.script()
+    assert "likely" not in rest.script()  # nobody asks for it afterwards
+
+
+def test_no_condition_is_likely_after_loop_partition():
+    @T.prim_func
+    def before(A: T.Buffer((9,), "float32"), B: T.Buffer((16,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(16):
+            if T.likely(i < 15):
+                B[i] = T.if_then_else(T.likely(i < 9), A[i % 9], T.float32(0))
+            else:
+                B[i] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((9,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            if i < 15:
+                B[i] = T.if_then_else(i < 9, A[i % 9], T.float32(0))
+            else:
+                B[i] = T.float32(1)
+
+    check(before, expected, transform.LoopPartition())
 
 
 def test_loop_partition_with_a_hint():
@@ -258,10 +330,12 @@ def test_loop_partition_leaves_constant_loops_alone_unless_asked():
                 if T.likely(i * 8 + j < 13):
                     A[i * 8 + j] = T.float32(1)
 
-    assert_structural_equal(apply(func, transform.LoopPartition()), func)
+    whole = apply(func, transform.LoopPartition())
+    assert (whole.script().count("for "), whole.script().count("if ")) == (1, 1)
+    assert_same_results(func, whole)
     with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
         got = apply(func, transform.LoopPartition())
-    assert got.body.script().count("likely") == 1
+    assert got.body.script().count("if ") == 1
     assert_same_results(func, got)
 
 

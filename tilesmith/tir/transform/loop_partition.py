@@ -257,9 +257,20 @@ def _coefficient(expr: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
     return change.value if isinstance(change, IntImm) else None
 
 
+class _LikelyRemover(Rewriter):
+    """Nobody asks later on which conditions are likely."""
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        call = self.children(call)
+        return call.args[0] if getattr(call.op, "name", "") == "tir.likely" else call
+
+
 def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
-    """``func`` with loops divided along their conditions; ``config`` as the option of the pass."""
-    return func.with_body(Partitioner(config or {}).visit(func.body))
+    """``func`` with loops divided along their conditions, without ``T.likely``.
+
+    ``config`` is the option of the pass.
+    """
+    return func.with_body(_LikelyRemover().visit(Partitioner(config or {}).visit(func.body)))
 
 
 @register_pass("tir.LoopPartition")

@@ -14,6 +14,7 @@ declares what its body reads and writes of the buffers that live outside of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.ir import PrimExpr, Var, Visitor
@@ -21,7 +22,7 @@ from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
@@ -138,11 +139,14 @@ class _Mover(Rewriter):
     """Takes allocations out of their blocks and puts them where ``places`` says."""
 
     def __init__(
-        self, places: dict[int, list[Buffer]], moved: set[Buffer], pointers: dict[Var, Buffer]
+        self,
+        places: dict[int, list[Buffer]],
+        moved: set[Buffer],
+        pointers: dict[Var, Buffer] | None,
     ) -> None:
         self.places = places
         self.moved = moved
-        self.pointers = pointers  # pointer → buffer, of all buffers of the function
+        self.pointers = pointers  # → buffer, of all; None: new blocks declare nothing
         self.inside: set[Buffer] = set()  # allocated inside of what has been visited
 
     def visit_default(self, node: Any) -> Any:
@@ -155,11 +159,14 @@ class _Mover(Rewriter):
             return new
         self.inside.update(buffers)
         block = Block((), (), (), "", new.body, None, buffers)
-        reads, writes = get_block_read_write_region(block, self.pointers)
-        reads = [region for region in reads if region.buffer not in self.inside]
-        writes = [region for region in writes if region.buffer not in self.inside]
-        block = block.with_fields(reads=tuple(reads), writes=tuple(writes))
+        if self.pointers is not None:
+            reads, writes = get_block_read_write_region(block, self.pointers)
+            block = block.with_fields(reads=self.outside(reads), writes=self.outside(writes))
         return new.with_fields(body=BlockRealize((), True, block))
+
+    def outside(self, regions: Iterable[BufferRegion]) -> tuple[BufferRegion, ...]:
+        """Without what a block allocates inside of itself: no part of what it reads and writes."""
+        return tuple([region for region in regions if region.buffer not in self.inside])
 
     def visit_Block(self, block: Block) -> Block:
         body = self.visit(block.body)
@@ -170,9 +177,7 @@ class _Mover(Rewriter):
             if len(kept) == len(block.alloc_buffers):
                 return block
         self.inside.update(added)
-        # What a block allocates inside of itself is no part of what it reads and writes.
-        reads = tuple([region for region in block.reads if region.buffer not in self.inside])
-        writes = tuple([region for region in block.writes if region.buffer not in self.inside])
+        reads, writes = self.outside(block.reads), self.outside(block.writes)
         return block.with_fields(
             body=body, init=init, alloc_buffers=(*kept, *added), reads=reads, writes=writes
         )
@@ -191,10 +196,13 @@ class _Allocations(Visitor):
         self.visit(block.body)
 
 
-def plan_and_update_buffer_allocation_location(func: PrimFunc) -> PrimFunc:
+def plan_and_update_buffer_allocation_location(
+    func: PrimFunc, declare_regions: bool = True
+) -> PrimFunc:
     """``func`` with its buffers allocated as far inside as their accesses allow.
 
-    Buffers that nobody accesses are dropped.
+    Buffers that nobody accesses are dropped. New blocks declare the regions that their bodies touch
+    if ``declare_regions``; computing these takes much longer than all the rest.
     """
     allocations = _Allocations()
     allocations.visit(func.body)
@@ -213,14 +221,21 @@ def plan_and_update_buffer_allocation_location(func: PrimFunc) -> PrimFunc:
             places.setdefault(id(scope.node), []).append(buffer)
     if not moved:
         return func
-    buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations.buffers]]
-    pointers = {buffer.data: buffer for buffer in buffers}
+    pointers = None
+    if declare_regions:
+        buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations.buffers]]
+        pointers = {buffer.data: buffer for buffer in buffers}
     return func.with_body(_Mover(places, moved, pointers).visit(func.body))
 
 
 @register_pass("tir.PlanAndUpdateBufferAllocationLocation")
-def PlanAndUpdateBufferAllocationLocation() -> Pass:  # noqa: N802
-    """The pass that allocates each buffer in the innermost scope around its accesses."""
-    return function_pass(
-        plan_and_update_buffer_allocation_location, "tir.PlanAndUpdateBufferAllocationLocation"
-    )
+def PlanAndUpdateBufferAllocationLocation(declare_regions: bool = True) -> Pass:  # noqa: N802
+    """The pass that allocates each buffer in the innermost scope around its accesses.
+
+    Without ``declare_regions`` the new blocks do not say what they read and write.
+    """
+
+    def transform(func: PrimFunc) -> PrimFunc:
+        return plan_and_update_buffer_allocation_location(func, declare_regions)
+
+    return function_pass(transform, "tir.PlanAndUpdateBufferAllocationLocation")

@@ -23,12 +23,22 @@ from tilesmith.ir import (
     StringImm,
     Var,
     const,
+    structural_equal,
 )
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import AssertStmt, Evaluate, For, IfThenElse, LetStmt, Stmt
+from tilesmith.tir.stmt import (
+    AssertStmt,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+)
 from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
@@ -45,9 +55,11 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self.values: dict[Var, PrimExpr] = {}  # of lets that are put in place
+        self.only: dict[Var, PrimExpr] = {}  # of variables that have no second value
 
     def visit_Var(self, var: Var) -> PrimExpr:
-        return self.values.get(var, var)
+        value = self.values.get(var)
+        return self.only.get(var, var) if value is None else value
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
         new = expr.map_children(self.visit) if self.values else expr
@@ -114,10 +126,35 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_LetStmt(let)
 
     def visit_For(self, loop: For) -> Stmt:
+        self.note_only_value(loop.loop_var, loop.min, loop.extent)
         loop = super().visit_For(loop)
         if is_const(loop.extent) and loop.extent.value <= 0:  # type: ignore[attr-defined]
             return Evaluate(const(0, "int32"))
         return loop
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        for iterator in realize.block.iter_vars:
+            self.note_only_value(iterator.var, iterator.dom.min, iterator.dom.extent)
+        return super().visit_BlockRealize(realize)
+
+    def note_only_value(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
+        """The variable of one iteration has a value; the loop and its bounds stay."""
+        if is_const(extent, 1) and is_const(low):
+            self.only[var] = low
+        else:
+            self.only.pop(var, None)  # another loop of the same variable
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        """What stores a value where it comes from does nothing."""
+        store = store.map_children(self.visit)
+        value = store.value
+        if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
+            return store
+        if store.predicate is not None or value.predicate is not None:
+            return store
+        if all(structural_equal(a, b) for a, b in zip(value.indices, store.indices)):
+            return Evaluate(const(0, "int32"))
+        return store
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         condition = self.visit(branch.condition)
@@ -133,8 +170,13 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_IfThenElse(branch)
 
     def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
-        check = check.map_children(self.visit)
-        return check.body if is_const(check.condition, 1) else check
+        condition, message = self.visit(check.condition), self.visit(check.message)
+        if is_const(condition, 1):
+            return self.visit(check.body)
+        body = self.visit_under(condition, check.body)
+        if condition is check.condition and message is check.message and body is check.body:
+            return check
+        return AssertStmt(condition, message, body, check.span)
 
 
 def _is_whole(call: Call) -> bool:
