@@ -235,3 +235,23 @@ def test_names_of_functions_that_are_not_pythons(names):
     again = ts.script.from_source(module.script())
     assert [variable.name_hint for variable in again.functions] == list(names)
     assert_structural_equal(again, module)
+
+
+def test_functions_that_give_a_value():
+    @I.ir_module
+    class Caller:
+        @T.prim_func
+        def main(A: T.Buffer((4,), "int32")):
+            for i in range(4):
+                A[i] = Caller.twice(A[i]) + Caller.twice(i)
+
+        @T.prim_func(private=True)
+        def twice(x: T.int32) -> T.int32:
+            T.ret(x * 2)
+
+    again = ts.script.from_source(Caller.script())
+    assert_structural_equal(Caller, again)
+    built = ts.build(Caller, target="llvm")
+    values = ts.nd.array(numpy.arange(4, dtype="int32"))
+    built["main"](values)
+    assert values.numpy().tolist() == [0, 4, 8, 12]

@@ -243,7 +243,7 @@ def _call(node: ir.Call, printer: Printer) -> Doc:
     word = printer.word("T")
     if isinstance(node.op, ir.GlobalVar):
         function = printer.doc(node.op)
-        if node.dtype.is_void and node.args:
+        if node.dtype == printer.results.get(node.op, "void") and node.args:
             return call(function, arguments, node=node)
         return call(
             f"{word}.Call", [quoted(str(node.dtype)), function, listed(arguments)], node=node
@@ -339,11 +339,16 @@ def _module(node: IRModule, printer: Printer) -> None:
             if name != variable.name_hint:
                 printer.line(f"{name} = {word}.decl_function(", quoted(variable.name_hint), ")")
         printer.functions = names
+        printer.results = {
+            variable: function.ret_type.dtype
+            for variable, function in node.functions.items()
+            if isinstance(getattr(function, "ret_type", None), ir.PrimType)
+        }
         for number, (variable, function) in enumerate(node.functions.items()):
             if number or len(printer.lines) > before:
                 printer.blank()
             _function(function, names[variable], printer)
-        printer.functions = {}
+        printer.functions, printer.results = {}, {}
 
 
 def _function(function: BaseFunc, name: str, printer: Printer) -> None:

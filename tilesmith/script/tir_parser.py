@@ -8,7 +8,7 @@ import functools
 import warnings
 from typing import Any
 
-from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, Span, Var
+from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, PrimType, Span, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, name_fresh
 from tilesmith.script.evaluator import elements_of, shape_note
@@ -41,12 +41,22 @@ T_DIALECT = Dialect("T", T)
 DIALECTS.register("T", T_DIALECT)
 
 
-def _call_function(variable: GlobalVar, arguments: list, named: dict) -> PrimExpr:
-    """A call of another function of the module gives nothing."""
+def _call_function(parser: Parser, variable: GlobalVar, arguments: list, named: dict) -> PrimExpr:
+    """A call of another function of the module gives what its annotation says, else nothing."""
     if named:
         raise ScriptError("a function of the module takes no named arguments here")
     values = [value.data if isinstance(value, Buffer) else value for value in arguments]
-    return T.Call("void", variable, values)
+    known = parser.module.results if parser.module is not None else {}
+    return T.Call(known.get(variable, "void"), variable, values)
+
+
+@T_DIALECT.declare
+def _note_result(parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict) -> None:
+    """Keep the type that a function is annotated to return, for calls that stand before it."""
+    if node.returns is not None and parser.module is not None:
+        result = as_type(parser.evaluate(node.returns))
+        if isinstance(result, PrimType):
+            parser.module.results[variable] = result.dtype
 
 
 def _prepare(parser: Parser) -> None:
@@ -56,7 +66,7 @@ def _prepare(parser: Parser) -> None:
     parser.evaluator.builtins.update(abs=_magnitude, min=_least, max=_greatest)
     parser.evaluator.subscripts[Buffer] = subscript_buffer
     parser.evaluator.operands[BufferRegion] = load_of
-    parser.evaluator.calls[GlobalVar] = _call_function
+    parser.evaluator.calls[GlobalVar] = functools.partial(_call_function, parser)
     parser.evaluator.calls[ScriptMacro] = lambda macro, arguments, named: expand_macro(
         parser, macro, arguments, named
     )
