@@ -114,9 +114,25 @@ def unsafe_hide_buffer_access(
     regions = _regions(state, "unsafe_hide_buffer_access", sref, kind)
     for index in indices:
         _region(state, "unsafe_hide_buffer_access", sref, index, kind)
-    kept = [region for number, region in enumerate(regions) if number not in indices]
-    _put(state, sref, kind, kept)
+    left = [number for number in range(len(regions)) if number not in indices]
+    if kind == "write":
+        _renumber_alignments(state, sref, left)
+    _put(state, sref, kind, [regions[number] for number in left])
     state.state_of(sref).regions_hold = False
+
+
+def _renumber_alignments(state: ScheduleState, sref: StmtSRef, left: list[int]) -> None:
+    """What ``storage_align`` has noted names buffers by their numbers among those written."""
+    realize: BlockRealize = state.stmt(sref)
+    rows = realize.block.annotations.get("buffer_dim_align")
+    if not rows:
+        return
+    kept = tuple([(left.index(int(row[0])), *row[1:]) for row in rows if int(row[0]) in left])
+    annotations = {k: v for k, v in realize.block.annotations.items() if k != "buffer_dim_align"}
+    if kept:
+        annotations["buffer_dim_align"] = kept
+    block = realize.block.with_fields(annotations=annotations)
+    state.replace(sref, realize.with_fields(block=block), {realize.block: block})
 
 
 # --- the buffer itself ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Range, Var, const, structural_equal
-from tilesmith.ir.operators import is_const, logical_not, logical_or
+from tilesmith.ir.operators import cast, is_const, logical_not, logical_or
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
@@ -50,7 +50,8 @@ class Padding(NamedTuple):
 
     def value_at(self, indices: list[Any]) -> PrimExpr:
         """What an element holds if it is padding."""
-        return self.value.map_indices(indices)[0]
+        places = dict(zip(self.value.initial_indices, indices))
+        return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
     def fill(self, state: ScheduleState, owner: StmtSRef) -> None:
         """A block that writes the padding, before everything else that the owner does."""
