@@ -38,11 +38,13 @@ __all__ = [
     "cache_of",
     "cache_read",
     "cache_write",
+    "first_block",
     "part_written",
     "region_of",
     "replace_buffer",
     "set_scope",
     "storage_align",
+    "writers_of",
 ]
 
 
@@ -176,8 +178,8 @@ def cache_read(
     scope = scope_of(state, sref, "cache_read")
     _check_consumers(state, "cache_read", scope, consumers)
     blocks = scope_blocks(state, scope)
-    writers = [other for other in blocks if _writes(state, other, buffer)]
-    wanted = [*consumers, *([] if sref in consumers else [sref])] if consumers else [sref]
+    writers = writers_of(state, scope, buffer)
+    wanted = consumers or [sref]
     place = _place_between(state, "cache_read", scope, writers, wanted, buffer)
     last = max([statement_number(state, place, writer) for writer in writers], default=-1)
     inside = [other for other in blocks if place in set(state.ancestors(other))]
@@ -199,10 +201,12 @@ def cache_read(
     )
     for reader in readers:
         replace_buffer(state, reader, ReplaceBuffer({buffer: cache}, only_reads=True))
-    if writers:
-        insert_nest(state, place, nest, _at(state, place, writers, -1), before=False)
-    else:
+    if not writers:
+        insert_nest(state, place, nest, first_block(state, place), before=True)
+    elif consumers:
         insert_nest(state, place, nest, _at(state, place, readers, 0), before=True)
+    else:
+        insert_nest(state, place, nest, _at(state, place, writers, -1), before=False)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
 
@@ -346,8 +350,18 @@ def replace_buffer(state: ScheduleState, sref: StmtSRef, rewrite: ReplaceBuffer)
     state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
 
 
-def _writes(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:
-    return any(region.buffer is buffer for region in state.stmt(sref).block.writes)
+def writers_of(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
+    """The blocks of a scope that write a buffer."""
+    return [
+        sref
+        for sref in scope_blocks(state, scope)
+        if any(region.buffer is buffer for region in state.stmt(sref).block.writes)
+    ]
+
+
+def first_block(state: ScheduleState, scope: StmtSRef) -> StmtSRef:
+    """The block that a scope runs first."""
+    return _at(state, scope, scope_blocks(state, scope), 0)
 
 
 def _reads(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:

@@ -73,14 +73,12 @@ def _threads_around(
     state: ScheduleState, loop_sref: StmtSRef, storage_scope: str
 ) -> dict[Var, Range]:
     """Loops over threads around a place that share memory of a scope: it holds what all of them
-    need, not what one does."""
+    need, not what one does. Global memory is large enough that each thread makes what it needs."""
     tags: tuple[str, ...] = ()
     if storage_scope.startswith("shared"):
         tags = ("threadIdx", "vthread")
     elif storage_scope == "warp" or storage_scope.startswith("wmma."):
         tags = ("threadIdx.x",)
-    elif not storage_scope.startswith("local"):
-        tags = ("threadIdx", "vthread", "blockIdx")
     found = {}
     for sref in (loop_sref, *state.ancestors(loop_sref)):
         loop = state.stmt(sref)

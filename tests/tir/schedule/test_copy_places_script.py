@@ -1,0 +1,100 @@
+"""Where copies of buffers go, and how much of global memory one thread makes."""
+
+from tests.tir.schedule.harness import check
+from tilesmith.script import tir as T
+
+
+@T.prim_func
+def chain(
+    A: T.Buffer((8, 6), "float32"),
+    W: T.Buffer((8, 6), "float32"),
+    D: T.Buffer((8, 6), "float32"),
+):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((8, 6), "float32")
+    C = T.alloc_buffer((8, 6), "float32")
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+    for i, j in T.grid(8, 6):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = C[vi, vj] * B[vi, vj] + W[vi, vj]
+
+
+def names(sch):
+    """The blocks of the program in the order in which they run."""
+    (root,) = [sch.get_block("root")]
+    return [sch.get(block).name_hint for block in sch.get_child_blocks(root)]
+
+
+def test_copies_of_parameters_come_first():
+    sch = check(chain, lambda sch: sch.cache_read(sch.get_block("D"), 2, "shared"))
+    assert names(sch) == ["W_shared", "B", "C", "D"]
+
+
+def test_reordered_copies_of_parameters_come_first():
+    def steps(sch):
+        sch.reindex_cache_read(sch.get_block("D"), 2, "shared", lambda i, j: (j, i))
+
+    assert names(check(chain, steps)) == ["W_shared", "B", "C", "D"]
+
+
+def test_copies_for_all_come_right_after_what_they_copy():
+    sch = check(chain, lambda sch: sch.cache_read(sch.get_block("D"), 1, "shared"))
+    assert names(sch) == ["B", "B_shared", "C", "D"]
+    assert sch.get(sch.get_block("C")).reads[0].buffer.name == "B_shared"
+
+
+def test_copies_for_named_consumers_come_right_before_these():
+    def steps(sch):
+        consumer = sch.get_block("D")
+        sch.cache_read(consumer, 1, "shared", consumer_blocks=[consumer])
+
+    sch = check(chain, steps)
+    assert names(sch) == ["B", "C", "B_shared", "D"]
+    assert sch.get(sch.get_block("C")).reads[0].buffer.name == "B"
+
+
+def test_only_named_consumers_read_the_copy():
+    def steps(sch):
+        sch.cache_read(sch.get_block("D"), 1, "shared", consumer_blocks=[sch.get_block("C")])
+
+    sch = check(chain, steps)
+    assert [region.buffer.name for region in sch.get(sch.get_block("D")).reads] == ["C", "B", "W"]
+
+
+def test_each_thread_makes_its_own_part_of_global_memory():
+    @T.prim_func
+    def expected(
+        A: T.Buffer((8, 6), "float32"),
+        W: T.Buffer((8, 6), "float32"),
+        D: T.Buffer((8, 6), "float32"),
+    ):
+        B = T.alloc_buffer((8, 6), "float32")
+        C = T.alloc_buffer((8, 6), "float32")
+        for i, j in T.grid(8, 6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i in T.thread_binding(8, thread="blockIdx.x"):
+            for j in T.thread_binding(6, thread="threadIdx.x"):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + T.float32(1)
+                with T.block("D"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = C[vi, vj] * B[vi, vj] + W[vi, vj]
+
+    def steps(sch):
+        outer, inner = sch.get_loops(sch.get_block("D"))
+        sch.bind(outer, "blockIdx.x")
+        sch.bind(inner, "threadIdx.x")
+        sch.compute_at(sch.get_block("C"), inner)
+
+    check(chain, steps, expected)
