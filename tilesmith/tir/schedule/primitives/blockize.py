@@ -15,7 +15,7 @@ ones those of the blocks in it:
 from __future__ import annotations
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const, minimum
 from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
@@ -29,7 +29,13 @@ from tilesmith.tir.schedule.primitives.common import (
     refuse_at,
     variables_in,
 )
-from tilesmith.tir.schedule.primitives.subspace import Division, Part, divide, loops_in_terms_of
+from tilesmith.tir.schedule.primitives.subspace import (
+    Division,
+    Part,
+    Substitute,
+    divide,
+    loops_in_terms_of,
+)
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
 
@@ -55,6 +61,7 @@ class _Blockizer:
         self.place = place
         self.preserve_unit_iters = preserve_unit_iters
         self.reuse: dict[Block, Block] = {}
+        self.analyzer = analyzer_for(state, place.blocks[0])
         self.iterators: list[IterVar] = []
         self.values: list[PrimExpr] = []
         self.predicates: list[PrimExpr] = []
@@ -67,6 +74,8 @@ class _Blockizer:
         for division in divisions:
             for part in division.parts:
                 self.add_outer(part)
+        for division in divisions:
+            self.bind_iterators(division)
         self.outside = loops_in_terms_of(
             self.iterators, self.values, self.place.outer_ranges(), self.place.outer_predicates()
         )
@@ -104,6 +113,15 @@ class _Blockizer:
         part.outer_var = variable
         self.iterators.append(IterVar(part.outer_domain, variable, part.iterator.iter_type))
         self.values.append(part.outer)
+
+    def bind_iterators(self, division: Division) -> None:
+        """Tell the analyzer what values the iterators of both blocks take."""
+        for part in division.parts:
+            if part.outer is not None:
+                self.analyzer.bind(part.outer_var, part.outer_domain)
+            if part.inner is not None:
+                inner = part.inner_iterator()
+                self.analyzer.bind(inner.var, inner.dom)
 
     # Initialisation of reductions.
 
@@ -173,7 +191,7 @@ class _Blockizer:
                 sref = self.state.get_sref(block)
                 reason = f"a condition mixes reduction and other loops: {clause}"
                 raise refuse_at(self.state, "blockize", reason, sref)
-        substitute = Replace(division.mapping())
+        substitute = Substitute(division.mapping(), self.analyzer)
         init_block = Block(
             iterators,
             (),
@@ -223,7 +241,7 @@ class _Blockizer:
         """One block as it is inside of the new one."""
         realize = division.realize
         block = realize.block
-        substitute = Replace(division.mapping())
+        substitute = Substitute(division.mapping(), self.analyzer)
         reads = [substitute.visit(region) for region in block.reads]
         writes = [substitute.visit(region) for region in block.writes]
         if lift:  # what remains is an update, which reads what it writes
@@ -253,13 +271,22 @@ class _Blockizer:
         kept = []
         for clause in clauses(division.realize.predicate):
             used = variables_in(clause)
-            if not inner_vars.intersection(used) and len(self.place.blocks) == 1:
-                self.predicates.append(clause)
+            if not inner_vars.intersection(used) and self.is_asked_by_all(clause):
+                if not any(structural_equal(clause, known) for known in self.predicates):
+                    self.predicates.append(clause)
                 continue
             if outer_vars.intersection(used):
                 clause = division.clause(clause, self.outside)
             kept.append(clause)
         return all_of(*kept) if kept else const(True, "bool")
+
+    def is_asked_by_all(self, clause: PrimExpr) -> bool:
+        """Whether all blocks have a condition: then the new block has it, whose iterators are
+        within their ranges only where it holds."""
+        return all(
+            any(structural_equal(clause, one) for one in clauses(self.state.stmt(sref).predicate))
+            for sref in self.place.blocks
+        )
 
     # The new block.
 
@@ -290,9 +317,7 @@ class _Blockizer:
         reads, writes, _ = get_block_access_region(block.with_fields(init=None), buffers)
         reads = [region for region in reads if not self.is_own_result(region.buffer)]
         order = _order_of([self.state.stmt(sref).block for sref in self.place.blocks])
-        analyzer = Analyzer()
-        for iterator in self.iterators:
-            analyzer.bind(iterator.var, iterator.dom)
+        analyzer = self.analyzer
         block = block.with_fields(
             reads=tuple(sorted([_inside_buffer(r, analyzer) for r in reads], key=order)),
             writes=tuple(sorted([_inside_buffer(w, analyzer) for w in writes], key=order)),
