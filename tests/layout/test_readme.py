@@ -1,6 +1,7 @@
 """What the README shows, runs."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ def test_the_readme_has_programs():
 def test_program(index, tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
     monkeypatch.chdir(tmp_path)  # programs write files
-    exec(
-        compile(PROGRAMS[index], f"README.md, program {index + 1}", "exec"), {"__name__": "readme"}
-    )
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAMS[index], encoding="utf-8")
+    runpy.run_path(str(program), run_name="readme")
 
 
 @pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.M))
