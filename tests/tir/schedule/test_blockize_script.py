@@ -392,3 +392,82 @@ def test_a_producer_read_by_an_unlifted_block_stays_declared():
 
     check(main, steps)
     check(main, lambda sch: sch.blockize([sch.get_block("B"), sch.get_block("C")]))
+
+
+@T.prim_func
+def single_rows(A: T.Buffer((1, 8, 1), "float32"), B: T.Buffer((1, 8, 1), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for n, i, u in T.grid(1, 8, 1):
+        with T.block("B"):
+            vn, vi, vu = T.axis.remap("SSS", [n, i, u])
+            B[vn, vi, vu] = A[vn, vi, vu] * T.float32(2)
+
+
+def test_iterators_of_one_value_need_none_inside():
+    @T.prim_func
+    def expected(A: T.Buffer((1, 8, 1), "float32"), B: T.Buffer((1, 8, 1), "float32")):
+        for n in range(1):
+            with T.block("B_o"):
+                vn = T.axis.spatial(1, n)
+                vi_o = T.axis.spatial(1, 0)
+                vu = T.axis.spatial(1, 0)
+                T.reads(A[vn, 0:8, vu])
+                T.writes(B[vn, 0:8, vu])
+                for i, _ in T.grid(8, 1):
+                    with T.block("B"):
+                        vi = T.axis.spatial(8, i)
+                        B[vn, vi, vu] = A[vn, vi, vu] * T.float32(2)
+
+    check(single_rows, lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[1]), expected)
+
+
+@T.prim_func
+def one_row(A: T.Buffer((64, 3), "float32"), B: T.Buffer((64, 3), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(64, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+def test_indices_of_blocks_in_blocks_are_plain_sums():
+    @T.prim_func
+    def expected(A: T.Buffer((64, 3), "float32"), B: T.Buffer((64, 3), "float32")):
+        for i_0, j in T.grid(4, 3):
+            with T.block("B_o_o"):
+                vi, vj = T.axis.remap("SS", [i_0, j])
+                T.reads(A[vi * 16 : vi * 16 + 16, vj])
+                T.writes(B[vi * 16 : vi * 16 + 16, vj])
+                for i_1 in range(4):
+                    with T.block("B_o"):
+                        vm = T.axis.spatial(4, i_1)
+                        T.reads(A[vi * 16 + vm * 4 : vi * 16 + vm * 4 + 4, vj])
+                        T.writes(B[vi * 16 + vm * 4 : vi * 16 + vm * 4 + 4, vj])
+                        for i_2 in range(4):
+                            with T.block("B"):
+                                vk = T.axis.spatial(4, i_2)
+                                B[vi * 16 + vm * 4 + vk, vj] = A[
+                                    vi * 16 + vm * 4 + vk, vj
+                                ] * T.float32(2)
+
+    def steps(sch):
+        rows, column = sch.get_loops(sch.get_block("B"))
+        outer, middle, inner = sch.split(rows, [4, 4, 4])
+        sch.reorder(outer, column, middle, inner)
+        sch.blockize(inner)
+        sch.blockize(middle)
+
+    check(one_row, steps, expected)
+
+
+def test_loops_of_one_iteration_outside_stay_in_the_binding():
+    def steps(sch):
+        rows, column = sch.get_loops(sch.get_block("B"))
+        outer, inner = sch.split(rows, [1, 64])
+        sch.reorder(outer, column, inner)
+        sch.blockize(inner)
+
+    sch = check(one_row, steps)
+    outer = sch.get(sch.get_loops(sch.get_block("B_o"))[0]).loop_var
+    realize = sch.get(sch.get_loops(sch.get_block("B_o"))[1]).body
+    assert realize.iter_values[0] is outer

@@ -25,6 +25,7 @@ from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
 from tilesmith.tir.schedule.primitives.blocks import why_not_reduction
 from tilesmith.tir.schedule.primitives.common import (
     Replace,
+    analyzer_for,
     clauses,
     refuse_at,
     variables_in,
@@ -317,10 +318,9 @@ class _Blockizer:
         reads, writes, _ = get_block_access_region(block.with_fields(init=None), buffers)
         reads = [region for region in reads if not self.is_own_result(region.buffer)]
         order = _order_of([self.state.stmt(sref).block for sref in self.place.blocks])
-        analyzer = self.analyzer
         block = block.with_fields(
-            reads=tuple(sorted([_inside_buffer(r, analyzer) for r in reads], key=order)),
-            writes=tuple(sorted([_inside_buffer(w, analyzer) for w in writes], key=order)),
+            reads=tuple(sorted([_inside_buffer(r, self.analyzer) for r in reads], key=order)),
+            writes=tuple(sorted([_inside_buffer(w, self.analyzer) for w in writes], key=order)),
         )
         predicate = all_of(*self.predicates) if self.predicates else const(True, "bool")
         return BlockRealize(self.values, predicate, block)

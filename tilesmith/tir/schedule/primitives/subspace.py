@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tilesmith.arith import (
     Analyzer,
@@ -11,7 +12,7 @@ from tilesmith.arith import (
     normalize_iter_map_to_expr,
     subspace_divide,
 )
-from tilesmith.ir import LT, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.expr import IterVar
@@ -19,11 +20,12 @@ from tilesmith.tir.schedule.primitives.common import (
     Replace,
     clauses,
     loop_range,
+    simplified,
     variables_in,
 )
 from tilesmith.tir.stmt import BlockRealize, For
 
-__all__ = ["Division", "Part", "divide", "loops_in_terms_of"]
+__all__ = ["Division", "Part", "Substitute", "divide", "loops_in_terms_of"]
 
 
 class Part:
@@ -116,7 +118,7 @@ def divide(
     for number, (iterator, value) in enumerate(zip(realize.block.iter_vars, realize.iter_values)):
         if units:
             value = analyzer.simplify(Replace(dict(units)).visit(value))
-        if len(variables_in(value)) > 1:
+        if isinstance(value, (FloorDiv, FloorMod)):
             # a digit of several loops may be one of the loops outside alone
             value = analyzer.simplify(value)
         part = Part(iterator, value)
@@ -126,6 +128,8 @@ def divide(
         has_inner = bool(set(inner_vars).intersection(used))
         if has_outer and has_inner:
             mixed.append(number)
+        elif has_inner and preserve_unit_iters and _is_single(iterator):
+            part.outer, part.outer_domain = iterator.dom.min, iterator.dom
         elif has_inner:
             part.inner, part.inner_domain = value, iterator.dom
             if preserve_unit_iters and is_const(iterator.dom.min, 0):
@@ -140,6 +144,38 @@ def divide(
         if reason:
             return reason
     return Division(realize, parts)
+
+
+def _is_single(iterator: IterVar) -> bool:
+    """Whether an iterator has one value, which needs no iterator inside."""
+    return is_const(iterator.dom.extent, 1) and is_const(iterator.dom.min)
+
+
+class Substitute(Replace):
+    """Replaces iterators of divided blocks; indices that change are simplified."""
+
+    def __init__(self, mapping: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__(dict(mapping))
+        self.analyzer = analyzer
+
+    def _indices(self, old: tuple[PrimExpr, ...], new: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        return [a if a is b else simplified(self.analyzer, b) for a, b in zip(old, new)]
+
+    def _access(self, access: Any) -> Any:
+        new = self.children(access)
+        if new is access:
+            return access
+        return new.with_fields(indices=tuple(self._indices(access.indices, new.indices)))
+
+    visit_BufferLoad = visit_BufferStore = _access
+
+    def visit_Range(self, part: Range) -> Range:
+        """One axis of a region."""
+        new = self.children(part)
+        if new is part:
+            return part
+        low, extent = self._indices((part.min, part.extent), (new.min, new.extent))
+        return Range.from_min_extent(low, extent)
 
 
 def _divide_mixed(
