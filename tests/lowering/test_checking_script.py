@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tilesmith.ir import IRModule, Var
 from tilesmith.ir.transform import PassContext
 from tilesmith.lowering import build, checking, lower
 from tilesmith.lowering.check_inputs import argument_choices, calls_outside, promised_statements
@@ -17,7 +18,7 @@ from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.tir import Schedule
 from tilesmith.tir.functor import ir_transform
-from tilesmith.tir.stmt import For
+from tilesmith.tir.stmt import For, ForKind
 from tilesmith.tir.transform import prim_func_pass
 
 
@@ -66,6 +67,31 @@ def printed(A: T.Buffer((8,), "float32")):
         with T.block("A"):
             vi = T.axis.spatial(8, i)
             T.evaluate(T.call_packed("tests.checking.nobody_calls_this", A[vi]))
+
+
+@T.prim_func
+def rounded(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = T.call_llvm_pure_intrin("float32", "llvm.floor.f32", A[i])
+
+
+@T.prim_func
+def unknown(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = T.call_llvm_pure_intrin("float32", "llvm.x86.nobody.knows", A[i])
+
+
+@T.prim_func
+def copied(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[i]
+
+
+@T.prim_func
+def refused(A: T.Buffer((400, 300), "int32")):
+    for i, j in T.grid(400, 300):
+        with T.Assert(A[i, j] > 100, "small"):
+            A[i, j] = A[i, j] + 1
 
 
 @pytest.fixture
@@ -151,9 +177,53 @@ def test_large_functions_that_differ(counted):
         build(sch)
 
 
+def test_intrinsics_of_the_machine_run_in_built_code(counted):
+    """The interpreter does not know LLVM's intrinsics: so the two builds are compared."""
+    build(rounded)
+    assert counted()["not interpreted (it calls call_llvm_pure_intrin)"] == 1
+    assert counted()["compared with the plainest build"] == 1
+    context = PassContext(config={"tir.add_lower_pass": [(1, shortened())]})
+    with context, pytest.raises(MiscompileError, match="plainest build differ"):
+        build(rounded)
+
+
+def test_a_large_function_that_refuses_the_chosen_arguments(counted):
+    build(refused)
+    assert any(what.startswith("not comparable (the plainest build") for what in counted())
+    assert "compared with the plainest build" not in counted()
+
+
+@pytest.mark.parametrize("shorter", [False, True])
+def test_what_a_schedule_makes_large_is_built(shorter, counted):
+    """A small function whose scheduled form is not interpreted is compared as a whole."""
+    original = IRModule({"scaled": scaled.with_attr("global_symbol", "scaled")})
+    repeated = For(Var("again", "int32"), 0, 2000, ForKind.SERIAL, scaled.body.block.body)
+    body = scaled.body.with_fields(block=scaled.body.block.with_fields(body=repeated))
+    scheduled = scaled.with_body(body).with_attr("global_symbol", "scaled")
+    with knobs.override(check=False):
+        good = build(shortened().function(scaled, None, None) if shorter else scaled, name="scaled")
+    arguments = (original, lambda: good, lambda _: good_of(scaled), IRModule({"scaled": scheduled}))
+    if shorter:
+        with pytest.raises(MiscompileError, match="plainest build differ"):
+            checking.check_builds(*arguments)
+    else:
+        checking.check_builds(*arguments)
+        assert counted()["compared with the plainest build"] == 1
+
+
+def good_of(function):
+    with knobs.override(check=False):
+        return build(function, name="scaled")
+
+
+def test_schedules_that_the_interpreter_cannot_run(counted):
+    """Instructions of the machine that a schedule chose are no miscompile."""
+    checking.check_same(copied, unknown, "the schedule")
+    assert any("does not run what the schedule makes of it" in what for what in counted())
+
+
 def test_schedules_of_kernels_are_compared(counted):
     from tilesmith.driver.kernels import compile_job
-    from tilesmith.ir import IRModule
 
     compile_job(IRModule({"main": scaled.with_attr("global_symbol", "main")}), Target("llvm"))
     assert counted()["interpreted after a schedule"] == 1

@@ -33,6 +33,7 @@ _OUTSIDE = (
     "call_cpacked_lowered", "call_llvm_intrin", "call_llvm_pure_intrin", "tvm_call_",
     "anylist_", "tvm_stack_", "tvm_struct_", "TVMBackend", "call_tir", "undef", "start_profile",
 )  # fmt: skip
+_MACHINE = ("call_llvm_intrin", "call_llvm_pure_intrin")
 _ROUNDED = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
             "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2", "sigmoid",
             "erf", "rsqrt", "pow", "sqrt", "hypot"}  # fmt: skip
@@ -60,10 +61,13 @@ def _called(function: PrimFunc) -> list[str]:
     return list(calls.names)
 
 
-def calls_outside(function: PrimFunc) -> str | None:
+def calls_outside(function: PrimFunc, machine: bool = True) -> str | None:
     """The first operation whose effect or result is not the function's own business, if any:
-    external functions (running them once more may matter), undefined values, other functions."""
+    external functions (running them once more may matter), undefined values, other functions.
+    Without ``machine``, LLVM's intrinsics do not count: code of the function can run them."""
     for name in _called(function):
+        if name.startswith(_MACHINE) and not machine:
+            continue
         if name.startswith((*_OUTSIDE, "@")):
             return name
     return None

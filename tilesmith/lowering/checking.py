@@ -153,7 +153,6 @@ class _Subject:
     def __init__(self, name: str, function: PrimFunc) -> None:
         self.name = name
         self.reason: str | None = None
-        self.is_large = False
         self.arguments: list[Any] = []
         self.expected: list[Any] = []
         self.rounds = rounds(function)
@@ -166,10 +165,11 @@ class _Subject:
     def _choose(self, function: PrimFunc) -> None:
         """Take the first arguments on which the function runs."""
         self.reason = "no arguments could be made"
-        for sizes, arguments in argument_choices(function):
+        for number, (sizes, arguments) in enumerate(argument_choices(function)):
             if promised_statements(function, sizes) > MOST_STATEMENTS:
+                if number:
+                    continue  # the reason why smaller sizes did not do stands
                 self.reason = "its loops promise more than 10^5 statements"
-                self.is_large = True
                 return
             try:
                 self.expected = _results(function, arguments, None)
@@ -315,26 +315,38 @@ def checked_passes() -> Iterator[None]:
 # Whole builds.
 
 
-def _is_large(function: Any) -> bool:
-    """Whether a function is too large to be interpreted on the first arguments one would take."""
-    if not isinstance(function, PrimFunc) or calls_outside(function) is not None:
+def _is_built(function: Any, scheduled: Any) -> bool:
+    """Whether the code of a function is run, because it can be, and not all steps on the way to it
+    can be interpreted: the function, or what a schedule made of it, is too large on the first
+    arguments that one would take, or calls the machine's instructions."""
+    if not isinstance(function, PrimFunc) or calls_outside(function, machine=False) is not None:
         return False
     for sizes, _ in argument_choices(function):
-        return promised_statements(function, sizes) > MOST_STATEMENTS
+        return any(
+            promised_statements(one, sizes) > MOST_STATEMENTS or calls_outside(one) is not None
+            for one in (function, scheduled)
+        )
     return False
 
 
 def check_builds(
-    original: IRModule, get_built: Callable[[], Any], plain: Callable[[IRModule], Any]
+    original: IRModule,
+    get_built: Callable[[], Any],
+    plain: Callable[[IRModule], Any],
+    scheduled: IRModule | None = None,
 ) -> None:
-    """Compare the code of large functions with that of the plainest build.
+    """Compare the code of functions that cannot be interpreted on their whole way with the code of
+    the plainest build.
 
     ``get_built()`` gives the module that the user gets, ``plain(module)`` makes the plainest one.
+    ``scheduled`` is what a schedule that was chosen for the functions made of them.
     Raises MiscompileError where results differ.
     """
     if not is_checking():
         return
-    large = {name: f for name, f in _functions(original).items() if _is_large(f)}
+    functions = _functions(original)
+    after = functions if scheduled is None else _functions(scheduled)
+    large = {name: f for name, f in functions.items() if _is_built(f, after[name])}
     if not large:
         return
     built = get_built()
@@ -343,18 +355,36 @@ def check_builds(
             _count("not comparable (its code is for another machine)")
         return
     for name, function in large.items():
-        sizes, arguments = next(argument_choices(function))
-        if promised_statements(function, sizes) > MOST_BUILT:
-            _count("not comparable (its loops promise more than 3*10^8 statements)")
-            continue
+        text = _compare_builds(name, function, built, plain)
+        if text is not None:
+            raise MiscompileError(
+                f"'{name}': its code and that of the plainest build differ {text}",
+                notes=(f"the program:\n{_text(function)}",),
+            )
+
+
+def _compare_builds(
+    name: str, function: PrimFunc, built: Any, plain: Callable[[IRModule], Any]
+) -> str | None:
+    """How the results of two builds differ, if they do; counts what was done."""
+    sizes, arguments = next(argument_choices(function))
+    if promised_statements(function, sizes) > MOST_BUILT:
+        _count("not comparable (its loops promise more than 3*10^8 statements)")
+        return None
+    try:
         with knobs.override(check=False):
             reference = plain(IRModule({name: function}))
         want = _called(reference[name], arguments)
-        got = _called(built[name], arguments)
-        _compare_results(
-            name, got, want, "its code and that of the plainest build differ", function
-        )
-        _count("compared with the plainest build")
+    except Exception as error:  # asserts of the program raise what Python programs expect
+        _count(f"not comparable (the plainest build gives {type(error).__name__})")
+        return None
+    got = _called(built[name], arguments)
+    for number, (one, other) in enumerate(zip(got, want)):
+        text = _difference(one, other, True)
+        if text is not None:
+            return f"in argument {number}: {text}"
+    _count("compared with the plainest build")
+    return None
 
 
 def _called(function: Any, arguments: list[Any]) -> list[Any]:
@@ -363,16 +393,6 @@ def _called(function: Any, arguments: list[Any]) -> list[Any]:
     given = [array(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
     function(*given)
     return [one.numpy() if hasattr(one, "numpy") else one for one in given]
-
-
-def _compare_results(name: str, got: list, want: list, what: str, function: PrimFunc) -> None:
-    for number, (one, other) in enumerate(zip(got, want)):
-        text = _difference(one, other, True)
-        if text is not None:
-            raise MiscompileError(
-                f"'{name}': {what} in argument {number}: {text}",
-                notes=(f"the program:\n{_text(function)}",),
-            )
 
 
 def check_same(before: PrimFunc, after: PrimFunc, what: str) -> None:
@@ -386,6 +406,10 @@ def check_same(before: PrimFunc, after: PrimFunc, what: str) -> None:
         return
     try:
         got = _results(after, subject.arguments, None)
+    except (UnsupportedError, UnknownNameError) as error:
+        why = f"the interpreter does not run what {what} makes of it"
+        _count(f"not comparable ({why}: {error.message.splitlines()[0][:60]})")
+        return
     except TilesmithError as error:
         raise MiscompileError(
             f"{what} changed '{name}': then it fails: {error.message}",

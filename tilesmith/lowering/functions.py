@@ -217,7 +217,7 @@ def check_scheduled(original: IRModule, scheduled: IRModule, target: Target) -> 
         with knobs.override(check=False):
             return build(scheduled, target=target)
 
-    check_builds(original, get_built, lambda part: _plainest_build(part, target))
+    check_builds(original, get_built, lambda part: _plainest_build(part, target), scheduled)
 
 
 def _plainest_build(module: IRModule, target: Target) -> Module:

@@ -154,6 +154,10 @@ class UnknownNameError(TilesmithError, KeyError):
     """A name that nobody has registered or defined."""
 
 
+class UnknownFunctionError(ExecutionError, UnknownNameError):
+    """A program that is run calls a function that nobody has given."""
+
+
 class UnsupportedError(TilesmithError):
     """Something that is understood, but not supported (here)."""
 

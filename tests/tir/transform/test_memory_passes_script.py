@@ -27,7 +27,7 @@ from tilesmith.tir import (
     stmt_seq,
     transform,
 )
-from tilesmith.tir.analysis import verify_memory
+from tilesmith.tir.analysis import verify_memory, verify_well_formed
 from tilesmith.tir.stmt import BufferStore
 
 MARK = "meta_schedule.layout_rewrite_preproc"
@@ -101,6 +101,26 @@ def test_storage_flatten_leaves_gaps_and_notes_bounds():
     (allocation,) = [n for n in nodes_of(got) if isinstance(n, Allocate)]
     assert allocation.extents[0].value == 57  # rows are 19 elements apart: 19 % 16 == 3
     assert "buffer_bound" in got.script()
+    assert_same_results(func, got)
+
+
+def test_parts_of_allocated_buffers_get_a_pointer_of_their_own():
+    """`T.decl_buffer` allocates: what is realized inside of that is not bound a second time."""
+
+    @T.prim_func
+    def func(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        X = T.decl_buffer((9,), "float32")
+        for i in range(9):
+            with T.realize(X[0:8], ""):
+                Y = T.decl_buffer((8,), "float32", data=X.data)
+                X[i % 8] = A[i] + T.float32(1)
+                B[i] = Y[i % 8]
+
+    got = apply(func, transform.StorageFlatten(64))
+    assert verify_well_formed(got)
+    outer, inner = [n for n in nodes_of(got) if isinstance(n, Allocate)]
+    assert outer.buffer_var is not inner.buffer_var
     assert_same_results(func, got)
 
 

@@ -8,7 +8,7 @@ import numpy
 
 from tilesmith.ir import Call, GlobalVar, StringImm
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ExecutionError, UnsupportedError
+from tilesmith.support.errors import ExecutionError, UnknownFunctionError, UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function, llvm_function
@@ -191,7 +191,7 @@ class CallCompiler(ExpressionCompiler):
             values = [part(env) for part in parts]
             found = env[0].external(name)
             if found is None:
-                raise ExecutionError(
+                raise UnknownFunctionError(
                     f"the program calls the external function '{name}'",
                     notes=("give it to the interpreter: run(func, ..., externs={name: function})",),
                 )

@@ -15,13 +15,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, PrimExpr, Range, Rewriter, const
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, ProducerLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -94,6 +95,13 @@ class _Realizer(Rewriter):
         self.analyzer = Analyzer()
         self.places: dict[Buffer, tuple[Buffer, list[PrimExpr]]] = {}  # old → new, first indices
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
+        self.allocated: set[Var] = set()  # around the statement that is visited
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        self.allocated.add(allocation.buffer_var)
+        new = self.children(allocation)
+        self.allocated.discard(allocation.buffer_var)
+        return new
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if attribute.attr_key == DIM_ALIGN and isinstance(attribute.node, Buffer):
@@ -134,9 +142,13 @@ class _Realizer(Rewriter):
         if self.create_bound:
             bound = Call("handle", "tir.tvm_tuple", extents)
             body = AttrStmt(live.data, "buffer_bound", bound, body)
-        body = DeclBuffer(live, body)
+        body, data = DeclBuffer(live, body), live.data
+        if data in self.allocated:
+            # `X = T.decl_buffer(…)` declares and allocates: this is another memory inside of that
+            data = Var(data.name, data.type_annotation, data.span)
+            body = substitute(body, {live.data: data})
         condition = self.visit(realize.condition)
-        return Allocate(live.data, live.dtype, size, condition, body, span=realize.span)
+        return Allocate(data, live.dtype, size, condition, body, span=realize.span)
 
     def strides(self, buffer: Buffer, extents: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Strides with gaps, where alignments of axes ask for them."""
