@@ -270,6 +270,29 @@ def test_lower_match_buffer():
     check(before, expected, transform.LowerMatchBuffer())
 
 
+def test_offsets_of_matched_buffers_are_simplified():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(2, 2):
+            with T.block("A"):
+                T.reads()
+                T.writes(A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4])
+                S = T.match_buffer(A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4], (4, 4), offset_factor=1)
+                T.evaluate(T.call_extern("int32", "fill", S.data, S.elem_offset))
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(2, 2):
+            with T.block("A"):
+                T.reads()
+                T.writes(A[i * 4 : i * 4 + 4, j * 4 : j * 4 + 4])
+                T.evaluate(T.call_extern("int32", "fill", A.data, i * 32 + j * 4))
+
+    assert_structural_equal(apply(before, transform.LowerMatchBuffer()), expected)
+
+
 def test_lower_opaque_block():
     @T.prim_func
     def before(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):

@@ -178,6 +178,26 @@ def test_remove_no_op():
     check(before, expected, transform.RemoveNoOp())
 
 
+def test_loops_over_nothing_go():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(-3):
+            A[i] = T.float32(1)
+        for i in range(n):
+            for j in range(2):
+                T.evaluate(T.assume(A[i + j] < T.float32(3)))
+        A[0] = T.float32(2)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), n: T.int32):
+        A[0] = T.float32(2)
+
+    promised = apply(before, transform.RemoveNoOp())
+    assert promised.script().count("for ") == 1  # what is promised stays until it is asked for
+    check(promised, expected, transform.RemoveAssume(), sizes={"n": 2})
+
+
 def test_unroll_loop():
     @T.prim_func
     def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
@@ -260,6 +280,30 @@ def test_hoist_if_then_else():
                 A[i] = T.float32(1)
 
     check(before, expected, transform.HoistIfThenElse(), sizes={"n": 5})
+
+
+@pytest.mark.parametrize("hoist", [transform.HoistIfThenElse, transform.HoistExpression])
+def test_conditions_inside_of_conditions_rise_as_well(hoist):
+    """Each as far as it can; what is likely stays so."""
+
+    @T.prim_func
+    def before(B: T.Buffer((128,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i, j, k in T.grid(8, 4, 4):
+            if T.likely(i * 2 < n):
+                if T.likely(j * 2 + i < n):
+                    B[i * 16 + j * 4 + k] = T.float32(1)
+
+    @T.prim_func
+    def expected(B: T.Buffer((128,), "float32"), n: T.int32):
+        for i in range(8):
+            if T.likely(i * 2 < n):
+                for j in range(4):
+                    if T.likely(j * 2 + i < n):
+                        for k in range(4):
+                            B[i * 16 + j * 4 + k] = T.float32(1)
+
+    check(before, expected, hoist(), sizes={"n": 5})
 
 
 @T.prim_func

@@ -5,12 +5,12 @@ import pytest
 
 from tests.tir.transform.harness import apply, arrays_for, assert_same
 from tests.tir.transform.thread_programs_script import row_sums
-from tilesmith.ir import assert_structural_equal
+from tilesmith.ir import assert_structural_equal, post_order_visit
 from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
-from tilesmith.tir import transform
+from tilesmith.tir import Block, transform
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.transform.inject_virtual_thread import InjectVirtualThread
 from tilesmith.tir.transform.lower_cross_thread_reduction import LowerCrossThreadReduction
@@ -103,6 +103,20 @@ def test_cross_thread_reduction():
     assert "T.where(ko * 16" not in text.split("B_write_back")[1]
     assert "tvm_thread_allreduce(T.uint32(1), in_thread_B[0], T.bool(True)" in text
     same(before, after, Options())
+
+
+def test_buffers_of_a_reduction_over_threads():
+    """Both in registers with a stride; what a thread has summed up is no region that it reads."""
+    root = apply(row_sums(5, 40, 16), LowerCrossThreadReduction()).body.block
+    assert [(buffer.name, str(buffer.strides[0])) for buffer in root.alloc_buffers] == [
+        ("cross_thread_B", "1"),
+        ("in_thread_B", "1"),
+    ]
+    blocks = []
+    post_order_visit(root, lambda node: blocks.append(node) if isinstance(node, Block) else None)
+    (summing,) = [block for block in blocks if block.name_hint == "B_in_thread"]
+    assert [region.buffer.name for region in summing.reads] == ["A"]
+    assert [region.buffer.name for region in summing.writes] == ["in_thread_B"]
 
 
 def test_cross_thread_reduction_without_a_serial_part():

@@ -33,7 +33,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
-from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.intrinsics import effect_of, likely
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
@@ -95,6 +95,7 @@ class _Candidates(Visitor):
         self.threads = threads
         self.bound: set[Var] = set()
         self.found: list[PrimExpr] = []
+        self.likely: set[int] = set()  # `id` of those that stood in `T.likely`
 
     def bind(self, var: Var, node: Any) -> None:
         self.bound.add(var)
@@ -131,6 +132,7 @@ class _Candidates(Visitor):
         """Note a condition, or its parts where they may be hoisted by themselves."""
         if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
             condition = condition.args[0]
+            self.likely.add(id(condition))
         if self.kinds & kind and self.is_free(condition):
             self.note(condition)
         elif self.kinds & HoistedConditionals.BooleanExpression:
@@ -245,12 +247,13 @@ class Hoister(StatementRewriter):
         candidates.bound.add(loop.loop_var)
         candidates.visit(loop.body)
         for condition in candidates.found:
+            asked = likely(condition) if id(condition) in candidates.likely else condition
             yes = _Decider(condition, True).visit(loop.body)
             no = _Decider(condition, False).visit(loop.body)
             then_case = Evaluate(const(0, "int32")) if is_no_op(yes) else loop.with_fields(body=yes)
             if is_no_op(no):
                 rest = self.decided(then_case, copies) if isinstance(then_case, For) else then_case
-                return IfThenElse(condition, rest)
+                return IfThenElse(asked, rest)
             if copies < 2:
                 break
             if isinstance(then_case, For):
@@ -258,7 +261,7 @@ class Hoister(StatementRewriter):
             other = self.decided(renew_defs(loop.with_fields(body=no)), copies // 2)
             if is_no_op(then_case):
                 return IfThenElse(ops.logical_not(condition), other)
-            return IfThenElse(condition, then_case, other)
+            return IfThenElse(asked, then_case, other)
         return loop
 
     # -- lets

@@ -44,7 +44,10 @@ class _Hoister(StatementRewriter):
     def visit_For(self, loop: For) -> Stmt:
         if loop.thread_binding is not None:
             self.threads.add(loop.loop_var)
-        loop = self.children(loop)
+        return self.hoisted(self.children(loop))
+
+    def hoisted(self, loop: For) -> Stmt:
+        """The loop under the conditions around its body that it does not change."""
         branch = loop.body
         if not isinstance(branch, IfThenElse):
             return loop
@@ -53,10 +56,11 @@ class _Hoister(StatementRewriter):
             return loop
         if not self.over_threads and uses_variable(condition, self.threads):
             return loop
-        inner = loop.with_fields(body=branch.then_case)
-        other = None
+        inner = self.hoisted(loop.with_fields(body=branch.then_case))
+        other: Stmt | None = None
         if branch.else_case is not None:
             other = renew_defs(loop.with_fields(body=branch.else_case))  # type: ignore[arg-type]
+            other = self.hoisted(other)
         return IfThenElse(condition, inner, other, branch.span)
 
 

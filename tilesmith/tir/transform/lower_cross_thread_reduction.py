@@ -177,7 +177,7 @@ class _Reduction:
         """The loops over threads with what each of them does."""
         partial = self.buffers("in_thread_") if self.serial else []
         total = self.buffers("cross_thread_")
-        self.allocations.extend([*partial, *total])
+        self.allocations.extend([*total, *partial])
         steps: list[Stmt] = []
         if partial:
             steps += [self.initialise(partial), self.accumulate(partial)]
@@ -189,7 +189,9 @@ class _Reduction:
 
     def buffers(self, prefix: str) -> list[Buffer]:
         return [
-            decl_buffer((1,), store.buffer.dtype, prefix + store.buffer.name, scope="local")
+            decl_buffer(
+                (1,), store.buffer.dtype, prefix + store.buffer.name, strides=(1,), scope="local"
+            )
             for store in self.reduction.stores
         ]
 
@@ -219,9 +221,9 @@ class _Reduction:
             body: Stmt = BufferStore(partial[0], combined[0], (0,))
         else:
             body = _together(partial, combined)
-        reads = [*_first_elements(partial), *substitute(self.reads(), mapping)]
         block = Block(
-            iterators, reads, _first_elements(partial), self.block.name_hint + "_in_thread", body,
+            iterators, substitute(self.reads(), mapping), _first_elements(partial),
+            self.block.name_hint + "_in_thread", body,
             annotations=self.block.annotations, span=self.block.span,
         )  # fmt: skip
         stmt: Stmt = BlockRealize(self.realize.iter_values, self.realize.predicate, block)

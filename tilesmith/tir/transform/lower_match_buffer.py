@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Rewriter, Var, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.transform import Pass
@@ -40,6 +41,7 @@ class _MatchLowerer(Rewriter):
     def __init__(self) -> None:
         self.regions: dict[Buffer, BufferRegion] = {}
         self.values: dict[Var, PrimExpr] = {}
+        self.analyzer = Analyzer()
 
     def visit_Var(self, var: Var) -> PrimExpr:
         return self.values.get(var, var)
@@ -105,7 +107,8 @@ class _MatchLowerer(Rewriter):
         offset = source.buffer.elem_offset
         for dim, stride in zip(source.region, strides):
             offset = offset + dim.min * stride
-        self.bind(buffer.elem_offset, offset)
+        if isinstance(buffer.elem_offset, Var):
+            self.bind(buffer.elem_offset, self.analyzer.simplify(offset))
         for stride, value in zip(buffer.strides, strides[leading:]):
             self.bind(stride, value)
         for size, dim in zip(buffer.shape, source.region[leading:]):

@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.ir import Call, Rewriter, const
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Evaluate, Stmt
+from tilesmith.tir.stmt import Evaluate, For, Stmt, is_no_op
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["RemoveAssume", "remove_assume"]
@@ -22,6 +22,13 @@ class _AssumeRemover(Rewriter):
         if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.assume":
             return Evaluate(const(0, "int32"))
         return evaluation
+
+    def visit_For(self, loop: For) -> Stmt:
+        """A loop that only promised something goes too."""
+        body = self.visit(loop.body)
+        if body is loop.body:
+            return loop
+        return body if is_no_op(body) else loop.with_fields(body=body)
 
 
 def remove_assume(func: PrimFunc) -> PrimFunc:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, Rewriter, Var, const
-from tilesmith.ir.operators import is_const, logical_not
+from tilesmith.ir.operators import logical_not
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
@@ -71,7 +71,7 @@ class _Remover(Rewriter):
         return declaration if body is declaration.body else declaration.with_fields(body=body)
 
     def visit_For(self, loop: For) -> Stmt:
-        if is_const(loop.extent, 0):
+        if isinstance(loop.extent, IntImm) and loop.extent.value <= 0:
             return _nothing()
         loop = self.children(loop)
         return _nothing() if is_no_op(loop.body) else loop
