@@ -374,6 +374,12 @@ class _Rfactor:
         pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
         spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
         needed = {self.loop.loop_var, *variables_in(*spatial)}
+        # Conditions on reduction loops have done their work in the factored block. The others may
+        # name loops of one iteration besides.
+        reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
+        gone = {self.loop.loop_var, *(variables_in(*reduced) if reduced else ())}
+        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
+        needed.update(variables_in(*kept) if kept else ())
         nest: list[tuple[For, Var]] = []
         for sref in loops:
             loop: For = self.state.stmt(sref)
@@ -383,10 +389,6 @@ class _Rfactor:
         relocate = Replace(relocated)
         self.final = self._final_block()
         values = [relocated[self.loop.loop_var], *[relocate.visit(value) for value in spatial]]
-        # Conditions on reduction loops have done their work in the factored block.
-        gone = {self.state.stmt(sref).loop_var for sref in loops} - set(relocated)
-        gone.add(self.loop.loop_var)
-        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
         predicate = all_of(*[relocate.visit(c) for c in kept]) if kept else const(True, "bool")
         body: Stmt = BlockRealize(tuple(values), predicate, self.final)
         for loop, variable in reversed(nest):
