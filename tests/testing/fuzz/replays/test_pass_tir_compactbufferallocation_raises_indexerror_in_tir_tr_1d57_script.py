@@ -34,7 +34,7 @@ def main(
     for i0, i1, i2 in T.grid(13, 13, 4):
         with T.block("B0"):
             v0, v1, v2 = T.axis.remap("SSR", [i0, i1, i2])
-            T.reads(A1[T.min(v0, v1):T.max(v0, v1) + 1, v2])
+            T.reads(A1[T.min(v0, v1) : T.max(v0, v1) + 1, v2])
             T.writes(T0[v0, v1])
             with T.init():
                 T0[v0, v1] = T.int64(0)
@@ -42,11 +42,24 @@ def main(
     for i0 in range(13):
         with T.block("B2"):
             v0 = T.axis.reduce(13, i0)
-            T.reads(T1_1[v0], A1[v0, 0:4], A0[v0 % 5, v0 % 8, T.truncdiv(v0 + 1, 3) % 4], T0[v0, 12 - v0])
+            T.reads(
+                T1_1[v0],
+                A1[v0, 0:4],
+                A0[v0 % 5, v0 % 8, T.truncdiv(v0 + 1, 3) % 4],
+                T0[v0, 12 - v0],
+            )
             T.writes(T2[0])
             with T.init():
                 T2[0] = T.uint8(0)
-            T2[0] = T2[0] + T.Select(T1_1[v0] < A1[v0, T.Cast("int32", A0[v0 % 5, v0 % 8, T.truncdiv(v0 + 1, 3) % 4]) % 4], T.bitwise_xor(T.Cast("uint8", v0), T.Cast("uint8", T.max(T.min(T1_1[v0], T.float32(20)), T.float32(0)))), T.Cast("uint8", T0[v0, 12 - v0]))
+            T2[0] = T2[0] + T.Select(
+                T1_1[v0]
+                < A1[v0, T.Cast("int32", A0[v0 % 5, v0 % 8, T.truncdiv(v0 + 1, 3) % 4]) % 4],
+                T.bitwise_xor(
+                    T.Cast("uint8", v0),
+                    T.Cast("uint8", T.max(T.min(T1_1[v0], T.float32(20)), T.float32(0))),
+                ),
+                T.Cast("uint8", T0[v0, 12 - v0]),
+            )
 
 
 def schedule(sch):

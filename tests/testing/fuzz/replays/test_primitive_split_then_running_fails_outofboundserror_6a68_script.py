@@ -30,7 +30,7 @@ def schedule(sch):
     l1, l2, l3, l4, l5 = sch.get_loops(b0)
     b6 = sch.rfactor(l5, 2)
     b7 = sch.get_block("B0_rf", func_name="main")
-    b8, = sch.get_consumers(b7)
+    (b8,) = sch.get_consumers(b7)
     l9, l10, l11, l12 = sch.get_loops(b8)
     sch.compute_at(b7, l12)
     b13 = sch.get_block("B0_rf", func_name="main")

@@ -23,7 +23,7 @@ def main(T0: T.Buffer((1, 1, 2), "bool"), T1: T.Buffer((3, 1), "float32")):
             T.reads(T0[0, v2, v0])
             T.writes(T1[v1, v2])
             with T.init():
-                T1[v1, v2] = T.float32(3.4028234663852886e+38)
+                T1[v1, v2] = T.float32(3.4028234663852886e38)
             T1[v1, v2] = T.min(T1[v1, v2], T.Cast("float32", T0[0, v2, v0]))
 
 

@@ -19,7 +19,13 @@ from tilesmith.tir.schedule.primitives.cache import (
     region_of,
     replace_buffer,
 )
-from tilesmith.tir.schedule.primitives.common import Replace, loop_range, refuse_at, variables_in
+from tilesmith.tir.schedule.primitives.common import (
+    Replace,
+    analyzer_for,
+    loop_range,
+    refuse_at,
+    variables_in,
+)
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     check_finished,
@@ -172,9 +178,14 @@ def _copy(
         if loop.loop_var in used:
             own = Var(f"v{len(iterators)}", loop.loop_var.dtype)
             mapping[loop.loop_var] = own
-            iterators.append(IterVar(loop_range(loop), own, IterVar.DataPar))
+            domain = loop_range(loop)
+            if variables_in(loop.extent) and is_const(loop.min):  # of a loop further out, maybe
+                most = analyzer_for(state, sref).const_int_bound(loop.extent).max_value
+                if most < 1 << 31:
+                    domain = Range.from_min_extent(loop.min, const(int(most), own.dtype))
+            iterators.append(IterVar(domain, own, IterVar.DataPar))
             values.append(loop.loop_var)
-            inner.bind(own, loop_range(loop))
+            inner.bind(own, domain)
     rename = Replace(mapping)
     indices: list[PrimExpr] = []
     conditions: list[PrimExpr] = []
