@@ -259,8 +259,11 @@ class Comparisons(Normalizer):
         kept = len(difference.terms) == len(a.terms) + len(b.terms)
         one_sided = (not a.terms and a.const == 0) or (not b.terms and b.const == 0)
         mixed = one_sided and min(difference.terms.values()) < 0 < max(difference.terms.values())
-        strict = _turns_strict(kind, difference)
-        if kept and not mixed and not strict and not (a.const and b.const):
+        ordered = kind is LT or kind is LE
+        moves = (one_sided and difference.const) or (a.const and b.const)
+        if ordered:
+            moves = moves or _turns_strict(kind, difference) or _takes_away(a) or _takes_away(b)
+        if kept and not mixed and not moves:
             for atom, coefficient in b.terms.items():
                 if difference.terms.get(atom) != coefficient:
                     break
@@ -287,6 +290,8 @@ class Comparisons(Normalizer):
             kind, constant = (LT if kind is LE else LE), 0
         if kind in (EQ, NE) and not left:  # x == 3, with the constant on the right
             left, right, constant = right, left, -constant
+        if right and left and kind in (LE, LT):  # a + 2 < b, not a < b - 2
+            constant_left = constant < 0
         if not left or (right and constant_left):
             a, b = Sum(dtype, left, -constant), Sum(dtype, right, 0)
         else:
@@ -313,6 +318,13 @@ def _turns_strict(kind: type, difference: Sum) -> bool:
         return False
     coefficients = difference.terms.values()
     return min(coefficients) < 0 < max(coefficients)
+
+
+def _takes_away(form: Sum) -> bool:
+    """Whether a side of a comparison is ``x - 2``, ``3 - x`` or ``-x``: what is taken away is
+    added on the other side."""
+    terms = form.terms
+    return bool(terms) and (form.const < 0 or max(terms.values()) < 0)
 
 
 def _uncast(form: Sum) -> DataType | None:

@@ -172,7 +172,22 @@ class Divider(Extremes):
             found = self._divide_digit(atom, divisor, form.const)  # type: ignore[arg-type]
             if found is not None:
                 return retyped(found[0], dtype), retyped(found[1], dtype)
+        fewer = self._fewer_turns(form, divisor)
+        if fewer is not None:
+            return self.of_atom(self.table.split(form, divisor, 0)), self.divide(fewer, divisor)[1]
         return self._undivided(form, divisor)
+
+    def _fewer_turns(self, form: Sum, divisor: int) -> Sum | None:
+        """``x * 9`` leaves by 8 what ``x`` leaves. Of a longer sum quotient and remainder are
+        likely to occur together: they stay divisions of one sum, and the answer is None."""
+        if len(form.terms) > 1 or form.const:
+            return None
+        for atom, coefficient in form.terms.items():
+            if coefficient >= divisor:
+                return Sum(form.dtype, {atom: coefficient % divisor}, 0)
+            if coefficient <= -divisor:
+                return Sum(form.dtype, {atom: -(-coefficient % divisor)}, 0)
+        return None
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
         """``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of the
@@ -224,7 +239,8 @@ class Divider(Extremes):
             return Sum(index.dtype, {}, 0)
         form = self.of_atom(self.table.split(index, lower, upper)) if upper else None
         if lower == 1:
-            return form if self._turn(index, upper) is None else self.divide(index, upper)[1]
+            plain = self._turn(index, upper) is None and self._fewer_turns(index, upper) is None
+            return form if plain else self.divide(index, upper)[1]
         low, high = self.bounds(index)
         if -INFINITY < low and high < INFINITY:
             if low // lower == high // lower:

@@ -54,10 +54,14 @@ class Joiner(Proofs):
         for other, factor in form.terms.items():
             if other is atom or other.__class__ is not Split:
                 continue
-            if self.table.number(other.index) != number:  # type: ignore[attr-defined]
-                continue
             low, top = other.lower, other.upper  # type: ignore[attr-defined]
-            if upper == low and factor * lower == coefficient * upper:
+            if self.table.number(other.index) != number:  # type: ignore[attr-defined]
+                if lower != 1 or top or upper != low or factor != coefficient * upper:
+                    continue
+                if not congruent(other.index, index, upper):  # type: ignore[attr-defined]
+                    continue
+                joined = other.index  # type: ignore[attr-defined]  # x * 9 // 8 * 8 + x % 8
+            elif upper == low and factor * lower == coefficient * upper:
                 joined = self.digit(index, lower, top)
             elif upper == top and low % lower == 0 and factor * lower == -coefficient * low:
                 joined = self.digit(index, lower, low)
@@ -151,6 +155,17 @@ def contains(form: Sum, part: Sum, factor: int) -> bool:
     terms = form.terms
     for atom, coefficient in part.terms.items():
         if terms.get(atom) != coefficient * factor:
+            return False
+    return True
+
+
+def congruent(a: Sum, b: Sum, divisor: int) -> bool:
+    """Whether the coefficients tell that ``a - b`` is a multiple of the divisor."""
+    difference = plus(a, b, -1)
+    if difference.const % divisor:
+        return False
+    for coefficient in difference.terms.values():
+        if coefficient % divisor:
             return False
     return True
 
