@@ -124,6 +124,38 @@ def test_cross_thread_reduction_without_a_serial_part():
     assert "in_thread" not in str(after)
 
 
+def test_blocks_behind_a_reduction_are_run_by_the_thread_that_knows_it():
+    """No other thread may read what one thread has written without waiting for it."""
+
+    @T.prim_func
+    def func(A: T.Buffer((5, 40), "float32"), C: T.Buffer((5, 3), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((5,))
+        D = T.alloc_buffer((5, 3))
+        for i in T.thread_binding(5, thread="blockIdx.x"):
+            for ko in range(3):
+                for ki in T.thread_binding(16, thread="threadIdx.x"):
+                    with T.block("B"):
+                        vi = T.axis.spatial(5, i)
+                        vk = T.axis.reduce(40, ko * 16 + ki)
+                        T.where(ko * 16 + ki < 40)
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+            for j in range(3):
+                with T.block("D"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = B[vi] * T.Cast("float32", vj)
+            for j in range(3):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = D[vi, 2 - vj] + T.float32(1)
+
+    after = apply(func, LowerCrossThreadReduction())
+    assert str(after).count("T.where(tx == 0)") == 2
+    same(func, apply(after, UnifyThreadBinding()), CHECKED)
+
+
 def test_results_in_registers_are_written_by_each_thread():
     @T.prim_func
     def func(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):

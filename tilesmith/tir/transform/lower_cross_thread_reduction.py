@@ -14,7 +14,9 @@
 Each thread first combines what its own loops give, then the threads combine theirs. What goes to
 memory that others see is written by one thread; each thread gets a copy where the result lives in
 registers ("local"). Loops over threads move outside of the serial loops of the reduction; other
-statements may stand in a loop over threads as long as they do not need the result there.
+statements may stand in a loop over threads as long as they do not need the result there. Blocks of
+the kernel that stand outside of these loops and need a result in global memory are run by the
+thread that has written it: the others would have to wait for it.
 """
 
 from __future__ import annotations
@@ -57,6 +59,23 @@ def _is_thread(loop: For) -> bool:
     )
 
 
+def _tag(loop: For) -> str:
+    """The name of the threads that a bound loop runs over."""
+    return loop.thread_binding.thread_tag  # type: ignore[union-attr]
+
+
+def _is_leaf(block: Block) -> bool:
+    """Whether a block holds neither blocks nor loops over threads."""
+    inner: list[Any] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, Block) or (isinstance(node, For) and node.thread_binding is not None):
+            inner.append(node)
+
+    post_order_visit(block.body, look)
+    return not inner
+
+
 def _is_reduction_over(realize: BlockRealize, variable: Var) -> bool:
     return any(
         iterator.iter_type == IterVarType.CommReduce and uses_variable(value, {variable})
@@ -84,6 +103,8 @@ class _Lowering(Rewriter):
     def __init__(self) -> None:
         self.allocations: list[list[Buffer]] = []
         self.around: list[For] = []  # loops of the present block, outermost first
+        self.bound: list[For] = []  # loops over blocks and threads around, of all blocks
+        self.written: dict[Buffer, list[For]] = {}  # by one thread of these loops, in this kernel
 
     def visit_Block(self, block: Block) -> Block:
         self.allocations.append([])
@@ -107,8 +128,14 @@ class _Lowering(Rewriter):
             ):
                 return self.lowered(loops, realize, outer)
         self.around.append(loop)
+        if loop.thread_binding is not None:
+            self.bound.append(loop)
         body = self.visit(loop.body)
         self.around.pop()
+        if loop.thread_binding is not None:
+            self.bound.pop()
+            if not self.bound:  # the end of a kernel, which everybody waits for
+                self.written = {}
         return loop if body is loop.body else loop.with_fields(body=body)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
@@ -116,8 +143,36 @@ class _Lowering(Rewriter):
             outer = self.reduced_around(realize)
             if any(_is_thread(one) for one in outer):
                 return self.lowered([], realize, outer)
+        loops = self.loops_of_writer(realize.block) if self.written else []
+        if loops:
+            return self.by_writer(realize, loops)
         block = self.visit(realize.block)
         return realize if block is realize.block else realize.with_fields(block=block)
+
+    def loops_of_writer(self, block: Block) -> list[For]:
+        """The loops over threads that a block lacks to be run by the thread that knows what it
+        reads."""
+        tags = [_tag(loop) for loop in self.bound]
+        found: dict[str, For] = {}
+        for region in (*block.reads, *block.writes):
+            for loop in self.written.get(region.buffer, ()):
+                if _tag(loop) not in tags:
+                    found.setdefault(_tag(loop), loop)
+        if any(region.buffer.scope() == "local" for region in block.writes):
+            return []
+        return list(found.values()) if found and _is_leaf(block) else []
+
+    def by_writer(self, realize: BlockRealize, loops: list[For]) -> Stmt:
+        """A block run by the first thread only."""
+        variables = [Var("t" + _tag(loop)[-1], loop.loop_var.dtype) for loop in loops]
+        first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
+        stmt: Stmt = realize.with_fields(predicate=all_of(*_clauses(realize.predicate), *first))
+        for var, loop in reversed(list(zip(variables, loops))):
+            stmt = loop.with_fields(loop_var=var, body=stmt, annotations={})
+        for region in realize.block.writes:
+            if region.buffer.scope() == "global":
+                self.written[region.buffer] = loops
+        return stmt
 
     def reduced_around(self, realize: BlockRealize) -> list[For]:
         """The loops of a reduction that other statements stand in as well; none of them unless
@@ -135,7 +190,12 @@ class _Lowering(Rewriter):
                     span=realize.block.span,
                     notes=("keep the loops of the reduction free of other blocks",),
                 )
-        return _Reduction(loops, realize, self.allocations[-1], outer).lowered()
+        reduction = _Reduction(loops, realize, self.allocations[-1], outer)
+        if any(_tag(loop).startswith("blockIdx") for loop in self.bound):
+            for store in reduction.reduction.stores:
+                if store.buffer.scope() == "global":
+                    self.written[store.buffer] = reduction.threads
+        return reduction.lowered()
 
 
 def _count_loads(stmt: Stmt, buffers: set[Buffer]) -> int:
