@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import Var, assert_structural_equal, const, is_const, load_json, save_json
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir import Evaluate, PrimFunc, Select, ret
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.interpreter import run
 
@@ -143,3 +145,32 @@ def test_symbolic_shapes():
     shape = index_map.map_shape((n, 8))
     assert is_const(shape[0], 8)
     assert shape[1] is n
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "expected"),
+    [
+        (lambda c: (c // 16, c % 16), [4], [1, 16]),
+        (lambda c: (c // 16, c % 16), [20], [2, 16]),
+        (lambda c: (c % 16,), [4], [16]),
+        (lambda c: (c // 4 % 4, c % 4), [8], [4, 4]),
+        (lambda c: (c % 8, c // 8), [1], [8, 1]),
+        (lambda a, b: (a % 4 * 8 + b % 8, b // 8), [3, 5], [32, 1]),
+        (lambda n, h, w: (n * 35 + h * 7 + w,), [1, 5, 7], [35]),
+    ],
+)
+def test_digits_take_all_of_their_places(function, shape, expected):
+    mapping = IndexMap.from_func(function, index_dtype="int32")
+    assert [int(size) for size in mapping.map_shape(shape)] == expected
+    inverse, padding = mapping.non_surjective_inverse(shape)
+    places = list(np.ndindex(*expected))
+    images = {}
+    for element in np.ndindex(*shape):
+        images[tuple([int(i) for i in mapping.map_indices(list(element))])] = element
+    analyzer = Analyzer()
+    for place in places:
+        bound = dict(zip(inverse.initial_indices, place))
+        is_padding = bool(int(analyzer.simplify(substitute(padding, bound))))
+        assert is_padding == (place not in images)
+        if place in images:
+            assert tuple([int(i) for i in inverse.map_indices(list(place))]) == images[place]

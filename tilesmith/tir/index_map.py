@@ -146,7 +146,10 @@ class IndexMap(Node, key="tir.IndexMap"):
         return [substitute(index, values) for index in retyped]
 
     def map_shape(self, shape: Sequence[Any]) -> list[PrimExpr]:
-        """The shape that holds all elements of an array of ``shape``."""
+        """The shape that holds all elements of an array of ``shape``.
+
+        A digit ``i % 8`` takes 8 places, also where ``i`` has fewer values: the rest is padding.
+        """
         self._check_rank(shape, "sizes")
         sizes = [convert(size) for size in shape]
         dtype = max((size.dtype for size in sizes), key=lambda d: d.bits, default=None)
@@ -299,6 +302,8 @@ class IndexMap(Node, key="tir.IndexMap"):
             below = 1
             ordered = sorted(pieces.pieces, key=lambda piece: piece.scale)
             for number, piece in enumerate(ordered):
+                if piece.scale != below and piece.extent == 1:
+                    continue  # its only value is 0
                 if piece.scale != below:
                     return None
                 value = floordiv(rest, const(below, output.dtype))
@@ -445,7 +450,7 @@ class _Pieces(Dispatcher[_Sum]):
         if node not in self.sizes:
             raise _NotPlainError
         size = self.sizes[node]
-        return _Sum((), 0) if size == 1 else _Sum((_Piece(node, 1, size, 1),), 0)
+        return _Sum((_Piece(node, 1, size, 1),), 0)
 
     def visit_Cast(self, node: Cast) -> _Sum:
         return self.visit(node.value)
@@ -480,7 +485,7 @@ class _Pieces(Dispatcher[_Sum]):
         value, by = self.visit(node.a), self.divisor(node)
         kept, rest = self.split(value, by)
         pieces = [piece._replace(scale=piece.scale // by) for piece in kept]
-        if rest is not None and rest.extent * rest.scale > by:
+        if rest is not None:
             pieces.append(self.upper(rest, by))
         return _Sum(tuple(pieces), value.offset // by)
 
@@ -490,7 +495,7 @@ class _Pieces(Dispatcher[_Sum]):
         small = [piece for piece in value.pieces if piece.scale % by and piece is not rest]
         if rest is not None:
             steps = by // rest.scale
-            small.append(rest._replace(extent=min(rest.extent, steps)))
+            small.append(rest._replace(extent=steps))  # also where fewer values occur: padding
         return _Sum(tuple(small), value.offset % by)
 
     def upper(self, piece: _Piece, by: int) -> _Piece:
@@ -503,6 +508,7 @@ class _Pieces(Dispatcher[_Sum]):
         below ``by`` altogether."""
         kept = [piece for piece in value.pieces if piece.scale % by == 0]
         others = sorted([p for p in value.pieces if p.scale % by], key=lambda p: p.scale)
+        others = [p for p in others if p.extent > 1] or others[-1:]
         if value.offset % by and others:
             raise _NotPlainError
         if not others:

@@ -138,3 +138,51 @@ def test_fused_symbolic_loops_take_threads(size):
                     B[vi, vj] = A[vi, vj] + T.float32(1)
 
     check(symbolic, on_threads, expected, sizes={"n": size, "m": 7})
+
+
+@T.prim_func
+def one_image(A: T.Buffer((1, 5), "float32"), C: T.Buffer((1, 5), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((1, 5), "float32")
+    for n, i in T.grid(1, 5):
+        with T.block("B"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            B[vn, vi] = A[vn, vi] * T.float32(2)
+    for n, i in T.grid(1, 5):
+        with T.block("C"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            C[vn, vi] = B[vn, vi] + T.float32(1)
+
+
+def test_inlined_consumers_keep_the_iterator_of_one_value():
+    @T.prim_func
+    def expected(A: T.Buffer((1, 5), "float32"), C: T.Buffer((1, 5), "float32")):
+        for n, i in T.grid(1, 5):
+            with T.block("B"):
+                vn, vi = T.axis.remap("SS", [n, i])
+                C[vn, vi] = A[vn, vi] * T.float32(2) + T.float32(1)
+
+    check(one_image, lambda sch: sch.reverse_compute_inline(sch.get_block("C")), expected)
+
+
+def test_layouts_pad_axes_that_are_shorter_than_a_digit():
+    @T.prim_func
+    def expected(A: T.Buffer((1, 5), "float32"), C: T.Buffer((1, 5), "float32")):
+        B = T.alloc_buffer((1, 1, 8), "float32")
+        for n, o, i in T.grid(1, 1, 8):
+            with T.block("B"):
+                vn, vo, vi = T.axis.remap("SSS", [n, o, i])
+                T.reads(A[0, vi])
+                T.writes(B[vn, vo, vi])
+                B[vn, vo, vi] = T.if_then_else(5 <= vi, T.float32(0), A[0, vi] * T.float32(2))
+        for n, i in T.grid(1, 5):
+            with T.block("C"):
+                vn, vi = T.axis.remap("SS", [n, i])
+                C[vn, vi] = B[vn, 0, vi] + T.float32(1)
+
+    def steps(sch):
+        sch.transform_layout(
+            sch.get_block("B"), ("write", 0), lambda n, i: (n, i // 8, i % 8), pad_value=0.0
+        )
+
+    check(one_image, steps, expected)

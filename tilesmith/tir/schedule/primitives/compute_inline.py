@@ -22,7 +22,13 @@ from tilesmith.tir.schedule.primitives.blocks import (
     scope_of,
     why_not_complete,
 )
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
+from tilesmith.tir.schedule.primitives.common import (
+    Rebuild,
+    Replace,
+    refuse_at,
+    simplified,
+    variables_in,
+)
 from tilesmith.tir.schedule.primitives.compute_at import remove_block
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -478,7 +484,7 @@ class _ReverseInliner(Rebuild):
         analyzer = self.analyzer
         value = _LoadReplacer(self.buffer, store.value, iterators).visit(self.store.value)
         rename = _LoadReplacer(self.buffer, store.value, iterators)
-        indices = [analyzer.simplify(rename.visit(index)) for index in self.store.indices]
+        indices = [simplified(analyzer, rename.visit(index)) for index in self.store.indices]
         new: Stmt = self.store.with_fields(value=value, indices=tuple(indices))
         conditions = [at.visit(place) for place in self.inverse.places]
         if self.inverse.partial:
