@@ -177,6 +177,60 @@ def test_compact_buffer_allocation():
     )
 
 
+def test_buffers_hold_what_conditions_let_get_to_them():
+    """Loops of the padded size, of which a part reaches L; a loop that is narrowed twice."""
+
+    @T.prim_func
+    def before(A: T.Buffer((6, 7), "float32"), B: T.Buffer((10, 9), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        with T.block("root"):
+            T.reads(A[0:6, 0:7])
+            T.writes(B[0:10, 0:9])
+            L = T.alloc_buffer((12, 12))
+            for i, j in T.grid(8, 8):
+                with T.block("L"):
+                    T.where(i < 6 and j <= 6)
+                    T.reads(A[i, j])
+                    T.writes(L[i, j])
+                    L[i, j] = A[i, j] * T.float32(2)
+            for i, j in T.grid(10, 9):
+                with T.block("B"):
+                    T.reads(L[i - 2, j - 1])
+                    T.writes(B[i, j])
+                    if 2 <= i and 8 > i:
+                        B[i, j] = T.if_then_else(
+                            0 < j and T.likely(j < 8), L[i - 2, j - 1], T.float32(1)
+                        )
+                    else:
+                        B[i, j] = T.float32(0)
+
+    after = apply(before, transform.CompactBufferAllocation())
+    (compacted,) = after.body.block.alloc_buffers
+    assert [size.value for size in compacted.shape] == [6, 7]
+    assert_same_results(before, after)
+
+
+def test_a_buffer_holds_what_is_read_without_the_condition():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        with T.block("root"):
+            T.reads(A[0:8])
+            T.writes(B[0:8])
+            L = T.alloc_buffer((9,))
+            for i in range(8):
+                L[i] = A[i]
+            for i in range(8):
+                if i < 3:
+                    B[i] = L[i]
+                else:
+                    B[i] = T.Select(i < 5, L[i], T.float32(2))
+
+    after = apply(before, transform.CompactBufferAllocation())
+    assert after.body.block.alloc_buffers[0].shape[0].value == 8
+    assert_same_results(before, after)
+
+
 def test_a_reduction_keeps_its_result_outside_of_its_loop():
     """The only accesses to S lie in the loop over k, but S carries a sum from one to the next."""
 

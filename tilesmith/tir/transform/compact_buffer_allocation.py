@@ -7,8 +7,9 @@
                 B[i, j] = A[i, j]                           B[0, j] = A[i, j]
 
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
-scope. Where the bounds span a constant number of elements below the declared size, the dimension
-shrinks to it and the indices are moved; any other dimension stays as it is.
+scope, as far as conditions on a single loop (``if 2 <= i``) let these get. Where the bounds span a
+constant number of elements below the declared size, the dimension shrinks to it and the indices are
+moved; any other dimension stays as it is.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
@@ -20,7 +21,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
+from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
     Add,
     Call,
     Cast,
@@ -46,18 +52,23 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     Block,
+    BlockRealize,
     BufferStore,
     DeclBuffer,
     For,
+    IfThenElse,
     LetStmt,
     MatchBufferRegion,
     Stmt,
 )
+from tilesmith.tir.transform.loop_partition import limit_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.uses import free_variables
 
 __all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]
 
 Bounds = tuple[PrimExpr, PrimExpr]
+_Loop = tuple[Var, PrimExpr, PrimExpr]  # variable, first, last
 
 
 class _Scope:
@@ -75,13 +86,15 @@ class _RegionFinder(Visitor):
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self.loops: list[tuple[Var, PrimExpr, PrimExpr]] = []  # variable, first, last
+        self.loops: list[_Loop] = []
         self.depth_of: dict[Var, int] = {}
         self.scopes: dict[Buffer, _Scope] = {}
         self.pointers: dict[Var, Buffer] = {}
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.threads: set[Var] = set()  # loops over threads of a block
-        self.known_bounds: dict[tuple[int, int, bool], tuple[PrimExpr, Bounds | None]] = {}
+        self.known_bounds: dict[tuple[int, int, bool, int], tuple[PrimExpr, Bounds | None]] = {}
+        self.conditions = 0  # number of the conditions that hold here; 0 without any
+        self.last_conditions = 0
         self.relaxed: set[Var] = set()  # of these, the ones that share the buffer in question
 
     # -- bounds of an index over the loops from `depth` inwards
@@ -176,7 +189,8 @@ class _RegionFinder(Visitor):
             return None
         # What threads share is allocated once for all of them.
         shared = buffer.scope().startswith("shared")
-        key = (id(index), scope.depth, shared)  # an index that is read and written is one object
+        # an index that is read and written is one object
+        key = (id(index), scope.depth, shared, self.conditions)
         found = self.known_bounds.get(key)
         if found is None:
             self.relaxed = self.threads if shared else set()
@@ -219,6 +233,64 @@ class _RegionFinder(Visitor):
         """The memory is used as a whole: nothing can shrink."""
         scope = self.scopes[self.pointers[pointer]]
         scope.regions = [None] * len(scope.regions)
+
+    # -- conditions
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> None:
+        self.visit(branch.condition)
+        self.visit_under(branch.condition, branch.then_case)
+        if branch.else_case is not None:
+            self.visit(branch.else_case)
+
+    def visit_Call(self, call: Call) -> None:
+        if getattr(call.op, "name", "") != "tir.if_then_else":
+            self.visit_children(call)
+            return
+        self.visit(call.args[0])
+        self.visit_under(call.args[0], call.args[1])
+        self.visit(call.args[2])
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        for value in realize.iter_values:
+            self.visit(value)
+        self.visit(realize.predicate)
+        self.visit_under(realize.predicate, realize.block)
+
+    def visit_under(self, condition: PrimExpr, node: Any) -> None:
+        """Visit what runs only where a condition holds: loops count as far as they get there."""
+        narrowed = [] if ops.is_const(condition) else self.narrowed_loops(condition)
+        if not narrowed:
+            self.visit(node)
+            return
+        loops, outside = list(self.loops), self.conditions
+        self.last_conditions += 1
+        self.conditions = self.last_conditions
+        for number, loop in narrowed:
+            self.loops[number] = loop
+        self.visit(node)
+        self.loops, self.conditions = loops, outside
+
+    def narrowed_loops(self, condition: PrimExpr) -> list[tuple[int, _Loop]]:
+        """The loops of constant bounds that have fewer iterations under a condition."""
+        found: dict[int, _Loop] = {}
+        for clause in conjuncts(condition):
+            if not isinstance(clause, (LT, LE, GT, GE)):
+                continue
+            used = [var for var in free_variables(clause) if var in self.depth_of]
+            if len(used) != 1:
+                continue
+            number = self.depth_of[used[0]]
+            var, first, last = found.get(number, self.loops[number])
+            limit = limit_of(clause, var, {}, self.analyzer)
+            first, last = self.analyzer.simplify(first), self.analyzer.simplify(last)
+            if limit is None or not (isinstance(first, IntImm) and isinstance(last, IntImm)):
+                continue
+            low, end = limit
+            if isinstance(low, IntImm) and first.value < low.value <= last.value:
+                found[number] = (var, ops.cast(var.dtype, low), last)
+            elif isinstance(end, IntImm) and first.value < end.value <= last.value:
+                found[number] = (var, first, ops.cast(var.dtype, end - 1))
+        return list(found.items())
 
     # -- scopes
 
