@@ -42,11 +42,41 @@ def padded_row_by_row(A: T.Buffer((6, 9), "float32"), B: T.Buffer((8, 12), "floa
                 B[vi, vj] = T.float32(3)
         for j in range(9):
             with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.where(i >= 1 and i < 7)
-                T.reads(A[vi - 1, vj])
-                T.writes(B[vi, vj + 2])
-                B[vi, vj + 2] = A[vi - 1, vj]
+                vi = T.axis.spatial(6, i - 1)
+                vj = T.axis.spatial(9, j)
+                T.where(1 <= i and i < 7)
+                B[vi + 1, vj + 2] = A[vi, vj]
+
+
+@T.prim_func
+def one_image(A: T.Buffer((1, 6), "float32"), B: T.Buffer((1, 8), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for n, i in T.grid(1, 8):
+        with T.block("B"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            B[vn, vi] = T.if_then_else(1 <= vi and vi < 7, A[vn, vi - 1], T.float32(0))
+
+
+def test_decompose_padding_inside_of_a_loop_of_one_iteration():
+    @T.prim_func
+    def expected(A: T.Buffer((1, 6), "float32"), B: T.Buffer((1, 8), "float32")):
+        for _ in range(1):
+            for i_pad in range(8):
+                with T.block("B_pad_const"):
+                    vn = T.axis.spatial(1, 0)
+                    vi = T.axis.spatial(8, i_pad)
+                    B[vn, vi] = T.float32(0)
+            for i in range(6):
+                with T.block("B"):
+                    vn = T.axis.spatial(1, 0)
+                    vi = T.axis.spatial(6, i)
+                    B[vn, vi + 1] = A[vn, vi]
+
+    def steps(sch):
+        block = sch.get_block("B")
+        sch.decompose_padding(block, sch.get_loops(block)[1])
+
+    check(one_image, steps, expected)
 
 
 @pytest.mark.parametrize("number, expected", [(0, padded_in_two), (1, padded_row_by_row)])

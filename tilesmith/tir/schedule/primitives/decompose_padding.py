@@ -80,6 +80,7 @@ class _Padding:
         loops = state.loops(sref)
         if loop_sref not in loops:
             raise refuse_at(state, PRIMITIVE, f"the loop is not around block '{name}'", loop_sref)
+        self.outside: list[For] = [state.stmt(one) for one in loops[: loops.index(loop_sref)]]
         self.loops: list[For] = [state.stmt(one) for one in loops[loops.index(loop_sref) :]]
         for outer, inner in zip(self.loops, [*self.loops[1:], self.realize]):
             if outer.body is not inner:
@@ -196,7 +197,7 @@ class _Padding:
         }
         relocate = Replace(moved)
         realize: Stmt = BlockRealize(
-            [relocate.visit(value) for value in self.realize.iter_values],
+            [relocate.visit(self.without_units(value)) for value in self.realize.iter_values],
             relocate.visit(self.realize.predicate),
             block,
         )
@@ -233,17 +234,29 @@ class _Padding:
                 whole = Range.from_min_extent(const(0, dom.extent.dtype), extent)
                 iterators.append(iterator.with_fields(dom=whole))
             else:
-                iterators.append(iterator)
-                conditions += [value >= low, value < high]
+                conditions += [low <= value, value < high]
+                extent = analyzer.simplify(maximum(high - low, 0))
+                whole = Range.from_min_extent(const(0, dom.extent.dtype), extent)
+                iterators.append(iterator.with_fields(dom=whole))
+                if not is_const(low, 0):
+                    shifts[iterator.var] = iterator.var + low
+                    value = analyzer.simplify(value - low)
             values.append(value)
         self.copied = self.copied_block(iterators, shifts, analyzer)
         kept = [one for one in conditions if not is_const(one, 1)]
         predicate = all_of(*kept) if kept else const(True, "bool")
+        values = [self.without_units(value) for value in values]
         body: Stmt = BlockRealize(values, predicate, self.copied, self.realize.span)
         for loop in reversed(self.loops):
             extent = extents.get(loop.loop_var, loop.extent)
             body = loop.with_fields(extent=extent, body=body)
         return body
+
+    def without_units(self, value: PrimExpr) -> PrimExpr:
+        """A binding in which outer loops of one iteration have become their only value."""
+        units = {loop.loop_var: loop.min for loop in self.outside if is_const(loop.extent, 1)}
+        new = Replace(units).visit(value)
+        return value if new is value else Analyzer().simplify(new)
 
     def owns_loop(self, value: PrimExpr, dom: Range) -> bool:
         """Whether an iterator is a loop of its own here, with the same range."""
