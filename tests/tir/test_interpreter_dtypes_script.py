@@ -180,3 +180,27 @@ def test_lists_of_values():
 def test_leaving_with_an_error():
     with pytest.raises(ExecutionError, match="error that was set last"):
         run(PrimFunc([], Evaluate(Call("handle", "tir.tvm_throw_last_error", ()))))
+
+
+def test_flat_views_of_parts_of_arrays():
+    """A part of an array is followed by the rest of it: whole rows are there, the last one too."""
+
+    @T.prim_func
+    def func(A: T.Buffer((3, 4), "int32", strides=(10, 1)), B: T.Buffer((3, 4), "int32")):
+        F = T.decl_buffer((30,), "int32", data=A.data)
+        for i, j in T.grid(3, 4):
+            B[i, j] = F[i * 10 + j]
+
+    whole, b = np.arange(30, dtype="int32").reshape(3, 10), np.zeros((3, 4), "int32")
+    run(func, whole[:, :4], b)
+    np.testing.assert_array_equal(b, whole[:, :4])
+
+
+def test_addresses_are_those_of_the_machine():
+    @T.prim_func
+    def func(A: T.Buffer((64,), "uint8"), B: T.Buffer((1,), "uint64")):
+        B[0] = T.reinterpret("uint64", T.address_of(A[3]))
+
+    a, b = np.zeros(64, "uint8"), np.zeros(1, "uint64")
+    run(func, a, b)
+    assert b[0] == a.ctypes.data + 3

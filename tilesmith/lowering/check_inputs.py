@@ -23,7 +23,9 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import BufferStore, Evaluate, For, While
 
-__all__ = ["argument_choices", "calls_outside", "promised_statements", "rounds"]
+__all__ = [
+    "argument_choices", "calls_outside", "copy_of_argument", "promised_statements", "rounds",
+]  # fmt: skip
 
 _MOST_BYTES = 1 << 28
 _WHILE = 50  # iterations of a `while` that are counted; nobody knows them
@@ -233,20 +235,33 @@ def _array(buffer: Buffer, values: dict, generator: Any, most: int | None) -> An
     elif dtype.is_integer and most is not None:
         low, high = 0, most
     drawn = numpy.asarray(generator.integers(low, high + 1, numbers)).astype(kind)
-    return _strided(drawn, buffer, values)
+    return _placed(drawn, buffer, values)
 
 
-def _strided(array: Any, buffer: Buffer, values: dict) -> Any:
-    """The array with the strides that the buffer asks for; None where they are not known."""
-    if not buffer.strides:
-        return array
-    steps = [Analyzer().simplify(substitute(step, values)) for step in buffer.strides]
-    if not all(isinstance(step, IntImm) and step.value > 0 for step in steps):
-        return None
-    span = 1 + sum((size - 1) * step.value for size, step in zip(array.shape, steps))
-    memory = numpy.zeros(max(span, 1), array.dtype)
-    view = numpy.lib.stride_tricks.as_strided(
-        memory, array.shape, [step.value * array.itemsize for step in steps]
-    )
-    view[...] = array
-    return view
+def _placed(array: Any, buffer: Buffer, values: dict) -> Any:
+    """The array with the strides and the alignment that the buffer asks for; None where they are
+    not known."""
+    strides = array.strides
+    if buffer.strides:
+        steps = [Analyzer().simplify(substitute(step, values)) for step in buffer.strides]
+        if not all(isinstance(step, IntImm) and step.value > 0 for step in steps):
+            return None
+        strides = tuple([step.value * array.itemsize for step in steps])
+    return _in_new_memory(array, strides, max(buffer.data_alignment, array.itemsize))
+
+
+def _in_new_memory(array: Any, strides: tuple[int, ...], alignment: int) -> Any:
+    steps = list(zip(array.shape, strides))
+    rows = max([size * step for size, step in steps], default=0)  # the last one whole, too
+    span = max(rows, sum([max(size - 1, 0) * step for size, step in steps]) + array.itemsize)
+    memory = numpy.zeros(span + alignment, "u1")
+    offset = -memory.ctypes.data % alignment
+    placed = numpy.ndarray(array.shape, array.dtype, memory, offset, strides)
+    placed[...] = array
+    return placed
+
+
+def copy_of_argument(array: Any) -> Any:
+    """A copy with the same strides, as well aligned as the array is."""
+    address = array.ctypes.data
+    return _in_new_memory(array, array.strides, min(address & -address, 4096) or 1)

@@ -25,6 +25,7 @@ from tilesmith.ir.instrument import PassInstrument, instruments_of_thread, watch
 from tilesmith.lowering.check_inputs import (
     argument_choices,
     calls_outside,
+    copy_of_argument,
     promised_statements,
     rounds,
 )
@@ -71,6 +72,7 @@ def is_checking() -> bool:
 def _count(what: str) -> None:
     with _lock:
         if not _counts:
+            atexit.unregister(_print_summary)  # it may have been there before `take_counts`
             atexit.register(_print_summary)
         _counts[what] += 1
 
@@ -142,7 +144,7 @@ def _difference(got: Any, want: Any, rounding: bool, rounds: bool = False) -> st
 
 
 def _results(program: Any, arguments: list[Any], entry: str | None) -> list[Any]:
-    copies = [one.copy() if isinstance(one, numpy.ndarray) else one for one in arguments]
+    copies = [copy_of_argument(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
     run(program, *copies, entry=entry)
     return copies
 

@@ -197,6 +197,13 @@ def _q_multiply_shift_per_axis(
     return _each_lane(dtype, compute)
 
 
+def _address(value: Any) -> int:
+    """A pointer as a number; handles of other things only differ from each other."""
+    if value is None:
+        return 0
+    return value.address if isinstance(value, Pointer) else id(value)
+
+
 @_operator("reinterpret")
 def _reinterpret(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
     source = arguments[0]
@@ -204,7 +211,7 @@ def _reinterpret(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[.
         # The integer zero is the null pointer; other addresses mean nothing here.
         return lambda value: None if isinstance(value, int) and value == 0 else value
     if source.is_handle:
-        return lambda value: 0 if value is None else id(value)
+        return _address
     kind, source_kind = element_type(dtype), element_type(source)
 
     def compute(value: Any) -> Any:

@@ -126,6 +126,11 @@ class Pointer:
                 f"a view of shape {shape} of {dtype} does not fit into {held} bytes: {error}"
             ) from None
 
+    @property
+    def address(self) -> int:
+        """The place as the machine counts, for programs that look at alignment."""
+        return self.memory.__array_interface__["data"][0] + self.offset
+
     def address_of(self, array: numpy.ndarray, indices: tuple[int, ...]) -> Pointer:
         """The place of an element of an array over this memory."""
         base = self.memory.__array_interface__["data"][0]
@@ -139,7 +144,8 @@ class Pointer:
 
 
 def pointer_to(array: numpy.ndarray) -> Pointer:
-    """A pointer to the first element of an array, contiguous or not."""
+    """A pointer to the first element of an array, contiguous or not. Behind a part of an array is
+    the rest of that array: flat views count whole rows, the last one too."""
     if array.flags.c_contiguous:
         return Pointer(array.reshape(-1).view(numpy.uint8), 0, array)
     span = array.itemsize
@@ -148,6 +154,9 @@ def pointer_to(array: numpy.ndarray) -> Pointer:
             raise TypeMismatchError("arrays with negative strides are not supported; copy them")
         span += (size - 1) * stride
     address = array.__array_interface__["data"][0]
+    if isinstance(array.base, numpy.ndarray) and array.base.flags.c_contiguous:
+        end = array.base.__array_interface__["data"][0] + array.base.nbytes
+        span = max(span, end - address)
     raw = (ctypes.c_uint8 * span).from_address(address)
     return Pointer(numpy.ctypeslib.as_array(raw), 0, array)
 
