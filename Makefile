@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format unit acceptance bench clean
+.PHONY: help demo test lint format unit check acceptance bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ lint: $(VENV)/.dev ## ruff (check and format) and the contracts between the floo
 
 unit: $(VENV)/.dev ## all tests and the acceptance programs
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests
+
+check: $(VENV)/.dev ## all tests, with every compile checked pass by pass; the end says what was compared
+	TILESMITH_CHECK=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests
 
 acceptance: $(VENV)/.dev ## only the acceptance programs
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/acceptance
