@@ -210,6 +210,33 @@ def test_buffers_hold_what_conditions_let_get_to_them():
     assert_same_results(before, after)
 
 
+@pytest.mark.parametrize(("n", "m"), [(3, 5), (1, 1), (4, 1)])
+def test_a_row_of_a_buffer_of_symbolic_size(n, m):
+    @T.prim_func
+    def before(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (n, m))
+        B = T.match_buffer(b, (n, m))
+        for i in range(n):
+            with T.block("rows"):
+                T.reads(A[i, 0:m])
+                T.writes(B[i, 0:m])
+                L = T.alloc_buffer((n * m,))
+                K = T.alloc_buffer((n, m))
+                for j in range(m):
+                    L[i * m + j] = A[i, j]
+                    K[i, j] = A[i, j]
+                for j in range(m):
+                    B[i, j] = L[i * m + (m - 1 - j)] + K[i, j]
+
+    after = apply(before, transform.CompactBufferAllocation())
+    line, rows = after.body.block.body.body.block.alloc_buffers
+    assert [str(size) for size in line.shape] == ["T.min(n * m, m)"]
+    assert [str(size) for size in rows.shape] == ["1", "m"]
+    assert_same_results(before, after, {"n": n, "m": m})
+
+
 def test_a_buffer_holds_what_is_read_without_the_condition():
     @T.prim_func
     def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

@@ -8,8 +8,8 @@
 
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
 scope, as far as conditions on a single loop (``if 2 <= i``) let these get. Where the bounds span a
-constant number of elements below the declared size, the dimension shrinks to it and the indices are
-moved; any other dimension stays as it is.
+constant number of elements below the declared size, or depend on fewer symbols than it does, the
+dimension shrinks to them and the indices are moved; any other dimension stays as it is.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
@@ -361,7 +361,12 @@ class _RegionFinder(Visitor):
                 last = simplify(high)
         extent = simplify(last - first + 1)
         if not isinstance(extent, IntImm):
-            bound = self.analyzer.const_int_bound(extent).max_value
+            constant = self.analyzer.const_int_bound(extent)
+            is_size = isinstance(extent, Var) or constant.min_value >= 0  # else memory of size -1
+            if is_size and free_variables(extent) < free_variables(size):
+                smaller = simplify(ops.minimum(size, extent))
+                return Range.from_min_extent(ops.cast(size.dtype, first), smaller)
+            bound = constant.max_value
             if not isinstance(size, IntImm) or bound >= size.value:
                 return whole
             extent = const(int(bound), size.dtype)
