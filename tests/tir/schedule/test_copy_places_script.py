@@ -98,3 +98,8 @@ def test_each_thread_makes_its_own_part_of_global_memory():
         sch.compute_at(sch.get_block("C"), inner)
 
     check(chain, steps, expected)
+
+
+def test_reindexed_parameters_stay_at_the_block():
+    sch = check(chain, lambda sch: sch.reindex(sch.get_block("D"), ("read", 2)))
+    assert names(sch) == ["B", "C", "W_reindex", "D"]

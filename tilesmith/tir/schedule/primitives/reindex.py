@@ -224,13 +224,21 @@ def reindex_cache(
             raise access.refuse(f"the index {position} of the cache may be negative or unbounded")
         shape.append(analyzer.simplify(covered.max_value + 1))
     name = f"{access.buffer.name}_{storage_scope}"
-    return _through(access, indices, shape, name, storage_scope)
+    return _through(access, indices, shape, name, storage_scope, is_cache=True)
 
 
 def _through(
-    access: _Access, indices: list[PrimExpr], shape: list[PrimExpr], name: str, storage_scope: str
+    access: _Access,
+    indices: list[PrimExpr],
+    shape: list[PrimExpr],
+    name: str,
+    storage_scope: str,
+    is_cache: bool = False,
 ) -> StmtSRef:
-    """Let the block use a new buffer, and put the block that copies before or after it."""
+    """Let the block use a new buffer, and put the block that copies before or after it.
+
+    A cache of what nothing here writes is filled before everything else.
+    """
     state, sref, scope = access.state, access.sref, access.scope
     _check_mapping(access, indices)
     _check_place(access)
@@ -247,7 +255,7 @@ def _through(
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
     anchor = sref
-    if access.reads and not writers_of(state, scope, access.buffer):
+    if is_cache and access.reads and not writers_of(state, scope, access.buffer):
         anchor = first_block(state, scope)
     rewrite = _Moved(access.buffer, cache, indices)
     state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)

@@ -240,9 +240,10 @@ def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) 
         elif not is_const(domain.extent):
             extent = known if is_const(known) else extent
         part.outer, part.outer_domain = outer_value, Range.from_min_extent(low, extent)
-        part.inner = inner_value
-        part.inner_domain = Range.from_min_extent(const(0, dtype), scale)
         part.scale = scale
+        if not is_const(scale, 1):  # one value needs no iterator
+            part.inner = inner_value
+            part.inner_domain = Range.from_min_extent(const(0, dtype), scale)
     return ""
 
 
