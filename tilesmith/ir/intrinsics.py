@@ -459,9 +459,9 @@ def assume(cond: Any = None) -> PrimExpr:
     return intrinsic_call("bool", "assume", True if cond is None else cond)
 
 
-def undef() -> PrimExpr:
+def undef(*, dtype: Any = "int32") -> PrimExpr:
     """A value of which nothing is known, for stores that only mark memory as initialised."""
-    return Call("int32", "tir.undef", ())
+    return Call(dtype, "tir.undef", ())
 
 
 def isnullptr(x: Any, span: Any = None) -> PrimExpr:

@@ -198,6 +198,37 @@ def test_loops_over_nothing_go():
     check(promised, expected, transform.RemoveAssume(), sizes={"n": 2})
 
 
+def test_loops_that_store_nothing_go():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            B[i] = T.undef(dtype="float32")
+        for i in range(8):
+            if i < n:
+                B[i] = T.Cast("float32", T.undef())
+        for i in range(8):
+            if i < n:
+                B[i] = T.undef(dtype="float32")
+            else:
+                B[i] = A[i]
+        for i in range(8):
+            B[i] = B[i] + A[i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            if i < n:
+                T.evaluate(0)
+            else:
+                B[i] = A[i]
+        for i in range(8):
+            B[i] = B[i] + A[i]
+
+    assert_structural_equal(apply(before, transform.RemoveStoreUndef()), expected)
+
+
 def test_unroll_loop():
     @T.prim_func
     def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.ir import Call, Cast, PrimExpr, Rewriter, const
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import BufferStore, Evaluate, Stmt
+from tilesmith.tir.stmt import BufferStore, Evaluate, For, IfThenElse, Stmt, is_no_op
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["RemoveStoreUndef", "remove_store_undef"]
@@ -25,6 +25,20 @@ class _UndefRemover(Rewriter):
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         return Evaluate(const(0, "int32")) if _is_undef(store.value) else store
+
+    def visit_For(self, loop: For) -> Stmt:
+        """A loop of nothing but such stores goes too."""
+        body = self.visit(loop.body)
+        if body is loop.body:
+            return loop
+        return body if is_no_op(body) else loop.with_fields(body=body)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        new = branch.map_children(lambda node: self.visit(node) if isinstance(node, Stmt) else node)
+        if new is branch or not is_no_op(new.then_case):
+            return new
+        is_empty = new.else_case is None or is_no_op(new.else_case)
+        return new.then_case if is_empty else new
 
 
 def remove_store_undef(func: PrimFunc) -> PrimFunc:
