@@ -199,3 +199,32 @@ def test_initial_values_that_are_read():
     sch = check(biased, lambda sch: sch.decompose_reduction("B", loops(sch, "B")[1]))
     (read,) = sch.get(sch.get_block("B_init")).reads
     assert read.buffer.name == "bias"
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((5, 9), "float32"), B: T.Buffer((5,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, k in T.grid(5, 9):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+
+def test_rfactor_of_the_only_reduction_loop_stores_values():
+    @T.prim_func
+    def expected(A: T.Buffer((5, 9), "float32"), B: T.Buffer((5,), "float32")):
+        B_rf = T.alloc_buffer((9, 5), "float32")
+        for i, k in T.grid(5, 9):
+            with T.block("B_rf"):
+                vk, vi = T.axis.remap("SS", [k, i])
+                B_rf[vk, vi] = A[vi, vk]
+        for i, k in T.grid(5, 9):
+            with T.block("B"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + B_rf[vk, vi]
+
+    check(row_sums, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B"))[1], 0), expected)

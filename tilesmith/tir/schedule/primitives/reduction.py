@@ -324,8 +324,11 @@ class _Rfactor:
                 if_then_else(guard, value, identity)
                 for value, identity in zip(values_in, identities)
             ]
-        body = combiner.update(self.partials, indices, values_in)
-        init = combiner.initialise(self.partials, indices, identities)
+        if any(iterator.iter_type == IterVar.CommReduce for iterator in iterators):
+            body = combiner.update(self.partials, indices, values_in)
+            init = combiner.initialise(self.partials, indices, identities)
+        else:  # each partial result is one value
+            body, init = combiner.initialise(self.partials, indices, values_in), None
         made = Block(
             tuple(iterators),
             [replace.visit(region) for region in block.reads],
