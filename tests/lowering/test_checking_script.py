@@ -270,6 +270,16 @@ def test_arguments_have_the_strides_and_the_alignment_that_are_declared(counted)
     assert not any(what.startswith("not") for what in counted())
 
 
+def test_divisors_are_not_zero(counted):
+    @T.prim_func
+    def divided(A: T.Buffer((40,), "int32"), B: T.Buffer((40,), "int32")):
+        for i in range(40):
+            A[i] = A[i] // B[i]
+
+    build(divided)
+    assert not any(what.startswith("not") for what in counted())
+
+
 def test_indices_that_are_loaded_stay_inside():
     _, (_, indices, _) = next(argument_choices(gathered))
     assert indices.min() >= 0 and indices.max() <= 2 and len(set(indices.tolist())) > 1

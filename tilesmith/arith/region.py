@@ -28,7 +28,11 @@ __all__ = [
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntervalSet] | None:
-    """The box that the region covers exactly while the variables run; None if it is no full box."""
+    """The box that the region covers exactly while the variables run; None if it is no full box,
+    or not known to be one: an extent changes with the variables."""
+    extents = [eval_set(range_.extent, var_dom) for range_ in region]
+    if not all(extent.is_single_point() for extent in extents):
+        return None
     found = detect_iter_map(
         [range_.min for range_ in region], var_dom, predicate, IterMapLevel.Surjective
     )

@@ -186,16 +186,17 @@ def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[
     else:
         guesses = [{}]
     for guess in guesses:
-        for highest in (most, 0):
-            arguments = _arguments(function, guess, highest)
+        # without zeros last: integers are divisors, too
+        for limits in (None, (1, 4)) if most is None else ((0, most), (0, 0)):
+            arguments = _arguments(function, guess, limits)
             if arguments is not None:
                 yield guess, arguments
-            if most is None:
-                break
 
 
-def _arguments(function: PrimFunc, sizes: dict[Var, int], most: int | None) -> list[Any] | None:
-    """Arguments with integers up to ``most`` (None: of both signs); None where it cannot be."""
+def _arguments(
+    function: PrimFunc, sizes: dict[Var, int], limits: tuple[int, int] | None
+) -> list[Any] | None:
+    """Arguments with integers within ``limits`` (None: of both signs); None where it cannot be."""
     generator = numpy.random.default_rng(0)
     values = {var: const(value, var.dtype) for var, value in sizes.items()}
     made: list[Any] = []
@@ -207,14 +208,14 @@ def _arguments(function: PrimFunc, sizes: dict[Var, int], most: int | None) -> l
             number = sizes.get(param, 3)
             made.append(float(number) if param.dtype.is_float else number)
             continue
-        array = _array(buffer, values, generator, most)
+        array = _array(buffer, values, generator, limits)
         if array is None:
             return None
         made.append(array)
     return made
 
 
-def _array(buffer: Buffer, values: dict, generator: Any, most: int | None) -> Any:
+def _array(buffer: Buffer, values: dict, generator: Any, limits: tuple[int, int] | None) -> Any:
     shape = [substitute(size, values) for size in buffer.shape]
     shape = [Analyzer().simplify(size) for size in shape]
     if not all(isinstance(size, IntImm) and size.value >= 0 for size in shape):
@@ -232,8 +233,8 @@ def _array(buffer: Buffer, values: dict, generator: Any, most: int | None) -> An
     low, high = (-3, 4) if not dtype.is_uint else (0, 4)
     if dtype.is_bool:
         low, high = 0, 1
-    elif dtype.is_integer and most is not None:
-        low, high = 0, most
+    elif dtype.is_integer and limits is not None:
+        low, high = limits
     drawn = numpy.asarray(generator.integers(low, high + 1, numbers)).astype(kind)
     return _placed(drawn, buffer, values)
 

@@ -144,7 +144,7 @@ def _domains_of_region(
     """Which values of the iterators touch a box by a region; iterators left out: maybe all."""
     domains: Domains = {}
     for part, interval in zip(region.region, intervals):
-        solved = _solve(analyzer, part, interval)
+        solved = _solve(analyzer, block, part, interval)
         if solved is None:
             continue
         variable, low, high, _ = solved
@@ -222,7 +222,9 @@ class _ConsumerDomains:
                 for part, interval, size in zip(region.region, intervals, region.buffer.shape)
                 if not _is_whole(self.analyzer, interval, size)
             ]
-            solved = [_solve(self.analyzer, part, interval) for part, interval, _ in open_]
+            solved = [
+                _solve(self.analyzer, self.block, part, interval) for part, interval, _ in open_
+            ]
             if any(one is None for one in solved):
                 self._invert(region, intervals)
             for (part, interval, size), one in zip(open_, solved):
@@ -316,12 +318,20 @@ def ranges_around(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> 
 
 
 def _solve(
-    analyzer: Analyzer, part: Range, interval: Interval
+    analyzer: Analyzer, block: Block, part: Range, interval: Interval
 ) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
     """The values of the one iterator in ``part`` for which it meets the interval, and its step.
 
-    Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side.
+    Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side. An
+    extent that changes with the iterators counts as the largest one: values too many do no harm.
     """
+    extent = part.extent
+    iterators = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    if not iterators.keys().isdisjoint(variables_in(extent)):
+        extents = eval_set(extent, iterators)
+        if not extents.has_upper_bound():
+            return None
+        extent = extents.max_value
     used = list(variables_in(part.min))
     if len(used) != 1:
         return None
@@ -333,8 +343,8 @@ def _solve(
     step = const(factor, variable.dtype)
     low, high = interval[0] - offset, interval[1] - offset
     if factor == 1:
-        return variable, low - (part.extent - 1), high, step
-    return variable, floordiv(low - part.extent + step, step), floordiv(high, step), step
+        return variable, low - (extent - 1), high, step
+    return variable, floordiv(low - extent + step, step), floordiv(high, step), step
 
 
 def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
