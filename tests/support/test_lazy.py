@@ -66,3 +66,8 @@ def test_doors_are_open_without_the_check(module):
         assert call_from("tilesmith.tir.stmt", None)(module) is json.dumps
     finally:
         lazy.check_doors(before)
+
+
+def test_a_name_is_not_that_of_the_module_it_lives_in():
+    with pytest.raises(InternalError, match="'json.decoder' would sometimes be the module"):
+        lazy_attributes("json", {"decoder": "json.decoder:JSONDecoder"})

@@ -29,6 +29,7 @@ def fuzz_command() -> None:
 @click.option(
     "--only", type=click.Choice(["primitive", "pass", "codegen"]), help="Check only these steps."
 )
+@click.option("--field", help="Only programs of one field (threads, pipelines, …).")
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("fuzz-findings"), show_default=True,
     help="Folder for findings, each one a test.",
@@ -37,7 +38,7 @@ def fuzz_command() -> None:
 @json_option
 def tir_command(
     context: click.Context, minutes: float, seed: int | None, workers: int, only: str | None,
-    output: Path, as_json: bool,
+    field: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Draw programs and schedules for some minutes.
 
@@ -47,9 +48,13 @@ def tir_command(
 
     from tilesmith.support.progress import progress
     from tilesmith.testing.fuzz.campaign import Options, Summary, fuzz
+    from tilesmith.testing.fuzz.fields import FIELDS
+
+    if field is not None and field not in FIELDS:
+        raise click.BadParameter(f"there are {', '.join(FIELDS)}", param_hint="--field")
 
     chosen = int(time.time()) % 10**6 * 1000 if seed is None else seed
-    options = Options(60 * minutes, chosen, workers, only, output)
+    options = Options(60 * minutes, chosen, workers, only, field, output)
     with progress("fuzzing", False if as_json else None) as report:
 
         def show(summary: Summary) -> None:
@@ -104,6 +109,7 @@ def _print(record: dict[str, Any]) -> None:
         f"({record['programs_per_minute']} per minute), {applied} primitives applied, "
         f"{sum(record['passes'].values())} passes, code: {code}"
     )
+    click.echo(", ".join(f"{count} {name}" for name, count in record["fields"].items()))
     for message, count in record["unsupported"].items():
         click.echo(f"not supported, {count} times: {message}")
     for text in record["broken_cases"]:

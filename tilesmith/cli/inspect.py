@@ -61,7 +61,7 @@ def inspect_command(
         writable_place(output, model)
     chosen = Target(target)
     with status(f"{model.name}: {stage}"):
-        from tilesmith.driver.stages import stages
+        from tilesmith.driver.stage_texts import stages
 
         text = stages(
             str(model), chosen, stage, input_shapes=shapes(input_shapes), function=function

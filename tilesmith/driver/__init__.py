@@ -4,11 +4,11 @@ from tilesmith.driver.model import compile, import_model
 from tilesmith.support.lazy import lazy_attributes
 
 _LAZY = {
-    "STAGES": "tilesmith.driver.stages:STAGES",
+    "STAGES": "tilesmith.driver.stage_texts:STAGES",
     "build": "tilesmith.driver.relax_build:build",
     "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
     "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
-    "stages": "tilesmith.driver.stages:stages",
+    "stages": "tilesmith.driver.stage_texts:stages",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY)

@@ -88,6 +88,15 @@ def lazy_attributes(
     upward = dict(DOORS.get(module, {}))
     if doors:
         upward = {**upward, **own}
+    for name, path in (own | upward).items():
+        if path.startswith(f"{module}.{name}:"):
+            # Once imported, the submodule stands in the place of what the name should give.
+            from tilesmith.support.errors import InternalError
+
+            raise InternalError(
+                f"'{module}.{name}' would sometimes be the module of that name",
+                notes=("give the module another name",),
+            )
 
     def module_getattr(name: str) -> Any:
         path = own.get(name) or upward.get(name)
