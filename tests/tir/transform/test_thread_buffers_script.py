@@ -152,7 +152,9 @@ def test_pipelines_keep_the_meaning(count, stages, order, background):
 
 
 def test_a_pipeline_of_two_stages():
-    after = apply(pipeline(4, [0, 1, 1], [0, 1, 2]), InjectSoftwarePipeline())
+    from tilesmith.tir.transform import Simplify
+
+    after = apply(pipeline(4, [0, 1, 1], [0, 1, 2]), InjectSoftwarePipeline(), Simplify())
     text = str(after)
     assert "for k in range(3)" in text
     assert "S = T.alloc_buffer((2, 8)" in text
@@ -198,7 +200,7 @@ def test_copies_in_the_background_are_waited_for():
     for line in str(after).splitlines():
         if "async_wait_inflight_count" in line:
             counts.append(line.strip().split('count", ')[1].rstrip("):"))
-    assert counts == ["2", "1", "0"]
+    assert counts == ["2", "1 - k"]
 
 
 def test_nested_pipelines():

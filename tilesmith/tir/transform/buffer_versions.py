@@ -17,10 +17,12 @@ __all__ = ["VersionedBuffers"]
 class VersionedBuffers(Rewriter):
     """Rewrites accesses so that they go to the version of an iteration.
 
-    The version is a new first dimension; ``counts`` tells how many there are of each buffer.
+    The version is a new first dimension; ``counts`` tells how many there are of each buffer. With
+    ``whole_regions`` the regions that blocks declare name all versions.
     """
 
-    def __init__(self, counts: dict[Buffer, int]) -> None:
+    def __init__(self, counts: dict[Buffer, int], whole_regions: bool = False) -> None:
+        self.whole_regions = whole_regions
         self.counts = counts
         self.pointers = {buffer.data: buffer for buffer in counts}
         self.made: dict[Buffer, Buffer] = {}
@@ -43,7 +45,7 @@ class VersionedBuffers(Rewriter):
             )
         return found
 
-    def rewrite(self, stmt: Stmt, number: PrimExpr) -> Stmt:
+    def rewrite(self, stmt: Any, number: PrimExpr) -> Any:
         """``stmt`` on the versions of iteration ``number``, counted from zero."""
         self.number = number
         return self.visit(stmt)
@@ -73,7 +75,10 @@ class VersionedBuffers(Rewriter):
         old, node = node.buffer, self.children(node)
         if old not in self.counts:
             return node
-        first = Range.from_min_extent(self.version(old), const(1, self.version(old).dtype))
+        version = self.version(old)
+        count = self.counts[old] if self.whole_regions else 1
+        low = const(0, version.dtype) if self.whole_regions else version
+        first = Range.from_min_extent(low, const(count, version.dtype))
         return BufferRegion(self.buffer(old), (first, *node.region))
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
