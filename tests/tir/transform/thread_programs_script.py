@@ -60,7 +60,7 @@ def tiled_matmul(m=8, n=8, k=8, vthread=False, scope="shared", annotations=None)
     sch.decompose_reduction(block, ro)
     for key, value in (annotations or {}).items():
         sch.annotate(ro, key, value)
-    return sch.mod["matmul"]
+    return sch.mod["main"]
 
 
 def row_sums_function(rows, columns):
@@ -84,7 +84,7 @@ def row_sums(rows=5, columns=40, threads=16, serial_outside=True):
     ko, ki = sch.split(k, [None, threads] if serial_outside else [threads, None])
     sch.bind(i, "blockIdx.x")
     sch.bind(ki if serial_outside else ko, "threadIdx.x")
-    return sch.mod["rowsum"]
+    return sch.mod["main"]
 
 
 def row_sums_rfactor(rows=3, columns=48, threads=8):
@@ -99,7 +99,7 @@ def row_sums_rfactor(rows=3, columns=48, threads=8):
     sch.bind(inner, "threadIdx.x")
     sch.compute_at(partial, inner)
     sch.set_scope(partial, 0, "local")
-    return sch.mod["rowsum"]
+    return sch.mod["main"]
 
 
 def softmax(rows=3, columns=24, threads=8):

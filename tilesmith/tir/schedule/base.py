@@ -31,7 +31,7 @@ class ScheduleBase:
         enable_check: bool = True,
     ) -> None:
         if isinstance(mod, PrimFunc):
-            mod = IRModule({mod.attrs.get("global_symbol", "main"): mod})
+            mod = IRModule({"main": mod})
         if error_render_level not in ("detail", "fast", "none"):
             raise ScheduleError(
                 f"error_render_level is 'detail', 'fast' or 'none', got '{error_render_level}'"
