@@ -17,7 +17,7 @@ HEAD = (
 )
 SURROUNDINGS = {
     "N": numpy.int64(16), "F": numpy.float32(1.5), "SHAPE": (3, 4), "FLAG": True, "math": math,
-    "double": lambda value: value * 2.0, "tir": tir, "args": (T.float32(1), T.float32(2)),
+    "double": lambda value: value * 2.0, "tir": tir, "args": (T.float32(1.0), T.float32(2.0)),
     "WIDTH": 4,
 }  # fmt: skip
 
@@ -29,29 +29,32 @@ CASES = [
         "for i in range(T.int64(16)):\n        A[i] = T.float32(1.5)",
     ),
     ("C = T.match_buffer(h, SHAPE)\nC[0, 0] = math.pi", 'C: T.Buffer((3, 4), "float32")'),
-    ("A[0] = double(B[0])", "A[0] = B[0] * T.float32(2)"),
+    ("A[0] = double(B[0])", "A[0] = B[0] * T.float32(2.0)"),
     ("A[0] = tir.exp(B[0])", "A[0] = T.exp(B[0])"),
-    ("A[0] = T.max(*args)", "A[0] = T.float32(2)"),
-    ("if FLAG:\n    A[0] = 1.0\nelse:\n    A[1] = 2.0", "    A[0] = T.float32(1)"),
+    ("A[0] = T.max(*args)", "A[0] = T.float32(2.0)"),
+    ("if FLAG:\n    A[0] = 1.0\nelse:\n    A[1] = 2.0", "    A[0] = T.float32(1.0)"),
     ('T.evaluate(T.call_extern("int32", f"foo_{WIDTH}"))', 'T.call_extern("int32", "foo_4")'),
     # meta-programming
-    ("x = T.meta_var(n * 2)\nA[x] = 1.0", "    A[n * 2] = T.float32(1)"),
-    ("for j in [1, 2]:\n    A[j] = 1.0", "    A[1] = T.float32(1)\n    A[2] = T.float32(1)"),
-    ("for j, v in zip([1, 2], [3.0, 4.0]):\n    A[j] = v", "    A[2] = T.float32(4)"),
-    ("for j, v in enumerate((3.0, 4.0)):\n    A[j] = v", "    A[1] = T.float32(4)"),
+    ("x = T.meta_var(n * 2)\nA[x] = 1.0", "    A[n * 2] = T.float32(1.0)"),
+    ("for j in [1, 2]:\n    A[j] = 1.0", "    A[1] = T.float32(1.0)\n    A[2] = T.float32(1.0)"),
+    ("for j, v in zip([1, 2], [3.0, 4.0]):\n    A[j] = v", "    A[2] = T.float32(4.0)"),
+    ("for j, v in enumerate((3.0, 4.0)):\n    A[j] = v", "    A[1] = T.float32(4.0)"),
     ("xs = T.meta_var([B[k] for k in range(3)])\nA[0] = xs[1]", "    A[0] = B[1]"),
-    ('D = T.meta_var({"a": 5})\nA[D["a"]] = 1.0', "    A[5] = T.float32(1)"),
+    ('D = T.meta_var({"a": 5})\nA[D["a"]] = 1.0', "    A[5] = T.float32(1.0)"),
     # functions of Python on expressions
     ("A[min(n, 3)] = abs(B[max(n, 3, 4)])", "A[T.min(n, 3)] = T.fabs(B[T.max(T.max(n, 3), 4)])"),
-    ("A[min(5, 3)] = abs(-2.0)", "A[3] = T.float32(2)"),
-    ("A[0] = B[0] ** 2.0", "A[0] = T.pow(B[0], T.float32(2))"),
-    ("A[0] = B[0] if n < 3 else 0.0", "A[0] = T.if_then_else(n < 3, B[0], T.float32(0))"),
+    ("A[min(5, 3)] = abs(-2.0)", "A[3] = T.float32(2.0)"),
+    ("A[0] = B[0] ** 2.0", "A[0] = T.pow(B[0], T.float32(2.0))"),
+    ("A[0] = B[0] if n < 3 else 0.0", "A[0] = T.if_then_else(n < 3, B[0], T.float32(0.0))"),
     ("A[0] = B[0] if FLAG else 0.0", "    A[0] = B[0]"),
     # assignments
-    ("A[0] += 1.0\nA[1] -= 2.0", "    A[0] = A[0] + T.float32(1)\n    A[1] = A[1] - T.float32(2)"),
-    ("A[0] *= B[0]\nA[1] /= 3.0", "    A[0] = A[0] * B[0]\n    A[1] = A[1] / T.float32(3)"),
-    ("x = y = T.float32(1)\nA[0] = x + y", "x: T.float32 = T.float32(1)"),
-    ("x, y = 1.0, 2.0\nA[0] = x + y", "y: T.float32 = T.float32(2)"),
+    (
+        "A[0] += 1.0\nA[1] -= 2.0",
+        "    A[0] = A[0] + T.float32(1.0)\n    A[1] = A[1] - T.float32(2.0)",
+    ),
+    ("A[0] *= B[0]\nA[1] /= 3.0", "    A[0] = A[0] * B[0]\n    A[1] = A[1] / T.float32(3.0)"),
+    ("x = y = T.float32(1.0)\nA[0] = x + y", "x: T.float32 = T.float32(1.0)"),
+    ("x, y = 1.0, 2.0\nA[0] = x + y", "y: T.float32 = T.float32(2.0)"),
     ("x: 'T.int64' = 3\nA[x] = 1.0", "x: T.int64 = T.int64(3)"),
     ("A[0:4] = B[4:8]", "A[T.Ramp(0, 1, 4)] = B[T.Ramp(4, 1, 4)]"),
     ("A[0:8:2] = B[0:4]", "A[T.Ramp(0, 2, 4)] = B[T.Ramp(0, 1, 4)]"),
@@ -77,7 +80,7 @@ CASES = [
         'for i in T.serial(4, annotations={"a": [1, "b"]}):\n    A[i] = 1.0',
         'for i in T.serial(4, annotations={"a": [1, "b"]}):',
     ),
-    ("while A[0] < 4.0:\n    A[0] += 1.0", "while A[0] < T.float32(4):"),
+    ("while A[0] < 4.0:\n    A[0] += 1.0", "while A[0] < T.float32(4.0):"),
     ('x = T.launch_thread("blockIdx.x", 4)\nA[x] = 1.0', 'x = T.launch_thread("blockIdx.x", 4)'),
     (
         'x = T.env_thread("threadIdx.x")\nwith T.launch_thread(x, 16):\n    A[x] = 1.0',
@@ -88,21 +91,21 @@ CASES = [
         "if not (n < 3) and (n > 1 or n == 0):\n    A[0] = 1.0",
         "if not n < 3 and (n > 1 or n == 0):",
     ),
-    ("if n < 3:\n    A[0] = 1.0\nelif n < 4:\n    A[1] = 2.0", "    elif n < 4:"),
+    ("if n < 3:\n    A[0] = 1.0\nelif n < 4:\n    A[1] = 2.0", "    else:\n        if n < 4:"),
     ("if 0 <= n < 16:\n    A[n] = 1.0", "if 0 <= n and n < 16:"),
     ('assert n > 0, "positive"\nA[0] = 1.0', 'assert n > 0, "positive"'),
     ("assert n > 0\nA[0] = 1.0", 'assert n > 0, "assertion failed"'),
     # names for values and memory
     (
         "with T.LetStmt(n * 2) as x:\n    A[x] = 1.0\nA[0] = 1.0",
-        "with T.LetStmt(n * 2, T.int32) as x:",
+        "with T.LetStmt(n * 2) as x:",
     ),
-    ("x = T.float32()\nwith T.let(x, 1.0):\n    A[0] = x", "x: T.float32 = T.float32(1)"),
+    ("x = T.float32()\nwith T.let(x, 1.0):\n    A[0] = x", "x: T.float32 = T.float32(1.0)"),
     ("x = T.int32()\nA[T.Let(x + 1, where={x: n})] = 1.0", "A[T.Let(x + 1, where={x: n})]"),
     (
         'p = T.allocate([4], "float32", "local")\nP = T.decl_buffer((2, 2), data=p)\n'
         "P[0, 0] = A[0]",
-        'P = T.decl_buffer((2, 2), "float32", data=p)',
+        "P = T.decl_buffer((2, 2), data=p)",
     ),
     (
         'P = T.decl_buffer((4,), "int8", scope="shared")\nP[0] = 1',
@@ -125,7 +128,7 @@ CASES = [
         'for i in range(4):\n    with T.block("b"):\n        v = T.axis.spatial(4, i)\n'
         '        M = T.match_buffer(A[v * 4 : v * 4 + 4], (2, 2), strides=["s", 1], '
         "offset_factor=4, align=16)\n        M[0, 0] = 1.0",
-        "strides=(s, 1), elem_offset=M_elem_offset, align=16, offset_factor=4)",
+        'strides=("s", 1), align=16, offset_factor=4)',
     ),
     (
         'with T.block("b"):\n    v = T.axis.spatial(1, 0)\n    A[v] = 1.0',
@@ -146,10 +149,10 @@ CASES = [
     ('A[0] = T.float32("-inf")\nA[1] = T.infinity("float32")', 'A[0] = T.float32("-inf")'),
     ("A[0] = T.float32(n) + T.cast(n, 'float32')", 'T.Cast("float32", n) + T.Cast("float32", n)'),
     # the rest
-    ('"""What it does."""\nA[0] = 1.0', "    A[0] = T.float32(1)"),
+    ('"""What it does."""\nA[0] = 1.0', "    A[0] = T.float32(1.0)"),
     ("pass", "T.evaluate(0)"),
     ("return n", "T.ret(n)"),
-    ("nonlocal double\nglobal N\nA[0] = 1.0", "    A[0] = T.float32(1)"),
+    ("nonlocal double\nglobal N\nA[0] = 1.0", "    A[0] = T.float32(1.0)"),
 ]
 
 
@@ -199,9 +202,9 @@ def test_macros():
         filled(B, 1.0, 2.0)
 
     text = function.script()
-    assert "A[1] = A[1] * T.float32(2) * T.float32(3)" in text
-    assert "B[2] = B[2] * T.float32(5) * T.float32(3)" in text
-    assert "B[1] = T.float32(2) + offset" in text
+    assert "A[1] = A[1] * T.float32(2.0) * T.float32(3.0)" in text
+    assert "B[2] = B[2] * T.float32(5.0) * T.float32(3.0)" in text
+    assert "B[1] = T.float32(2.0) + offset" in text
 
 
 def test_private_functions_and_attributes_of_modules():
@@ -233,7 +236,7 @@ def test_names_of_functions_that_are_not_pythons(names):
     function = tir.PrimFunc([x], tir.Evaluate(tir.Call("void", variables[-1], (x,))))
     module = ts.IRModule(dict.fromkeys(variables, function))
     again = ts.script.from_source(module.script())
-    assert [variable.name_hint for variable in again.functions] == list(names)
+    assert sorted(variable.name_hint for variable in again.functions) == sorted(names)
     assert_structural_equal(again, module)
 
 

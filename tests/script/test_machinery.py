@@ -31,7 +31,7 @@ def plain(a, b):
 
 def test_parse():
     function = entry.parse(TEXT, {"factor": 2.0})
-    assert "T.float32(2)" in function.script()
+    assert "T.float32(2.0)" in function.script()
     again = parser.Parser(diagnostics.Source(TEXT), {}).parse({"factor": 2.0})
     assert_structural_equal(function, again)
 
@@ -106,7 +106,7 @@ def test_scanned_macro():
         '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n'
         "    for i in range(4):\n        double(A, i)\n"
     )
-    assert "A[i] = A[i] * T.float32(2)" in ts.script.parse(program, {"double": macro}).script()
+    assert "A[i] = A[i] * T.float32(2.0)" in ts.script.parse(program, {"double": macro}).script()
     with pytest.raises(ScriptError, match="one function"):
         entry.scan_macro("x = 1")
 

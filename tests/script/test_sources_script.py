@@ -68,12 +68,12 @@ def lines_of(function):
 
 
 def test_all_of_each_definition_is_read():
-    assert "A[2] = T.float32(6)" in lines_of(comments)[-1]
+    assert "A[2] = T.float32(6.0)" in lines_of(comments)[-1]
     assert 'T.call_extern("int32", "at\\nthe margin")' in comments.script()
-    assert "A[3] = T.float32(4)" in lines_of(brackets)[-1]
+    assert "A[3] = T.float32(4.0)" in lines_of(brackets)[-1]
     assert [v.name_hint for v in Module.get_global_vars()] == ["main", "other"]
-    assert "A[3] = T.float32(1)" in lines_of(Module)[-1]
-    assert "A[0] = T.float32(2)" in lines_of(inside())[-1]
+    assert "A[3] = T.float32(1.0)" in lines_of(Module)[-1]
+    assert "A[0] = T.float32(2.0)" in lines_of(inside())[-1]
 
 
 def test_places_are_those_of_the_file():

@@ -129,9 +129,6 @@ class Var(PrimExpr, key="tir.Var"):
         type_ = self.type_annotation
         return type_.storage_scope if isinstance(type_, PointerType) else ""
 
-    def __repr__(self) -> str:
-        return f"Var({self.name!r}, {str(self.dtype)!r})"
-
 
 class SizeVar(Var, key="tir.SizeVar"):
     """A variable that is known to be non-negative: the size of a dimension."""
@@ -183,9 +180,6 @@ class IntImm(ConstExpr, key="tir.IntImm", slots=()):
     def __float__(self) -> float:
         return float(self.value)
 
-    def __repr__(self) -> str:
-        return f"IntImm({str(self.dtype)!r}, {self.value})"
-
 
 class FloatImm(ConstExpr, key="tir.FloatImm"):
     """A floating-point constant; ``value`` is a Python float, rounded when code is made."""
@@ -214,9 +208,6 @@ class FloatImm(ConstExpr, key="tir.FloatImm"):
 
     def __float__(self) -> float:
         return self.value
-
-    def __repr__(self) -> str:
-        return f"FloatImm({str(self.dtype)!r}, {self.value!r})"
 
 
 class StringImm(ConstExpr, key="tir.StringImm"):

@@ -302,20 +302,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         return self is other
 
     def __repr__(self) -> str:
-        shown = []
-        for field, value in self.field_values():
-            if field.name == "span":
-                continue
-            if isinstance(value, Node) and not type(value)._fields:
-                text = type(value).__name__
-            elif isinstance(value, Node):
-                text = f"<{type(value).__name__}>"
-            elif isinstance(value, (tuple, Mapping)):
-                text = f"<{len(value)} items>"
-            else:
-                text = repr(value)
-            shown.append(f"{field.name}={text}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return str(self)
 
     def __str__(self) -> str:
         from tilesmith.ir import printing

@@ -94,9 +94,6 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
     def map_children(self, f: Callable[[Any], Any]) -> Op:
         return self
 
-    def __repr__(self) -> str:
-        return f"Op({self.name})"
-
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
     """Set an attribute of an operator, making the operator if it is new; a decorator without

@@ -42,10 +42,10 @@ def _float_imm(node: ir.FloatImm, printer: Printer) -> Doc:
     text = repr(value)
     if text in ("inf", "-inf", "nan"):
         text = f'"{text}"'
-    elif value.is_integer() and abs(value) < 1e15 and text != "-0.0":
-        text = str(int(value))
+    else:
+        text = f"{value:.1f}" if value.is_integer() else f"{value:.17g}"
     if node.dtype == printer.config.float_dtype and not text.startswith('"'):
-        return Doc(repr(value), level=Level.UNARY if value < 0 else Level.ATOM, node=node)
+        return Doc(text, level=Level.UNARY if value < 0 else Level.ATOM, node=node)
     return Doc(f"{printer.word('T')}.{node.dtype}({text})", node=node)
 
 
@@ -144,7 +144,6 @@ _OPERATORS: dict[type, tuple[str, int, int, Callable]] = {
 _FUNCTIONS: dict[type, tuple[str, Callable]] = {
     ir.Min: ("min", operators.minimum),
     ir.Max: ("max", operators.maximum),
-    ir.Div: ("truncdiv", operators.truncdiv),
     ir.Mod: ("truncmod", operators.truncmod),
 }
 
@@ -160,22 +159,19 @@ def _twice_the_same(node: ir.BinaryOp) -> bool:
 def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
     a, b = printer.doc(node.a), printer.doc(node.b)
     written = _OPERATORS.get(node.__class__)
-    if not printer.config.verbose_expr:
-        # Python itself would work out an operator between two bare numbers.
-        bare = isinstance(as_written(node.a, printer), int)
-        bare = bare and isinstance(as_written(node.b, printer), int)
-        if written is not None and not bare and _gives_back(written[3], node, printer):
-            text, level, right, _ = written
-            # A comparison of comparisons would be read as a chain.
-            left = right if level == Level.COMPARE else level
-            return Doc(
-                parenthesized(a, left), text, parenthesized(b, right), level=level, node=node
-            )
-        function = _FUNCTIONS.get(node.__class__)
-        if function is not None and _twice_the_same(node):
-            function = None
-        if function is not None and _gives_back(function[1], node, printer):
-            return call(f"{printer.word('T')}.{function[0]}", [a, b], node=node)
+    # Python itself would work out an operator between two bare numbers.
+    bare = isinstance(as_written(node.a, printer), int)
+    bare = bare and isinstance(as_written(node.b, printer), int)
+    if written is not None and not bare and _gives_back(written[3], node, printer):
+        text, level, right, _ = written
+        # A comparison of comparisons would be read as a chain.
+        left = right if level == Level.COMPARE else level
+        return Doc(parenthesized(a, left), text, parenthesized(b, right), level=level, node=node)
+    function = _FUNCTIONS.get(node.__class__)
+    if function is not None and _twice_the_same(node):
+        function = None
+    if function is not None and _gives_back(function[1], node, printer):
+        return call(f"{printer.word('T')}.{function[0]}", [a, b], node=node)
     return call(f"{printer.word('T')}.{type(node).__name__}", [a, b], node=node)
 
 
@@ -183,7 +179,7 @@ def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
 def _not(node: ir.Not, printer: Printer) -> Doc:
     operand = printer.doc(node.a)
     made = operators.logical_not(node.a)
-    if isinstance(made, ir.Not) and made.a is node.a and not printer.config.verbose_expr:
+    if isinstance(made, ir.Not) and made.a is node.a:
         return Doc("not ", parenthesized(operand, Level.NOT), level=Level.NOT, node=node)
     return call(f"{printer.word('T')}.Not", [operand], node=node)
 
@@ -300,10 +296,12 @@ def _op(node: Op, printer: Printer) -> Doc:
 
 @prints(ir.Range)
 def _range(node: ir.Range, printer: Printer) -> Doc:
-    """The skeleton of a range: where ranges have a place in statements, those print slices."""
-    low, extent = printer.doc(node.min), printer.doc(node.extent)
-    function = f"{printer.word('T')}.Range.from_min_extent"
-    return call(function, [low, extent], node=node)
+    """A range by itself, from where to where; statements print slices."""
+    low, extent = node.min, node.extent
+    zero = isinstance(low, ir.IntImm) and low.value == 0
+    both = isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm)
+    stop = extent if zero else operators.add(low, extent) if both else ir.Add(low, extent)
+    return call(f"{printer.word('I')}.Range", [printer.doc(low), printer.doc(stop)], node=node)
 
 
 # Modules.
@@ -328,13 +326,13 @@ def _module(node: IRModule, printer: Printer) -> None:
     printer.line(f"@{word}.ir_module")
     printer.line(f"class {printer.config.name or 'Module'}:", node=node)
     with printer.block():
-        before = len(printer.lines)
         if node.attrs:
             printer.line(f"{word}.module_attrs(", printer.mapping(node.attrs), ")")
         if node.global_infos:
             printer.line(f"{word}.module_global_infos(", printer.mapping(node.global_infos), ")")
         names = {}
-        for variable in node.functions:
+        functions = _in_order(node)
+        for variable, _ in functions:
             names[variable] = name = printer.fresh_name(variable.name_hint)
             if name != variable.name_hint:
                 printer.line(f"{name} = {word}.decl_function(", quoted(variable.name_hint), ")")
@@ -344,11 +342,21 @@ def _module(node: IRModule, printer: Printer) -> None:
             for variable, function in node.functions.items()
             if isinstance(getattr(function, "ret_type", None), ir.PrimType)
         }
-        for number, (variable, function) in enumerate(node.functions.items()):
-            if number or len(printer.lines) > before:
+        for number, (variable, function) in enumerate(functions):
+            if number:
                 printer.blank()
             _function(function, names[variable], printer)
         printer.functions, printer.results = {}, {}
+
+
+def _in_order(module: IRModule) -> list[tuple[ir.GlobalVar, BaseFunc]]:
+    """Tensor functions before those that call them, each kind in order of the alphabet."""
+
+    def place(item: tuple[ir.GlobalVar, BaseFunc]) -> tuple[bool, str]:
+        variable, function = item
+        return hasattr(function, "ret_struct_info"), variable.name_hint
+
+    return sorted(module.functions.items(), key=place)
 
 
 def _function(function: BaseFunc, name: str, printer: Printer) -> None:

@@ -72,6 +72,7 @@ from tilesmith.tir.expr import (
     CommReducer,
     IterVar,
     IterVarType,
+    Reduce,
 )  # fmt: skip
 from tilesmith.tir.op import *  # noqa: F403
 from tilesmith.tir.printer_buffers import extent_between
@@ -511,6 +512,18 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommR
     result = combiner(*lhs, *rhs)
     result = result if isinstance(result, (tuple, list)) else (result,)
     return CommReducer(lhs, rhs, tuple([convert(value) for value in result]), identity)
+
+
+def reduce(
+    combiner: CommReducer,
+    source: Sequence[Any],
+    init: Sequence[Any],  # noqa: F811
+    axis: Sequence[IterVar],  # noqa: F811
+    condition: Any,
+    value_index: int,
+) -> Any:
+    """One value of a reduction over iterators, as tensor expressions have it."""
+    return Reduce(combiner, source, axis, condition, value_index, init)
 
 
 def index_map(

@@ -501,6 +501,9 @@ def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any
 def realize(buffer_slice: Any, storage_scope: str, condition: Any = True) -> RealizeFrame:
     """The part of a buffer that is live in the rest of the block."""
 
+def reduce(combiner: CommReducer, source: Sequence[Any], init: Sequence[Any], axis: Sequence[IterVar], condition: Any, value_index: int) -> Any:
+    """One value of a reduction over iterators, as tensor expressions have it."""
+
 def sblock_alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
     """A buffer that lives in the block around (in the root block, where there is none)."""
 

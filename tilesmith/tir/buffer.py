@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Node, PointerType, PrimExpr, Var, child, const, convert, note
+from tilesmith.ir import (
+    IntImm,
+    Node,
+    PointerType,
+    PrimExpr,
+    Var,
+    child,
+    const,
+    convert,
+    is_const,
+    note,
+)
 from tilesmith.ir import data as data_field
+from tilesmith.ir.operators import maximum
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
@@ -158,17 +170,39 @@ class Buffer(Node, key="tir.Buffer"):
                 size = size * extent
             groups.append(size)
         if self.strides and not self.axis_separators and self.shape:
-            groups = [self.strides[0] * self.shape[0]]
+            groups = [_strided_size(self.shape, self.strides)]
         separators_after = tuple(range(1, len(groups)))
         if len(self.shape) == len(groups) and not self.strides:
             return self
         return self.with_fields(shape=tuple(groups), strides=(), axis_separators=separators_after)
 
-    def __repr__(self) -> str:
-        shape = ", ".join(
-            [str(getattr(size, "value", getattr(size, "name", "?"))) for size in self.shape]
-        )
-        return f"Buffer({self.name}: ({shape}), {self.dtype})"
+
+def _strided_size(shape: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]) -> PrimExpr:
+    """How many elements lie from the first of a strided buffer to the end of its last row.
+
+    Mostly the first dimension is the slowest and has the answer. Where others may be slower (their
+    strides are unknown, or larger) it is the most that any of them has.
+    """
+    from tilesmith.arith import Analyzer  # most buffers have no strides
+
+    known = [value.value for value in (*shape, *strides) if isinstance(value, IntImm)]
+    if len(known) == 2 * len(shape):
+        steps = [(size - 1) * step for size, step in zip(known, known[len(shape) :])]
+        needed = max(known[0] * known[len(shape)], 1 + sum(steps))
+        return const(needed, strides[0].dtype)
+    analyzer = Analyzer()
+    size, slowest = strides[0] * shape[0], strides[0]
+    for extent, stride in zip(shape[1:], strides[1:]):
+        reach = stride * extent
+        if is_const(extent, 1) or analyzer.can_prove(slowest >= reach):
+            continue
+        if isinstance(stride, IntImm) and not isinstance(slowest, IntImm):
+            continue  # rows that the caller places: not closer than one behind the other
+        if analyzer.can_prove(stride >= size):
+            size, slowest = reach, stride
+        else:
+            size = maximum(size, reach)
+    return size
 
 
 def decl_buffer(

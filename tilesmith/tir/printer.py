@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import Var, is_const
+from tilesmith.ir import PrimType, Var, is_const
 from tilesmith.ir.printer import type_doc
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
 from tilesmith.ir.printing.doc import Piece, listed
@@ -120,8 +120,8 @@ def _evaluate(node: Evaluate, printer: Printer) -> None:
 
 @prints_lines(BufferStore)
 def _buffer_store(node: BufferStore, printer: Printer) -> None:
-    buffer, indices = printer.doc(node.buffer), printer.docs(node.indices)
-    value = printer.doc(node.value)
+    buffer, value = printer.doc(node.buffer), printer.doc(node.value)
+    indices = printer.docs(node.indices)
     if node.predicate is not None:
         predicate = printer.doc(node.predicate)
         written = call(Doc(buffer, ".vstore"), [listed(indices), value], None, predicate=predicate)
@@ -143,9 +143,12 @@ def _let_stmt(node: LetStmt, printer: Printer) -> None:
 
     def header() -> list:
         name = known or printer.define(node.var, node.var.name)
-        type_ = type_doc(node.var.type_annotation, printer)
-        function = f"{printer.word('T')}.LetStmt"
-        return [call(function, [value, type_]), " as ", Doc(name, node=node.var)]
+        type_ = node.var.type_annotation
+        arguments = [value]
+        if not (isinstance(type_, PrimType) and type_.dtype is node.value.dtype):
+            arguments.append(type_doc(type_, printer))
+        written = call(f"{printer.word('T')}.LetStmt", arguments)
+        return [written, " as ", Doc(name, node=node.var)]
 
     _write_scoped(node, printer, concise, header, node.body)
 
@@ -352,7 +355,8 @@ def _buffer_realize(node: BufferRealize, printer: Printer) -> None:
 
 @prints_lines(Prefetch)
 def _prefetch(node: Prefetch, printer: Printer) -> None:
-    bounds = listed([printer.doc(item) for item in node.bounds])
+    function = f"{printer.word('T')}.Range.from_min_extent"
+    bounds = listed([call(function, printer.docs([item.min, item.extent])) for item in node.bounds])
     written = call(f"{printer.word('T')}.prefetch", [printer.doc(node.buffer), bounds])
     printer.line(written, node=node)
 
@@ -379,6 +383,9 @@ def _producer_realize(node: ProducerRealize, printer: Printer) -> None:
         write_body(node.body, printer)
 
 
+_CHAIN = 16  # longer chains of conditions are not indented more and more
+
+
 @prints_lines(IfThenElse)
 def _if(node: IfThenElse, printer: Printer) -> None:
     printer.state.pop("last", None)
@@ -386,13 +393,21 @@ def _if(node: IfThenElse, printer: Printer) -> None:
     printer.line(word, printer.doc(node.condition), ":", node=node)
     with printer.block():
         write_body(node.then_case, printer)
-    if isinstance(node.else_case, IfThenElse) and not _writes_before(node.else_case, printer):
+    chained = isinstance(node.else_case, IfThenElse) and (word == "elif " or _is_long_chain(node))
+    if chained and not _writes_before(node.else_case, printer):
         printer.state["branch"] = "elif "
         printer.write(node.else_case)
     elif node.else_case is not None:
         printer.line("else:")
         with printer.block():
             write_body(node.else_case, printer)
+
+
+def _is_long_chain(node: IfThenElse) -> bool:
+    length, inner = 0, node
+    while isinstance(inner, IfThenElse) and length <= _CHAIN:
+        length, inner = length + 1, inner.else_case
+    return length > _CHAIN
 
 
 def _writes_before(branch: IfThenElse, printer: Printer) -> bool:

@@ -9,7 +9,6 @@ from tilesmith.ir.node import Role
 from tilesmith.ir.printer import type_doc
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
 from tilesmith.ir.printing.doc import Piece, tupled
-from tilesmith.ir.printing.printer import Line
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir import printer as statements
 from tilesmith.tir import printer_buffers as buffers
@@ -211,7 +210,8 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
         arrow: list[Piece] = []
         if not (isinstance(result, TupleType) and not result.fields):
             arrow = [" -> ", type_doc(result, printer)]
-        _write_signature(name, parameters, arrow, node, at, printer)
+        line = printer.lines[at]
+        line.doc = Doc(f"def {name}(", joined(parameters), ")", *arrow, ":", node=node)
         attributes = {
             key: value
             for key, value in node.attrs.items()
@@ -228,23 +228,6 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
     printer.state.pop("buffers", None)
 
 
-_WIDTH = 100
-
-
-def _write_signature(
-    name: str, parameters: list[Piece], arrow: list[Piece], node: Any, at: int, printer: Printer
-) -> None:
-    """``def name(parameters):`` in the place of line ``at``; one parameter a line if it is long."""
-    line = printer.lines[at]
-    whole = Doc(f"def {name}(", joined(parameters), ")", *arrow, ":", node=node)
-    if len(str(whole)) + line.depth * printer.config.indent_spaces <= _WIDTH:
-        line.doc = whole
-        return
-    line.doc = Doc(f"def {name}(", node=node)
-    rows = [Line(line.depth + 1, Doc(parameter, ",")) for parameter in parameters]
-    printer.lines[at + 1 : at + 1] = [*rows, Line(line.depth, Doc(")", *arrow, ":"))]
-
-
 def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list]:
     """The parameters, and those whose buffers are matched in the body."""
     parameters: list[Piece] = []
@@ -252,7 +235,7 @@ def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Pie
     for param in node.params:
         buffer = node.buffer_map.get(param)
         if buffer is not None and _is_plain(param, buffer, uses, printer):
-            positional, named = buffers.buffer_arguments(buffer, printer)
+            positional, named = buffers.buffer_arguments(buffer, printer, annotation=True)
             written = call(f"{printer.word('T')}.Buffer", positional, None, **named)
             parameters.append(Doc(buffers.define_buffer(buffer, printer), ": ", written))
             continue

@@ -93,30 +93,60 @@ def region_doc(region: Any, printer: Printer) -> Doc:
 
 
 def buffer_arguments(
-    buffer: Buffer, printer: Printer, data: Piece | None = None, skip: tuple[str, ...] = ()
+    buffer: Buffer, printer: Printer, data: Piece | None = None, annotation: bool = False
 ) -> tuple[list[Piece], dict[str, Piece | None]]:
-    """Positional and named arguments of a call that declares a buffer."""
+    """Positional and named arguments of a call that declares a buffer (or of an annotation)."""
     named: dict[str, Piece | None] = {"data": data}
+    own = {id(var) for var, _ in _own_variables(buffer, printer)}
     if buffer.strides:
-        named["strides"] = tupled(printer.docs(buffer.strides))
+        strides = [
+            quoted(stride.name) if id(stride) in own else printer.doc(stride)
+            for stride in buffer.strides
+        ]
+        named["strides"] = tupled(strides)
     index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
     offset = buffer.elem_offset
-    if not (is_const(offset, 0) and offset.dtype is index_dtype):
+    if id(offset) not in own and not (is_const(offset, 0) and offset.dtype is index_dtype):
         named["elem_offset"] = _offset(offset, index_dtype, printer)
     if buffer.scope() != "global" and data is None:
         named["scope"] = quoted(buffer.scope())
     if buffer.data_alignment != 64:
         named["align"] = str(buffer.data_alignment)
-    if buffer.offset_factor != 1:
+    if buffer.offset_factor != 1 or id(offset) in own:
         named["offset_factor"] = str(buffer.offset_factor)
     if buffer.buffer_type:
         named["buffer_type"] = quoted(buffer.buffer_type)
     if buffer.axis_separators:
         named["axis_separators"] = listed([str(axis) for axis in buffer.axis_separators])
     shape: Piece = tupled(printer.docs(buffer.shape))
-    if printer.config.buffer_dtype != "float32" and buffer.dtype == printer.config.buffer_dtype:
-        return [shape], named  # the head of the text says which dtype is left out
+    if buffer.dtype == printer.config.buffer_dtype and not annotation:
+        return [shape], named  # if it is not float32, the head of the text says so
     return [shape, quoted(str(buffer.dtype))], named
+
+
+def _own_variables(buffer: Buffer, printer: Printer) -> list[tuple[Var, str]]:
+    """The variables that the declaration of a buffer makes, and how they are called after it.
+
+    ``A = T.match_buffer(a, (16, 16), strides=("s", 1), offset_factor=4)`` makes ``A.strides[0]``
+    and ``A.elem_offset``.
+    """
+    index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
+    candidates = [(value, f".strides[{n}]") for n, value in enumerate(buffer.strides)]
+    if buffer.offset_factor > 0:
+        candidates.append((buffer.elem_offset, ".elem_offset"))
+    used = [
+        id(var)
+        for value in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        for var in variables_of(value)
+    ]
+    return [
+        (value, text)
+        for value, text in candidates
+        if value.__class__ is Var
+        and value.dtype is index_dtype
+        and used.count(id(value)) == 1
+        and not printer.is_known(value)
+    ]
 
 
 def pointer_fits(buffer: Buffer) -> bool:
@@ -141,9 +171,10 @@ def points_to(type_: Any, dtype: DataType) -> bool:
 
 def declare_sizes(buffer: Buffer, printer: Printer) -> None:
     """Write ``n = T.int32()`` for each variable of a shape that is not known yet."""
+    own = {id(var) for var, _ in _own_variables(buffer, printer)}
     for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
         for var in variables_of(value):
-            if printer.defined(var) is None:
+            if id(var) not in own and printer.defined(var) is None:
                 name = printer.define(var, var.name)
                 printer.line(Doc(name, node=var), " = ", declaration(var, printer))
 
@@ -160,7 +191,10 @@ def variables_of(expr: Node) -> list[Var]:
 
 def define_buffer(buffer: Buffer, printer: Printer) -> Doc:
     """Name a buffer; its pointer is known as ``A.data`` from here unless it has a name."""
+    own = _own_variables(buffer, printer)
     name = printer.define(buffer, buffer.name)
+    for var, text in own:
+        printer.bind(var, name + text)
     if printer.defined(buffer.data) is None:
         printer.bind(buffer.data, name + ".data")
     return Doc(name, node=buffer)
@@ -184,9 +218,12 @@ def _buffer(node: Buffer, printer: Printer) -> Doc:
     name = printer.defined(node)
     if name is None:
         data = printer.defined(node.data)
+        own = _own_variables(node, printer)
         positional, named = buffer_arguments(node, printer, data)
         how = call(f"{printer.word('T')}.Buffer", positional, None, **named)
         name = printer.declare_free(node, node.name, how)
+        for var, text in own:
+            printer.bind(var, name + text, outermost=True)
         if data is None:
             printer.bind(node.data, name + ".data", outermost=True)
     return Doc(name, node=node)
@@ -218,7 +255,7 @@ def _producer_load(node: ProducerLoad, printer: Printer) -> Doc:
 
 @prints(IterVar)
 def _iter_var(node: IterVar, printer: Printer) -> Doc:
-    """``T.iter_var(v, (min, stop), "DataPar", "")``; its variable is declared before."""
+    """``T.iter_var(v, T.Range(min, stop), "DataPar", "")``; its variable is declared before."""
     name = printer.defined(node.var)
     if name is None:
         name = printer.define(node.var, node.var.name)
@@ -226,7 +263,11 @@ def _iter_var(node: IterVar, printer: Printer) -> Doc:
     domain: Piece = "None"
     if node.dom is not None:
         stop = stop_of(node.dom.min, node.dom.extent)
-        domain = tupled([printer.doc(node.dom.min), printer.doc(stop)])
+        bounds = [printer.doc(node.dom.min), printer.doc(stop)]
+        if is_const(node.dom.min, 0) or is_const(stop):
+            domain = call(f"{printer.word('T')}.Range", bounds)
+        else:  # a pair is read with the difference worked out
+            domain = tupled(bounds)
     kind = quoted(_ITER_TYPES[node.iter_type])
     return call(
         f"{printer.word('T')}.iter_var", [name, domain, kind, quoted(node.thread_tag)], node=node
@@ -268,15 +309,14 @@ def _index_map(node: IndexMap, printer: Printer) -> Doc:
 @prints(Reduce)
 def _reduce(node: Reduce, printer: Printer) -> Doc:
     axes = listed(printer.docs(node.axis))  # first, because this declares their variables
-    arguments = [
-        printer.doc(node.combiner),
-        listed(printer.docs(node.source)),
-        axes,
-        printer.doc(node.condition),
-        str(node.value_index),
-        listed(printer.docs(node.init)),
-    ]
-    return call(f"{printer.word('T')}.Reduce", arguments, node=node)
+    named = {
+        "source": listed(printer.docs(node.source)),
+        "init": listed(printer.docs(node.init)),
+        "axis": axes,
+        "condition": printer.doc(node.condition),
+        "value_index": str(node.value_index),
+    }
+    return call(f"{printer.word('T')}.reduce", [printer.doc(node.combiner)], node, **named)
 
 
 @prints(Target)

@@ -18,8 +18,9 @@ class PrinterConfig:
     ``name``: the name of a function that stands alone. ``show_meta``: write large constants in full
     instead of leaving their section out. ``ir_prefix``, ``tir_prefix``, ``relax_prefix``,
     ``module_alias``: the words for the dialects and for the module inside its functions.
-    ``verbose_expr``: constructors (``T.Add(a, b)``) instead of operators. ``syntax_sugar``:
-    ``T.grid``, ``T.axis.remap``, buffers among the parameters, the implicit root block.
+    ``verbose_expr``: write definitions of the variables and buffers of an expression before it.
+    ``syntax_sugar``: ``T.grid``, ``T.axis.remap``, buffers among the parameters, the implicit root
+    block.
     ``obj_to_underline`` and ``obj_to_annotate`` (object → text): nodes to mark;
     ``num_context_lines`` then limits what is printed to so many lines around the marks (-1 and
     None: all). ``show_object_address`` adds ``id`` to names of variables.

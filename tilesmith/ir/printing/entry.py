@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from tilesmith.ir.printing.config import PrinterConfig
-from tilesmith.ir.printing.doc import quoted, render
+from tilesmith.ir.printing.doc import Doc, quoted, render
 from tilesmith.ir.printing.printer import Line, Printer
 from tilesmith.support.recursion import deep_recursion
 
@@ -44,14 +44,15 @@ def printed(node: Any, config: PrinterConfig | None = None) -> PrintedText:
 
 def _assemble(printer: Printer, ranges: list | None) -> list[str]:
     """All lines as text, header first."""
-    header = _header(printer)
-    free = list(printer.free)
-    if (header or free) and _starts_definition(printer.lines):
-        free.append(Line(0, ""))
+    header, outside = _header(printer), []
+    if printer.free:
+        outside = _place_free_names(printer)
+    if (header or outside) and _starts_definition(printer.lines):
+        outside.append(Line(0, ""))
     position = sum([len(line) + 1 for line in header])
     indent = " " * printer.config.indent_spaces
     texts = list(header)
-    for line in [*free, *printer.lines]:
+    for line in [*outside, *printer.lines]:
         pieces = [indent * line.depth]
         end = render(line.doc, position + len(pieces[0]), pieces, ranges)
         text = "".join(pieces)
@@ -65,18 +66,65 @@ def _assemble(printer: Printer, ranges: list | None) -> list[str]:
     return texts
 
 
+def _place_free_names(printer: Printer) -> list[Line]:
+    """Write the definitions of names that nothing defines among the lines.
+
+    Gives back comments for the head of the text: what several functions of a module share.
+    """
+    for free in reversed(printer.free):  # what a definition needs is defined before it
+        for field, value in free.thing.field_values():
+            if field.name != "span":
+                printer.mention(value, free)
+    outside: list[Line] = []
+    inserted: dict[int, list[Line]] = {}
+    for free in printer.free:
+        at = _place_before(printer.lines, free.line)
+        if at < len(printer.lines) and str(printer.lines[at].doc).startswith(("@", "class ")):
+            outside.append(Line(0, Doc("# ", free.definition)))
+            continue
+        depth = printer.lines[at].depth if at < len(printer.lines) else 0
+        inserted.setdefault(at, []).append(Line(depth, free.definition))
+    lines = []
+    for number, line in enumerate(printer.lines):
+        lines += inserted.get(number, ())
+        lines.append(line)
+    printer.lines = lines
+    return outside
+
+
+def _place_before(lines: list[Line], at: int) -> int:
+    """Where a definition can stand: not before an ``else``, nor below a decorator."""
+    if at >= len(lines):
+        return at
+    depth = lines[at].depth
+    while at > 0:
+        above = lines[at - 1]
+        if str(lines[at].doc).startswith(("else:", "elif ")):
+            at -= 1
+            while lines[at].depth > depth:
+                at -= 1
+        elif above.depth == depth and str(above.doc).startswith("@"):
+            at -= 1
+        else:
+            break
+    return at
+
+
 def _header(printer: Printer) -> list[str]:
+    """What a text begins with; a part of a program needs only its large constants."""
     words = printer.config.prefixes
     if printer.metadata and printer.config.show_meta:
         printer.word("I")
-    lines = [
-        f"# from tilesmith.script import {_IMPORTS[dialect]} as {words.get(dialect, dialect)}"
-        for dialect in sorted(printer.dialects)
-        if dialect in _IMPORTS
-    ]
-    defaults = printer.config.changed_defaults()
-    if defaults:
-        lines.append("# printed with " + ", ".join(defaults))
+    lines = []
+    if _starts_definition(printer.lines):
+        lines = [
+            f"# from tilesmith.script import {_IMPORTS[dialect]} as {words.get(dialect, dialect)}"
+            for dialect in sorted(printer.dialects)
+            if dialect in _IMPORTS
+        ]
+        defaults = printer.config.changed_defaults()
+        if defaults:
+            lines.append("# printed with " + ", ".join(defaults))
     if printer.metadata:
         if printer.config.show_meta:
             lines += ["", *_metadata_section(printer)]
@@ -175,6 +223,8 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
             printer.splits_expressions = False
             return str(printer.doc(node))
         printer.write(node)
+        if not config.verbose_expr and not printer.writes_lines(node):
+            printer.free = []  # a reader of an expression knows what its variables are
         ranges: list | None = [] if config.obj_to_underline else None
         lines = _assemble(printer, ranges)
         if plain:
@@ -211,7 +261,7 @@ def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: Prin
     result, previous = [], -1
     for number in shown:
         if number != previous + 1:
-            result.append("(...)")
+            result.append(f"(... {number - previous - 1} lines skipped ...)")
         prefix = f"{number + 1:>{width}} " if config.print_line_numbers else ""
         result.append(prefix + lines[number])
         if number in marks:
@@ -221,7 +271,7 @@ def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: Prin
             result.append(" " * len(prefix) + "".join(marker))
         previous = number
     if shown and shown[-1] != len(lines) - 1:
-        result.append("(...)")
+        result.append(f"(... {len(lines) - 1 - shown[-1]} lines skipped ...)")
     return "\n".join(result)
 
 
@@ -237,7 +287,8 @@ def _lines_in_context(count: int, marks: dict, context: int | None) -> list[int]
     shown: set[int] = set()
     for number in marks:
         shown.update(range(max(0, number - context), min(count, number + context + 1)))
-    return sorted(shown)
+    alone = [n for n in range(count) if n - 1 in shown | {-1} and n + 1 in shown | {count}]
+    return sorted(shown.union(alone))  # to leave out a single line would save nothing
 
 
 def show(

@@ -105,13 +105,38 @@ class Line:
         self.comment = ""
 
 
+class FreeName:
+    """Something that is used but defined nowhere: its definition, and where that belongs."""
+
+    __slots__ = ("blocks", "definition", "line", "thing")
+
+    def __init__(self, thing: Any, definition: Piece, frames: list[int], line: int) -> None:
+        self.thing = thing
+        self.definition = definition
+        self.blocks = tuple(frames)  # the lines above the blocks around all uses
+        self.line = line  # the definition goes before this line
+
+    def used(self, frames: list[int], line: int) -> None:
+        """Take another use into account."""
+        if self.line == line:
+            return
+        common = 0
+        for ours, theirs in zip(self.blocks, frames):
+            if ours != theirs:
+                break
+            common += 1
+        if common < len(self.blocks):
+            self.line = self.blocks[common]
+            self.blocks = self.blocks[:common]
+
+
 class Printer:
     """What the functions of the ``printer.py`` files write to. Lives for one piece of text."""
 
     def __init__(self, config: PrinterConfig) -> None:
         self.config = config
         self.lines: list[Line] = []
-        self.free: list[Line] = []  # declarations of what is used but defined nowhere
+        self.free: list[FreeName] = []  # what is used but defined nowhere
         self.depth = 0
         self.dialects: set[str] = set()
         self.metadata: dict[str, list[Any]] = {}
@@ -121,6 +146,8 @@ class Printer:
         self.function_name: str | None = None
         self.splits_expressions = True  # off where no line can be written before: in a lambda
         self._nesting = 0
+        self._free: dict[int, FreeName] = {}
+        self._frames: list[int] = []  # for each open block the number of the line above it
         self._names: list[set[str]] = [set()]
         self._defined: list[dict[int, tuple[Any, Piece]]] = [{}]
         self._arrays: dict[tuple[str, int], tuple[Any, int]] = {}
@@ -198,16 +225,18 @@ class Printer:
     @contextmanager
     def block(self) -> Iterator[None]:
         """An indented scope of names."""
+        before = len(self.lines)
         self.depth += 1
+        self._frames.append(before - 1)
         self._names.append(set())
         self._defined.append({})
-        before = len(self.lines)
         try:
             yield
             if len(self.lines) == before:
                 self.line("pass")
         finally:
             self.depth -= 1
+            self._frames.pop()
             self._names.pop()
             self._defined.pop()
 
@@ -261,14 +290,36 @@ class Printer:
         for scope in reversed(self._defined):
             found = scope.get(key)
             if found is not None:
+                if self._free and key in self._free:
+                    self._free[key].used(self._frames, len(self.lines))
                 return found[1]
         return None
 
+    def is_known(self, thing: Any) -> bool:
+        """Whether a variable or buffer has a name in sight; this is no use of it."""
+        return any(id(thing) in scope for scope in self._defined)
+
     def declare_free(self, thing: Any, hint: str, how: Piece) -> str:
-        """Name something that is used but defined nowhere, and say so at the head of the text."""
+        """Name something that is used but defined nowhere.
+
+        Its definition is written in the innermost block that holds all its uses.
+        """
         name = self.define(thing, hint, outermost=True)
-        self.free.append(Line(0, Doc("# ", name, " = ", how)))
+        free = FreeName(thing, Doc(name, " = ", how), self._frames, len(self.lines))
+        self.free.append(free)
+        self._free[id(thing)] = free
         return name
+
+    def mention(self, value: Any, user: FreeName) -> None:
+        """Keep free names in ``value`` in sight of the definition of another free name."""
+        if value.__class__ is tuple:
+            for item in value:
+                self.mention(item, user)
+        elif id(value) in self._free:
+            self._free[id(value)].used(list(user.blocks), user.line)
+        elif isinstance(value, Node):
+            for inner in value.children():
+                self.mention(inner, user)
 
     # Plain values.
 
@@ -285,10 +336,11 @@ class Printer:
         return Doc(f"metadata[{quoted(kind)}][{known[1]}]", node=value)
 
     def mapping(self, values: Mapping[Any, Any]) -> Doc:
-        """``{"key": value}``."""
-        return Doc(
-            "{", joined([Doc(self.doc(k), ": ", self.doc(v)) for k, v in values.items()]), "}"
-        )
+        """``{"key": value}``; texts as keys are in order of the alphabet."""
+        items = list(values.items())
+        if all(isinstance(key, str) for key, _ in items):
+            items.sort(key=lambda item: item[0])
+        return Doc("{", joined([Doc(self.doc(k), ": ", self.doc(v)) for k, v in items]), "}")
 
 
 def _complaint(node: Any, error: Exception) -> str:
