@@ -6,6 +6,14 @@ import pytest
 import tilesmith
 from tilesmith.codegen.c_compiler import find_compiler
 from tilesmith.script import tir as T
+from tilesmith.support.errors import (
+    ExecutionError,
+    OutOfBoundsError,
+    ShapeError,
+    TilesmithError,
+    TypeMismatchError,
+    UnknownFunctionError,
+)
 
 
 @T.prim_func
@@ -101,7 +109,7 @@ def test_accesses_out_of_bounds_are_errors_in_checked_code(target):
     np.testing.assert_array_equal(places, [30, 0, 70, 10])
     for wrong in (8, -1, 1 << 30):
         places = np.array([3, 0, wrong, 1], "i4")
-        with pytest.raises(Exception, match="(?i)out of bounds|outside|bound"):
+        with pytest.raises(OutOfBoundsError, match="outside of axis 0"):
             module(np.arange(8, dtype="i4"), places)
 
 
@@ -131,3 +139,29 @@ def test_copies_in_the_background_are_done_at_once():
     a, b = np.arange(1, 9, dtype="i4"), np.zeros(8, "i4")
     tilesmith.build(copy, target="llvm")(a, b)
     np.testing.assert_array_equal(b, [0, 0, 1, 2, 3, 4, 0, 0])
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_errors_of_compiled_code_are_tilesmiths(target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+
+    @T.prim_func
+    def store(A: T.Buffer((4,), "int32"), n: T.int32):
+        assert n > 0, "n must be positive"
+        A[0] = n
+        T.evaluate(T.call_packed("nobody.has.registered.this"))
+
+    module = tilesmith.build(store, target=target)
+    good = np.zeros(4, "i4")
+    for arguments, kind, words in (
+        ((good,), TypeMismatchError, "expected 2 arguments"),
+        ((good, "x"), TypeMismatchError, "must be an integer"),
+        ((np.zeros(5, "i4"), 1), ShapeError, "must have size 4 along axis 0, got 5"),
+        ((np.zeros(8, "i4")[::2], 1), ShapeError, "must be compact"),
+        ((good, -1), ExecutionError, "n must be positive"),
+        ((good, 1), UnknownFunctionError, "nobody.has.registered.this"),
+    ):
+        with pytest.raises(kind, match=words) as caught:
+            module(*arguments)
+        assert isinstance(caught.value, TilesmithError)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tilesmith import relax, topi
+from tilesmith import relax, te, topi
 from tilesmith.driver.kernels import kernel_jobs
 from tilesmith.driver.schedule import is_unscheduled
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
-from tilesmith.support.errors import ShapeError, TilesmithError, UnsupportedError
+from tilesmith.support.errors import FrontendError, ShapeError, TilesmithError, UnsupportedError
 from tilesmith.target import Target
 
 
@@ -356,3 +356,15 @@ def test_local_functions():
 
     x = random(6)
     np.testing.assert_array_equal(run(Module, x), x * 4)
+
+
+def test_compile_builds_tensor_programs():
+    a = te.placeholder((4,), name="A")
+    function = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1)])
+    for given in (function, ts.IRModule({"main": function})):
+        module = ts.compile(given, target="llvm")
+        target = ts.nd.empty((4,))
+        module.mod["main"](np.zeros(4, "float32"), target)
+        assert (target.numpy() == 1).all()
+    with pytest.raises(FrontendError, match="no model that can be compiled"):
+        ts.compile(3)

@@ -174,3 +174,17 @@ def test_device_of_the_host_and_unknown_ones():
         empty((1,), device=ts.ext_dev())
     with pytest.raises(AttributeError):
         assert ts.cpu().nonsense
+
+
+def test_capsules_and_names_of_devices():
+    tensor = ts.nd.array(np.arange(3))
+    shared = ts.nd.from_dlpack(tensor.to_dlpack())
+    shared[0] = 7
+    assert tensor.numpy()[0] == 7 and tensor.handle != shared.handle
+    with pytest.raises(TypeMismatchError, match="a tensor or a device, not int"):
+        tensor.copyto(3)
+    device = ts.cuda(2)
+    assert device.index == device.device_id == 2 and device.device_type == ts.runtime.Device.kDLCUDA
+    assert ts.runtime.Device.MASK2STR[2] == "cuda" and ts.runtime.Device.STR2MASK["llvm"] == 1
+    with pytest.raises(UnknownNameError, match="is no device"):
+        ts.device("remote[1]:cpu(0)")

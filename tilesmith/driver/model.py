@@ -29,12 +29,13 @@ def compile(
     input_shapes: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     cache: bool = True,
-) -> Executable:
-    """Compile a model for a target.
+) -> Any:
+    """Compile a model for a target: an Executable.
 
     ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
-    function. ``input_shapes`` fixes sizes of inputs by name. ``cache=False`` compiles anew even if
-    this model was compiled before.
+    function. A PrimFunc, or a module of nothing else, is built as ``tilesmith.build`` does it and
+    gives a ``runtime.Module``. ``input_shapes`` fixes sizes of inputs by name. ``cache=False``
+    compiles anew even if this model was compiled before.
     """
     chosen = Target(target)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
@@ -44,6 +45,10 @@ def compile(
         found = MODEL_CACHE.get_file(key)
         if found is not None:
             return Executable.load(found)
+    if path is None and _is_tensor_program(model_or_module):
+        from tilesmith.lowering import build as build_functions
+
+        return build_functions(model_or_module, target=chosen)
     from tilesmith.driver.kernels import start_workers
     from tilesmith.driver.relax_build import build
 
@@ -52,6 +57,16 @@ def compile(
     if key is not None:
         MODEL_CACHE.put_file(key, executable.save)
     return executable
+
+
+def _is_tensor_program(model: Any) -> bool:
+    """Whether there is no graph to compile."""
+    from tilesmith.tir import PrimFunc
+
+    if isinstance(model, IRModule):
+        functions = model.functions.values()
+        return len(functions) > 0 and all(isinstance(each, PrimFunc) for each in functions)
+    return isinstance(model, PrimFunc)
 
 
 def _model_key(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilesmith.codegen import BACK_ENDS
 from tilesmith.codegen import build as generate
 from tilesmith.ir import BaseFunc, IRModule
 from tilesmith.ir.transform import Pass, PassContext, Sequential
@@ -14,6 +15,7 @@ from tilesmith.lowering.checking import (
     checked_passes,
     is_checking,
 )
+from tilesmith.lowering.devices import build_for_device, is_for_device
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
@@ -115,15 +117,21 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
     )
 
 
-def _with_public_function(module: IRModule) -> IRModule:
-    """A module in which no function is public has all of them public, under their names."""
+def _with_public_functions(module: IRModule) -> IRModule:
+    """A module whose functions stand under their symbols, as other object files call them.
+
+    In a module in which no function is public all are, under their names. Raises ConfigError where
+    two functions have one symbol.
+    """
     functions = dict(module.items())
-    if any("global_symbol" in func.attrs for func in functions.values()):
+    if not any("global_symbol" in func.attrs for func in functions.values()):
+        module = module.shallow_copy()
+        for variable, func in functions.items():
+            module[variable] = func.with_attr("global_symbol", variable.name_hint)
         return module
-    module = module.shallow_copy()
-    for variable, func in functions.items():
-        module[variable] = func.with_attr("global_symbol", variable.name_hint)
-    return module
+    symbols = {v: str(f.attrs.get("global_symbol", v.name_hint)) for v, f in functions.items()}
+    renamed = {v: symbol for v, symbol in symbols.items() if v.name_hint != symbol}
+    return module.replace_global_vars(renamed) if renamed else module
 
 
 def _no_alias() -> bool:
@@ -189,17 +197,19 @@ def build(
 
 def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
     """``build`` for one target."""
-    module = _with_public_function(lower(inputs, args, name, binds))
+    module = _with_public_functions(lower(inputs, args, name, binds))
     if target is None:
         for func in module.functions.values():
             if "target" in func.attrs:
                 chosen = Target(func.attrs["target"])
+    if is_for_device(chosen) and chosen.kind.name in BACK_ENDS.names(load=True):
+        return build_for_device(module, chosen)
     context = PassContext.current()
     disable_assert = bool(context.get_config("tir.disable_assert", False))
     module = Sequential(host_passes(chosen, disable_assert), name="tir.host")(module)
     built = generate(module, chosen, context.opt_level if context.opt_level < 2 else None)
     if is_checking():
-        original = _with_public_function(_as_module(inputs, args, name))
+        original = _with_public_functions(_as_module(inputs, args, name))
         check_builds(original, lambda: built, lambda part: _plainest_build(part, chosen))
     return built
 

@@ -43,6 +43,7 @@ _ALIASES = {
     "aocl": "opencl",
 }
 _NAMES = {number: name for name, number in DEVICE_TYPES.items()}
+_ALIAS_NUMBERS = {alias: DEVICE_TYPES[name] for alias, name in _ALIASES.items()}
 
 
 class DeviceAPI:
@@ -102,6 +103,25 @@ class Device:
     device_id: int
     _interned: ClassVar[dict[tuple[int, int], Device]] = {}
 
+    kDLCPU = 1  # noqa: N815 - DLPack's names of the types, by which users know them
+    kDLCUDA = 2  # noqa: N815
+    kDLCUDAHost = 3  # noqa: N815
+    kDLOpenCL = 4  # noqa: N815
+    kDLVulkan = 7  # noqa: N815
+    kDLMetal = 8  # noqa: N815
+    kDLVPI = 9  # noqa: N815
+    kDLROCM = 10  # noqa: N815
+    kDLROCMHost = 11  # noqa: N815
+    kDLExtDev = 12  # noqa: N815
+    kDLCUDAManaged = 13  # noqa: N815
+    kDLOneAPI = 14  # noqa: N815
+    kDLWebGPU = 15  # noqa: N815
+    kDLHexagon = 16  # noqa: N815
+    DEVICE_TYPE_TO_NAME: ClassVar[dict[int, str]] = _NAMES
+    DEVICE_NAME_TO_TYPE: ClassVar[dict[str, int]] = {**DEVICE_TYPES, **_ALIAS_NUMBERS}
+    MASK2STR = DEVICE_TYPE_TO_NAME
+    STR2MASK = DEVICE_NAME_TO_TYPE
+
     def __new__(cls, device_type: int | str, device_id: int = 0) -> Device:
         key = (device_type, device_id)
         known = cls._interned.get(key)  # type: ignore[arg-type]
@@ -118,6 +138,11 @@ class Device:
     def type(self) -> str:
         """Name of the device type."""
         return _NAMES.get(self.device_type, f"device_type_{self.device_type}")
+
+    @property
+    def index(self) -> int:
+        """The number of the device among those of its type."""
+        return self.device_id
 
     @property
     def api(self) -> DeviceAPI:
@@ -229,6 +254,10 @@ def device(dev_type: str | int | Device = "cpu", dev_id: int = 0) -> Device:
         return dev_type
     if isinstance(dev_type, str) and ":" in dev_type:
         dev_type, _, index = dev_type.partition(":")
+        if not index.isdigit():
+            raise UnknownNameError(
+                f"'{dev_type}:{index}' is no device", notes=("such as 'cpu' or 'cuda:1'",)
+            )
         dev_id = int(index)
     return Device(dev_type, dev_id)
 

@@ -18,12 +18,24 @@ from tilesmith.runtime.devices import Device
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
-from tilesmith.support.errors import ArtifactError, UnknownNameError, UnsupportedError
+from tilesmith.support.errors import (
+    ArtifactError,
+    UnknownMemberError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from tilesmith.support.files import PathLike, write_atomically
 from tilesmith.support.linker import link_relocatable, link_shared
+from tilesmith.support.registry import Registry
 from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, static_archive
 
 Format = bytes | str | Callable[[], bytes | str]
+MODULE_LOADERS: Registry[Callable[[str], Module]] = Registry(
+    "format of a module",
+    {"ll": "tilesmith.codegen.llvm.loading", "bc": "tilesmith.codegen.llvm.loading"},
+)
+"""Functions from a path to a module for files that a back end has to compile, by suffix."""
+
 _DEFAULT_FORMATS = ("ptx", "ll", "c", "cu", "cl", "wgsl", "asm")
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
 
@@ -76,7 +88,7 @@ class Module:
             notes = [f"it has: {', '.join(known[:20])}"] if known else []
             if not self._runnable:
                 notes.append("its code is for another machine: it can be saved, but not run here")
-            raise UnknownNameError(f"the module has no function '{name}'", notes=notes)
+            raise UnknownMemberError(f"the module has no function '{name}'", notes=notes)
         return found
 
     def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
@@ -89,6 +101,10 @@ class Module:
             for module in self._imports:
                 found = found or module._find(name, True)
         return found
+
+    def set_function(self, name: str, function: PackedFunc) -> None:
+        """Let `module[name]` be a packed function of a back end's own."""
+        self._functions[name] = function
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Is there a function of this name?"""
@@ -138,6 +154,15 @@ class Module:
         """The object files."""
         return list(self._objects)
 
+    @property
+    def mod(self) -> Module:
+        """The module itself: `compile` gives executables that have a module, or a module."""
+        return self
+
+    def jit(self, *options: Any, **more: Any) -> Module:
+        """The module, whose code needs no further work to be called."""
+        return self
+
     # -- imports --------------------------------------------------------------------------------
 
     def import_module(self, module: Module) -> None:
@@ -149,6 +174,8 @@ class Module:
         """The imported modules, such as the code for a device."""
         return list(self._imports)
 
+    imports = imported_modules
+
     def clear_imports(self) -> None:
         """Forget the imported modules."""
         self._imports.clear()
@@ -159,6 +186,8 @@ class Module:
     def type_key(self) -> str:
         """Which back end made it: "llvm", "c", "cuda", …"""
         return self._type_key
+
+    kind = type_key
 
     @property
     def format(self) -> str:
@@ -367,10 +396,13 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
             return Module("library", objects=[file.read()])
     if fmt == "a":
         return load_static_library(text, ())
+    loader = MODULE_LOADERS.get(fmt, None)
+    if loader is not None:
+        return loader(text)
     if fmt not in ("so", "dylib", "dll"):
         raise ArtifactError(
             f"'{text}' is neither a library nor a Tilesmith artifact",
-            notes=("expected a .so, .dylib, .dll, .o, .a, .tar or .tsm file",),
+            notes=("expected a .so, .dylib, .dll, .o, .a, .tar, .ll, .bc or .tsm file",),
         )
     return Module("library", library=Library.load(text))
 

@@ -117,6 +117,15 @@ class NDArray(tvm_ffi.Tensor):
 
     asnumpy = numpy
 
+    @property
+    def handle(self) -> int:
+        """The address of the tensor object."""
+        return int(self.__chandle__())
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule over the memory; `from_dlpack` makes a tensor of it again."""
+        return self.__dlpack__()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
             found = self.numpy()
@@ -170,6 +179,10 @@ class NDArray(tvm_ffi.Tensor):
         """Copy to another tensor, or to a new one on a device; returns the target."""
         if isinstance(target, Device):
             target = empty(self.shape, self.dtype, target, mem_scope)
+        if not isinstance(target, NDArray):
+            raise TypeMismatchError(
+                f"copyto: the target is a tensor or a device, not {type(target).__name__}"
+            )
         if target.shape != self.shape:
             raise ShapeError(f"copyto: from shape {self.shape} to shape {target.shape}")
         if self.__dlpack_device__()[0] == 1 and target.__dlpack_device__()[0] == 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilesmith.runtime.ffi import Function, tvm_ffi
 from tilesmith.runtime.packed_func import convert_to_packed
-from tilesmith.support.errors import ConfigError, TypeMismatchError, UnknownNameError
+from tilesmith.support.errors import ConfigError, TypeMismatchError, UnknownMemberError
 
 PROVIDERS: dict[str, str] = {
     "tilesmith.runtime.": "tilesmith.runtime.builtins",
@@ -55,7 +55,7 @@ def register_func(
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
-    """The function of a global name; None (`allow_missing`) or UnknownNameError without one."""
+    """The function of a global name; None (`allow_missing`) or UnknownMemberError without one."""
     found = tvm_ffi.get_global_func(name, allow_missing=True)
     if found is None:
         for prefix, module in PROVIDERS.items():
@@ -67,7 +67,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
 
         near = difflib.get_close_matches(name, list_global_func_names(), n=1)
         advice = f"did you mean '{near[0]}'?" if near else "register it with register_func"
-        raise UnknownNameError(f"unknown global function '{name}'", notes=(advice,))
+        raise UnknownMemberError(f"unknown global function '{name}'", notes=(advice,))
     return found
 
 

@@ -279,6 +279,8 @@ class Evaluator:
         special = self.calls.get(function.__class__)
         if special is not None:
             return special(function, arguments, named)
+        if "dtype" in named:
+            arguments = _with_dtype(function, arguments, named)
         return function(*arguments, **named)
 
     def subscript(self, node: ast.Subscript) -> Any:
@@ -448,3 +450,23 @@ _METHODS: dict[type, Callable[[Evaluator, Any], Any]] = {
     ast.SetComp: Evaluator.set_comprehension,
     ast.DictComp: Evaluator.dict_comprehension,
 }
+
+
+def _with_dtype(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+    """The positional arguments of a call with ``dtype=…``, as scripts of older versions write it.
+
+    An operator that takes the dtype first gets it there; one that has the dtype of its operands
+    does without (it leaves ``named``).
+    """
+    if not str(getattr(function, "__module__", "")).startswith("tilesmith."):
+        return arguments
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return arguments
+    if arguments and next(iter(parameters), None) == "dtype":
+        return [named.pop("dtype"), *arguments]
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    if "dtype" not in parameters and not takes_any:
+        del named["dtype"]
+    return arguments

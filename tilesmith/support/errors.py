@@ -154,6 +154,10 @@ class UnknownNameError(TilesmithError, KeyError):
     """A name that nobody has registered or defined."""
 
 
+class UnknownMemberError(UnknownNameError, AttributeError, ValueError):
+    """A function that a module, or the table of global functions, does not have."""
+
+
 class UnknownFunctionError(ExecutionError, UnknownNameError):
     """A program that is run calls a function that nobody has given."""
 

@@ -274,7 +274,7 @@ static inline int call_packed(
     if (*slot == NULL) {
       const char* parts[3] = {
         "generated code calls a function that nobody has registered: '", name, "'"};
-      TVMFFIErrorSetRaisedFromCStrParts("RuntimeError", parts, 3);
+      TVMFFIErrorSetRaisedFromCStrParts("UnknownFunctionError", parts, 3);
       return -1;
     }
   }

@@ -263,7 +263,7 @@ class FunctionWriter(ExpressionWriter):
         message = stmt.message
         is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
         parts = list(message.args) if is_joined else [message]  # type: ignore[attr-defined]
-        kind = "RuntimeError"
+        kind = "ExecutionError"
         named = _KIND.match(parts[0].value) if isinstance(parts[0], StringImm) else None
         if named is not None:
             kind, text = named.groups()

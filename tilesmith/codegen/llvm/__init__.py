@@ -48,13 +48,24 @@ def is_runnable(target: Target) -> bool:
     machine = llvm_machine(target)
     if architecture_of_triple(machine.triple) != architecture_of_triple(host.triple):
         return False
+    first, own = machine.triple.partition("-")[0], host.triple.partition("-")[0]
+    if ("64" in first) != ("64" in own):
+        return False  # pointers of another size: not for this process
     same_system = ("linux", "darwin", "macos", "windows")
     systems = [name for name in same_system if name in host.triple.lower()]
     if target.mtriple and not any(name in machine.triple.lower() for name in systems):
         return False
     # LLVM counts tuning words as features: only what the host is known to lack matters
     lacking = {change[1:] for change in host.changes if change.startswith("-")}
-    return not (target_features(target) & lacking)
+    return not ((target_features(target) & lacking) - _FOR_SYSTEMS)
+
+
+_FOR_SYSTEMS = frozenset(
+    "cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl movdir64b movdiri mwaitx "
+    "pconfig pku prfchw ptwrite rdpid rdpru serialize sgx shstk tsxldtrk uintr usermsr waitpkg "
+    "wbnoinvd widekl xsave xsavec xsaveopt xsaves".split()
+)
+"""Instructions for operating systems: LLVM never chooses them, and virtual machines hide them."""
 
 
 @BACK_ENDS.register("llvm")

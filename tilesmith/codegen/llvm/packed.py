@@ -359,7 +359,7 @@ done:
 declare i32 @TVMFFIFunctionGetGlobal(ptr, ptr)
 declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)
 declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
-@__tilesmith_unknown_kind = private unnamed_addr constant [13 x i8] c"RuntimeError\\00"
+@__tilesmith_unknown_kind = private unnamed_addr constant [21 x i8] c"UnknownFunctionError\\00"
 @__tilesmith_unknown_text = private unnamed_addr constant [62 x i8]
   c"generated code calls a function that nobody has registered: '\\00"
 @__tilesmith_unknown_end = private unnamed_addr constant [2 x i8] c"'\\00"

@@ -266,7 +266,7 @@ class StatementEmitter(MemoryEmitter):
         """
         is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
         parts = list(message.args) if is_joined else [message]
-        kind = "RuntimeError"
+        kind = "ExecutionError"
         if isinstance(parts[0], StringImm):
             named = _KIND.match(parts[0].value)
             if named is not None:

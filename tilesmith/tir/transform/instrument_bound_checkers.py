@@ -1,7 +1,7 @@
 """InstrumentBoundCheckers: each access is checked against its buffer when the program runs.
 
-    B[i] = A[i + 1]                             assert i + 1 < 16, "IndexError: ..."
-                                                assert i < 16, "IndexError: ..."
+    B[i] = A[i + 1]                             assert i + 1 < 16, "OutOfBoundsError: ..."
+                                                assert i < 16, "OutOfBoundsError: ..."
                                                 B[i] = A[i + 1]
 
 What is evaluated only under a condition (``if_then_else``) is checked only under it. Runs while
@@ -73,7 +73,7 @@ class _AccessFinder(Visitor):
 
 def _message(access: Any, axis: int, index: PrimExpr, size: PrimExpr) -> PrimExpr:
     """The text of the error; a number that is known only under a guard is not computed."""
-    text = f"IndexError: buffer '{access.buffer.name}' is accessed outside of axis {axis}"
+    text = f"OutOfBoundsError: buffer '{access.buffer.name}' is accessed outside of axis {axis}"
     if isinstance(access, BufferLoad):
         return StringImm(text)
     parts = [StringImm(text + ": index "), ops.cast("int64", index), StringImm(" of "),

@@ -140,7 +140,7 @@ class _Wrapper:
         expected = f"expected {len(params)} argument{'' if len(params) == 1 else 's'}, got "
         self.check(
             ops.equal(count, len(params)),
-            self.message("TypeError", expected, ops.cast("int64", count)),
+            self.message("TypeMismatchError", expected, ops.cast("int64", count)),
         )
         tensors: list[tuple[int, Var, Buffer, Var]] = []
         for number, param in enumerate(params):
@@ -198,7 +198,7 @@ class _Wrapper:
             allowed = (INT, BOOL)
             unpacked = ops.cast(dtype, value("int64"))
         message = self.message(
-            "TypeError", f"{self.where(number, param.name)} must be {_KINDS[dtype.code]} "
+            "TypeMismatchError", f"{self.where(number, param.name)} must be {_KINDS[dtype.code]} "
             f"({dtype}), got a value with type index ", ops.cast("int64", kind),
         )  # fmt: skip
         self.check(ops.any_of(*[ops.equal(kind, index) for index in allowed]), message)
@@ -207,8 +207,8 @@ class _Wrapper:
     def tensor(self, number: int, buffer: Buffer, kind: Var) -> Var:
         """The DLTensor of an argument."""
         message = self.message(
-            "TypeError", f"{self.where(number, buffer.name)} must be a tensor, got a value with "
-            "type index ", ops.cast("int64", kind),
+            "TypeMismatchError", f"{self.where(number, buffer.name)} must be a tensor, got a value "
+            "with type index ", ops.cast("int64", kind),
         )  # fmt: skip
         self.check(ops.logical_or(ops.equal(kind, TENSOR), ops.equal(kind, DLTENSOR)), message)
         value = self.field(self.args, number, StructField.ANY_UNION_VALUE, "handle")
@@ -224,7 +224,7 @@ class _Wrapper:
         self.check(
             ops.equal(ndim, rank),
             self.message(
-                "ValueError",
+                "ShapeError",
                 f"{where} must have {rank} dimension{'' if rank == 1 else 's'}, got ",
                 ops.cast("int64", ndim),
             ),
@@ -236,7 +236,7 @@ class _Wrapper:
                 given = BufferLoad(shape, (axis,))
                 self.unify(
                     size, given, lambda axis=axis, size=size, given=given: self.message(
-                        "ValueError", f"{where} must have size ", self.shown(size),
+                        "ShapeError", f"{where} must have size ", self.shown(size),
                         f" along axis {axis}, got ", given,
                     ),
                 )  # fmt: skip
@@ -244,7 +244,7 @@ class _Wrapper:
         device = get(StructField.ARRAY_DEVICE_TYPE, "int32")
         self.check(
             ops.equal(device, self.device_type),
-            self.message("ValueError", f"{where} must be on a device of type {self.device_type}"
+            self.message("TargetError", f"{where} must be on a device of type {self.device_type}"
                          ", got type ", ops.cast("int64", device)),
         )  # fmt: skip
 
@@ -255,7 +255,7 @@ class _Wrapper:
         lanes = get(StructField.ARRAY_TYPE_LANES, "uint16")
         matches = _dtype_matches(dtype, code, bits, lanes)
         message = self.message(
-            "TypeError", f"{where} must be of dtype {dtype}, got one with type code ",
+            "TypeMismatchError", f"{where} must be of dtype {dtype}, got one with type code ",
             ops.cast("int64", code), ", ", ops.cast("int64", bits), " bits and ",
             ops.cast("int64", lanes), " lanes",
         )  # fmt: skip
@@ -300,7 +300,7 @@ class _Wrapper:
                 if not isinstance(size, IntImm):
                     fits = ops.logical_or(fits, BufferLoad(shape, (axis,)) <= 1)
                 message = self.message(
-                    "ValueError", f"{where} must be compact (row-major), got stride ", given,
+                    "ShapeError", f"{where} must be compact (row-major), got stride ", given,
                     f" along axis {axis}",
                 )  # fmt: skip
                 conditions.append((fits, message))
@@ -316,7 +316,7 @@ class _Wrapper:
             given = Call("int64", "tir.if_then_else", arguments)
             self.unify(
                 declared, given, lambda axis=axis, declared=declared, given=given: self.message(
-                    "ValueError", f"{where} must have stride ", self.shown(declared),
+                    "ShapeError", f"{where} must have stride ", self.shown(declared),
                     f" along axis {axis}, got ", given,
                 ),
             )  # fmt: skip
@@ -342,7 +342,7 @@ class _Wrapper:
             size = max(1, buffer.dtype.nbytes)
             elements = ops.floordiv(offset, const(size, "int64"))
             message = self.message(
-                "ValueError", f"{where} has an offset that does not fit: ", offset
+                "ShapeError", f"{where} has an offset that does not fit: ", offset
             )
             if isinstance(declared, Var) and declared not in self.bound:
                 self.let(declared, ops.cast(declared.dtype, elements))
@@ -360,7 +360,7 @@ class _Wrapper:
             rest = ops.truncmod(address, const(alignment, "uint64"))
             self.check(
                 ops.equal(rest, const(0, "uint64")),
-                self.message("ValueError", f"{where} must be aligned to {alignment} bytes, got an "
+                self.message("ShapeError", f"{where} must be aligned to {alignment} bytes, got an "
                              "address with remainder ", ops.cast("int64", rest)),
             )  # fmt: skip
 
