@@ -1,6 +1,7 @@
 """What comes out of LLVM: registers and stack of tiles, loop forms, other machines, errors."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -266,6 +267,14 @@ def test_code_for_another_machine_does_not_run_here():
     built = codegen.build(_varied_module(), Target("llvm -mtriple=aarch64-linux-gnu"))
     if HOST.features.is_x86:
         assert not built.is_runnable
+
+
+@pytest.mark.parametrize("lacking, runs", [(["pku", "clwb"], True), (["pku", "avx512f"], False)])
+def test_only_what_a_compiler_uses_has_to_be_there(monkeypatch, lacking, runs):
+    changes = tuple(f"-{feature}" for feature in lacking)
+    host = SimpleNamespace(triple="x86_64-unknown-linux-gnu", changes=changes)
+    monkeypatch.setattr(codegen.llvm, "host_cpu", lambda: host)
+    assert codegen.llvm.is_runnable(Target("llvm -mcpu=skylake-avx512")) == runs
 
 
 def test_threads_are_bounded_by_the_target():
