@@ -40,8 +40,12 @@ def test_features_as_attributes():
     assert arm.is_aarch64 and arm.has_asimd and arm.has_sve and arm.has_matmul_i8
     x86 = Target("llvm -mcpu=haswell").features
     assert x86.has_avx2 and x86.has_sse4_1 and not x86.is_aarch64 and not x86.has_avx512f
-    with pytest.raises(AttributeError):
-        _ = x86.nonsense
+    assert x86.nonsense is None and not hasattr(x86, "_nonsense")
+    board = Target("c -mcpu=cortex-m7").features
+    assert board.has_dsp and not board.has_mve and not board.is_aarch64
+    assert Target("c -mcpu=cortex-m55").features.has_mve
+    assert not Target("c -mcpu=cortex-m0").features.has_dsp
+    assert not Target("c -mcpu=of-my-own").features.has_dsp
 
 
 def test_unknown_cpu_names_the_nearest():

@@ -306,3 +306,33 @@ def test_configuration_of_a_compilation():
     assert make_compilation_config(None, "cuda").host_target == Target("llvm")
     with pytest.raises(TargetError, match="at least one target"):
         make_compilation_config(None, [])
+
+
+@pytest.mark.parametrize(
+    "given, keys",
+    [
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "keys": ["a"]}, ("a", "arm_cpu", "cpu")),
+        ({"kind": "llvm", "keys": ["a", "a", "b"]}, ("a", "b")),
+        ({"kind": "llvm", "keys": ["a"], "device": "d"}, ("a", "d")),
+        ({"kind": "llvm", "device": "d"}, ("d", "cpu")),
+        ({"kind": "cuda", "keys": ["x", "cpu"]}, ("x", "cpu")),
+        ({"kind": "llvm", "keys": []}, ()),
+        ({"kind": "c", "mcpu": "cortex-m55"}, ("arm_cpu", "cpu")),
+        ({"kind": "c", "mcpu": "of-my-own"}, ("cpu",)),
+        ("llvm -keys=x", ("x",)),
+    ],
+)
+def test_keys_that_are_given_replace_those_of_the_kind(given, keys):
+    target = Target(given)
+    assert target.keys == keys
+    assert Target(str(target)).keys == Target(target.export()).keys == keys
+
+
+def test_a_tag_beside_a_kind_is_a_label():
+    target = Target({"kind": "llvm", "tag": "mine"})
+    assert target.tag == "mine" and target.kind.name == "llvm"
+    assert Target(target.export()).tag == "mine"
+    chosen = Target({"tag": "nvidia/nvidia-a100", "max_num_threads": 3})
+    assert chosen.attrs["arch"] == "sm_80" and chosen.attrs["max_num_threads"] == 3
+    with pytest.raises(TargetError, match="unknown target tag"):
+        Target({"tag": "mine"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilesmith
 from tilesmith import te, tir
 from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
@@ -107,3 +108,41 @@ def test_wrong_programs_are_said():
     b = te.compute((3,), lambda i: a[i, 0], name="B")
     with pytest.raises(TypeMismatchError, match="placeholder 'A'"):
         te.create_prim_func([b])
+
+
+def test_results_that_are_no_reduction_have_blocks_of_their_own():
+    a = te.placeholder((4, 5), name="A")
+    both = te.compute((4, 5), lambda i, j: (a[i, j] + 1, a[i, j] * 2), name="BC")
+    func = te.create_prim_func([a, *both])
+    schedule = tilesmith.tir.Schedule(func)
+    loops = schedule.get_loops("BC_v0")
+    assert [schedule.get(loop) for loop in loops] == [
+        schedule.get(loop) for loop in schedule.get_loops("BC_v1")
+    ]
+    values = np.random.default_rng(0).random((4, 5)).astype("float32")
+    for built in (tilesmith.build(func), tilesmith.build(schedule.mod)):
+        first, second = tilesmith.nd.empty((4, 5)), tilesmith.nd.empty((4, 5))
+        built(values, first, second)
+        np.testing.assert_array_equal(first.numpy(), values + 1)
+        np.testing.assert_array_equal(second.numpy(), values * 2)
+
+
+def test_several_results_without_axes():
+    a = te.placeholder((2,), name="A")
+    func = te.create_prim_func([a, *te.compute((), lambda: (a[0], a[1]), name="both")])
+    first, second = tilesmith.nd.empty(()), tilesmith.nd.empty(())
+    tilesmith.build(func)(np.array([3, 4], "float32"), first, second)
+    assert (first.numpy(), second.numpy()) == (3, 4)
+
+
+def test_inputs_whose_layout_is_free_are_told_to_the_function():
+    a, w = te.placeholder((4, 4), name="A"), te.placeholder((4, 4), name="W")
+    k = te.reduce_axis((0, 4), "k")
+    product = te.compute(
+        (4, 4),
+        lambda i, j: te.sum(a[i, k] * w[j, k], axis=k),
+        attrs={"layout_free_placeholders": [w]},
+    )
+    func = te.create_prim_func([a, w, product])
+    assert func.attrs["layout_free_buffers"] == (1,)
+    assert "layout_free_placeholders" not in func.script()

@@ -20,7 +20,7 @@ __all__ = ["build_for_device", "is_for_device"]
 
 def is_for_device(target: Target) -> bool:
     """Whether functions for a target become kernels that the host launches."""
-    return "gpu" in target.keys
+    return "gpu" in target.kind.default_keys
 
 
 def build_for_device(module: IRModule, target: Target) -> Module:

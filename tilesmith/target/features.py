@@ -32,6 +32,8 @@ ALIASES = {
     "rv64gc": "sifive-u54",
 }
 
+_FAMILIES = ("arm", "aarch64", "riscv", "x86")
+
 # The least that a platform promises when no CPU is named.
 GENERIC_CPU = {"x86": "x86-64", "aarch64": "generic", "arm": "generic", "riscv": "generic-rv64"}
 
@@ -87,13 +89,23 @@ def is_host(target: Target) -> bool:
 
 def architecture(target: Target) -> str:
     """`x86`, `aarch64`, `arm`, `riscv`, or the first word of the triple."""
-    triple = target.mtriple or host_cpu().triple
-    return architecture_of_triple(triple)
+    return architecture_of_triple(_triple(target) or host_cpu().triple)
+
+
+def _triple(target: Target) -> str:
+    """The platform of a target; "" for this one. C has no option for it, but a CPU may tell."""
+    if target.kind.name != "c" or target.mtriple or not target.mcpu:
+        return target.mtriple
+    family = architecture_of_triple(host_cpu().triple)
+    if target.mcpu in ("native", "host") or target.mcpu in known_cpus(family):
+        return ""
+    others = (name for name in _FAMILIES if target.mcpu in known_cpus(name))
+    return next(others, "unknown")  # C's compiler may know it
 
 
 def target_features(target: Target) -> frozenset[str]:
     """The extensions that code for `target` may use: those of its CPU, changed by `-mattr`."""
-    return _features(target.mtriple, target.mcpu, target.mattr)
+    return _features(_triple(target), target.mcpu, target.mattr)
 
 
 @cache

@@ -85,7 +85,7 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with its tag resolved, defaults and keys filled in, and every option checked."""
     config = {str(name): value for name, value in config.items() if value is not None}
     tag = config.pop("tag", "")
-    if tag:
+    if tag and "kind" not in config:  # beside a kind it is no more than a label
         if TAGS.get(tag, None) is None:
             _unknown_tag(tag)
         config = {**TAGS[tag], **config}
@@ -99,7 +99,7 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
     given = {
         option: kind.option(option).check(value, kind.name) for option, value in config.items()
     }
-    given_keys = given.pop("keys", ())
+    given_keys = given.pop("keys", None)
     attributes = {**kind.defaults(), **given}
     result: dict[str, Any] = {"kind": kind.name}
     if tag:
@@ -113,21 +113,29 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys(
-    kind: TargetKind, given: tuple[str, ...], attributes: Mapping[str, Any]
+    kind: TargetKind, given: tuple[str, ...] | None, attributes: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """What a strategy is chosen by, the most special first."""
-    keys = list(given)
+    """What a strategy is chosen by, the most special first; ``given`` keys replace the kind's."""
+    keys = list(given or ())
     if attributes.get("device"):
         keys.append(attributes["device"])
-    if kind.name == "llvm" and attributes.get("mtriple", "").startswith(("arm", "aarch64")):
-        keys.append("arm_cpu")
-    return tuple(dict.fromkeys([*keys, *kind.default_keys]))
+    if _is_arm(kind, attributes):
+        keys += ["arm_cpu", "cpu"]
+    return tuple(dict.fromkeys([*keys, *(kind.default_keys if given is None else ())]))
+
+
+def _is_arm(kind: TargetKind, attributes: Mapping[str, Any]) -> bool:
+    """Whether code is for a CPU by Arm, as far as the options tell."""
+    if kind.name == "c":
+        return attributes.get("mcpu", "").startswith("cortex-m")
+    triple = attributes.get("mtriple", "")
+    return kind.name == "llvm" and triple.startswith(("arm", "aarch64", "thumb"))
 
 
 def to_text(config: Mapping[str, Any]) -> str:
     """A text that parses back to `config` (which is canonical)."""
     words = [config["kind"]]
-    if config["keys"]:
+    if config["keys"] or target_kind(config["kind"]).default_keys:
         words.append("-keys=" + ",".join(config["keys"]))
     for name, value in config.items():
         if name in LEADING:

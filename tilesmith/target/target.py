@@ -322,7 +322,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 class TargetFeatures:
     """What a target's CPU can do: `is_aarch64`, `has_asimd`, `has_dotprod`, `has_matmul_i8`,
     `has_fp16_simd`, `has_sve`, `has_sme`, `has_dsp`, `has_mve`; and `has_avx2`, … for any feature
-    by LLVM's name, with `_` for the characters that Python does not allow."""
+    by LLVM's name, with `_` for the characters that Python does not allow. Other names are None."""
 
     _NAMES = {
         "has_asimd": "neon",
@@ -334,16 +334,23 @@ class TargetFeatures:
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    def __getattr__(self, name: str) -> bool:
+    def __getattr__(self, name: str) -> bool | None:
         from tilesmith.target import features
 
         if name.startswith("is_"):
             return features.architecture(self._target) == name[3:]
-        if not name.startswith("has_"):
+        if name.startswith("_"):
             raise AttributeError(name)
+        if not name.startswith("has_"):
+            return None
         wanted = self._NAMES.get(name, name[4:])
         known = features.target_features(self._target)
+        if wanted == "mve" and self._target.mcpu in _WITH_MVE:
+            return "-mve" not in self._target.mattr  # optional, so LLVM does not list it
         return any(feature == wanted or _identifier(feature) == wanted for feature in known)
+
+
+_WITH_MVE = ("cortex-m52", "cortex-m55", "cortex-m85")
 
 
 def _identifier(feature: str) -> str:

@@ -36,6 +36,9 @@ from tilesmith.tir.stmt import (
 
 __all__ = ["create_prim_func"]
 
+LAYOUT_FREE = "layout_free_placeholders"
+"""The attribute of an operation that names inputs whose layout may be changed."""
+
 
 def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimFunc:
     """A PrimFunc over the given tensors (and scalar variables), in that order as parameters.
@@ -232,8 +235,18 @@ class _Builder:
             BlockRealize((), const(True, "bool"), root),
             None,
             {variable: self.buffers[t] for t, variable in params if isinstance(t, Tensor)},
-            {"global_symbol": "main", "tir.noalias": True},
+            {"global_symbol": "main", **self._layout_free(operations), "tir.noalias": True},
         )
+
+    def _layout_free(self, operations: list[Operation]) -> dict[str, Any]:
+        """The numbers of the parameters whose layout an operation leaves to the compiler."""
+        free = [tensor for op in operations for tensor in op.attrs.get(LAYOUT_FREE, ())]
+        numbers = [
+            number
+            for number, argument in enumerate(self.arguments)
+            if any(argument is tensor for tensor in free)
+        ]
+        return {"layout_free_buffers": tuple(numbers)} if numbers else {}
 
     def _statement(self, op: Operation) -> Stmt:
         if isinstance(op, ComputeOp):
@@ -261,6 +274,31 @@ class _Builder:
         return loops, iterators, values
 
     def _compute(self, op: ComputeOp) -> Stmt:
+        """The loops of a computation around its block; around one block for each of several
+        results, unless one reduction computes them together."""
+        annotations = {
+            key: value
+            for key, value in op.attrs.items()
+            if not isinstance(value, Tensor) and key != LAYOUT_FREE
+        }
+        if isinstance(op.body[0], Reduce) or op.num_outputs == 1:
+            loops, values, block = self._compute_block(op, None, annotations)
+            return self._nest(loops, BlockRealize(values, const(True, "bool"), block))
+        realizes: list[Stmt] = []
+        shared: list = []
+        for number in range(op.num_outputs):
+            loops, values, block = self._compute_block(op, number, annotations)
+            if number == 0:
+                shared = loops
+            renamed = {loop: first for (loop, *_), (first, *_) in zip(loops, shared)}
+            values = [renamed.get(value, value) for value in values]
+            realizes.append(BlockRealize(values, const(True, "bool"), block))
+        return self._nest(shared, stmt_seq(*realizes))
+
+    def _compute_block(
+        self, op: ComputeOp, number: int | None, annotations: dict[str, Any]
+    ) -> tuple[list, list, Block]:
+        """Loops, values of iterators, and the block for all results of an operation or for one."""
         mapping: dict[Var, PrimExpr] = {}
         loops, iterators, values = self._iterators([*op.axis, *op.reduce_axis], mapping)
         indices = [mapping[axis.var] for axis in op.axis]
@@ -270,7 +308,8 @@ class _Builder:
             iterators.append(IterVar(point, Var("vi", dtype), IterVar.DataPar))
             values.append(const(0, dtype))
         rewrite = _Body(self, mapping)
-        targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
+        wanted = range(op.num_outputs) if number is None else [number]
+        targets = [self.buffers[op.output(k)] for k in wanted]
         first = op.body[0]
         if isinstance(first, Reduce):
             init, body = self._reduction(first, targets, indices, rewrite)
@@ -278,14 +317,12 @@ class _Builder:
             init = None
             stores = [
                 BufferStore(target, cast(target.dtype, rewrite.visit(value)), indices)
-                for target, value in zip(targets, op.body)
+                for target, value in zip(targets, [op.body[k] for k in wanted])
             ]
             body = stmt_seq(*stores)
-        name = self._unique(self.block_names, op.name)
-        annotations = {
-            key: value for key, value in op.attrs.items() if not isinstance(value, Tensor)
-        }
-        return self._nest(loops, self._block(name, iterators, body, init, annotations), values)
+        given = op.name if number is None else op.output(number).name.replace(".", "_")
+        name = self._unique(self.block_names, given)
+        return loops, values, self._block(name, iterators, body, init, annotations)
 
     def _reduction(
         self, reduce: Reduce, targets: list[Buffer], indices: list, rewrite: _Body
@@ -333,8 +370,7 @@ class _Builder:
             reads = [region for region in reads if id(region.buffer) not in written]
         return block.with_fields(reads=tuple(reads), writes=tuple(writes))
 
-    def _nest(self, loops: list, block: Block, values: list) -> Stmt:
-        body: Stmt = BlockRealize(values, const(True, "bool"), block)
+    def _nest(self, loops: list, body: Stmt) -> Stmt:
         for variable, low, extent in reversed(loops):
             body = For(variable, low, extent, ForKind.SERIAL, body)
         return body
