@@ -7,20 +7,24 @@
 
 Looked at are conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
 conditions. Loops of constant extent are divided only if they have the hint, or the option
-``partition_const_loop`` of ``tir.LoopPartition`` says so.
+``partition_const_loop`` of ``tir.LoopPartition`` says so. The parts start at zero; in them the
+conditions are constants where they are decided, for Simplify to remove. Where the blocks of a grid
+count as a loop, a branch tells those without the condition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilesmith.arith import Analyzer
+from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import (
+    EQ,
     GE,
     GT,
     LE,
     LT,
+    NE,
     And,
     Call,
     IntImm,
@@ -36,7 +40,7 @@ from tilesmith.ir import operators as ops
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
-from tilesmith.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
+from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.uses import (
@@ -48,7 +52,7 @@ from tilesmith.tir.transform.uses import (
 __all__ = ["Conditions", "LoopPartition", "Partitioner", "Replacer", "limit_of", "loop_partition"]
 
 HINT = "pragma_loop_partition_hint"
-_KINDS = (ForKind.SERIAL, ForKind.UNROLLED)
+_OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
 
 
 class Conditions(Visitor):
@@ -64,6 +68,13 @@ class Conditions(Visitor):
     def visit_For(self, loop: For) -> None:
         self.inner[loop.loop_var] = (loop.min, loop.min + loop.extent - 1)
         self.visit(loop.body)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
+        if attribute.attr_key in ("thread_extent", "virtual_thread"):
+            var = attribute.node.var
+            last = ops.cast(var.dtype, attribute.value) - 1
+            self.inner[var] = (const(0, var.dtype), last)
+        self.visit(attribute.body)
 
     def visit_LetStmt(self, let: Any) -> None:
         self.hidden.add(let.var)
@@ -90,7 +101,7 @@ class Conditions(Visitor):
         elif isinstance(condition, And):
             self.add(condition.a, wanted)
             self.add(condition.b, wanted)
-        elif wanted and isinstance(condition, (LT, LE, GT, GE)):
+        elif wanted and isinstance(condition, (LT, LE, GT, GE, EQ, NE)):
             if condition.a.dtype.is_int and self.is_wanted(condition):
                 self.found.append(condition)
 
@@ -104,22 +115,24 @@ class Conditions(Visitor):
 
 
 class Replacer(Rewriter):
-    """Conditions that always hold go, and with them the choices that they decided."""
+    """Puts constants in place of conditions; ``fold`` removes the choices that they decide."""
 
-    def __init__(self, conditions: list[PrimExpr]) -> None:
-        self.conditions = {id(condition) for condition in conditions}
+    def __init__(self, conditions: Iterable[PrimExpr], value: bool = True, fold: bool = True):
+        self.conditions = {id(condition): value for condition in conditions}
+        self.fold = fold
 
     def visit_CompareOp(self, expr: Any) -> PrimExpr:
-        return const(True, "bool") if id(expr) in self.conditions else self.children(expr)
+        value = self.conditions.get(id(expr))
+        return self.children(expr) if value is None else const(value, "bool")
 
     def visit_And(self, expr: And) -> PrimExpr:
         new = self.children(expr)
-        return expr if new is expr else ops.logical_and(new.a, new.b)
+        return ops.logical_and(new.a, new.b) if new is not expr and self.fold else new
 
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
         name = getattr(call.op, "name", "")
-        if new is not call and ops.is_const(new.args[0], 1):
+        if self.fold and new is not call and ops.is_const(new.args[0], 1):
             if name == "tir.likely":
                 return new.args[0]
             if name == "tir.if_then_else":
@@ -128,15 +141,15 @@ class Replacer(Rewriter):
 
     def visit_Select(self, expr: Select) -> PrimExpr:
         new = self.children(expr)
-        return new.true_value if ops.is_const(new.condition, 1) else new
+        return new.true_value if self.fold and ops.is_const(new.condition, 1) else new
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         new = self.children(branch)
-        return new.then_case if ops.is_const(new.condition, 1) else new
+        return new.then_case if self.fold and ops.is_const(new.condition, 1) else new
 
 
 class Partitioner(ScopedAnalyzer, Rewriter):
-    """Outer loops first: what is left of a condition in the middle is divided further inside."""
+    """Outer loops first: what is left of a condition in the parts is divided further inside."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -155,7 +168,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             kept = {key: value for key, value in loop.annotations.items() if key != HINT}
             loop = loop.with_fields(annotations=kept)
         is_constant = isinstance(loop.extent, IntImm)
-        if hinted or (loop.kind in _KINDS and (self.divide_constant or not is_constant)):
+        if loop.kind is not ForKind.THREAD_BINDING and (
+            hinted or self.divide_constant or not is_constant
+        ):
             divided = self.divided(loop, not hinted)
             if divided is not None:
                 return divided
@@ -164,23 +179,82 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return super().visit_For(loop)
 
     def divided(self, loop: For, only_likely: bool) -> Stmt | None:
-        """The loop in up to three parts; None where no condition can be removed."""
+        """The loop in up to three parts; None where no condition can be decided."""
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
-        found = self.free_stretch(loop, conditions)
-        if found is None:
+        if not conditions.found:
             return None
-        begin, end, proven = found
-        middle = self.visit(self.part(loop, begin, end, Replacer(proven).visit(loop.body)))
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        body = self.settled(loop, conditions)
+        found, value = self.free_stretch(loop, conditions), True
+        if found is None:
+            found, value = self.free_stretch(loop, conditions, False), False
+        if found is None:
+            return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
+        begin, end, decided = found
         stop = loop.min + loop.extent
-        before = self.part(loop, loop.min, begin, renew_defs(loop.body))  # type: ignore[arg-type]
-        after = self.part(loop, end, stop, renew_defs(loop.body))  # type: ignore[arg-type]
-        return stmt_seq(before, middle, after)
+        middle = Replacer(decided, value, fold=False).visit(body)
+        parts = [
+            self.part(loop, loop.min, begin, renew_defs(body)),  # type: ignore[arg-type]
+            self.part(loop, begin, end, middle),
+            self.part(loop, end, stop, renew_defs(body)),  # type: ignore[arg-type]
+        ]
+        return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
+
+    def again(self, part: Stmt, loop: For, only_likely: bool) -> Stmt:
+        """A part of a loop, divided once more: what is left of its conditions may be decided."""
+        if not isinstance(part, For) or part.loop_var.name != loop.loop_var.name:
+            return self.visit(part)
+        if isinstance(part.extent, IntImm):
+            divided = self.divided(part, only_likely)
+            return super().visit_For(part) if divided is None else divided
+        conditions = Conditions(part.loop_var, only_likely)
+        conditions.visit(part.body)
+        self.analyzer.bind(part.loop_var, Range.from_min_extent(part.min, part.extent))
+        return super().visit_For(part.with_fields(body=self.settled(part, conditions)))
+
+    def settled(self, loop: For, conditions: Conditions) -> Stmt:
+        """The body with constants for what is the same in all iterations; the rest is left over."""
+        body, rest = loop.body, []
+        stop = loop.min + loop.extent
+        settled: dict[bool, list[PrimExpr]] = {True: [], False: []}
+        for condition in conditions.found:
+            for value in settled:
+                limit = self.limit(condition, loop, conditions, value)
+                if limit is not None and self.covers(limit, loop.min, stop):
+                    settled[value].append(condition)
+                    break
+            else:
+                rest.append(condition)
+        conditions.found = rest
+        for value, decided in settled.items():
+            if decided:
+                body = Replacer(decided, value, fold=False).visit(body)
+        return body
+
+    def covers(
+        self, limit: tuple[PrimExpr | None, PrimExpr | None], begin: PrimExpr, stop: PrimExpr
+    ) -> bool:
+        low, high = limit
+        return (low is None or self.analyzer.can_prove(low <= begin)) and (
+            high is None or self.analyzer.can_prove(high >= stop)
+        )
+
+    def limit(
+        self, condition: Any, loop: For, conditions: Conditions, value: bool
+    ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+        """From where and up to where a condition certainly has a value."""
+        if not value:
+            condition = _OPPOSITE[type(condition)](condition.a, condition.b)
+        return limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
 
     def free_stretch(
-        self, loop: For, conditions: Conditions
+        self, loop: For, conditions: Conditions, value: bool = True
     ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
-        """First and last iteration (exclusively) in which conditions hold for sure, and these."""
+        """First and last iteration (exclusively) in which conditions hold for sure, and these.
+
+        With ``value`` false: in which they fail for sure.
+        """
         if not conditions.found:
             return None
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
@@ -188,7 +262,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         stop = simplify(loop.min + loop.extent)
         begin, end, proven = loop.min, stop, []
         for condition in conditions.found:
-            limit = limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
+            limit = self.limit(condition, loop, conditions, value)
             if limit is None:
                 continue
             proven.append(condition)
@@ -206,22 +280,70 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return begin, end, proven
 
     def part(self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt) -> Stmt:
-        """The iterations from ``low`` up to ``high``."""
+        """The iterations from ``low`` up to ``high``, counted from zero."""
         extent = self.analyzer.simplify(high - low)
-        if isinstance(extent, IntImm):
-            if extent.value <= 0:
-                return Evaluate(const(0, "int32"))
-            if extent.value == 1 and not self.keep_single:
-                return substitute(body, {loop.loop_var: low})
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return Evaluate(const(0, "int32"))
         var = Var(loop.loop_var.name, loop.loop_var.dtype)
-        body = substitute(body, {loop.loop_var: var})
-        return loop.with_fields(loop_var=var, min=low, extent=extent, body=body)
+        body = substitute(body, {loop.loop_var: var + low})
+        zero = const(0, var.dtype)
+        if ops.is_const(extent, 1) and not self.keep_single:
+            return substitute(body, {var: zero})
+        return loop.with_fields(loop_var=var, min=zero, extent=extent, body=body)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        """The blocks of a grid, as far as each of them can do without a condition, stand apart."""
+        if attribute.attr_key == HINT:  # counts for the loop right inside
+            body = attribute.body
+            if isinstance(body, For):
+                body = body.with_fields(annotations={**body.annotations, HINT: 1})
+            return self.visit(body)
+        tag = getattr(attribute.node, "thread_tag", "")
+        if attribute.attr_key != "thread_extent" or not tag.startswith("blockIdx"):
+            return super().visit_AttrStmt(attribute)
+        if not self.divide_constant and isinstance(attribute.value, IntImm):
+            return super().visit_AttrStmt(attribute)
+        var = attribute.node.var
+        extent = ops.cast(var.dtype, attribute.value)
+        grid = For(var, const(0, var.dtype), extent, ForKind.SERIAL, attribute.body)
+        conditions = Conditions(var, True)
+        conditions.visit(attribute.body)
+        found = self.free_stretch(grid, conditions)
+        if found is None:
+            return super().visit_AttrStmt(attribute)
+        begin, end, decided = found
+        inside = []
+        if not ops.is_const(begin, 0):
+            inside.append(var >= begin)
+        if not self.analyzer.can_prove(end >= extent):
+            inside.append(var < end)
+        threads = [attribute]
+        while isinstance(body := threads[-1].body, AttrStmt) and body.attr_key == "thread_extent":
+            threads.append(body)
+            dtype = body.node.var.dtype
+            self.analyzer.bind(body.node.var, Range(ops.cast(dtype, body.value)))
+        middle = self.visit(Replacer(decided, fold=False).visit(body))
+        if inside:
+            other: Stmt = renew_defs(body)  # type: ignore[assignment]
+            middle = IfThenElse(ops.all_of(*inside), middle, other)
+        for one in reversed(threads):
+            middle = one.with_fields(body=middle)
+        return middle
 
 
 def limit_of(
     condition: Any, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
     """From where and up to where (exclusively) a loop variable makes a condition always true."""
+    if isinstance(condition, EQ):
+        return _limit_of_equality(condition, var, inner, analyzer)
+    if not isinstance(condition, (LT, LE, GT, GE)):
+        return None
+    if _coefficient(condition.a - condition.b, var, analyzer) is None:
+        plain = analyzer.simplify(condition)  # of ``i // 4 < 2`` this makes ``i < 8``
+        if ops.is_const(plain, 1):
+            return None, None
+        condition = plain if isinstance(plain, (LT, LE, GT, GE)) else condition
     left, right = condition.a, condition.b
     if isinstance(condition, (GT, GE)):
         left, right = right, left
@@ -250,6 +372,20 @@ def limit_of(
     return None, analyzer.simplify(ops.floordiv(rest - 1, -factor) + 1)
 
 
+def _limit_of_equality(
+    condition: EQ, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
+) -> tuple[PrimExpr, PrimExpr] | None:
+    """The one iteration in which an equation holds, where it asks about this loop alone."""
+    difference = analyzer.simplify(condition.a - condition.b)
+    factor = _coefficient(difference, var, analyzer)
+    if factor is None or abs(factor) != 1:
+        return None
+    rest = analyzer.simplify((difference - var * factor) * -factor)
+    if free_variables(rest) & {var, *inner}:
+        return None
+    return rest, analyzer.simplify(rest + 1)
+
+
 def _coefficient(expr: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
     """The constant by which an expression grows with a variable; None where it is not linear."""
     moved = substitute(expr, {var: var + 1})
@@ -270,7 +406,11 @@ def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> P
 
     ``config`` is the option of the pass.
     """
-    return func.with_body(_LikelyRemover().visit(Partitioner(config or {}).visit(func.body)))
+    partitioner = Partitioner(config or {})
+    for buffer in func.buffer_map.values():  # no size is negative
+        for size in [size for size in buffer.shape if isinstance(size, Var)]:
+            partitioner.analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
+    return func.with_body(_LikelyRemover().visit(partitioner.visit(func.body)))
 
 
 @register_pass("tir.LoopPartition")

@@ -1,0 +1,207 @@
+"""LoopPartition: what the parts of a loop look like, and that the meaning stays."""
+
+import pytest
+
+from tests.tir.transform.harness import apply, assert_same_results
+from tilesmith.ir import assert_structural_equal
+from tilesmith.ir.transform import PassContext
+from tilesmith.script import from_source
+from tilesmith.script import tir as T
+from tilesmith.tir import transform
+
+
+def check(before, after, *passes):
+    """The passes make ``after`` of ``before``, and both compute the same."""
+    got = apply(before, *passes)
+    assert_structural_equal(got, after.with_attr(before.attrs))
+    assert_same_results(before, got)
+
+
+@T.prim_func
+def with_tail(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int32()
+    A = T.match_buffer(a, (m,))
+    B = T.match_buffer(b, (m,))
+    for i in range((m + 7) // 8):
+        for j in range(8):
+            if T.likely(i * 8 + j < m):
+                B[i * 8 + j] = A[i * 8 + j] * T.float32(2)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 21, 32])
+def test_loop_partition_of_a_symbolic_loop(size):
+    got = apply(with_tail, transform.LoopPartition(), transform.Simplify())
+    assert_same_results(with_tail, got, {"m": size})
+    without, rest = got.body.seq
+    assert "if " not in without.script()
+    assert "if " in rest.script()
+    assert "likely" not in rest.script()  # nobody asks for it afterwards
+
+
+def test_no_condition_is_likely_after_loop_partition():
+    @T.prim_func
+    def before(A: T.Buffer((9,), "float32"), B: T.Buffer((16,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(16):
+            if T.likely(i < 15):
+                B[i] = T.if_then_else(T.likely(i < 9), A[i % 9], T.float32(0))
+            else:
+                B[i] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((9,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            if i < 15:
+                B[i] = T.if_then_else(i < 9, A[i % 9], T.float32(0))
+            else:
+                B[i] = T.float32(1)
+
+    check(before, expected, transform.LoopPartition())
+
+
+def test_loop_partition_with_a_hint():
+    @T.prim_func
+    def before(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for j in T.serial(34, annotations={"pragma_loop_partition_hint": 1}):
+            if 2 <= j and j < 32:
+                B[j - 2] = A[31 - j]
+
+    @T.prim_func
+    def expected(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+        for j in range(30):
+            B[j] = A[29 - j]
+
+    check(before, expected, transform.LoopPartition(), transform.Simplify(), transform.RemoveNoOp())
+
+
+def test_loop_partition_leaves_constant_loops_alone_unless_asked():
+    @T.prim_func
+    def func(A: T.Buffer((13,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(2):
+            for j in range(8):
+                if T.likely(i * 8 + j < 13):
+                    A[i * 8 + j] = T.float32(1)
+
+    whole = apply(func, transform.LoopPartition())
+    assert (whole.script().count("for "), whole.script().count("if ")) == (1, 1)
+    assert_same_results(func, whole)
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        got = apply(func, transform.LoopPartition())
+    assert_same_results(func, got)
+
+    @T.prim_func
+    def expected(A: T.Buffer((13,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for j in range(8):
+            A[j] = T.float32(1)
+        for j in range(5):
+            A[j + 8] = T.float32(1)
+
+    assert_structural_equal(apply(got, transform.Simplify(), transform.RemoveNoOp()), expected)
+
+
+PARTS = """
+@T.prim_func
+def main(A: T.Buffer((80,), "float32"), B: T.Buffer((80,), "float32")):
+    T.func_attr({{"global_symbol": "main"}})
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "loop, parts",
+    [
+        (  # each condition decides a border; the parts count from zero
+            """
+    for i in range(20):
+        if T.likely(15 > i):
+            B[i] = A[i]
+        if T.likely(i > 3):
+            B[i + 20] = A[i]
+""",
+            """
+    for i in range(4):
+        if T.bool(True):
+            B[i] = A[i]
+        if T.bool(False):
+            B[i + 20] = A[i]
+    for i in range(11):
+        if T.bool(True):
+            B[i + 4] = A[i + 4]
+        if T.bool(True):
+            B[i + 4 + 20] = A[i + 4]
+    for i in range(5):
+        if T.bool(False):
+            B[i + 15] = A[i + 15]
+        if T.bool(True):
+            B[i + 15 + 20] = A[i + 15]
+""",
+        ),
+        (  # an equation holds in one iteration, which is no loop
+            """
+    for i in range(20):
+        if T.likely(i == 0):
+            B[i] = A[i]
+        else:
+            B[i] = A[1]
+""",
+            """
+    if T.bool(True):
+        B[0] = A[0]
+    else:
+        B[0] = A[1]
+    for i in range(19):
+        if i + 1 == 0:
+            B[i + 1] = A[i + 1]
+        else:
+            B[i + 1] = A[1]
+""",
+        ),
+        (  # a condition that fails in the middle
+            """
+    for i in range(1, 6):
+        B[i] = T.Select(T.likely(i // 2 != 1), A[i], T.float32(0))
+    for i in T.parallel(20):
+        if T.likely(i // 4 < 2):
+            B[i] = A[i]
+""",
+            """
+    for i in range(1, 6):
+        B[i] = T.Select(i // 2 != 1, A[i], T.float32(0))
+    for i in T.parallel(8):
+        if T.bool(True):
+            B[i] = A[i]
+    for i in T.parallel(12):
+        if T.bool(False):
+            B[i + 8] = A[i + 8]
+""",
+        ),
+        (  # the blocks of a grid that need no condition
+            """
+    bx = T.launch_thread("blockIdx.x", 5)
+    tx = T.launch_thread("threadIdx.x", 18)
+    if T.likely(bx * 18 + tx < 80):
+        B[bx * 18 + tx] = A[bx * 18 + tx]
+""",
+            """
+    bx = T.launch_thread("blockIdx.x", 5)
+    tx = T.launch_thread("threadIdx.x", 18)
+    if bx < 4:
+        if T.bool(True):
+            B[bx * 18 + tx] = A[bx * 18 + tx]
+    else:
+        if bx * 18 + tx < 80:
+            B[bx * 18 + tx] = A[bx * 18 + tx]
+""",
+        ),
+    ],
+)
+def test_parts_of_constant_loops(loop, parts):
+    before = from_source(PARTS.format(loop))
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        got = apply(before, transform.LoopPartition())
+    assert_structural_equal(got, from_source(PARTS.format(parts)))
+    assert_same_results(before, got)
