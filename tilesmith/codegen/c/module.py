@@ -19,7 +19,7 @@ from tilesmith.codegen.c.helpers import (
 )
 from tilesmith.codegen.c.intrinsics import MATH_H
 from tilesmith.codegen.c.packed_calls import WITH_TENSORS
-from tilesmith.codegen.c.parallel import LAUNCH
+from tilesmith.codegen.c.parallel import KEEP_ERROR, LAUNCH
 from tilesmith.codegen.c.small_types import small_type_helper
 from tilesmith.codegen.c.statements import FunctionWriter, array_text, is_on_stack
 from tilesmith.codegen.facts import FailureFinder
@@ -91,7 +91,7 @@ class ModuleWriter:
         self.constants: Sequence[Any] = module.attrs.get("constants", ())
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
-        self.uses_parallel = self.uses_tensors = False
+        self.uses_parallel = self.uses_tensors = self.keeps_errors = False
         self._helpers: dict[str, str] = {}
         self._prototypes: dict[str, str] = {}
         self._arrays: dict[str, str] = {}
@@ -142,6 +142,7 @@ class ModuleWriter:
             _PREFETCH if self.uses_prefetch else "",
             _ALIGN if self._arrays else "",
             FFI_TEXT if uses_ffi else "",
+            KEEP_ERROR if self.keeps_errors else "",
             *[_source_of(part) for part in self.imported],
             CALL_PACKED if self.uses_packed else "",
             WITH_TENSORS if self.uses_tensors else "",

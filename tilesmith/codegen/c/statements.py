@@ -345,7 +345,7 @@ class FunctionWriter(ExpressionWriter):
                     extent = stop
                 else:
                     extent = f"({kind})({stop} - {self.text(loop.min, 13)})"
-                write_parallel(self, loop, captured, start, extent)
+                write_parallel(self, loop, captured, start, extent, self._can_fail(loop.body))
                 return "", 0
         self._loop_pragma(loop)
         self.write(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name}) {{")
@@ -359,17 +359,20 @@ class FunctionWriter(ExpressionWriter):
             self.module.uses_unroll = True
 
     def _runs_in_parallel(self, loop: tir.For) -> bool:
-        """Whether the iterations are divided among threads: nothing in them may fail, nor change a
-        part of a byte; loops inside are run by the task that meets them."""
+        """Whether the iterations are divided among threads: nothing in them may change a part of a
+        byte; loops inside are run by the task that meets them."""
         if loop.kind is not tir.ForKind.PARALLEL or self.in_parallel:
             return False
         if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
             return False
-        finder = FailureFinder(is_on_stack)
-        finder.visit(loop.body)
-        if finder.can_fail or any(self.module.may_fail(f) for f in finder.callees):
-            return False
+        if self.returns not in ("status", "int32_t") and self._can_fail(loop.body):
+            return False  # no error could be told
         return not _stores_packed_elements(loop.body)
+
+    def _can_fail(self, body: tir.Stmt) -> bool:
+        finder = FailureFinder(is_on_stack)
+        finder.visit(body)
+        return finder.can_fail or any(self.module.may_fail(name) for name in finder.callees)
 
     # -- memory
 
