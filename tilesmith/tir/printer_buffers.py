@@ -106,7 +106,9 @@ def buffer_arguments(
         named["strides"] = tupled(strides)
     index_dtype = buffer.shape[0].dtype if buffer.shape else DataType("int32")
     offset = buffer.elem_offset
-    if id(offset) not in own and not (is_const(offset, 0) and offset.dtype is index_dtype):
+    # without an offset, a factor says that there is one that the call binds
+    is_default = is_const(offset, 0) and offset.dtype is index_dtype and buffer.offset_factor == 1
+    if id(offset) not in own and not is_default:
         named["elem_offset"] = _offset(offset, index_dtype, printer)
     if buffer.scope() != "global" and data is None:
         named["scope"] = quoted(buffer.scope())

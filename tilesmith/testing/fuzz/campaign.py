@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Options:
     seed: int = 0
     workers: int = 1
     only: str | None = None
+    field: str | None = None
     output: Path | None = None
     patch: str | None = None
     most_cases: int | None = None
@@ -39,10 +41,10 @@ class Options:
 class Summary:
     """What a run tried and found."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    again: Counter[str] = field(default_factory=Counter)
-    broken: list[str] = field(default_factory=list)
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
+    findings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    again: Counter[str] = dataclasses.field(default_factory=Counter)
+    broken: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
 
     def table(self, word: str) -> dict[str, int]:
@@ -64,6 +66,7 @@ class Summary:
                 kind: {"applied": applied.get(kind, 0), "refused": refused.get(kind, 0)}
                 for kind in sorted({*applied, *refused})
             },
+            "fields": self.table("field"),
             "passes": self.table("pass"),
             "code": self.table("code"),
             "unsupported": self.table("unsupported"),
@@ -115,7 +118,7 @@ class _Campaign:
             runner.close()
 
     def one(self, runner: IsolatedRunner, seed: int) -> None:
-        result = runner.run_seed(seed, self.options.only)
+        result = runner.run_seed(seed, self.options.only, self.options.field)
         finding = result["finding"]
         with self.lock:
             self.summary.counts.update(result["counts"])

@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.checks import Checker, Finding
+from tilesmith.testing.fuzz.fields import apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
 from tilesmith.testing.fuzz.schedules import SAMPLERS, usable_kinds
@@ -44,15 +45,16 @@ CONFIGS: tuple[tuple[str, Any], ...] = (
 ONLY = ("primitive", "pass", "codegen")
 
 
-def make_case(seed: int, only: str | None = None) -> Case:
-    """The case of a seed: the same in every process, as long as no primitive is added."""
+def make_case(seed: int, only: str | None = None, field: str | None = None) -> Case:
+    """The case of a seed: the same in every process, as long as no primitive is added. ``field``
+    is one of ``FIELDS``; by default the seed decides."""
     rng = random.Random(seed * 7919 + 1)
     kinds = usable_kinds(Schedule)
     weights = [SAMPLERS[kind][0] for kind in kinds]
     count = rng.choice([0, 1, 2, 3, 4, 6, 8, 12]) if only != "primitive" else rng.randint(4, 14)
     chosen = rng.choices(kinds, weights, k=count)
     back_ends = ["llvm", "c"] if rng.random() < 0.2 else ["llvm"]
-    return {
+    case = {
         "seed": seed, "recipe": generate(seed), "only": only, "back_ends": back_ends,
         "steps": [[kind, rng.randrange(1 << 30)] for kind in chosen],
         "extra": [
@@ -60,6 +62,8 @@ def make_case(seed: int, only: str | None = None) -> Case:
         ],
         "config": dict([rng.choice(CONFIGS)]) if rng.random() < 0.25 else {},
     }  # fmt: skip
+    apply_field(case, field or draw_field(random.Random(seed * 31 + 5)))
+    return case
 
 
 def argument_sets(recipe: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -97,6 +101,8 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
     if only is None:
         checker.check_script(checker.function)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
+    checker.scripts = bool(case.get("scripts"))
+    checker.counts[f"field {case.get('field', 'blocks')}"] += 1
     module = checker.check_steps(case["steps"], case["recipe"], only in (None, "primitive"))
     if only in (None, "primitive"):
         checker.check_script(module)

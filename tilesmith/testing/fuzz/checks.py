@@ -22,6 +22,7 @@ from tilesmith.ir import IRModule, Rewriter, load_json, save_json, structural_eq
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.lowering import host_passes, lower_passes
 from tilesmith.runtime.nd import array as as_tensor
+from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
 from tilesmith.support.errors import (
     InternalError,
@@ -32,6 +33,7 @@ from tilesmith.support.errors import (
 )
 from tilesmith.target import Target
 from tilesmith.testing.fuzz import values
+from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
 from tilesmith.tir import ForKind, PrimFunc, Schedule
@@ -102,6 +104,7 @@ class Checker:
         self.recorder: Recorder | None = None
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
+        self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # what was looked at last, for reports
         verify_well_formed(function, strict=False)
         self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
@@ -109,7 +112,7 @@ class Checker:
     # Comparison.
 
     def _outputs(self, program: Any, arrays: list[Any], entry: str | None = None) -> list[Any]:
-        copies = [one.copy() if isinstance(one, numpy.ndarray) else one for one in arrays]
+        copies = [copied(one) if isinstance(one, numpy.ndarray) else one for one in arrays]
         run(program, *copies, entry=entry)
         return copies
 
@@ -118,6 +121,9 @@ class Checker:
             if isinstance(other, numpy.ndarray):
                 ulp = self.ulps[number] if rounded else 0
                 text = values.differences(one, other, ulp)
+                if text is None and whole(other) is not other:
+                    text = values.differences(whole(one), whole(other), ulp)
+                    text = None if text is None else f"between its elements: {text}"
                 if text is not None:
                     name = self.arguments[0][number].get("name", number)
                     return f"argument '{name}': {text}"
@@ -267,7 +273,9 @@ class Checker:
                     verify_well_formed(new, strict=False)
                     entry = "__tvm_ffi_main" if "__tvm_ffi_main" in new else "main"
                     self.compare(new, entry, rounded)
-                module = new
+            if changed and self.scripts:
+                self.check_script(new)
+            module = new
         return module
 
     def _passes(self, target: Target) -> list[Pass]:
@@ -290,9 +298,9 @@ class Checker:
             module = generate_code(lowered, target, None)
             self.counts[f"code {name}"] += 1
             for arrays, want in zip(self.inputs, self.expected):
-                given = [as_tensor(a) if isinstance(a, numpy.ndarray) else a for a in arrays]
-                module["main"](*given)
-                got = [one if isinstance(one, int) else one.numpy() for one in given]
+                given = [_shared(one) for one in arrays]
+                module["main"](*[tensor for tensor, _ in given])
+                got = [tensor.numpy() if array is None else array for tensor, array in given]
                 text = self._differ(got, want, rounded=True)
                 if text is not None:
                     raise Finding("", "", "wrong result", text)
@@ -315,6 +323,16 @@ class Checker:
                 return  # CPUs have neither such threads nor memory of several dimensions
             if code:
                 self.check_code(lowered, target)
+
+
+def _shared(value: Any) -> tuple[Any, Any]:
+    """What a compiled function is given, and (where its memory is shared) the array behind it."""
+    if not isinstance(value, numpy.ndarray):
+        return value, value
+    if whole(value) is value:
+        return as_tensor(value), None
+    value = copied(value)
+    return from_dlpack(value), value
 
 
 def _same_functions(one: IRModule, other: IRModule) -> bool:

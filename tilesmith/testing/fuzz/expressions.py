@@ -51,6 +51,7 @@ class ExpressionBuilder:
         self.sizes = sizes
         self.index = index
         self.lets: list[Var] = []
+        self.fixed: dict[str, int] = {}  # first indices that a view has taken over, by tensor
 
     def make(self, expr: list[Any]) -> PrimExpr:
         """The expression that a nested list stands for."""
@@ -76,7 +77,13 @@ class ExpressionBuilder:
         return self.sizes.expr(size)
 
     def make_load(self, name: str, *indices: Any) -> PrimExpr:
-        return tir.BufferLoad(self.buffers[name], [self.make(index) for index in indices])
+        return tir.BufferLoad(self.buffers[name], self.make_indices(name, indices))
+
+    def make_indices(self, name: str, indices: Any) -> list[PrimExpr]:
+        """The indices of an access to a tensor; 0 for those that its view has taken over."""
+        count = self.fixed.get(name, 0)
+        zeros: list[PrimExpr] = [const(0, self.index)] * count
+        return zeros + [self.make(index) for index in indices[count:]]
 
     def make_cast(self, dtype: str, value: Any) -> PrimExpr:
         return cast(dtype, self.make(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
@@ -10,7 +11,7 @@ from tilesmith.testing.fuzz.draw import Expressions
 from tilesmith.testing.fuzz.recipe import Recipe, number_of
 from tilesmith.testing.fuzz.values import DTYPES, Known, exact_limit, fits, range_of, wraps
 
-__all__ = ["STAGES", "generate"]
+__all__ = ["MORE_STAGES", "STAGES", "Generator", "generate"]
 
 _MOST_ITERATIONS = 700
 _SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
@@ -19,8 +20,9 @@ _SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
 class Generator:
     """Draws one recipe."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, stages: Stages | None = None) -> None:
         self.rng = rng
+        self.stages = STAGES if stages is None else stages
         self.recipe: Recipe = {
             "index": rng.choice(["int32", "int32", "int64"]),
             "dims": {}, "symbolic": [], "inputs": [], "stages": [],
@@ -42,8 +44,9 @@ class Generator:
         for _ in range(self.rng.choice([1, 1, 2])):
             self.input([self.dim() for _ in range(self.rng.choice([1, 2, 2, 3]))])
         for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4])):
-            kind = self.rng.choices(list(STAGES), [weight for weight, _ in STAGES.values()])[0]
-            STAGES[kind][1](self)
+            weights = [weight for weight, _ in self.stages.values()]
+            kind = self.rng.choices(list(self.stages), weights)[0]
+            self.stages[kind][1](self)
         return self.recipe
 
     # Pieces.
@@ -434,13 +437,48 @@ def _pooling(make: Generator) -> None:
     _finish_reduction(make, axes, taken, known, rng.choice(["max", "min"]))
 
 
-STAGES = {
+def _scatter(make: Generator) -> None:
+    """Sums at places that the data decide."""
+    axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 1, 2]))], "SS")
+    draw = make.expressions(axes)
+    place = make.dim()
+    value, known = draw.value(make.rng.choice(["int32", "float32", "int64", "uint8"]), 1)
+    total = _accumulated(known, [{**axis, "type": "R"} for axis in axes], draw)
+    if total is None:
+        return
+    stage = {
+        "kind": "scatter", "axes": axes, "value": value,
+        "indices": [["floormod", draw.any_integer(), ["size", place]]],
+    }  # fmt: skip
+    make.add(stage, [place], [total])
+
+
+def _until(make: Generator) -> None:
+    """A value added up as often as the data say, four times at most."""
+    axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 2]))], "SS")
+    draw = make.expressions(axes)
+    value, known = draw.value(make.rng.choice(["int32", "float32", "int8"]), 1)
+    total = _accumulated(known, [{"size": 4, "type": "R"}], draw)
+    if total is None:
+        return
+    stage = {
+        "kind": "until", "axes": axes, "value": value, "condition": draw.any_integer(),
+        "indices": [["axis", k] for k in range(len(axes))],
+    }  # fmt: skip
+    make.add(stage, [axis["size"] for axis in axes], [total])
+
+
+Stages = dict[str, tuple[float, Callable[[Generator], None]]]
+STAGES: Stages = {
     "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
     "convolution": (2, _convolution), "argmax": (1, _argmax), "scan": (1, _scan),
     "update": (1, _update), "epilogue": (2, _epilogue),
     "padding": (1, _padding), "pooling": (1, _pooling),
 }  # fmt: skip
 """Kinds of stages: how often they are drawn, and what draws them."""
+
+MORE_STAGES: Stages = {**STAGES, "scatter": (2, _scatter), "until": (2, _until)}
+"""The same with those whose blocks hide from the schedule what they do."""
 
 
 def generate(seed: int) -> Recipe:

@@ -35,9 +35,10 @@ class IsolatedRunner:
         """What ``run_case`` gives, or a finding about a crash."""
         return self._guarded({"case": case}, lambda: case)
 
-    def run_seed(self, seed: int, only: str | None) -> dict[str, Any]:
+    def run_seed(self, seed: int, only: str | None, field: str | None = None) -> dict[str, Any]:
         """The same for the case of a seed."""
-        return self._guarded({"seed": seed, "only": only}, lambda: make_case(seed, only))
+        request = {"seed": seed, "only": only, "field": field}
+        return self._guarded(request, lambda: make_case(seed, only, field))
 
     def _guarded(self, request: dict[str, Any], case: Any) -> dict[str, Any]:
         try:

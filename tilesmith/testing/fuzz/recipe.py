@@ -13,7 +13,8 @@ from typing import Any
 from tilesmith import tir
 from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.support.errors import InternalError
-from tilesmith.testing.fuzz.stages import StageBuilder
+from tilesmith.testing.fuzz.forms import FormBuilder
+from tilesmith.testing.fuzz.layouts import declaration
 from tilesmith.tir import Buffer, PrimFunc, decl_buffer
 from tilesmith.tir.stmt import Block, BlockRealize, stmt_seq
 
@@ -74,9 +75,7 @@ def outputs_of(recipe: Recipe) -> list[str]:
     """Names of the tensors that the program gives: marked ones, and those that nobody reads."""
     used: set[str] = set()
     for stage in recipe["stages"]:
-        _loads(stage.get("value"), used)
-        _loads(stage.get("other"), used)
-        _loads(stage.get("condition"), used)
+        used |= all_loads(stage)
     names = []
     for stage in recipe["stages"]:
         for tensor in stage["tensors"]:
@@ -97,7 +96,7 @@ def _loads(expr: Any, found: set[str]) -> None:
 def all_loads(stage: dict[str, Any]) -> set[str]:
     """Names of the tensors that a stage reads."""
     found: set[str] = set()
-    for key in ("value", "other", "condition"):
+    for key in ("value", "other", "condition", "indices"):
         _loads(stage.get(key), found)
     return found
 
@@ -107,13 +106,17 @@ def build(recipe: Recipe) -> PrimFunc:
     own, inputs, outputs."""
     sizes = _Sizes(recipe)
     buffers: dict[str, Buffer] = {}
-    for tensor in _tensors(recipe):
-        if tensor["name"] not in buffers:
-            shape = [sizes.expr(size) for size in tensor["shape"]]
-            buffers[tensor["name"]] = decl_buffer(shape, tensor["dtype"], tensor["name"])
     names = parameters_of(recipe)
+    layouts = recipe.get("layouts", {})
+    for tensor in _tensors(recipe):
+        name = tensor["name"]
+        if name not in buffers:
+            shape = [sizes.expr(size) for size in tensor["shape"]]
+            layout = layouts.get(name) if name in names else None
+            more = {} if layout is None else declaration(name, layout, shape, recipe["index"])
+            buffers[name] = decl_buffer(shape, tensor["dtype"], name, **more)
     nests = [
-        StageBuilder(stage, buffers, sizes, recipe["index"]).nest() for stage in recipe["stages"]
+        FormBuilder(stage, buffers, sizes, recipe["index"]).nest() for stage in recipe["stages"]
     ]
     unread = {tensor["name"] for tensor in recipe["inputs"]}
     inner = [buffers[name] for name in buffers if name not in names and name not in unread]
@@ -176,6 +179,8 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
             "shape": [number_of(size, dims) for size in tensor["shape"]],
             "dtype": tensor["dtype"],
         }
+        if name in recipe.get("layouts", {}):
+            argument["layout"] = recipe["layouts"][name]
         if name in inputs:
             argument.update(low=tensor["low"], high=tensor["high"])
             if tensor.get("distinct"):

@@ -122,6 +122,10 @@ def _simpler_stage(case: Case) -> Iterator[Case]:
                 made["recipe"]["stages"][number].pop(key)
                 made["recipe"]["stages"][number].pop("other", None)
                 yield made
+        for name in stage.get("form", {}):
+            made = _changed(case)
+            made["recipe"]["stages"][number]["form"].pop(name)
+            yield made
         for name in ("factor",):
             if stage.get(name, 2) != 2:
                 made = _changed(case)
@@ -131,6 +135,10 @@ def _simpler_stage(case: Case) -> Iterator[Case]:
 
 def _smaller_sizes(case: Case) -> Iterator[Case]:
     recipe = case["recipe"]
+    for name in recipe.get("layouts", {}):
+        made = _changed(case)
+        made["recipe"]["layouts"].pop(name)
+        yield made
     for name in recipe["symbolic"]:
         made = _changed(case)
         made["recipe"]["symbolic"].remove(name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith import tir
 from tilesmith.ir import PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, cast
+from tilesmith.ir.operators import cast
 from tilesmith.testing.fuzz.expressions import ExpressionBuilder
 from tilesmith.tir import Buffer, BufferLoad, BufferStore, For, ForKind, IterVar
 from tilesmith.tir.analysis import get_block_access_region
@@ -41,10 +41,17 @@ class StageBuilder:
 
     def nest(self) -> Stmt:
         """The loops with the block."""
+        return self._loops(*self.block())
+
+    def block(self) -> tuple[list[int], Block]:
+        """The block, and the axes that it has as its own."""
         body, init = self._body()
         for number in reversed(self.inside):
             body = self._loop(self.iterators[number], self.extents[number], body)
         own = [k for k in range(len(self.axes)) if k not in self.inside]
+        return own, self._block(own, self.stage["name"], body, init)
+
+    def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         iter_vars = [
             IterVar(
                 Range.from_min_extent(const(0, self.index), self.extents[k]),
@@ -53,13 +60,10 @@ class StageBuilder:
             )
             for k in own
         ]
-        block = Block(
-            iter_vars, (), (), self.stage["name"], body, init,
-            annotations=self.stage.get("annotations"),
-        )  # fmt: skip
+        notes = self.stage.get("annotations")
+        block = Block(iter_vars, (), (), name, body, init, annotations=notes)
         reads, writes, _ = get_block_access_region(block, {})
-        block = block.with_fields(reads=tuple(reads), writes=tuple(writes))
-        return self._loops(own, block)
+        return block.with_fields(reads=tuple(reads), writes=tuple(writes))
 
     # Loops around the block.
 
@@ -68,7 +72,8 @@ class StageBuilder:
 
     def _loops(self, own: list[int], block: Block) -> Stmt:
         spatial = [k for k in own if self.axes[k]["type"] != "R"]
-        binding, predicate = self.stage["binding"], None
+        binding = self.stage["binding"]
+        predicate: PrimExpr = const(True, "bool")
         loops: list[tuple[Var, PrimExpr]] = []
         values: dict[int, PrimExpr] = {}
         if binding == "fused" and len(spatial) > 1:
@@ -81,13 +86,14 @@ class StageBuilder:
                 variable = Var(f"i{k}", self.index)
                 loops.append((variable, self.extents[k]))
                 values[k] = variable
-        conditions = [] if predicate is None else [predicate]
-        realize: Stmt = BlockRealize(
-            [values[k] for k in own], all_of(*conditions) if conditions else True, block
-        )
+        realize = self._realize([values[k] for k in own], predicate, block)
         for variable, extent in reversed(loops):
             realize = self._loop(variable, extent, realize)
         return realize
+
+    def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
+        """The block with the values of its iterators."""
+        return BlockRealize(values, predicate, block)
 
     def _fused(self, spatial: list[int]) -> tuple[list, dict[int, PrimExpr]]:
         variable, total = Var("f", self.index), self.extents[spatial[0]]
@@ -112,7 +118,7 @@ class StageBuilder:
 
     def _target(self, number: int = 0) -> tuple[Buffer, list[PrimExpr]]:
         tensor = self.stage["tensors"][number]
-        indices = [self.builder.make(index) for index in self.stage["indices"]]
+        indices = self.builder.make_indices(tensor["name"], self.stage["indices"])
         return self.buffers[tensor["name"]], indices
 
     def _body(self) -> tuple[Stmt, Stmt | None]:

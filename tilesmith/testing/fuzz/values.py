@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from tilesmith.runtime.dtype import DataType
+from tilesmith.testing.fuzz.layouts import array_in_gaps
 
 __all__ = [
     "DTYPES", "FUNCTION_ULP", "Known", "arrays", "differences", "exact_limit", "fits", "range_of",
@@ -130,7 +131,8 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
     """Arrays and numbers to call a function with.
 
     An argument is ``{"value": number}``, or has a shape and a dtype and, for an input, the range of
-    its values (``distinct``: each number once). Outputs are full of 77.
+    its values (``distinct``: each number once). Outputs are full of 77. With a ``layout`` it lies
+    in memory in that way.
     """
     generator = numpy.random.default_rng(seed)
     made: list[Any] = []
@@ -140,11 +142,13 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
             continue
         shape, kind = tuple(argument["shape"]), DataType(argument["dtype"]).numpy()
         if "low" not in argument:
-            made.append(numpy.full(shape, 77).astype(kind))
+            array = numpy.full(shape, 77).astype(kind)
         elif argument.get("distinct"):
             count = int(numpy.prod(shape))
-            made.append(generator.permutation(count).reshape(shape).astype(kind))
+            array = generator.permutation(count).reshape(shape).astype(kind)
         else:
             drawn = generator.integers(argument["low"], argument["high"] + 1, shape)
-            made.append(numpy.asarray(drawn).astype(kind))
+            array = numpy.asarray(drawn).astype(kind)
+        layout = argument.get("layout")
+        made.append(array if layout is None else array_in_gaps(array, layout))
     return made

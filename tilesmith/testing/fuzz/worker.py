@@ -40,7 +40,7 @@ def handle(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes
         return {"failed": run_file(Path(request["replay"]))}, []
     case = request.get("case")
     if case is None:
-        case = make_case(request["seed"], request["only"])
+        case = make_case(request["seed"], request["only"], request.get("field"))
     return run_case(case), []
 
 

@@ -106,11 +106,16 @@ class Pointer:
     ) -> numpy.ndarray:
         """An array over the memory; strides and offset are in elements.
 
+        A flat view ends with the memory: that of strided rows counts the gap behind the last one,
+        which need not belong to it. Accesses there are errors all the same.
+
         Raises ExecutionError where the memory does not hold it.
         """
         kind = element_type(dtype)
         size = kind.itemsize * dtype.lanes
         start = self.offset + offset * size
+        if len(shape) == 1 and strides is None and start < self.memory.nbytes:
+            shape = (min(shape[0], (self.memory.nbytes - start) // size),)
         if dtype.lanes > 1:
             shape = (*shape, dtype.lanes)
         byte_strides = None

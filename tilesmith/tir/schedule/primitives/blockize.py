@@ -47,6 +47,7 @@ def blockize(
     state: ScheduleState, targets: list[StmtSRef], preserve_unit_iters: bool = True
 ) -> StmtSRef:
     """Make one block of a loop or of blocks beside each other; see ``Schedule.blockize``."""
+    targets = list(dict.fromkeys(targets))  # a block given twice is one block
     place = find_place(state, targets)
     blockizer = _Blockizer(state, place, preserve_unit_iters)
     realize = blockizer.outer()

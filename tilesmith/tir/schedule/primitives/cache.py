@@ -23,6 +23,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     exact_box,
     hull,
     insert_nest,
+    is_in_init,
     possible_region,
     region_at,
     statement_number,
@@ -193,6 +194,9 @@ def cache_read(
         if reader not in later:
             name = state.stmt(reader).block.name_hint
             reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
+            raise refuse_at(state, "cache_read", reason, reader)
+        if is_in_init(state, place, reader):
+            reason = "an initialisation reads it, before which there is no place for a copy"
             raise refuse_at(state, "cache_read", reason, reader)
     part, bounds = _part_read(state, readers, buffer, place)
     cache = cache_of(buffer, storage_scope)

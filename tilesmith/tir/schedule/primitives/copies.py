@@ -25,6 +25,7 @@ from tilesmith.tir.stmt import (
     BufferStore,
     For,
     ForKind,
+    LetStmt,
     Stmt,
     stmt_list,
     stmt_seq,
@@ -32,7 +33,7 @@ from tilesmith.tir.stmt import (
 
 __all__ = [
     "analyzer_inside", "bound_region", "box_around", "check_finished", "common_place", "copy_nest",
-    "exact_box", "insert_nest", "nest_of", "possible_region", "statement_number",
+    "exact_box", "insert_nest", "is_in_init", "nest_of", "possible_region", "statement_number",
 ]  # fmt: skip
 
 
@@ -58,12 +59,15 @@ def common_place(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSRef
 def insert_nest(
     state: ScheduleState, place: StmtSRef, nest: Stmt, sref: StmtSRef, before: bool
 ) -> None:
-    """Put a nest right below a loop or block, before or after the statement that holds a block."""
+    """Put a nest right below a loop or block, before or after the statement that holds a block.
+
+    What belongs before or after an initialisation (``T.init()``) begins the updates.
+    """
     chain = [sref, *state.ancestors(sref)]
     anchor = state.stmt(chain[chain.index(place) - 1])
     stmt = state.stmt(place)
     body = stmt.body if isinstance(stmt, For) else stmt.block.body
-    new: list[Stmt] = []
+    new: list[Stmt] = [nest] if is_in_init(state, place, sref) else []
     for inner in stmt_list(body):
         if inner is anchor or (
             not isinstance(inner, (For, BlockRealize))
@@ -77,6 +81,16 @@ def insert_nest(
         return
     block = stmt.block.with_fields(body=stmt_seq(*new))
     state.replace(place, stmt.with_fields(block=block), {stmt.block: block})
+
+
+def is_in_init(state: ScheduleState, place: StmtSRef, sref: StmtSRef) -> bool:
+    """Whether a block belongs to the initialisation of the block ``place``."""
+    chain = [sref, *state.ancestors(sref)]
+    stmt, anchor = state.stmt(place), state.stmt(chain[chain.index(place) - 1])
+    if not isinstance(stmt, BlockRealize) or stmt.block.init is None:
+        return False
+    init = stmt.block.init
+    return init is anchor or any(child is anchor for child in child_statements(init))
 
 
 def analyzer_inside(state: ScheduleState, place: StmtSRef) -> Analyzer:
@@ -100,7 +114,8 @@ def check_finished(state: ScheduleState, primitive: str, sref: StmtSRef, place: 
         if not isinstance(state.stmt(ancestor), For):
             break
         outside[state.stmt(ancestor).loop_var] = ancestor
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+    values = without_lets(state, sref, realize.iter_values)
+    for iterator, value in zip(realize.block.iter_vars, values):
         if iterator.iter_type == IterVar.DataPar:
             continue
         for variable in variables_in(value):
@@ -223,11 +238,46 @@ def region_at(
     It may reach over the ends of the buffer, where a condition cuts off the last part.
     """
     ranges = ranges_between(state, sref, place)
-    bound = bound_region(state.stmt(sref), region)
+    bound = without_lets(state, sref, bound_region(state.stmt(sref), region))
     if exact:
         return exact_box(bound, ranges)
     analyzer = analyzer_inside(state, place)
     return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
+
+
+def without_lets(state: ScheduleState, sref: StmtSRef, nodes: Sequence[Any]) -> list[Any]:
+    """Expressions or ranges of a block in terms of loops only: variables that are bound between
+    the loops (by lets) stand for their values."""
+    used = variables_in(*nodes)
+    loops = {state.stmt(loop).loop_var for loop in state.loops(sref)}
+    found = list(nodes)
+    if set(used) <= loops:
+        return found
+    inner: Any = state.stmt(sref)
+    for ancestor in state.ancestors(sref):
+        outer = state.stmt(ancestor)
+        for let in reversed(_lets_towards(outer, inner)):
+            replace = Replace({let.var: let.value})
+            found = [replace.visit(node) for node in found]
+        inner = outer
+    return found
+
+
+def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
+    """The lets between a loop (or block) and a statement right below it."""
+
+    def walk(stmt: Any) -> list[LetStmt] | None:
+        if stmt is inner:
+            return []
+        if isinstance(stmt, (For, BlockRealize)):
+            return None
+        for child in stmt.children():
+            found = walk(child) if isinstance(child, Stmt) else None
+            if found is not None:
+                return [stmt, *found] if isinstance(stmt, LetStmt) else found
+        return None
+
+    return walk(outer.block.body if isinstance(outer, BlockRealize) else outer.body) or []
 
 
 def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Range]:

@@ -13,6 +13,7 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
 from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
 from tilesmith.tir.schedule.primitives.common import (
+    Rebuild,
     Replace,
     analyzer_for,
     clauses,
@@ -118,6 +119,45 @@ def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
     return tuple(get_block_access_region(block, {})[0])
 
 
+class _WithoutViews(Rebuild):
+    """Accesses through the views of a block (``match_buffer``) go to what the views show."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.sources = {match.buffer: match.source for match in block.match_buffers}
+
+    def _placed(self, access: Any) -> Any:
+        source = self.sources.get(access.buffer)
+        if source is None:
+            return access
+        begin = [part.min for part in source.region]
+        more = len(begin) - len(access.indices)  # a view may lack the first dimensions
+        moved = [start + index for start, index in zip(begin[more:], access.indices)]
+        return access.with_fields(buffer=source.buffer, indices=(*begin[:more], *moved))
+
+    def visit_BufferLoad(self, load: Any) -> Any:
+        return self._placed(self.children(load))
+
+    def visit_BufferStore(self, store: Any) -> Any:
+        return self._placed(self.children(store))
+
+
+def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
+    """What of a block's condition its initialisation asks, which has not all of its loops.
+
+    A condition on a loop that is gone speaks of the reduction only: the rest is kept. A loop of one
+    iteration says nothing, also next to one that stays.
+    """
+    single = Replace({loop.loop_var: loop.min for loop in gone if is_const(loop.extent, 1)})
+    dropped = {loop.loop_var for loop in gone}
+    kept = [
+        clause
+        for clause in clauses(single.visit(predicate))
+        if not dropped.intersection(variables_in(clause))
+    ]
+    return all_of(*kept) if kept else const(True, "bool")
+
+
 def _init_nest(
     state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
 ) -> tuple[Stmt, Block]:
@@ -151,19 +191,12 @@ def _init_nest(
         (),
         [rename.visit(region) for region in block.writes],
         block.name_hint + "_init",
-        rename.visit(block.init),
+        rename.visit(_WithoutViews(block).visit(block.init)),
         span=block.span,
     )
     init_block = init_block.with_fields(reads=_reads_of(init_block))
-    # A condition on a loop that is gone speaks of the reduction only: the rest is kept.
-    kept = [
-        clause
-        for clause in clauses(realize.predicate)
-        if not dropped.intersection(variables_in(clause))
-    ]
-    predicate = (
-        all_of(*[relocate.visit(clause) for clause in kept]) if kept else const(True, "bool")
-    )
+    gone = [loop for loop in [state.stmt(s) for s in inside] if loop.loop_var in dropped]
+    predicate = relocate.visit(_init_predicate(realize.predicate, gone))
     body: Stmt = BlockRealize([relocate.visit(value) for value in values], predicate, init_block)
     for loop, variable in reversed(nest):
         kind = loop.kind if loop.kind is not ForKind.THREAD_BINDING else ForKind.SERIAL
@@ -204,6 +237,14 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
                 state, "rfactor", "the loops around the block hold other statements too", outer
             )
     combiner = combiner_of(state, sref, "rfactor")
+    if realize.block.match_buffers:
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"block '{realize.block.name_hint}' sees its buffers through views (match_buffer)",
+            sref,
+            "write the accesses to the buffers themselves",
+        )
     loop: For = state.stmt(loop_sref)
     _check_rfactor_loops(state, realize, loop, loops, loop_sref)
     ndim = len(combiner.indices)
@@ -299,6 +340,8 @@ class _Rfactor:
                 # The iterator becomes an expression of one iterator for each loop that drives it.
                 replacements: dict[Var, PrimExpr] = {}
                 for variable in variables_in(value):
+                    if all(self.state.stmt(s).loop_var is not variable for s in loops):
+                        continue  # a size
                     if variable not in added:
                         added[variable] = self._iterator_of(variable, loops)
                         iterators.append(added[variable])
@@ -380,7 +423,8 @@ class _Rfactor:
         # Conditions on reduction loops have done their work in the factored block. The others may
         # name loops of one iteration besides.
         reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
-        gone = {self.loop.loop_var, *(variables_in(*reduced) if reduced else ())}
+        driven = {self.state.stmt(s).loop_var for s in loops}
+        gone = {self.loop.loop_var, *driven.intersection(variables_in(*reduced) if reduced else ())}
         kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
         needed.update(variables_in(*kept) if kept else ())
         nest: list[tuple[For, Var]] = []

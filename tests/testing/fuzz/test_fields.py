@@ -1,0 +1,69 @@
+"""The fields of the proof machine: each draws programs that run, and what it is there for."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tilesmith.ir import structural_equal
+from tilesmith.script import from_source
+from tilesmith.testing.fuzz import layouts
+from tilesmith.testing.fuzz.cases import argument_sets, make_case, run_case
+from tilesmith.testing.fuzz.checks import Checker
+from tilesmith.testing.fuzz.fields import FIELDS
+from tilesmith.testing.fuzz.recipe import build
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_the_cases_of_a_field_are_plain_data_and_pass(field):
+    for seed in range(8):
+        case = make_case(seed, None, field)
+        assert case["field"] == field
+        assert json.loads(json.dumps(case)) == case == make_case(seed, None, field)
+        result = run_case(case)
+        assert result["counts"][f"field {field}"] == 1
+        assert result["finding"] is None, result["finding"]["detail"]
+
+
+def test_all_forms_of_stages_are_drawn_and_run():
+    seen = set()
+    for seed in range(120):
+        recipe = make_case(seed, None, "statements")["recipe"]
+        seen |= {word for stage in recipe["stages"] for word in stage.get("form", {})}
+        seen |= {stage["kind"] for stage in recipe["stages"]}
+        Checker(build(recipe), argument_sets(recipe))  # verifies and interprets
+    assert seen >= {
+        "inside", "nested", "matched", "local", "branches", "assertion", "assumption", "nothing",
+        "let", "shift", "loops", "wide", "scatter", "until",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize("step, gaps", [(1, [0, 0]), (2, [1, 0]), (1, [3, 2])])
+def test_arrays_in_gaps(order, step, gaps):
+    numbers = np.arange(12, dtype="int32").reshape(3, 4)
+    layout = {"order": order, "step": step, "gaps": gaps, "dense": False}
+    array = layouts.array_in_gaps(numbers, layout)
+    np.testing.assert_array_equal(array, numbers)
+    assert array.strides[order[1]] == 4 * step
+    assert np.count_nonzero(layouts.whole(array) == 77) == layouts.whole(array).size - 12
+    again = layouts.copied(array)
+    assert again.strides == array.strides and not np.shares_memory(again, array)
+    again[0, 0] = 5
+    assert layouts.whole(again)[0] == 5 and array[0, 0] == 0
+
+
+def test_an_offset_factor_without_an_offset_is_printed():
+    """A cache of a parameter keeps the factor; its offset is 0, which must not become a symbol."""
+    function = from_source("""
+@T.prim_func
+def main(A: T.Buffer((4,), "int32")):
+    B = T.alloc_buffer((4,), "int32", elem_offset=0, offset_factor=4)
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+""")
+    (buffer,) = function.body.block.alloc_buffers
+    assert buffer.offset_factor == 4
+    assert structural_equal(from_source(function.script()), function)

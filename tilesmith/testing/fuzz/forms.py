@@ -1,0 +1,299 @@
+"""Other forms of stages: nested and opaque blocks, views, branches, lets, assertions around loops.
+
+A stage of a recipe may have a ``form``, a dictionary:
+
+- ``inside``: the number of the first axis whose loop lies inside the block (0: an opaque block)
+- ``nested``: the number of the first axis that belongs to a block inside the block
+- ``matched``: names of tensors that the block sees through ``match_buffer``
+- ``local``: the value goes through a buffer that the block allocates
+- ``branches``: the block stands twice, on both sides of an ``if`` around it
+- ``assertion``, ``assumption``, ``nothing``: statements that are always true, or do nothing
+- ``let``: a variable between the loops and the block; ``shift``: a loop that begins elsewhere
+- ``loops``: kinds of loops, by the number of their axis
+- ``wide``: the block says that it reads all of each buffer
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tilesmith import tir
+from tilesmith.ir import PrimExpr, Range, StringImm, Var, const, structural_equal
+from tilesmith.testing.fuzz.stages import StageBuilder
+from tilesmith.tir import Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, decl_buffer
+from tilesmith.tir.stmt import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    Evaluate,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    SeqStmt,
+    Stmt,
+    While,
+    stmt_seq,
+)
+
+__all__ = ["FormBuilder", "draw_form"]
+
+Form = dict[str, Any]
+_SIMPLE = ("compute", "reduce")
+
+
+def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
+    """The form of a stage, one or two things at once; empty where nothing fits."""
+    axes, form = stage["axes"], Form()
+    spatial = 0
+    while spatial < len(axes) and axes[spatial]["type"] == "S":
+        spatial += 1
+    plain = stage["kind"] == "compute" and stage["binding"] == "plain"
+    choices = ["assertion", "nothing", "wide"]
+    if stage["kind"] != "scatter":
+        choices += ["assumption", "shift", "loops", "let"]
+    if stage["kind"] in _SIMPLE and stage["binding"] == "plain":
+        choices += ["nested"] * 3 + ["matched"] * 4 + ["local"] * 2
+        choices += ["inside"] * 2 if stage["kind"] == "compute" else []
+    choices += ["branches"] * 2 if plain else []
+    for _ in range(rng.choice([1, 1, 2])):
+        kind = rng.choice(choices)
+        if kind in ("inside", "nested") and ("inside" in form or "nested" in form):
+            continue
+        if kind == "inside":
+            form[kind] = rng.randint(0, len(axes) - 1)
+        elif kind == "nested":
+            form[kind] = rng.randint(0, spatial)
+        elif kind == "matched":
+            form[kind] = ["*"]
+        elif kind in ("shift", "branches"):
+            form[kind] = rng.choice([1, 2, 5])
+        elif kind == "loops":
+            number = rng.randrange(len(axes))
+            kinds = ["unroll", "parallel", "vectorized"] if number < spatial else ["unroll"]
+            form[kind] = {str(number): rng.choice(kinds)}
+        else:
+            form[kind] = True
+    return form
+
+
+class FormBuilder(StageBuilder):
+    """Makes the nest of a stage in its form."""
+
+    def __init__(self, stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: str):
+        super().__init__(stage, dict(buffers), sizes, index)
+        self.given = buffers
+        self.form: Form = stage.get("form", {})
+        first = self.form.get("inside")
+        if first is not None:
+            self.inside = list(range(first, len(self.axes)))
+        self.builder.buffers = self.buffers
+        self.matches: list[MatchBufferRegion] = []
+        self.allocated: list[Buffer] = []
+
+    def nest(self) -> Stmt:
+        """The loops with the block, and what is around them."""
+        nest = super().nest()
+        if self.form.get("assertion"):
+            least = self.extents[0] >= const(1, self.index)
+            nest = AssertStmt(least, StringImm("a size is too small"), nest)
+        return nest
+
+    def block(self) -> tuple[list[int], Block]:
+        """The block, and the axes that it has as its own."""
+        if self.form.get("matched"):
+            self._match()
+        return super().block()
+
+    # What the block does.
+
+    def _body(self) -> tuple[Stmt, Stmt | None]:
+        body, init = super()._body()
+        if self.form.get("local") and isinstance(body, BufferStore) and init is None:
+            body = self._through_a_buffer(body)
+        if self.form.get("assumption"):
+            known = tir.assume(self.iterators[0] < self.extents[0])
+            body = stmt_seq(Evaluate(known), body)
+        if self.form.get("nothing"):
+            body = stmt_seq(Evaluate(const(0, "int32")), body)
+        first = self.form.get("nested")
+        if first is None:
+            return body, init
+        return self._inner_block(body, init, first), None
+
+    def _inner_block(self, body: Stmt, init: Stmt | None, first: int) -> Stmt:
+        """A block over the axes from ``first`` on; the others belong to the block around it."""
+        own = list(range(first, len(self.axes)))
+        block = self._block(own, self.stage["name"] + "_inner", body, init)
+        self.axes = self.axes[:first]
+        loops = [(Var(f"j{k}", self.index), self.extents[k]) for k in own]
+        realize: Stmt = BlockRealize([variable for variable, _ in loops], True, block)
+        for variable, extent in reversed(loops):
+            realize = self._loop(variable, extent, realize)
+        return realize
+
+    def _through_a_buffer(self, store: BufferStore) -> Stmt:
+        """The value is kept in a buffer that belongs to the block."""
+        name = self.stage["name"] + "_kept"
+        kept = decl_buffer((1,), store.buffer.dtype, name, scope="local")
+        self.allocated.append(kept)
+        zero = const(0, self.index)
+        return stmt_seq(
+            BufferStore(kept, store.value, [zero]),
+            BufferStore(store.buffer, BufferLoad(kept, [zero]), store.indices),
+        )
+
+    def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
+        block = super()._block(own, name, body, init)
+        if self.allocated or self.matches:
+            block = self._with_views(block)
+        if self.form.get("wide"):
+            block = block.with_fields(reads=tuple([_everything(one) for one in block.reads]))
+        return block
+
+    def _with_views(self, block: Block) -> Block:
+        """The block with what it allocates and matches; it touches the sources of its views."""
+        matches, allocated = self.matches, self.allocated
+        self.matches, self.allocated = [], []
+        block = block.with_fields(alloc_buffers=tuple(allocated), match_buffers=tuple(matches))
+        inner = [match.buffer for match in matches] + allocated
+        regions: dict[str, list[BufferRegion]] = {}
+        for kind in ("reads", "writes"):
+            seen = getattr(block, kind)
+            kept = [one for one in seen if all(one.buffer is not buffer for buffer in inner)]
+            for match in matches:
+                touched = any(one.buffer is match.buffer for one in seen)
+                known = any(one.buffer is match.source.buffer for one in kept)
+                if touched and not known:
+                    kept.append(match.source)
+            regions[kind] = kept
+        return block.with_fields(reads=tuple(regions["reads"]), writes=tuple(regions["writes"]))
+
+    # Views.
+
+    def _match(self) -> None:
+        """Replace each tensor, where all accesses have the same first indices, by a view."""
+        stage = self.stage
+        targets = [one["name"] for one in stage["tensors"]]
+        found: dict[str, list[list[Any]]] = {name: [stage["indices"]] for name in targets}
+        for key in ("value", "other", "condition"):
+            _collect(stage.get(key), found)
+        outside = self.form.get("inside", self.form.get("nested"))
+        count = len(self.axes) if outside is None else outside
+        for name, places in sorted(found.items()):
+            wanted = self.form["matched"]
+            if (wanted == ["*"] or name in wanted) and places[0]:
+                self._view(name, places, count)
+
+    def _view(self, name: str, places: list[list[Any]], count: int) -> None:
+        """A view of one buffer: a row (or less) where its first indices are the same everywhere,
+        and iterators of this block."""
+        buffer = self.buffers[name]
+        fixed = 0
+        while fixed < len(places[0]) and all(place[fixed] == places[0][fixed] for place in places):
+            kind, *rest = places[0][fixed]
+            if kind != "axis" or rest[0] >= count or rest[0] in self.inside:
+                break
+            if not structural_equal(buffer.shape[fixed], self.extents[rest[0]]):
+                break  # some iterations may be outside, under a condition
+            fixed += 1
+        one = const(1, self.index)
+        zero = const(0, self.index)
+        begin: list[PrimExpr] = [self.iterators[place[1]] for place in places[0][:fixed]]
+        ranges = [Range.from_min_extent(start, one) for start in begin]
+        ranges += [Range.from_min_extent(zero, size) for size in buffer.shape[fixed:]]
+        shape = [one] * fixed + list(buffer.shape[fixed:])
+        label = f"{self.stage['name']}_{name}"
+        strides = [Var(f"{label}_s{k}", self.index) for k in range(len(shape))]
+        view = decl_buffer(
+            shape, buffer.dtype, label, strides=strides, scope=buffer.scope(), offset_factor=1
+        )
+        self.matches.append(MatchBufferRegion(view, BufferRegion(buffer, ranges)))
+        self.buffers[name] = view
+        self.builder.fixed[name] = fixed
+
+    # The loops.
+
+    def _loop(self, variable: Var, extent: PrimExpr, body: Stmt) -> Stmt:
+        name = variable.name
+        number = name[1:].partition("_")[0]
+        shift = self.form.get("shift")
+        if shift and number == "0" and name[0] == "i":
+            moved = Var(name, self.index)
+            begin = const(shift, self.index)
+            body = tir.functor.substitute(body, {variable: moved - begin})
+            return For(moved, begin, extent, ForKind.SERIAL, body)
+        kind = self.form.get("loops", {}).get(number) if name[0] == "i" else None
+        kinds = {"unroll": ForKind.UNROLLED, "parallel": ForKind.PARALLEL}
+        chosen = kinds.get(kind or "", ForKind.SERIAL)
+        if kind == "vectorized" and number == str(len(self.axes) - 1):
+            chosen = ForKind.VECTORIZED
+        return For(variable, const(0, self.index), extent, chosen, body)
+
+    def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
+        """The block under what lies between it and its loops."""
+        if self.form.get("let") and values and isinstance(values[0], Var):
+            variable = Var("at", self.index)
+            made = BlockRealize([variable, *values[1:]], predicate, block)
+            return LetStmt(variable, values[0], made)
+        limit = self.form.get("branches")
+        if limit and values and isinstance(values[0], Var):
+            form = {key: value for key, value in self.form.items() if key != "branches"}
+            again = {**self.stage, "name": self.stage["name"] + "_else", "form": form}
+            _, other = FormBuilder(again, self.given, self.sizes, self.index).block()
+            condition = values[0] < const(limit, self.index)
+            return IfThenElse(
+                condition,
+                BlockRealize(values, predicate, block),
+                BlockRealize(values, predicate, other),
+            )
+        return super()._realize(values, predicate, block)
+
+    # Kinds of stages that only this builder knows.
+
+    def _body_scatter(self) -> tuple[Stmt, None]:
+        """Sums at places that the data decide, in one opaque block."""
+        buffer, indices = self._target()
+        self.inside = []
+        value = self.builder.make(self.stage["value"])
+        start = Var("z", self.index)
+        clear: Stmt = BufferStore(buffer, const(0, buffer.dtype), [start])
+        clear = super()._loop(start, buffer.shape[0], clear)
+        store: Stmt = BufferStore(buffer, BufferLoad(buffer, indices) + value, indices)
+        for number in reversed(range(len(self.axes))):
+            store = super()._loop(self.iterators[number], self.extents[number], store)
+        self.axes = []
+        return stmt_seq(clear, store), None
+
+    def _body_until(self) -> tuple[Stmt, None]:
+        """A value added up as often as the data say."""
+        buffer, indices = self._target()
+        counter = decl_buffer((1,), self.index, self.stage["name"] + "_count", scope="local")
+        self.allocated.append(counter)
+        zero = const(0, self.index)
+        now = BufferLoad(counter, [zero])
+        own = BufferLoad(buffer, indices)
+        count = tir.floormod(self.builder.make(self.stage["condition"]), const(5, self.index))
+        step: list[Stmt] = [
+            BufferStore(buffer, own + self.builder.make(self.stage["value"]), indices),
+            BufferStore(counter, now + 1, [zero]),
+        ]
+        begin: list[Stmt] = [
+            BufferStore(buffer, const(0, buffer.dtype), indices),
+            BufferStore(counter, zero, [zero]),
+        ]
+        return SeqStmt([*begin, While(now < count, SeqStmt(step))]), None
+
+
+def _everything(region: BufferRegion) -> BufferRegion:
+    whole = [Range.from_min_extent(const(0, size.dtype), size) for size in region.buffer.shape]
+    return BufferRegion(region.buffer, whole)
+
+
+def _collect(expr: Any, found: dict[str, list[list[Any]]]) -> None:
+    """The indices of all loads, by tensor."""
+    if isinstance(expr, list):
+        if expr and expr[0] == "load":
+            found.setdefault(expr[1], []).append(expr[2:])
+        for part in expr:
+            _collect(part, found)
