@@ -157,6 +157,11 @@ def test_symbolic_shapes():
         (lambda c: (c % 8, c // 8), [1], [8, 1]),
         (lambda a, b: (a % 4 * 8 + b % 8, b // 8), [3, 5], [32, 1]),
         (lambda n, h, w: (n * 35 + h * 7 + w,), [1, 5, 7], [35]),
+        (lambda i: ((i + 1) // 4, (i + 1) % 4), [14], [4, 4]),
+        (lambda i: (i // 4 % 8, i % 4), [14], [8, 4]),
+        (lambda i: (i // 16, i // 4 % 4, i % 4), [35], [3, 4, 4]),
+        (lambda i, j: (i // 4 * 8 + j // 2, j % 2, i % 4), [14, 15], [32, 2, 4]),
+        (lambda i, j: (i // 4, j // 8, i % 4, j % 8), [14, 31], [4, 4, 4, 8]),
     ],
 )
 def test_digits_take_all_of_their_places(function, shape, expected):
@@ -174,3 +179,38 @@ def test_digits_take_all_of_their_places(function, shape, expected):
         assert is_padding == (place not in images)
         if place in images:
             assert tuple([int(i) for i in inverse.map_indices(list(place))]) == images[place]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "expected"),
+    [
+        (lambda i: (i // 4, i % 4), [14], "axis0 == 3 and 2 <= axis1"),
+        (lambda i: (i % 4, i // 4), [14], "axis1 == 3 and 2 <= axis0"),
+        (lambda i: (i // 16, i // 4 % 4, i % 4), [14], "14 <= axis1 * 4 + axis2"),
+        (lambda i, j: (j, i // 4, i % 4), [3, 5], "axis2 == 3"),
+        (lambda i: (i // 4, i % 4), [16], "T.bool(False)"),
+        (
+            lambda i, j: (i // 4, j // 8, i % 4, j % 8),
+            [14, 31],
+            "axis0 == 3 and 2 <= axis2 or axis1 == 3 and axis3 == 7",
+        ),
+    ],
+)
+def test_padding_is_told_by_the_highest_digit(function, shape, expected):
+    _, padding = IndexMap.from_func(function, index_dtype="int32").non_surjective_inverse(shape)
+    assert str(padding).splitlines()[-1] == expected
+
+
+def test_digits_of_symbolic_sizes():
+    n = Var("n", "int32")
+    index_map = IndexMap.from_func(lambda i: (i // 8, i // 2 % 4, i % 2), index_dtype="int32")
+    inverse, padding = index_map.non_surjective_inverse([n])
+    for size in range(1, 20):
+        shape = [
+            int(Analyzer().simplify(substitute(s, {n: size}))) for s in index_map.map_shape([n])
+        ]
+        assert shape == [-(-size // 8), 4, 2]
+        for number, place in enumerate(np.ndindex(*shape)):
+            bound = {n: size, **dict(zip(inverse.initial_indices, place))}
+            assert bool(int(Analyzer().simplify(substitute(padding, bound)))) == (number >= size)
+            assert [int(i) for i in inverse.map_indices(list(place))] == [number]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
@@ -42,6 +42,7 @@ from tilesmith.ir.expr import Call, CompareOp, Select
 from tilesmith.ir.operators import any_of, cast, floordiv, floormod
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.index_map_digits import UNKNOWN_SIZE, HighestDigit, NotPlainError, Pieces
 
 __all__ = ["IndexMap"]
 
@@ -164,8 +165,12 @@ class IndexMap(Node, key="tir.IndexMap"):
             domain = Range.from_min_extent(const(0, dtype), cast(dtype, size))
             domains[variables[variable]] = domain
             analyzer.bind(variables[variable], domain)
-        extents = []
-        for index in final:
+        extents: list[PrimExpr] = []
+        for index, own in zip(final, self.final_indices):
+            places = self._places_of_digits(own, sizes, dtype)
+            if places is not None:
+                extents.append(analyzer.simplify(places))
+                continue
             interval = analyzer.int_set(index, domains)
             if not (interval.has_lower_bound() and interval.has_upper_bound()):
                 raise UnsupportedError(
@@ -174,6 +179,27 @@ class IndexMap(Node, key="tir.IndexMap"):
                 )
             extents.append(analyzer.simplify(interval.max_value - interval.min_value + 1))
         return extents
+
+    def _places_of_digits(
+        self, index: PrimExpr, sizes: list[PrimExpr], dtype: Any
+    ) -> PrimExpr | None:
+        """The extent of an index made of digits, where some sizes are no constants."""
+        plain = [s.value if isinstance(s, IntImm) else UNKNOWN_SIZE for s in sizes]
+        try:
+            pieces = Pieces(dict(zip(self.initial_indices, plain))).visit(index)
+        except NotPlainError:
+            return None
+        highest: PrimExpr = const(pieces.offset, dtype)
+        for piece in pieces.pieces:
+            if piece.scale < 0:
+                return None
+            if piece.lower * piece.extent < UNKNOWN_SIZE:
+                highest = highest + piece.scale * (piece.extent - 1)
+                continue
+            place = next(k for k, v in enumerate(self.initial_indices) if v is piece.variable)
+            count = floordiv(cast(dtype, sizes[place]) + (piece.lower - 1), piece.lower)
+            highest = highest + (count - 1) * piece.scale
+        return highest + 1
 
     def _plain_extents(self, sizes: list[PrimExpr]) -> list[int] | None:
         """The extents where all sizes are constants."""
@@ -184,8 +210,8 @@ class IndexMap(Node, key="tir.IndexMap"):
         extents = []
         for index in self.final_indices:
             try:
-                pieces = _Pieces(known).visit(index)
-            except _NotPlainError:
+                pieces = Pieces(known).visit(index)
+            except NotPlainError:
                 extents.append(self._greatest(index, plain) + 1)
                 continue
             highest = sum([max(0, p.scale * (p.extent - 1)) for p in pieces.pieces])
@@ -262,41 +288,53 @@ class IndexMap(Node, key="tir.IndexMap"):
         outputs = [
             Var(f"axis{number}", index.dtype) for number, index in enumerate(self.final_indices)
         ]
+        tops: list[HighestDigit | None] = [None] * len(sizes)
         if self.inverse_index_map is not None:
             given = self.inverse_index_map
-            values = substitute(given.final_indices, dict(zip(given.initial_indices, outputs)))
+            values = list(
+                substitute(given.final_indices, dict(zip(given.initial_indices, outputs)))
+            )
         else:
-            values = self._values(sizes, outputs)
+            values, tops = self._values(sizes, outputs)
         analyzer = Analyzer()
         for output, extent in zip(outputs, self.map_shape(sizes)):
             zero = const(0, output.dtype)
             analyzer.bind(output, Range.from_min_extent(zero, cast(output.dtype, extent)))
         conditions = []
-        for value, size in zip(values, sizes):
+        for value, size, top in zip(values, sizes, tops):
             size = cast(dtype, size)
+            if not analyzer.can_prove(value >= 0):
+                conditions.append(analyzer.simplify(value < 0))
             if not analyzer.can_prove(value < size):
-                conditions.append(analyzer.simplify(value >= size))
+                beyond = value >= size if top is None else top.beyond(size)
+                conditions.append(analyzer.simplify(beyond))
         padding = any_of(*conditions)
         return IndexMap(outputs, values), padding
 
-    def _values(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
-        """The old indices in terms of the new ones."""
-        found = None
-        if all(isinstance(size, IntImm) for size in sizes):
-            plain = [size.value for size in sizes]  # type: ignore[attr-defined]
-            found = self._digits(plain, outputs)
+    def _values(
+        self, sizes: list[PrimExpr], outputs: list[Var]
+    ) -> tuple[list[PrimExpr], list[HighestDigit | None]]:
+        """The old indices in terms of the new ones, and how each is divided into two digits."""
+        found = self._digits(sizes, outputs)
         if found is None:
-            found = self._affine(sizes, outputs)
+            found = self._affine(sizes, outputs), [None] * len(sizes)
         analyzer = Analyzer()
-        return [analyzer.simplify(value) for value in found]
+        return [analyzer.simplify(value) for value in found[0]], found[1]
 
-    def _digits(self, sizes: list[int], outputs: list[Var]) -> list[PrimExpr] | None:
-        """The inverse where each new index is made of digits of old indices; None if it is not."""
+    def _digits(
+        self, given_sizes: list[PrimExpr], outputs: list[Var]
+    ) -> tuple[list[PrimExpr], list[HighestDigit | None]] | None:
+        """The inverse where each new index is made of digits of old indices; None if it is not.
+
+        A size that is no constant counts as larger than all others: its highest digit has to be
+        the highest of its index.
+        """
+        sizes = [s.value if isinstance(s, IntImm) else UNKNOWN_SIZE for s in given_sizes]
         digits: dict[Var, list[tuple[int, int, PrimExpr]]] = {v: [] for v in self.initial_indices}
         for index, output in zip(self.final_indices, outputs):
             try:
-                pieces = _Pieces(dict(zip(self.initial_indices, sizes))).visit(index)
-            except _NotPlainError:
+                pieces = Pieces(dict(zip(self.initial_indices, sizes))).visit(index)
+            except NotPlainError:
                 return None
             rest: PrimExpr = output if pieces.offset == 0 else output - pieces.offset
             below = 1
@@ -304,22 +342,30 @@ class IndexMap(Node, key="tir.IndexMap"):
             for number, piece in enumerate(ordered):
                 if piece.scale != below and piece.extent == 1:
                     continue  # its only value is 0
-                if piece.scale != below:
+                is_last = number + 1 == len(ordered)
+                is_open = piece.lower * piece.extent >= UNKNOWN_SIZE
+                if piece.scale != below or (is_open and not is_last):
                     return None
                 value = floordiv(rest, const(below, output.dtype))
                 below *= piece.extent
-                if number + 1 < len(ordered):
+                if not is_last:
                     value = floormod(value, const(piece.extent, output.dtype))
                 digits[piece.variable].append((piece.lower, piece.extent, value))
-        values = []
+        values: list[PrimExpr] = []
+        tops: list[HighestDigit | None] = []
         for variable, size in zip(self.initial_indices, sizes):
             value: PrimExpr = const(0, variable.dtype)
             covered = 1
-            for lower, extent, digit in sorted(digits[variable], key=lambda item: item[0]):
+            tops.append(None)
+            ordered_digits = sorted(digits[variable], key=lambda item: item[0])
+            for lower, extent, digit in ordered_digits:
                 if lower > covered:
                     break
                 if lower < covered:
                     return None
+                if lower > 1 and covered * extent >= size:
+                    last = cast(variable.dtype, digit)
+                    tops[-1] = HighestDigit(last, value, lower, len(ordered_digits) == 2)
                 value = value + cast(variable.dtype, digit) * lower
                 covered = lower * extent
             if covered < size:
@@ -327,8 +373,10 @@ class IndexMap(Node, key="tir.IndexMap"):
                     f"the index map {self.describe()} loses a part of '{variable.name}' "
                     f"(of {size}): elements share places"
                 )
+            if covered > max(size, 1) + (tops[-1].divisor if tops[-1] else 0):
+                tops[-1] = None
             values.append(value)
-        return values
+        return values, tops
 
     def _affine(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
         """The inverse by iterator analysis."""
@@ -414,110 +462,6 @@ class _Retype(Dispatcher[PrimExpr]):
         if isinstance(node, Call):
             return Call(self.dtype, node.op, tuple([self.visit(arg) for arg in node.args]))
         return node.map_children(self.visit)
-
-
-class _Piece(NamedTuple):
-    """``scale * ((variable // lower) % extent)``."""
-
-    variable: Var
-    lower: int
-    extent: int
-    scale: int
-
-
-class _Sum(NamedTuple):
-    pieces: tuple[_Piece, ...]
-    offset: int
-
-
-class _NotPlainError(Exception):
-    """An index that is no sum of digits."""
-
-
-class _Pieces(Dispatcher[_Sum]):
-    """Takes an index apart into digits of the variables."""
-
-    def __init__(self, sizes: dict[Var, int]) -> None:
-        self.sizes = sizes
-
-    def visit_default(self, node: Any) -> _Sum:
-        raise _NotPlainError
-
-    def visit_IntImm(self, node: IntImm) -> _Sum:
-        return _Sum((), node.value)
-
-    def visit_Var(self, node: Var) -> _Sum:
-        if node not in self.sizes:
-            raise _NotPlainError
-        size = self.sizes[node]
-        return _Sum((_Piece(node, 1, size, 1),), 0)
-
-    def visit_Cast(self, node: Cast) -> _Sum:
-        return self.visit(node.value)
-
-    def visit_Add(self, node: Add) -> _Sum:
-        a, b = self.visit(node.a), self.visit(node.b)
-        return _Sum(a.pieces + b.pieces, a.offset + b.offset)
-
-    def visit_Sub(self, node: Sub) -> _Sum:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if b.pieces:
-            raise _NotPlainError
-        return _Sum(a.pieces, a.offset - b.offset)
-
-    def visit_Mul(self, node: Mul) -> _Sum:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if a.pieces and b.pieces:
-            raise _NotPlainError
-        factor = a.offset if not a.pieces else b.offset
-        value = b if not a.pieces else a
-        if factor == 0:
-            return _Sum((), 0)
-        pieces = tuple([piece._replace(scale=piece.scale * factor) for piece in value.pieces])
-        return _Sum(pieces, value.offset * factor)
-
-    def divisor(self, node: FloorDiv | FloorMod) -> int:
-        if not isinstance(node.b, IntImm) or node.b.value <= 0:
-            raise _NotPlainError
-        return node.b.value
-
-    def visit_FloorDiv(self, node: FloorDiv) -> _Sum:
-        value, by = self.visit(node.a), self.divisor(node)
-        kept, rest = self.split(value, by)
-        pieces = [piece._replace(scale=piece.scale // by) for piece in kept]
-        if rest is not None:
-            pieces.append(self.upper(rest, by))
-        return _Sum(tuple(pieces), value.offset // by)
-
-    def visit_FloorMod(self, node: FloorMod) -> _Sum:
-        value, by = self.visit(node.a), self.divisor(node)
-        kept, rest = self.split(value, by)
-        small = [piece for piece in value.pieces if piece.scale % by and piece is not rest]
-        if rest is not None:
-            steps = by // rest.scale
-            small.append(rest._replace(extent=steps))  # also where fewer values occur: padding
-        return _Sum(tuple(small), value.offset % by)
-
-    def upper(self, piece: _Piece, by: int) -> _Piece:
-        steps = by // piece.scale
-        extent = -(-piece.extent // steps)
-        return piece._replace(lower=piece.lower * steps, extent=extent, scale=1)
-
-    def split(self, value: _Sum, by: int) -> tuple[list[_Piece], _Piece | None]:
-        """The pieces that are multiples of ``by``, and the one that is cut by it; what is left lies
-        below ``by`` altogether."""
-        kept = [piece for piece in value.pieces if piece.scale % by == 0]
-        others = sorted([p for p in value.pieces if p.scale % by], key=lambda p: p.scale)
-        others = [p for p in others if p.extent > 1] or others[-1:]
-        if value.offset % by and others:
-            raise _NotPlainError
-        if not others:
-            return kept, None
-        largest = others[-1]
-        below = sum(piece.scale * (piece.extent - 1) for piece in others[:-1])
-        if below >= largest.scale or by % largest.scale or any(p.scale < 0 for p in value.pieces):
-            raise _NotPlainError
-        return kept, largest
 
 
 class _NumpyValue(Dispatcher[Any]):

@@ -95,7 +95,7 @@ def epilogue(compute):
 
 def test_difference():
     sch = check(epilogue(lambda c, e: c - e), fuse)
-    assert "D[vi] = T.float32(1) - E[vi]" in main_of(sch).script()
+    assert "D[vi] = T.float32(1.0) - E[vi]" in main_of(sch).script()
 
 
 def maxima(compute):

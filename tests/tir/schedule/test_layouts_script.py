@@ -33,14 +33,15 @@ def test_transform_layout():
 
 
 @pytest.mark.parametrize("program", [programs.elementwise, programs.elementwise64])
-@pytest.mark.parametrize("pad", [None, 0.0, 3])
+@pytest.mark.parametrize("pad", [0.0, 3.5])
 def test_transform_layout_with_padding(program, pad):
     def steps(sch):
         sch.transform_layout(
             sch.get_block("C"), ("read", 0), lambda i, j: (i, j // 4, j % 4), pad_value=pad
         )
 
-    check(program, steps)
+    sch = check(program, steps)
+    assert "B_padding" not in main_of(sch).script()  # the producer writes it too
     refused(
         program, lambda sch: sch.transform_layout(sch.get_block("B"), "X", lambda i, j: (i, j)),
         "block 'B' neither reads nor writes 'X'",
@@ -57,7 +58,7 @@ def test_a_block_that_writes_all_of_a_buffer_writes_the_padding_too():
                 T.reads(A[vi, v1 * 4 + v2])
                 T.writes(B[vi, v1, v2])
                 B[vi, v1, v2] = T.if_then_else(
-                    13 <= v1 * 4 + v2, T.float32(5), A[vi, v1 * 4 + v2] * T.float32(2)
+                    v1 == 3 and 1 <= v2, T.float32(5), A[vi, v1 * 4 + v2] * T.float32(2)
                 )
         for i, j in T.grid(7, 13):
             with T.block("C"):
@@ -96,8 +97,99 @@ def test_padding_of_a_parameter_is_assumed():
     lowered = tir.transform.RemoveAssume()(sch.mod)
     assert "T.assume" not in lowered.script()
     open_padding = schedule_of(programs.elementwise)
-    open_padding.transform_layout(open_padding.get_block("B"), "A", pack)
+    open_padding.transform_layout(
+        open_padding.get_block("B"), "A", pack, assume_injective_transform=True
+    )
     assert "assum" not in main_of(open_padding).script()
+
+
+@pytest.mark.parametrize("pad", [0, T.int8(0), T.float16(0), lambda i, j, k: 0, T.float64(0)])
+def test_padding_has_the_dtype_of_the_buffer(pad):
+    def steps(sch):
+        sch.transform_layout("B", "B", lambda i, j: (i, j // 4, j % 4), pad_value=pad)
+
+    refused(programs.elementwise, steps, "holds float32, the value of the padding is")
+
+
+def test_padding_has_to_be_given():
+    pack = lambda i, j: (i, j // 4, j % 4)
+    refused(
+        programs.elementwise, lambda sch: sch.transform_layout("B", "B", pack),
+        "padding where axis1 == 3 and 1 <= axis2, and no pad_value",
+    )  # fmt: skip
+    check(programs.elementwise, lambda sch: sch.transform_layout("B", "B", lambda i, j: (j, i)))
+
+
+def padded_by_a_block(before: bool):
+    @T.prim_func
+    def given(A: T.Buffer((6, 5), "float32"), C: T.Buffer((5, 6), "float32")):
+        B = T.alloc_buffer((5, 6), "float32")
+        for i, j in T.grid(6, 5):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vj, vi] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(5, 6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((6, 5), "float32"), C: T.Buffer((5, 6), "float32")):
+        B = T.alloc_buffer((2, 6, 4), "float32")
+        for i, j in T.grid(6, 5):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vj // 4, vi, vj % 4] = A[vi, vj] * T.float32(2)
+        for o, i, p in T.grid(2, 6, 4):
+            with T.block("buffer_B_padding"):
+                vo, vi, vp = T.axis.remap("SSS", [o, i, p])
+                T.where(o == 1 and 1 <= p)
+                T.reads()
+                T.writes(B[vo, vi, vp])
+                B[vo, vi, vp] = T.float32(0)
+        for i, j in T.grid(5, 6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1)
+
+    return given if before else expected
+
+
+@pytest.mark.parametrize("kind", [("B", "write"), ("C", "read")])
+def test_a_block_of_its_own_writes_the_padding_after_the_rest(kind):
+    pack = lambda i, j: (i // 4, j, i % 4)
+    check(
+        padded_by_a_block(True),
+        lambda sch: sch.transform_layout(kind[0], (kind[1], 0), pack, pad_value=0.0),
+        padded_by_a_block(False),
+    )
+
+
+def test_padding_of_symbolic_sizes():
+    @T.prim_func
+    def before(a: T.handle, c: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 3), "float32")
+        C = T.match_buffer(c, (n, 3), "float32")
+        B = T.alloc_buffer((n, 3), "float32")
+        for i, j in T.grid(n, 3):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(n, 3):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    def steps(sch):
+        pack = lambda i, j: (i // 4, j, i % 4)
+        sch.transform_layout("B", ("write", 0), pack, pad_value=0.0)
+
+    sch = schedule_of(before)
+    steps(sch)
+    assert "T.if_then_else(v_axis0 == n // 4 and n % 4 <= v_axis2" in main_of(sch).script()
+    for n in (1, 3, 4, 9):
+        check(before.specialize({before.params[0]: tir.decl_buffer((n, 3))}), steps)
 
 
 def test_transform_layout_of_a_parameter():

@@ -172,13 +172,15 @@ def test_layouts_pad_axes_that_are_shorter_than_a_digit():
         for n, o, i in T.grid(1, 1, 8):
             with T.block("B"):
                 vn, vo, vi = T.axis.remap("SSS", [n, o, i])
-                T.reads(A[0, vi])
+                T.reads(A[vn, vo * 8 + vi])
                 T.writes(B[vn, vo, vi])
-                B[vn, vo, vi] = T.if_then_else(5 <= vi, T.float32(0), A[0, vi] * T.float32(2))
+                B[vn, vo, vi] = T.if_then_else(
+                    5 <= vi, T.float32(0), A[vn, vo * 8 + vi] * T.float32(2)
+                )
         for n, i in T.grid(1, 5):
             with T.block("C"):
                 vn, vi = T.axis.remap("SS", [n, i])
-                C[vn, vi] = B[vn, 0, vi] + T.float32(1)
+                C[vn, vi] = B[vn, vi // 8, vi % 8] + T.float32(1)
 
     def steps(sch):
         sch.transform_layout(

@@ -292,7 +292,7 @@ def first(sch, factors=(3, 2, 4), order=None):
         (product(9, 6, 10), (3, 2, 4), None,
          ["runs under the condition", "k_1", "pad_einsum"]),
         (scaled_product, (3, 2, 4), None,
-         ["does not match the intrinsic", "the block computes", "+ T.float32(1)",
+         ["does not match the intrinsic", "the block computes", "+ T.float32(1.0)",
           "where the description computes"]),
         (strided_product, (3, 2, 4), None,
          ["'A' of the block is indexed by", "in dimension 0", "depends on loop 'i_1'"]),

@@ -440,7 +440,8 @@ def transform_layout(pick: Pick) -> None:
     if pick.is_parameter(buffer):
         raise Nothing
     mapping = pick.index_map(buffer.shape, exact=pick.chance(0.7))
-    more = {"pad_value": pick.among([0, 1])} if pick.chance(0.15) else {}
+    numbers: list[float] = [0, 1] if not buffer.dtype.is_float else [0.0, 1.0]
+    more = {"pad_value": pick.among(numbers)} if pick.chance(0.4) else {}
     pick.call("transform_layout", block, (kind, number), mapping, **more)
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import PrimExpr, Range, Var, const, convert
+from tilesmith.ir import FloatImm, IntImm, PrimExpr, Range, Var, const, convert
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
-from tilesmith.tir.schedule.primitives.cache import buffer_with
+from tilesmith.tir.schedule.primitives.cache import buffer_with, writers_of
 from tilesmith.tir.schedule.primitives.combiners import loads_in
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
+from tilesmith.tir.schedule.primitives.common import (
+    Rebuild,
+    Replace,
+    refuse_at,
+    variables_in,
+)
 from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import (
@@ -65,8 +71,6 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
         function, ndim=ndim, index_dtype=str(dtype)
     )
     if separators:
-        from tilesmith.support.errors import UnsupportedError
-
         raise UnsupportedError("transform_layout: AXIS_SEPARATOR is served by set_axis_separator")
     return mapping
 
@@ -80,16 +84,21 @@ def as_pad_value(
     buffer = _buffer(state, sref, index, kind)
     if callable(pad_value):
         dtype = buffer.shape[0].dtype if buffer.shape else "int32"
-        return IndexMap.from_func(
+        made = IndexMap.from_func(
             pad_value, ndim=len(mapping.final_indices), index_dtype=str(dtype)
         )
-    value = (
-        const(pad_value, buffer.dtype)
-        if isinstance(pad_value, (int, float))
-        else convert(pad_value)
-    )
+        return IndexMap(made.initial_indices, [_adapted(v, buffer) for v in made.final_indices])
+    value = _adapted(convert(pad_value), buffer, isinstance(pad_value, (int, float)))
     variables = [Var(f"i{k}", "int32") for k in range(len(mapping.final_indices))]
     return IndexMap(variables, [value], None)
+
+
+def _adapted(value: PrimExpr, buffer: Buffer, is_literal: bool = True) -> PrimExpr:
+    """A number of Python takes the width of the buffer's elements; integers become no floats."""
+    if is_literal and isinstance(value, (IntImm, FloatImm)):
+        if value.dtype.is_float == buffer.dtype.is_float:
+            return const(value.value, buffer.dtype)
+    return value
 
 
 def as_block_index_map(state: ScheduleState, sref: StmtSRef, index_map: Any) -> IndexMap:
@@ -101,6 +110,15 @@ def as_block_index_map(state: ScheduleState, sref: StmtSRef, index_map: Any) -> 
     return _from_function(index_map, len(block.iter_vars), dtype)
 
 
+def _as_many_elements(a: Buffer, b: Buffer) -> bool:
+    """Whether buffers of constant shapes hold equally many elements."""
+    sizes = [*a.shape, *b.shape]
+    if not all(isinstance(size, IntImm) for size in sizes):
+        return True
+    counts = [math.prod([size.value for size in buffer.shape]) for buffer in (a, b)]
+    return counts[0] == counts[1]
+
+
 class _TransformAccess(Rebuild):
     """Rewrites the indices of every access to a buffer."""
 
@@ -110,6 +128,7 @@ class _TransformAccess(Rebuild):
         self.new = new
         self.mapping = mapping
         self.analyzer = Analyzer()
+        self.is_dense = _as_many_elements(old, new)
 
     def visit_For(self, loop: For) -> For:
         """The range of the variable helps to simplify the new indices."""
@@ -164,7 +183,8 @@ class _TransformAccess(Rebuild):
     def visit_Block(self, block: Block) -> Block:
         """The iterators' ranges, the accesses, the allocations."""
         for iterator in block.iter_vars:
-            self.analyzer.bind(iterator.var, iterator.dom)
+            if self.is_dense:  # with padding 'vi // 16' stays for the reader, also where it is 0
+                self.analyzer.bind(iterator.var, iterator.dom)
         for match in block.match_buffers:
             if match.source.buffer is self.old:
                 raise _MatchedError(block)
@@ -193,12 +213,9 @@ def transform_layout(
     """Change the layout of a buffer; see ``Schedule.transform_layout``."""
     old = _buffer(state, sref, index, kind)
     _check_arguments(state, sref, old, mapping, padding)
-    padded = None
+    inverse, padded = None, None
     if not assume_injective_transform:
-        domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
-        inverse, padded = _inverse_of(state, "transform_layout", sref, mapping, domain)
-        if is_const(padded, 0):
-            padded = None
+        inverse, padded = _inverse_and_padding(state, sref, old, mapping, padding)
     new = buffer_with(
         old,
         old.name,
@@ -210,9 +227,10 @@ def transform_layout(
     owner = _owner(state, sref, old)
     rewrite = _TransformAccess(old, new, mapping)
     before = state.stmt(owner)
-    writer = None
-    if padded is not None and padding is not None and kind == "write":
-        writer = WholeWriter.find(state, sref, old)
+    whole = None
+    writers = [] if padded is None else writers_of(state, owner, old)
+    if padding is not None and len(writers) == 1:
+        whole = WholeWriter.find(state, writers[0], old)
     try:
         state.replace(owner, rewrite.visit(before), rewrite.reuse)
     except _MatchedError:
@@ -228,12 +246,31 @@ def transform_layout(
     if padded is None or padding is None:
         return
     outside = Padding(new, inverse, padded, padding)
-    if writer is not None:
-        writer.write_padding_too(outside, mapping)
-    elif kind == "read" and new in state.buffers_of(variable):
-        outside.assume(state, owner)
+    if whole is not None:
+        whole.write_padding_too(outside, mapping)
+    elif writers or new not in state.buffers_of(variable):
+        outside.fill(state, owner, writers)
     else:
-        outside.fill(state, owner)
+        outside.assume(state, owner)
+
+
+def _inverse_and_padding(
+    state: ScheduleState, sref: StmtSRef, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+) -> tuple[IndexMap, PrimExpr | None]:
+    """The map back, and where there is padding, None for nowhere."""
+    domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
+    inverse, padded = _inverse_of(state, "transform_layout", sref, mapping, domain)
+    if is_const(padded, 0):
+        return inverse, None
+    if padding is None:
+        raise refuse_at(
+            state,
+            "transform_layout",
+            f"the map gives buffer '{old.name}' padding where {padded}, and no pad_value",
+            sref,
+            "give pad_value, or assume_injective_transform=True to leave the padding open",
+        )
+    return inverse, padded
 
 
 def _check_arguments(
@@ -245,6 +282,14 @@ def _check_arguments(
             "transform_layout",
             f"the map takes {len(mapping.initial_indices)} indices, buffer "
             f"'{old.name}' has {len(old.shape)}",
+            sref,
+        )
+    if padding is not None and padding.final_indices[0].dtype != old.dtype:
+        raise refuse_at(
+            state,
+            "transform_layout",
+            f"buffer '{old.name}' holds {old.dtype}, the value of the padding is "
+            f"{padding.final_indices[0].dtype}",
             sref,
         )
     if padding is not None and any(loads_in(value) for value in padding.final_indices):
@@ -361,8 +406,6 @@ def _iterator_kinds(
     state: ScheduleState, sref: StmtSRef, mapping: IndexMap, block: Block
 ) -> list[int]:
     """A new iterator is of the kind of the old ones that it is made of; they must agree."""
-    from tilesmith.tir.schedule.primitives.common import variables_in
-
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
     kinds = []
     for index in mapping.final_indices:

@@ -1,7 +1,7 @@
 """What becomes of the elements that a new layout of a buffer adds: the padding.
 
 A block that writes the whole buffer writes the padding too. Otherwise a block of its own writes it,
-before everything else; of a parameter that is only read, it is assumed to hold the value.
+after what writes the rest; of a parameter that is only read, it is assumed to hold the value.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.op import if_then_else
 from tilesmith.tir.schedule.primitives.common import Replace
+from tilesmith.tir.schedule.primitives.copies import insert_nest, statement_number
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import (
     Block,
@@ -53,18 +54,23 @@ class Padding(NamedTuple):
         places = dict(zip(self.value.initial_indices, indices))
         return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
-    def fill(self, state: ScheduleState, owner: StmtSRef) -> None:
-        """A block that writes the padding, before everything else that the owner does."""
+    def fill(self, state: ScheduleState, owner: StmtSRef, writers: list[StmtSRef]) -> None:
+        """A block that writes the padding, right after what writes the rest."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
         block = Block(
             iterators,
             [],
             [BufferRegion.from_point(self.buffer, indices)],
-            self.buffer.name + "_pad",
+            f"buffer_{self.buffer.name}_padding",
             BufferStore(self.buffer, self.value_at(indices), indices),
         )
-        self._put_first(state, owner, loops, block, self.holds_at(list(loops)))
+        nest = self._nest(loops, block, self.holds_at(list(loops)))
+        if writers:
+            last = max(writers, key=lambda writer: statement_number(state, owner, writer))
+            insert_nest(state, owner, nest, last, before=False)
+        else:
+            self._put_first(state, owner, nest)
 
     def assume(self, state: ScheduleState, owner: StmtSRef) -> None:
         """A block that tells what callers have put into the padding."""
@@ -80,23 +86,19 @@ class Padding(NamedTuple):
             f"buffer_{self.buffer.name}_assumptions",
             Evaluate(Call("bool", "tir.assume", (fact,))),
         )
-        self._put_first(state, owner, loops, block, const(True, "bool"))
+        self._put_first(state, owner, self._nest(loops, block, const(True, "bool")))
 
     def _axes(self) -> tuple[list[Var], list[IterVar]]:
-        loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(self.buffer.shape)]
-        return loops, [spatial(f"v{k}", size) for k, size in enumerate(self.buffer.shape)]
+        loops = [Var(f"axis{k}", size.dtype) for k, size in enumerate(self.buffer.shape)]
+        return loops, [spatial(f"v_axis{k}", size) for k, size in enumerate(self.buffer.shape)]
 
-    def _put_first(
-        self,
-        state: ScheduleState,
-        owner: StmtSRef,
-        loops: list[Var],
-        block: Block,
-        predicate: PrimExpr,
-    ) -> None:
+    def _nest(self, loops: list[Var], block: Block, predicate: PrimExpr) -> Stmt:
         nest: Stmt = BlockRealize(tuple(loops), predicate, block)
         for variable, size in zip(reversed(loops), reversed(self.buffer.shape)):
             nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
+        return nest
+
+    def _put_first(self, state: ScheduleState, owner: StmtSRef, nest: Stmt) -> None:
         realize: BlockRealize = state.stmt(owner)
         new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
         state.replace(owner, realize.with_fields(block=new), {realize.block: new})
@@ -157,7 +159,7 @@ class WholeWriter:
         analyzer = Analyzer()
         for iterator in iterators:
             analyzer.bind(iterator.var, iterator.dom)
-        old = [analyzer.simplify(value) for value in padding.inverse.map_indices(indices)]
+        old = list(padding.inverse.map_indices(indices))
         old_variables = [iterator.var for iterator in block.iter_vars[: self.dimensions]]
         replace = _AtOwnIndices(dict(zip(old_variables, old)), padding.buffer, indices)
         condition = analyzer.simplify(padding.holds_at(indices))
