@@ -99,3 +99,42 @@ def test_the_interpreter_takes_any_length(vscale, count):
     run(scaled, source, target, count, options=Options(vscale=vscale))
     np.testing.assert_array_equal(target[:count], source[:count] * 2)
     assert not target[count:].any()
+
+
+@T.prim_func
+def guarded(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(T.ceildiv(n, 4 * T.vscale())):
+        for j in T.vectorized(4 * T.vscale()):
+            if T.likely(i * 4 * T.vscale() + j < n):
+                B[i * 4 * T.vscale() + j] = A[i * 4 * T.vscale() + j] + T.float32(1)
+
+
+def test_what_is_below_a_limit_is_a_mask_of_lanes():
+    module = tilesmith.build(guarded, target=SVE)
+    text = module.get_source("ll")
+    assert "@llvm.get.active.lane.mask.nxv4i1.i32(i32 0, i32 %" in text
+    assert "llvm.masked.load" in text and "llvm.masked.store" in text and "stepvector" not in text
+    assert re.search(r"whilelo", module.get_source("asm"))
+    with tilesmith.target.Target(SVE):
+        assert "<vscale x 4 x float>" in tilesmith.build(guarded).get_source("ll")
+
+
+def test_functions_tell_how_long_vectors_may_be():
+    text = tilesmith.build(guarded, target=SVE).get_source("ll")
+    assert re.search(r"define [^\n]*@guarded\([^\n]*\) nounwind vscale_range\(1,16\) {", text)
+    assert "vscale_range" not in tilesmith.build(guarded, target=RVV).get_source("ll")
+
+
+@pytest.mark.parametrize("kind", [T.int32, T.int64])
+def test_masks_of_a_fixed_number_of_lanes(kind):
+    @T.prim_func
+    def first(A: T.Buffer((8,), "bool"), base: kind, limit: kind):
+        A[T.ramp(0, 1, 8)] = T.get_active_lane_mask("boolx8", base, limit)
+
+    module, found = tilesmith.build(first, target="llvm"), np.zeros(8, "bool")
+    for base, limit in ((0, 3), (5, 9), (4, 100)):
+        module(found, base, limit)
+        np.testing.assert_array_equal(found, base + np.arange(8) < limit)

@@ -444,8 +444,24 @@ class ExpressionEmitter(Dispatcher[str]):
         return self.define(f"icmp {signed if dtype.is_int else unsigned} {kind} {a}, {b}")
 
     def visit_CompareOp(self, expr: ir.CompareOp) -> str:
+        if expr.a.dtype.is_scalable and _counts_up_to(expr):
+            return self._lanes_below(expr)
         a, b = self.value(expr.a), self.value(expr.b)
         return self.compare(type(expr).__name__, a, b, expr.a.dtype)
+
+    def _lanes_below(self, expr: Any) -> str:
+        """Which lanes of consecutive numbers are below a limit: an instruction of its own."""
+        self.module.needs_scalable_vectors(self)
+        dtype, mask = expr.a.dtype.element, register_type(expr.dtype)
+        kind = register_type(dtype)
+        base, limit = self.value(expr.a.base), self.value(expr.b.value)
+        below = "slt" if dtype.is_int else "ult"
+        has_any = self.define(f"icmp {below} {kind} {base}, {limit}")
+        count = self.define(f"sub{self._nsw(dtype)} {kind} {limit}, {base}")
+        intrinsic = f"@llvm.get.active.lane.mask.nxv{int(expr.dtype.lanes)}i1.{kind}"
+        # it takes unsigned numbers: where no lane is below, they would mean many
+        lanes = self.define(f"call {mask} {intrinsic}({kind} 0, {kind} {count})")
+        return self.define(f"select i1 {has_any}, {mask} {lanes}, {mask} zeroinitializer")
 
     def visit_And(self, expr: ir.And) -> str:
         return self.define(f"and {self.typed(expr.a)}, {self.value(expr.b)}")
@@ -496,6 +512,15 @@ def constant_value(expr: PrimExpr) -> int | None:
     if isinstance(expr, Broadcast):
         expr = expr.value
     return expr.value if isinstance(expr, IntImm) else None
+
+
+def _counts_up_to(expr: ir.CompareOp) -> bool:
+    """Whether a comparison asks which of consecutive integers are below a number."""
+    if not isinstance(expr, ir.LT) or expr.a.dtype.element.bits not in (32, 64):
+        return False
+    if not (isinstance(expr.a, ir.Ramp) and isinstance(expr.b, Broadcast)):
+        return False
+    return expr.a.dtype.is_integer and constant_value(expr.a.stride) == 1
 
 
 def _power_of_two(expr: PrimExpr) -> int | None:

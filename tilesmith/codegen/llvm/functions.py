@@ -61,7 +61,7 @@ class FunctionEmitter(StatementEmitter):
         result = "i32" if self.returns == "status" else self.returns
         self.write("ret i32 0" if self.returns == "status" else f"ret {result} undef")
         head = f"define {linkage}{result} {symbol(self.symbol)}({', '.join(parameters)}) nounwind"
-        return self.finished(head)
+        return self.finished(head + self.module.lengths_of_vectors())
 
     def parameter(self, var: Var, is_noalias: bool, alignment: int = 0) -> str:
         """Bind a parameter; its text in the function's head."""
@@ -221,7 +221,10 @@ class _ParallelBody(FunctionEmitter):
             [*self._parameters, f"{kind} noundef %begin", f"{kind} noundef %end"]
         )
         name = symbol(self.symbol + ".body")
-        return self.finished(f"define internal {result} {name}({parameters}) noinline nounwind")
+        lengths = self.module.lengths_of_vectors()
+        return self.finished(
+            f"define internal {result} {name}({parameters}) noinline nounwind{lengths}"
+        )
 
 
 def _share_function(name: str, captured: list[Var], loop: tir.For, can_fail: bool) -> str:

@@ -441,9 +441,10 @@ def _vscale(emit: Any, call: Call) -> str:
 @handles("get_active_lane_mask")
 def _active_lanes(emit: Any, call: Call) -> str:
     base, limit = [emit.typed(arg) for arg in call.args]
-    return emit.define(
-        f"call {register_type(call.dtype)} @llvm.get.active.lane.mask({base}, {limit})"
-    )
+    dtype, number = call.dtype, register_type(call.args[0].dtype)
+    kind = f"{'nxv' if dtype.is_scalable else 'v'}{int(dtype.lanes)}i1"
+    intrinsic = f"@llvm.get.active.lane.mask.{kind}.{number}"
+    return emit.define(f"call {register_type(dtype)} {intrinsic}({base}, {limit})")
 
 
 __all__ = ["C_LIBRARY", "INTRINSICS", "handles", "libm"]

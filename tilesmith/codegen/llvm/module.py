@@ -384,6 +384,10 @@ class ModuleEmitter:
 
     # -- numbers
 
+    def lengths_of_vectors(self) -> str:
+        """An attribute of functions: how long the vectors of SVE may be, in units of 128 bits."""
+        return " vscale_range(1,16)" if "sve" in self.features else ""
+
     def needs_scalable_vectors(self, emit: Any) -> None:
         """CodegenError unless the CPU has vectors of a length that code does not know."""
         if not self.features & {"sve", "sme", "v", "zve32x", "zve64x"}:

@@ -168,9 +168,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             kept = {key: value for key, value in loop.annotations.items() if key != HINT}
             loop = loop.with_fields(annotations=kept)
         is_constant = isinstance(loop.extent, IntImm)
-        if loop.kind is not ForKind.THREAD_BINDING and (
-            hinted or self.divide_constant or not is_constant
-        ):
+        is_whole = loop.kind is ForKind.THREAD_BINDING or (
+            loop.kind is ForKind.VECTORIZED and not is_constant  # lanes of a scalable vector
+        )
+        if not is_whole and (hinted or self.divide_constant or not is_constant):
             divided = self.divided(loop, not hinted)
             if divided is not None:
                 return divided
