@@ -7,6 +7,7 @@ from tests.tir.transform.harness import apply, assert_same_results, outputs
 from tilesmith.ir import IRModule, Let, Var
 from tilesmith.ir.structural import assert_structural_equal
 from tilesmith.ir.transform import PassContext
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.tir import For, ForKind, PrimFunc, SeqStmt, decl_buffer, transform
@@ -161,16 +162,16 @@ def test_conditions_on_threads_leave_loops_only_if_asked():
     config = {"tir.HoistIfThenElse": {"support_block_scope_hosting": True}}
     with PassContext(config=config):
         option = apply(lowered, transform.HoistIfThenElse())
-    basic = apply(lowered, transform.HoistIfThenElse("basic"))
-    assert_structural_equal(option, basic)
-    assert type(basic.body.body).__name__ == "IfThenElse"
+    assert type(option.body.body).__name__ == "IfThenElse"
+    with PassContext(config=config):  # the variant does not ask the option
+        assert apply(lowered, transform.HoistIfThenElse("basic")) is lowered
     assert apply(lowered, transform.HoistExpression()) is lowered
     flags = transform.HoistedConditionals.All
     config = {"tir.HoistExpression": transform.HoistExpressionConfig(hoisted_conditionals=flags)}
     with PassContext(config=config):
         got = apply(lowered, transform.HoistExpression())
-    assert_structural_equal(got, basic)
-    assert_same_results(on_threads, basic)
+    assert_structural_equal(got, option)
+    assert_same_results(on_threads, option)
 
 
 def test_unknown_variants_of_hoisting_are_refused():
@@ -213,7 +214,7 @@ def test_hoist_expression(n):
 
 @pytest.mark.parametrize(
     ("conditionals", "lets", "first", "choices_left"),
-    [(0, 0, "For", 2), (0, 2, "LetStmt", 2), (2, 0, "IfThenElse", 2), (7, 7, "LetStmt", 2)],
+    [(0, 0, "For", 2), (0, 2, "LetStmt", 2), (2, 0, "For", 2), (7, 7, "LetStmt", 2)],
 )
 def test_flags_say_what_is_hoisted(conditionals, lets, first, choices_left):
     config = {"hoisted_conditionals": conditionals, "hoisted_let_bindings": lets}
@@ -221,6 +222,111 @@ def test_flags_say_what_is_hoisted(conditionals, lets, first, choices_left):
         got = apply(choices, transform.HoistExpression())
     assert type(got.body).__name__ == first
     assert_same_results(choices, got, {"n": 4})
+
+
+RISING = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), n: T.int32, m: T.int32):
+    T.func_attr({{"global_symbol": "main"}})
+{}
+"""
+
+
+@pytest.mark.parametrize("hoist", [transform.HoistIfThenElse, transform.HoistExpression])
+@pytest.mark.parametrize(
+    "before, expected",
+    [
+        (  # past a condition that stays
+            """
+    for i, j in T.grid(8, 8):
+        if j < m:
+            if i < n:
+                A[i * 8 + j] = T.float32(1)
+""",
+            """
+    for i in range(8):
+        if i < n:
+            for j in range(8):
+                if j < m:
+                    A[i * 8 + j] = T.float32(1)
+""",
+        ),
+        (  # loops on threads are loops as well
+            """
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        for j in range(8):
+            if T.likely(i < n):
+                A[i * 8 + j] = T.float32(1)
+""",
+            """
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        if T.likely(i < n):
+            for j in range(8):
+                A[i * 8 + j] = T.float32(1)
+""",
+        ),
+        (  # attributes in between stay with the loop
+            """
+    for i in range(8):
+        with T.attr(0, "pragma_y", 1):
+            if n < 3:
+                A[i] = T.float32(1)
+""",
+            """
+    if n < 3:
+        for i in range(8):
+            with T.attr(0, "pragma_y", 1):
+                A[i] = T.float32(1)
+""",
+        ),
+        (  # one statement of several does not decide for the others
+            """
+    for i in range(8):
+        if n < 3:
+            A[i] = T.float32(1)
+        A[i + 8] = T.float32(2)
+""",
+            """
+    for i in range(8):
+        if n < 3:
+            A[i] = T.float32(1)
+        A[i + 8] = T.float32(2)
+""",
+        ),
+    ],
+)
+def test_how_conditions_rise(hoist, before, expected):
+    before, expected = from_source(RISING.format(before)), from_source(RISING.format(expected))
+    got = apply(before, hoist())
+    assert_structural_equal(got, expected)
+    for n in (0, 2, 5):
+        assert_same_results(before, got, {"n": n, "m": 4})
+
+
+def test_parts_of_conditions_rise_through_all_loops():
+    before, expected = [
+        from_source(RISING.format(text))
+        for text in (
+            """
+    for i, j in T.grid(8, 8):
+        if j < m and i < n and n < 3:
+            A[i * 8 + j] = T.float32(1)
+""",
+            """
+    if n < 3:
+        for i in range(8):
+            if i < n:
+                for j in range(8):
+                    if j < m:
+                        A[i * 8 + j] = T.float32(1)
+""",
+        )
+    ]
+    parts = int(transform.HoistedConditionals.BooleanExpression)
+    with PassContext(config={"tir.HoistExpression": {"hoisted_conditionals": parts}}):
+        got = apply(before, transform.HoistExpression())
+    assert_structural_equal(got, expected)
+    assert_same_results(before, got, {"n": 2, "m": 4})
 
 
 def test_conditions_that_read_memory_or_may_divide_by_zero_stay():

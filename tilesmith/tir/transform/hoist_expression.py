@@ -9,7 +9,8 @@
 
 Conditions of statements, of ``if_then_else`` and boolean parts of conditions are hoisted as
 ``HoistedConditionals`` says, lets as ``HoistedLetBindings`` says. Where a condition does not decide
-the whole body, the loop is written twice, once for each outcome. Conditions that read memory stay.
+the whole body, the loop is written twice, once for each outcome. Conditions that read memory stay,
+and those of one statement among several.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class HoistedLetBindings(IntFlag):
 class _Candidates(Visitor):
     """The conditions in the body of a loop that the loop does not change, in order."""
 
-    def __init__(self, kinds: HoistedConditionals, threads: set[Var]) -> None:
+    def __init__(self, kinds: HoistedConditionals, threads: set[Var], risen: set[int]) -> None:
         self.kinds = kinds
+        self.risen = risen  # `id` of those that have left a loop already
         self.threads = threads
         self.bound: set[Var] = set()
         self.found: list[PrimExpr] = []
@@ -119,9 +121,8 @@ class _Candidates(Visitor):
         self.condition(branch.condition, HoistedConditionals.IfElseStmt)
         self.visit_children(branch)
 
-    def visit_Select(self, expr: Select) -> None:
-        self.condition(expr.condition, HoistedConditionals.IfElseExpr)
-        self.visit_children(expr)
+    def visit_SeqStmt(self, sequence: SeqStmt) -> None:
+        """The condition of one statement is not that of the others."""
 
     def visit_Call(self, call: Call) -> None:
         if getattr(call.op, "name", "") == "tir.if_then_else":
@@ -133,7 +134,7 @@ class _Candidates(Visitor):
         if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
             condition = condition.args[0]
             self.likely.add(id(condition))
-        if self.kinds & kind and self.is_free(condition):
+        if (self.kinds & kind or id(condition) in self.risen) and self.is_free(condition):
             self.note(condition)
         elif self.kinds & HoistedConditionals.BooleanExpression:
             self.parts(condition)
@@ -212,38 +213,54 @@ class _Decider(Rewriter):
         return stmt_seq(*parts, span=sequence.span)
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
-        new = self.children(branch)
-        if not ops.is_const(new.condition):
-            return new
-        if new.condition.value:
-            return new.then_case
-        return new.else_case if new.else_case is not None else Evaluate(const(0, "int32"))
+        return _taken(self.children(branch))
+
+    def visit_For(self, loop: For) -> Stmt:
+        new = self.children(loop)
+        return new.body if new is not loop and is_no_op(new.body) else new
+
+    visit_AttrStmt = visit_For  # type: ignore[assignment]
+
+
+def _taken(branch: IfThenElse) -> Stmt:
+    """What is left of a branch whose condition is known, or that does nothing."""
+    nothing = Evaluate(const(0, "int32"))
+    other = branch.else_case if branch.else_case is not None else nothing
+    if ops.is_const(branch.condition):
+        return branch.then_case if branch.condition.value else other  # type: ignore[attr-defined]
+    if is_no_op(branch.then_case) and is_no_op(other) and _is_harmless(branch.condition):
+        return nothing
+    return branch
 
 
 class Hoister(StatementRewriter):
     """Bottom-up, so that a condition rises through all the loops that it can rise through."""
 
-    def __init__(self, config: HoistExpressionConfig) -> None:
+    def __init__(self, config: HoistExpressionConfig, copies: int = MAX_COPIES) -> None:
+        self.copies = copies
         self.kinds = HoistedConditionals(int(config.hoisted_conditionals))
         self.lets = HoistedLetBindings(int(config.hoisted_let_bindings))
         self.threads: set[Var] = set()
+        self.risen: set[int] = set()
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             self.threads.add(attribute.node.var)
         return self.children(attribute)
 
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        new = self.children(branch)
+        return _taken(new) if ops.is_const(new.condition) else new
+
     def visit_For(self, loop: For) -> Stmt:
-        if loop.thread_binding is not None:
-            self.threads.add(loop.loop_var)
         loop = self.children(loop)
         if self.lets:
             return self.with_lets_outside(loop)
-        return self.decided(loop, MAX_COPIES)
+        return self.decided(loop, self.copies)
 
     def decided(self, loop: For, copies: int) -> Stmt:
         """The loop under the conditions that it does not change."""
-        candidates = _Candidates(self.kinds, self.threads)
+        candidates = _Candidates(self.kinds, self.threads, self.risen)
         candidates.bound.add(loop.loop_var)
         candidates.visit(loop.body)
         for condition in candidates.found:
@@ -251,14 +268,18 @@ class Hoister(StatementRewriter):
             yes = _Decider(condition, True).visit(loop.body)
             no = _Decider(condition, False).visit(loop.body)
             then_case = Evaluate(const(0, "int32")) if is_no_op(yes) else loop.with_fields(body=yes)
+            self.risen.add(id(condition))
             if is_no_op(no):
                 rest = self.decided(then_case, copies) if isinstance(then_case, For) else then_case
                 return IfThenElse(asked, rest)
-            if copies < 2:
-                break
+            whole = _plain_condition(loop.body)
+            if whole is None or not structural_equal(whole, condition):  # it is written twice
+                if copies < 2:
+                    continue
+                copies //= 2
             if isinstance(then_case, For):
-                then_case = self.decided(then_case, copies // 2)
-            other = self.decided(renew_defs(loop.with_fields(body=no)), copies // 2)
+                then_case = self.decided(then_case, copies)
+            other = self.decided(renew_defs(loop.with_fields(body=no)), copies)
             if is_no_op(then_case):
                 return IfThenElse(ops.logical_not(condition), other)
             return IfThenElse(asked, then_case, other)
@@ -273,7 +294,7 @@ class Hoister(StatementRewriter):
             loop.body
         )
         result = self.decided(
-            loop if body is loop.body else loop.with_fields(body=body), MAX_COPIES
+            loop if body is loop.body else loop.with_fields(body=body), self.copies
         )
         for var, value in reversed(taken):
             result = LetStmt(var, value, result)
@@ -361,9 +382,24 @@ def _is_harmless(value: Any) -> bool:
     return True
 
 
-def hoist_expression(func: PrimFunc, config: HoistExpressionConfig | None = None) -> PrimFunc:
-    """``func`` with conditions and lets outside of the loops that do not change them."""
-    return func.with_body(Hoister(config or HoistExpressionConfig()).visit(func.body))
+def _plain_condition(stmt: Stmt) -> PrimExpr | None:
+    """The condition of a branch, without ``T.likely``."""
+    if not isinstance(stmt, IfThenElse):
+        return None
+    condition = stmt.condition
+    if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        return condition.args[0]
+    return condition
+
+
+def hoist_expression(
+    func: PrimFunc, config: HoistExpressionConfig | None = None, copies: int = MAX_COPIES
+) -> PrimFunc:
+    """``func`` with conditions and lets outside of the loops that do not change them.
+
+    ``copies`` says how often the body of a loop is written at most.
+    """
+    return func.with_body(Hoister(config or HoistExpressionConfig(), copies).visit(func.body))
 
 
 @register_pass("tir.HoistExpression")

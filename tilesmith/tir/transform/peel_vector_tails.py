@@ -18,11 +18,11 @@ from tilesmith.ir import operators as ops
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.stmt import For, ForKind, IfThenElse, Stmt, stmt_seq
+from tilesmith.tir.stmt import For, ForKind, Stmt, stmt_seq
 from tilesmith.tir.transform.loop_partition import Conditions, Partitioner, Replacer
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import has_loop_of_kind, uses_variable
+from tilesmith.tir.transform.uses import has_branches, has_loop_of_kind, uses_variable
 
 __all__ = ["PeelVectorTails", "peel_vector_tails"]
 
@@ -73,19 +73,10 @@ class _TailPeeler(Partitioner):
         return stmt_seq(whole, tail)
 
 
-def _has_branches(stmt: Stmt) -> bool:
-    if isinstance(stmt, IfThenElse):
-        return True
-    for child in stmt.children():
-        if isinstance(child, Stmt) and _has_branches(child):
-            return True
-    return False
-
-
 def peel_vector_tails(func: PrimFunc) -> PrimFunc:
     """``func`` with the last iteration of a loop apart, where only that one needs a condition on
     the lanes of a vectorized loop."""
-    if not _has_branches(func.body) or not has_loop_of_kind(func.body, ForKind.VECTORIZED):
+    if not has_branches(func.body) or not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
     return func.with_body(_TailPeeler({}).visit(func.body))
 

@@ -8,10 +8,11 @@ from typing import Any
 from tilesmith.ir import Call, CallEffectKind, PrimExpr, Var, Visitor
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.stmt import For, ForKind, Stmt
+from tilesmith.tir.stmt import For, ForKind, IfThenElse, Stmt
 
 __all__ = [
     "free_variables",
+    "has_branches",
     "has_loop_of_kind",
     "has_side_effect",
     "loads_from",
@@ -66,6 +67,16 @@ def has_loop_of_kind(stmt: Any, kind: ForKind) -> bool:
         return True
     for child in stmt.children():
         if isinstance(child, Stmt) and has_loop_of_kind(child, kind):
+            return True
+    return False
+
+
+def has_branches(stmt: Stmt) -> bool:
+    """Whether a statement contains an ``if``."""
+    if isinstance(stmt, IfThenElse):
+        return True
+    for child in stmt.children():
+        if isinstance(child, Stmt) and has_branches(child):
             return True
     return False
 
