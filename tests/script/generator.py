@@ -35,7 +35,7 @@ SCALARS = (*INTEGERS, *FLOATS, "bool")
 LANES = 4
 SCOPES = ("global", "shared", "local", "shared.dyn", "wmma.accumulator")
 KEYS = ("pragma", "tir.key", "a b", 'quote"d', "software_pipeline_stage")
-FLOAT_VALUES = (0.0, -0.0, 1.0, -1.5, 0.1, 1e30, 2.5e-40, float("inf"), float("-inf"), float("nan"))
+FLOAT_VALUES = (0.0, -0.0, 1.0, -1.5, 0.1, 6e4, 2.5e-40, float("inf"), float("-inf"), float("nan"))
 THREADS = ("threadIdx.x", "blockIdx.y", "vthread", "threadIdx.z")
 
 

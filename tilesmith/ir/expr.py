@@ -13,6 +13,7 @@ Python operators fold (see ``operators``).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilesmith.ir.expr_op import ExprOp
@@ -106,6 +107,8 @@ class Var(PrimExpr, key="tir.Var"):
 
     def __init__(self, name: str, dtype: Any = _INT32, span: Any = None) -> None:
         """``dtype`` is a dtype or a type (``PointerType`` for the data of a buffer)."""
+        if not isinstance(name, str):
+            raise TypeMismatchError(f"the name of a variable is a text, got {name!r}")
         self.name = name
         kind = dtype if isinstance(dtype, Type) else prim_type(DataType(dtype))
         self.type_annotation = kind
@@ -146,9 +149,12 @@ class IntImm(ConstExpr, key="tir.IntImm", slots=()):
 
     def __init__(self, dtype: str, value: int, span: Any = None) -> None:
         dtype = DataType(dtype)
+        if value.__class__ is float and not value.is_integer():
+            raise TypeMismatchError(f"IntImm needs a whole number, got {value}")
         value = int(value)
         if dtype.is_bool:
-            value = int(value != 0)
+            if value not in (0, 1):
+                raise TypeMismatchError(f"{value} does not fit into {dtype}")
         elif not dtype.is_integer:
             raise TypeMismatchError(f"IntImm needs an integer dtype, got {dtype}")
         elif dtype.is_uint:
@@ -181,6 +187,9 @@ class IntImm(ConstExpr, key="tir.IntImm", slots=()):
         return float(self.value)
 
 
+_LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
+
+
 class FloatImm(ConstExpr, key="tir.FloatImm"):
     """A floating-point constant; ``value`` is a Python float, rounded when code is made."""
 
@@ -192,7 +201,10 @@ class FloatImm(ConstExpr, key="tir.FloatImm"):
         if not dtype.is_float:
             raise TypeMismatchError(f"FloatImm needs a floating-point dtype, got {dtype}")
         self.dtype = dtype
-        self.value = float(value)
+        self.value = value = float(value)
+        largest = _LARGEST.get(dtype)
+        if largest is not None and largest < abs(value) < math.inf:
+            raise TypeMismatchError(f"{value} does not fit into {dtype}")
 
     def map_children(self, f: Any) -> FloatImm:
         return self
@@ -455,6 +467,8 @@ class Shuffle(PrimExpr, key="tir.Shuffle"):
 
     def __init__(self, vectors: Any, indices: Any, span: Any = None) -> None:
         self.vectors = tuple([_as_expr(vector) for vector in vectors])
+        if len({vector.dtype.element for vector in self.vectors}) != 1:
+            raise TypeMismatchError("Shuffle needs one or more vectors of one dtype")
         self.indices = tuple([_as_expr(index) for index in indices])
         self.dtype = self.vectors[0].dtype.element.with_lanes(len(self.indices))
 

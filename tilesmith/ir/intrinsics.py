@@ -6,6 +6,9 @@ They accept Python scalars and fold nothing beyond what Python operators do. The
 
 from __future__ import annotations
 
+import builtins
+import math
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import operators
@@ -204,7 +207,27 @@ def rsqrt(x: Any) -> PrimExpr:
 
 def _rounding(name: str, x: Any) -> PrimExpr:
     x = convert(x)
-    return x if x.dtype.is_integer or x.dtype.is_bool else _unary(name, x)
+    if x.dtype.is_integer or x.dtype.is_bool:
+        return x
+    folded = _rounded(name, x) if isinstance(x, FloatImm) else None
+    return _unary(name, x) if folded is None else folded
+
+
+_ROUNDINGS: dict[str, Callable[[float], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "nearbyint": builtins.round,
+    "round": lambda value: math.floor(value + 0.5) if value > 0 else math.ceil(value - 0.5),
+}
+
+
+def _rounded(name: str, x: FloatImm) -> PrimExpr | None:
+    """A rounded constant, or None where its own rounding is left to run time."""
+    value = operators.held(x.value, x.dtype)
+    if value is None or not math.isfinite(value) or builtins.abs(value) > 1 << 50:
+        return None
+    return FloatImm(x.dtype, math.copysign(_ROUNDINGS[name](value), value))
 
 
 def floor(x: Any, span: Any = None) -> PrimExpr:
@@ -236,10 +259,15 @@ def abs(x: Any, span: Any = None) -> PrimExpr:
     """The absolute value."""
     x = convert(x)
     if x.dtype.is_float:
+        if isinstance(x, FloatImm):
+            return FloatImm(x.dtype, builtins.abs(x.value))
         return _unary("fabs", x)
     if x.dtype.is_uint or x.dtype.is_bool:
         return x
-    return Select(operators.greater_equal(x, const(0, x.dtype)), x, operators.negate(x))
+    zero = const(0, x.dtype)
+    if isinstance(x, IntImm):
+        return operators.maximum(x, operators.subtract(zero, x))
+    return Select(operators.greater_equal(x, zero), x, operators.subtract(zero, x))
 
 
 fabs = abs
@@ -285,6 +313,8 @@ def isnan(x: Any, span: Any = None) -> PrimExpr:
     x = convert(x)
     if not x.dtype.is_float:
         return const(False, _bool_like(x))
+    if isinstance(x, FloatImm):
+        return const(math.isnan(x.value), "bool")
     return Call(_bool_like(x), "tir.isnan", (x,))
 
 
@@ -340,7 +370,7 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> PrimExpr:
     lhs, rhs = match_types(convert(lhs), rhs)
     if lhs.dtype.is_float:
         return ceil(operators.divide(lhs, rhs))
-    return floordiv(operators.add(lhs, operators.subtract(rhs, 1)), rhs)
+    return floordiv(operators.subtract(operators.add(lhs, rhs), 1), rhs)
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:
@@ -360,6 +390,12 @@ def q_multiply_shift_per_axis(
 
 def reinterpret(dtype: Any, value: Any, span: Any = None) -> PrimExpr:
     """The bits of ``value`` read as ``dtype``, which has as many."""
+    dtype, value = DataType(dtype), convert(value)
+    source = value.dtype
+    if source is dtype:
+        return value
+    if source.lanes == dtype.lanes and source.bits != dtype.bits and not source.is_bool:
+        raise TypeMismatchError(f"reinterpret needs as many bits: {source} and {dtype} differ")
     return intrinsic_call(dtype, "reinterpret", value)
 
 
@@ -411,7 +447,9 @@ def _largest_float(dtype: DataType) -> float:
 
 
 def infinity(dtype: Any, span: Any = None) -> PrimExpr:
-    """Plus infinity."""
+    """Plus infinity of a floating-point dtype."""
+    if not DataType(dtype).is_float:
+        raise TypeMismatchError(f"{dtype} has no infinity")
     return const(float("inf"), dtype)
 
 
@@ -426,6 +464,8 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> PrimExpr:
     if cond.dtype.lanes != 1:
         raise TypeMismatchError("if_then_else needs a scalar condition; use Select for vectors")
     t, f = match_types(t if isinstance(t, PrimExpr) else _like(t, f), f)
+    if isinstance(cond, IntImm):
+        return t if cond.value else f
     return Call(t.dtype, "tir.if_then_else", (cond, t, f))
 
 

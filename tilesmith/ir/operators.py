@@ -17,10 +17,10 @@ from tilesmith.support.errors import TypeMismatchError
 
 __all__ = [
     "add", "all_of", "any_of", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast",
-    "const", "divide", "equal", "floordiv", "floormod", "greater", "greater_equal", "is_const",
-    "less", "less_equal", "logical_and", "logical_not", "logical_or", "match_types", "maximum",
-    "minimum", "multiply", "negate", "not_equal", "shift_left", "shift_right", "subtract",
-    "truncdiv", "truncmod", "truth_of_equality", "wrap",
+    "const", "divide", "equal", "floordiv", "floormod", "greater", "greater_equal", "held",
+    "is_const", "less", "less_equal", "literal", "logical_and", "logical_not", "logical_or",
+    "match_types", "maximum", "minimum", "multiply", "negate", "not_equal", "shift_left",
+    "shift_right", "subtract", "truncdiv", "truncmod", "truth_of_equality", "wrap",
 ]  # fmt: skip
 
 
@@ -60,6 +60,20 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
     return ir.IntImm(dtype, value)
 
 
+def literal(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
+    """A constant that a user asks for (``tir.const``): one that fits into its dtype.
+
+    Without ``dtype`` a number of numpy keeps its own. Raises TypeMismatchError otherwise.
+    """
+    if dtype is None and not isinstance(value, ir.PrimExpr) and hasattr(value, "dtype"):
+        dtype = str(value.dtype)
+    if dtype is not None and isinstance(value, int):
+        wanted = DataType(dtype)
+        if wanted.is_integer and wrap(value, wanted.element) != value:
+            raise TypeMismatchError(f"{value} does not fit into {wanted}")
+    return const(value, dtype, span)
+
+
 def is_const(expr: Any, value: Any = None) -> bool:
     """Whether an expression is a constant (of that value, when one is given); looks into
     ``Broadcast``.
@@ -80,11 +94,11 @@ def cast(dtype: Any, value: Any) -> ir.PrimExpr:
     if dtype.lanes != value.dtype.lanes and value.dtype.lanes == 1:
         return ir.Broadcast(cast(dtype.element, value), dtype.lanes)
     if isinstance(value, ir.IntImm) and not dtype.is_handle:
-        number = _held(value.value, dtype) if dtype.is_float else value.value
+        number = held(value.value, dtype) if dtype.is_float else value.value
         if number is not None:
             return const(number, dtype)
     elif isinstance(value, ir.FloatImm):
-        folded = _cast_float(_held(value.value, value.dtype), value.dtype, dtype)
+        folded = _cast_float(held(value.value, value.dtype), value.dtype, dtype)
         if folded is not None:
             return folded
     if isinstance(value, ir.Broadcast):
@@ -97,8 +111,11 @@ def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.Pr
     if value is None:
         return None
     if dtype.is_float:
-        held = _held(value, dtype) if source.bits <= dtype.bits else None
-        return None if held is None else ir.FloatImm(dtype, held)
+        if source.bits <= dtype.bits:
+            folded = held(value, dtype)
+        else:
+            folded = value if value == 0 or _is_exact(value, dtype) else None
+        return None if folded is None else ir.FloatImm(dtype, folded)
     if math.isfinite(value) and dtype.is_int and wrap(int(value), dtype) == int(value):
         return const(int(value), dtype)
     return None
@@ -108,7 +125,7 @@ _WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 """Integers of up to so many bits are exact in a float."""
 
 
-def _held(value: float, dtype: DataType) -> float | None:
+def held(value: float, dtype: DataType) -> float | None:
     """A number as a float dtype holds it; None where the rounding is left to run time."""
     if isinstance(value, int) and abs(value) > 1 << 53:
         return None
@@ -117,6 +134,19 @@ def _held(value: float, dtype: DataType) -> float | None:
     if dtype.bits == 64 or not math.isfinite(value):
         return value
     return _as_float32(value) if dtype.element == "float32" else None
+
+
+def _is_exact(value: float, dtype: DataType) -> bool:
+    """Whether a number is one of float16, bfloat16 or float32: it fits without rounding."""
+    digits = _WHOLE.get(dtype.element)
+    if digits is None or not math.isfinite(value):
+        return False
+    if dtype.element == "float16" and not 2.0**-14 <= abs(value) <= 65504.0:
+        return False
+    if not 2.0**-126 <= abs(value) < 2.0**127:
+        return False
+    mantissa, _ = math.frexp(value)
+    return (mantissa * 2.0**digits).is_integer()
 
 
 def _as_float32(value: float) -> float | None:
@@ -163,6 +193,8 @@ def _scalar_like(value: Any, other: Any) -> ir.PrimExpr:
         return ir.convert(value)
     if element.is_integer and wrap(int(value), element) != int(value):
         return ir.convert(value)
+    if element == "float16" and 65504.0 < abs(value) < math.inf:
+        return ir.convert(value)
     return const(value, element)
 
 
@@ -192,24 +224,22 @@ def _fold(
     if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), a.dtype)
     if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype in _FOLDED:
-        value = function(a.value, b.value)
         if a.dtype.bits == 32:
-            value = _round_float32(value, a.value, b.value)
+            value = _fold_float32(function, a.value, b.value)
+        else:
+            value = function(a.value, b.value)
         return None if value is None else ir.FloatImm(a.dtype, value)
     return None
 
 
-def _round_float32(value: float, a: float, b: float) -> float | None:
-    """``value`` as float32 would hold it; None when an operand is not itself a float32."""
-    try:
-        if (
-            struct.unpack("f", struct.pack("f", a))[0] != a
-            or struct.unpack("f", struct.pack("f", b))[0] != b
-        ):
-            return None
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return None
+def _fold_float32(function: Callable[[Any, Any], Any], a: float, b: float) -> float | None:
+    """What ``function`` of two float32 gives; the operands are rounded as run time would.
+
+    The double that it computes with has more than twice as many digits: the second rounding
+    changes nothing.
+    """
+    left, right = _as_float32(a), _as_float32(b)
+    return None if left is None or right is None else _as_float32(function(left, right))
 
 
 def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -260,7 +290,7 @@ def negate(a: Any) -> ir.PrimExpr:
         return const(-a.value, a.dtype)
     if isinstance(a, ir.FloatImm):
         return ir.FloatImm(a.dtype, -a.value)
-    return multiply(const(-1, a.dtype), a)
+    return multiply(a, const(-1, a.dtype))
 
 
 def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -358,7 +388,7 @@ def _compare(
     if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), "bool")
     if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
-        left, right = _held(a.value, a.dtype), _held(b.value, b.dtype)
+        left, right = held(a.value, a.dtype), held(b.value, b.dtype)
         if left is not None and right is not None:
             return const(function(left, right), "bool")
     return kind(a, b)
@@ -495,6 +525,8 @@ def bitwise_xor(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
 def bitwise_not(x: Any, span: Any = None) -> ir.PrimExpr:
     """``~x``."""
     x = ir.convert(x)
+    if not (x.dtype.is_integer or x.dtype.is_bool):
+        raise TypeMismatchError(f"bitwise_not needs integers, got {x.dtype}")
     if isinstance(x, ir.IntImm):
         return const(~x.value if not x.dtype.is_bool else not x.value, x.dtype)
     return ir.Call(x.dtype, "tir.bitwise_not", (x,))
@@ -502,9 +534,13 @@ def bitwise_not(x: Any, span: Any = None) -> ir.PrimExpr:
 
 def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
     a, b = match_types(a, b)
+    if not a.dtype.is_integer:
+        raise TypeMismatchError(f"{name} needs integers, got {a.dtype}")
+    if isinstance(b, ir.IntImm) and not 0 <= b.value < a.dtype.bits:
+        raise TypeMismatchError(f"{name} of {a.dtype} by {b.value}: it has {a.dtype.bits} bits")
     if is_const(b, 0):
         return a
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm) and 0 <= b.value < a.dtype.bits:
+    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), a.dtype)
     return ir.Call(a.dtype, "tir." + name, (a, b))
 

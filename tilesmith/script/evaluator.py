@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.ir import ExprOp, IntImm, PrimExpr, operators
 from tilesmith.ir.intrinsics import if_then_else, power
 from tilesmith.script.diagnostics import guilty_argument, nearest
+from tilesmith.script.literals import matching, with_literals
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Evaluator:
         left, right = self._operand(node.left), self._operand(node.right)
         scalar, other = _BINARY[node.op.__class__]
         if isinstance(left, ExprOp) or isinstance(right, ExprOp):
-            return scalar(left, right)
+            return scalar(*matching(left, right))
         return other(left, right)
 
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -255,13 +256,14 @@ class Evaluator:
         scalar, other = _COMPARE[kind]
         both = _comparable(left) and _comparable(right)
         if both and (isinstance(left, ExprOp) or isinstance(right, ExprOp)):
-            return scalar(left, right)
+            return scalar(*matching(left, right))
         return other(left, right)
 
     def conditional(self, node: ast.IfExp) -> Any:
         condition = self._operand(node.test)
         if isinstance(condition, PrimExpr) and not isinstance(condition, IntImm):
-            return if_then_else(condition, self._operand(node.body), self._operand(node.orelse))
+            values = self._operand(node.body), self._operand(node.orelse)
+            return if_then_else(condition, *matching(*values))
         return self.evaluate(node.body if condition else node.orelse)
 
     # Calls, subscripts, containers.
@@ -281,6 +283,8 @@ class Evaluator:
             return special(function, arguments, named)
         if "dtype" in named:
             arguments = _with_dtype(function, arguments, named)
+        elif not named:
+            arguments = with_literals(function, arguments)
         return function(*arguments, **named)
 
     def subscript(self, node: ast.Subscript) -> Any:

@@ -26,6 +26,7 @@ from tilesmith.ir.op import CallEffectKind  # noqa: F401
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.diagnostics import nearest
+from tilesmith.script.literals import matching as _matching
 from tilesmith.script.tir_blocks import (
     axis,  # noqa: F401
     block,  # noqa: F401
@@ -441,11 +442,16 @@ def Else() -> ElseFrame:  # noqa: N802
 
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """``buffer[indices] = value``."""
+    """``buffer[indices] = value``; a value of another dtype is converted."""
     from tilesmith.script.tir_types import index_vectors
 
     span = IRBuilder.current().span
     indices = indices if isinstance(indices, (list, tuple)) else [indices]
+    stored = buffer.dtype
+    if isinstance(value, PrimExpr) and value.dtype.element is not stored.element:
+        if stored.lanes == 1 and not value.dtype.is_handle and not stored.is_handle:
+            lanes = value.dtype.lanes
+            value = operators.cast(stored.with_lanes(lanes) if lanes != 1 else stored, value)
     emit(BufferStore(buffer, value, index_vectors(buffer, indices), predicate, span))
 
 
@@ -477,11 +483,13 @@ def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
 
 def min(a: Any, b: Any) -> PrimExpr:  # noqa: A001
     """The smaller of two values."""
+    a, b = _matching(a, b)
     return operators.minimum(convert(a), b)
 
 
 def max(a: Any, b: Any) -> PrimExpr:  # noqa: A001
     """The larger of two values."""
+    a, b = _matching(a, b)
     return operators.maximum(convert(a), b)
 
 

@@ -426,7 +426,7 @@ def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
     """An attribute of the rest of the block."""
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """``buffer[indices] = value``."""
+    """``buffer[indices] = value``; a value of another dtype is converted."""
 
 def buffer_var(dtype: str, storage_scope: str = 'global') -> Var:
     """A new pointer."""

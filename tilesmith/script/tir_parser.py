@@ -251,7 +251,7 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
         notes = (shape_note(ast.unparse(target.value), buffer.shape),)
         raise parser.error(target.slice, error, notes) from error
     except TypeMismatchError as error:
-        raise parser.error(written, error, (f'convert it: T.Cast("{buffer.dtype}", …)',)) from error
+        raise parser.error(written, error, ("a number is needed here",)) from error
     except Exception as error:
         raise parser.error(written, error) from error
 

@@ -146,7 +146,7 @@ class ShapeError(TilesmithError, ValueError):
     """Shapes or ranks that do not fit together."""
 
 
-class TypeMismatchError(TilesmithError, TypeError):
+class TypeMismatchError(TilesmithError, TypeError, ValueError):
     """A value of the wrong type or dtype."""
 
 

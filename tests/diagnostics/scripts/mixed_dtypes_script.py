@@ -1,9 +1,8 @@
-"""Two operands of different data types."""
+"""Two vectors of different lengths."""
 
 from tilesmith.script import tir as T
 
 
 @T.prim_func
 def scale(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-    for i in range(16):
-        B[i] = A[i] + T.Cast("float64", i)
+    B[0:8] = A[0:8] + T.Broadcast(T.float32(1), 4)

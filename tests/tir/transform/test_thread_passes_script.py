@@ -176,7 +176,7 @@ def test_results_in_registers_are_written_by_each_thread():
     after = apply(func, LowerCrossThreadReduction())
     assert "j == 0" not in str(after)
     # What init sets is added once, not once for each thread.
-    assert "T.float32(3) + cross_thread_S[0]" in str(after)
+    assert "T.float32(3.0) + cross_thread_S[0]" in str(after)
     same(func, after, Options())
 
 

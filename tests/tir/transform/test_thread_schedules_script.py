@@ -90,7 +90,7 @@ def test_manifest_shared_memory_local_stage():
     after = apply(func, ManifestSharedMemoryLocalStage())
     text = str(after)
     assert 'S_local = T.alloc_buffer((4,), scope="local")' in text.replace('"float32", ', "")
-    assert "S_local[i] = A[i, tx] * T.float32(2)" in text
+    assert "S_local[i] = A[i, tx] * T.float32(2.0)" in text
     assert "S[i, tx] = S_local[i]" in text
     same(func, after)
     other = staged("something_else")
