@@ -7,14 +7,17 @@ equal kernels of one model or of several meet.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilesmith.codegen.llvm import compile_text, emit_text
 from tilesmith.driver.schedule import schedule_function
+from tilesmith.driver.settings import deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
 from tilesmith.ir.serialization import load_json, save_json
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
 from tilesmith.support.cache import DiskCache, digest, version_digest
@@ -38,10 +41,13 @@ class KernelJob:
         self.functions = functions
         self.target = target
         self.schedule = schedule
+        self.settings = deciding_settings("tir.")
         parts = [
             save_json(function.without_attr("global_symbol"), notes=False)
             for function in functions.values()
         ]
+        if self.settings:
+            parts.append(json.dumps(self.settings, sort_keys=True))
         self.key = digest(*parts, target_identity(target), str(schedule), version_digest())
         self.symbol = "kernel_" + self.key[:24]
 
@@ -114,7 +120,8 @@ def compile_job(module: IRModule, target: Target, schedule: bool = True) -> byte
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """What a worker does with a message."""
     module = load_json(blobs[0].decode())
-    code = compile_job(module, Target(request["target"]), request["schedule"])
+    with PassContext(**request["settings"]):
+        code = compile_job(module, Target(request["target"]), request["schedule"])
     return {"checks": take_counts()}, [code]
 
 
@@ -140,12 +147,14 @@ def compile_kernels(
     """The object code of each job, by key: from the cache, from the workers, or compiled here."""
     unique = {job.key: job for job in jobs}
     done: dict[str, bytes] = {}
+    can_travel = all(job.settings is not None for job in unique.values())
+    use_cache = use_cache and can_travel
     for key in list(unique):
         found = KERNEL_CACHE.get(key) if use_cache else None
         if found is not None:
             done[key] = found
     missing = {key: job for key, job in unique.items() if key not in done}
-    pool = start_workers() if len(missing) >= _FEWEST_FOR_WORKERS else None
+    pool = start_workers() if can_travel and len(missing) >= _FEWEST_FOR_WORKERS else None
     for number, (key, code) in enumerate(_compile_all(missing, pool)):
         done[key] = code
         if use_cache:
@@ -163,7 +172,9 @@ def _compile_all(
         return
     futures = []
     for key, job in missing.items():
-        request = {"target": str(job.target), "schedule": job.schedule}
+        request = {
+            "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
+        }  # fmt: skip
         futures.append((key, pool.submit(request, [save_json(job.renamed()).encode()])))
     for key, future in futures:
         reply, (code,) = future.result()

@@ -6,11 +6,13 @@ without the compiler.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tilesmith.driver.settings import deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
@@ -40,8 +42,9 @@ def compile(
     chosen = Target(target)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
     key = None
-    if cache and path is not None and not params:
-        key = _model_key(path, chosen, input_shapes)
+    settings = deciding_settings()
+    if cache and path is not None and not params and settings is not None:
+        key = _model_key(path, chosen, input_shapes, settings)
         found = MODEL_CACHE.get_file(key)
         if found is not None:
             return Executable.load(found)
@@ -69,12 +72,16 @@ def _is_tensor_program(model: Any) -> bool:
     return isinstance(model, PrimFunc)
 
 
-def _model_key(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> str:
+def _model_key(
+    path: Path, target: Target, shapes: Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> str:
     """The digest of a model file, of the data files beside it, and of what it is compiled for."""
     from tilesmith.relax.frontend.onnx import model_files
 
     contents = [Path(file).read_bytes() for file in model_files(path)]
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
+    if settings:
+        described += json.dumps(settings, sort_keys=True)
     return digest(*contents, target_identity(target), described, version_digest())
 
 
