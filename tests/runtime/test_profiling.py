@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tilesmith import te
+from tilesmith.codegen.c_compiler import find_compiler
 from tilesmith.runtime.profiling import (
     Count,
     Duration,
@@ -12,6 +14,7 @@ from tilesmith.runtime.profiling import (
     Ratio,
     Report,
     profile_function,
+    profiled_stretches,
 )
 from tilesmith.support.errors import ConfigError
 
@@ -73,3 +76,22 @@ def test_functions_are_profiled_with_collectors():
     assert profile_function(module, ts.cpu(), [], "main", 0)(np.zeros(1, "f4")).keys() == {
         "Duration (us)"
     }
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_marked_stretches_are_counted(target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+    x = te.placeholder((4, 5), name="x")
+    first = te.compute((4, 5), lambda i, j: x[i, j] + 1, name="first")
+    function = te.create_prim_func([x, te.compute((4, 5), lambda i, j: first[i, 0] * 2)])
+    options = {"tir.instrument_lwp": True, "tir.reset_start_id": True}
+    with ts.transform.PassContext(config=options):
+        module = ts.build(function, target=target)
+    profiled_stretches(reset=True)
+    for _ in range(3):
+        module(np.zeros((4, 5), "float32"), np.zeros((4, 5), "float32"))
+    found = profiled_stretches()
+    assert sorted(found) == [0, 1, 2] and all(each.count == 3 for each in found.values())
+    assert found[0].seconds >= found[1].seconds + found[2].seconds > 0
+    assert profiled_stretches(reset=True) == found and profiled_stretches() == {}

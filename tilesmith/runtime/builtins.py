@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same kind
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, empty_cpu
 from tilesmith.runtime.registry import get_global_func, register_func

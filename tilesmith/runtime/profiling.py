@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.stretches import Stretch, profiled_stretches  # noqa: F401
 from tilesmith.support.errors import ConfigError
 
 __all__ = [

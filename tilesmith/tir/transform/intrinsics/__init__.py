@@ -14,6 +14,7 @@ from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
 from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES
 from tilesmith.tir.transform.intrinsics.hyperbolic import HYPERBOLIC_RULES
 from tilesmith.tir.transform.intrinsics.power import POWER_RULES
+from tilesmith.tir.transform.intrinsics.profile import PROFILE_RULES
 from tilesmith.tir.transform.intrinsics.trigonometric import TRIGONOMETRIC_RULES
 
 __all__ = ["RULES", "Rule", "lower_call"]
@@ -23,11 +24,12 @@ Rule = Callable[[Call], PrimExpr | None]
 
 RULES: dict[str, tuple[dict[str, Rule], ...]] = {
     "llvm": (
-        GENERIC_RULES,
+        GENERIC_RULES | PROFILE_RULES,
         FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES,
         POWER_RULES,
     ),
     "nvptx": (GENERIC_RULES, FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES, POWER_RULES),
+    "c": (GENERIC_RULES | PROFILE_RULES,),
     "default": (GENERIC_RULES,),
 }
 """Target kind → tables of rules by operator name."""

@@ -1,0 +1,21 @@
+"""Rules for CPUs: marks of profiled stretches become calls of the runtime, which takes the time."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Call, StringImm
+
+__all__ = ["PROFILE_RULES"]
+
+
+def _start(call: Call) -> Call:
+    name = StringImm("tilesmith.runtime.start_profile")
+    return Call("int32", "tir.tvm_call_packed", (name, *call.args))
+
+
+def _end(call: Call) -> Call:
+    name = StringImm("tilesmith.runtime.end_profile")
+    return Call("int32", "tir.tvm_call_packed", (name, *call.args))
+
+
+PROFILE_RULES = {"tir.start_profile_intrinsic": _start, "tir.end_profile_intrinsic": _end}
+"""Rules by operator name."""
