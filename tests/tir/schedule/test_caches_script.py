@@ -301,3 +301,55 @@ def test_set_scope_and_storage_align():
         lambda sch: sch.storage_align(sch.get_block("C"), 0, 0, 8, 0),
         "is a parameter",
     )
+
+
+SCOPED = {
+    "cache_read": lambda sch, scope: sch.cache_read("C", 0, scope),
+    "cache_write": lambda sch, scope: sch.cache_write("B", 0, scope),
+    "set_scope": lambda sch, scope: sch.set_scope("B", 0, scope),
+    "read_at": lambda sch, scope: sch.read_at(sch.get_loops("C")[0], sch.get_block("C"), 0, scope),
+    "write_at": lambda sch, scope: sch.write_at(
+        sch.get_loops("B")[0], sch.get_block("B"), 0, scope
+    ),
+    "reindex_cache_read": lambda sch, scope: sch.reindex_cache_read(
+        "C", 0, scope, lambda i, j: (j, i)
+    ),
+}
+
+
+@pytest.mark.parametrize("primitive", SCOPED)
+def test_storage_scopes(primitive):
+    steps = SCOPED[primitive]
+    for scope in ("wmma", "vtcm", "m16n8k8", "anywhere"):
+        refused(
+            programs.elementwise,
+            lambda sch, scope=scope: steps(sch, scope),
+            f"{primitive}: '{scope}' is no storage scope",
+        )
+    for scope in ("shared.dyn", "wmma.accumulator", "global.texture-weight", "local"):
+        check(programs.elementwise, lambda sch, scope=scope: steps(sch, scope))
+
+
+def test_what_two_blocks_write_is_not_cached():
+    @T.prim_func
+    def halves(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,), "float32")
+        for i in range(4):
+            with T.block("low"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+        for i in range(4):
+            with T.block("high"):
+                vi = T.axis.spatial(4, i)
+                B[vi + 4] = A[vi] * T.float32(2)
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi] + T.float32(1)
+
+    refused(
+        halves,
+        lambda sch: sch.cache_read("C", 0, "local"),
+        "'low' and 'high' write 'B'",
+        marked='T.block("high")',
+    )

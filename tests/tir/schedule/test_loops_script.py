@@ -186,6 +186,23 @@ def test_split_then_fuse_keeps_the_predicate():
     assert "T.where(" in main_of(sch).script()
 
 
+@pytest.mark.parametrize("first", ["parallel", "vectorize", "unroll"])
+@pytest.mark.parametrize("second", ["parallel", "unroll", None])
+def test_a_fused_loop_is_serial(first, second):
+    def steps(sch):
+        outer, inner = loops(sch, "B")
+        getattr(sch, first)(outer)
+        if second is not None:
+            getattr(sch, second)(inner)
+        assert sch.get(sch.fuse(outer, inner)).kind is ForKind.SERIAL
+
+    check(rows, steps)
+
+
+def test_reordering_nothing():
+    check(rows, lambda sch: sch.reorder(), rows)
+
+
 def test_fuse_refusals():
     refused(
         rows,
@@ -194,11 +211,6 @@ def test_fuse_refusals():
         marked="for i",
     )
     refused(rows, lambda sch: sch.fuse(), "fuse: no loops are given")
-    refused(
-        rows,
-        [lambda sch: sch.parallel(loops(sch, "B")[0]), lambda sch: sch.fuse(*loops(sch, "B"))],
-        "the loops are of different kinds",
-    )
 
     @T.prim_func
     def triangle(A: T.Buffer((5, 5), "float32"), B: T.Buffer((5, 5), "float32")):

@@ -228,3 +228,20 @@ def test_rfactor_of_the_only_reduction_loop_stores_values():
                 B[vi] = B[vi] + B_rf[vk, vi]
 
     check(row_sums, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B"))[1], 0), expected)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_rfactor_takes_a_serial_loop(bound):
+    def prepare(sch):
+        _, inner = sch.split(sch.get_loops("C")[2], [None, 4])
+        if bound:
+            sch.bind(inner, "threadIdx.x")
+        else:
+            sch.unroll(inner)
+
+    refused(
+        programs.matmul,
+        [prepare, lambda sch: sch.rfactor(sch.get_loops("C")[3], 0)],
+        "loop 'k_1' is not serial",
+        marked="k_1 in",
+    )

@@ -15,6 +15,7 @@ from tilesmith.tir.schedule.primitives.blocks import scope_blocks, scope_of
 from tilesmith.tir.schedule.primitives.cache import (
     ReplaceBuffer,
     cache_of,
+    check_storage_scope,
     part_written,
     region_of,
     replace_buffer,
@@ -47,6 +48,7 @@ def read_at(
 ) -> StmtSRef:
     """Read a buffer through a copy made in each iteration of a loop; see ``Schedule.read_at``."""
     buffer = region_of(state, "read_at", sref, index, reads=True).buffer
+    check_storage_scope(state, "read_at", sref, storage_scope)
     scope = _check_around(state, "read_at", loop_sref, sref)
     readers = []
     for other in state.blocks_below(loop_sref):
@@ -83,6 +85,7 @@ def write_at(
     """Write a buffer through a copy, put back in each iteration of a loop; see
     ``Schedule.write_at``."""
     region = region_of(state, "write_at", sref, index, reads=False)
+    check_storage_scope(state, "write_at", sref, storage_scope)
     buffer = region.buffer
     scope = _check_around(state, "write_at", loop_sref, sref)
     below = state.blocks_below(loop_sref)

@@ -39,6 +39,7 @@ __all__ = [
     "cache_of",
     "cache_read",
     "cache_write",
+    "check_storage_scope",
     "first_block",
     "part_written",
     "region_of",
@@ -146,6 +147,24 @@ def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: 
     return buffer.with_fields(data=pointer, name=name, **changes)
 
 
+_SCOPES = (
+    "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB",
+    "m16n8k8.matrixC", "metal.simdgroup",
+)  # fmt: skip
+_SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
+
+
+def check_storage_scope(
+    state: ScheduleState, primitive: str, sref: StmtSRef, storage_scope: str
+) -> None:
+    """A memory that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
+    is_known = storage_scope in _SCOPES or storage_scope.startswith(_SCOPE_KINDS)
+    if storage_scope and not is_known:
+        advice = f"scopes: {', '.join(_SCOPE_KINDS)}, with a tag or without; {', '.join(_SCOPES)}"
+        reason = f"'{storage_scope}' is no storage scope"
+        raise refuse_at(state, primitive, reason, sref, advice)
+
+
 def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
     """A compact buffer of the same shape in a storage scope."""
     name = f"{buffer.name}_{storage_scope}"
@@ -176,10 +195,15 @@ def cache_read(
 ) -> StmtSRef:
     """Read a buffer through a copy; see ``Schedule.cache_read``."""
     buffer = region_of(state, "cache_read", sref, index, reads=True).buffer
+    check_storage_scope(state, "cache_read", sref, storage_scope)
     scope = scope_of(state, sref, "cache_read")
     _check_consumers(state, "cache_read", scope, consumers)
     blocks = scope_blocks(state, scope)
     writers = writers_of(state, scope, buffer)
+    if len(writers) > 1:
+        names = " and ".join([f"'{state.stmt(writer).block.name_hint}'" for writer in writers])
+        reason = f"{names} write '{buffer.name}': a copy is made of what a single block writes"
+        raise refuse_at(state, "cache_read", reason, writers[1])
     wanted = consumers or [sref]
     place = _place_between(state, "cache_read", scope, writers, wanted, buffer)
     last = max([statement_number(state, place, writer) for writer in writers], default=-1)
@@ -287,6 +311,7 @@ def cache_write(
 ) -> StmtSRef:
     """Write a buffer through a copy; see ``Schedule.cache_write``."""
     region = region_of(state, "cache_write", sref, index, reads=False)
+    check_storage_scope(state, "cache_write", sref, storage_scope)
     buffer = region.buffer
     scope = scope_of(state, sref, "cache_write")
     _check_consumers(state, "cache_write", scope, consumers)
@@ -375,6 +400,7 @@ def _reads(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:
 def set_scope(state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str) -> None:
     """Put a buffer into another storage scope."""
     buffer = region_of(state, "set_scope", sref, index, reads=False).buffer
+    check_storage_scope(state, "set_scope", sref, storage_scope)
     if buffer.scope() == storage_scope:
         return
     owner = _allocating_block(state, "set_scope", sref, buffer)

@@ -19,6 +19,7 @@ from tilesmith.tir.analysis import side_effect
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of
+from tilesmith.tir.schedule.primitives.cache import check_storage_scope
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, variables_in
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
 from tilesmith.tir.schedule.primitives.copies import insert_nest, nest_of
@@ -34,6 +35,7 @@ def cache_index(
 ) -> list[StmtSRef]:
     """Compute the indices of a block beforehand; see ``Schedule.cache_index``."""
     scope = scope_of(state, sref, "cache_index")
+    check_storage_scope(state, "cache_index", sref, storage_scope)
     realize: BlockRealize = state.stmt(sref)
     finder = _Computations(realize.block, cse_thresh)
     chosen = finder.chosen()

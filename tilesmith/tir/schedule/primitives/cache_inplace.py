@@ -7,6 +7,7 @@ from tilesmith.tir.schedule.primitives.blocks import scope_blocks, scope_of
 from tilesmith.tir.schedule.primitives.cache import (
     ReplaceBuffer,
     cache_of,
+    check_storage_scope,
     region_of,
     replace_buffer,
 )
@@ -32,6 +33,7 @@ def cache_inplace(
     """Copy in, work, copy out; see ``Schedule.cache_inplace``."""
     primitive = "cache_inplace"
     buffer = region_of(state, primitive, sref, index, reads=True).buffer
+    check_storage_scope(state, primitive, sref, storage_scope)
     scope = scope_of(state, sref, primitive)
     block: Block = state.stmt(sref).block
     if not any(region.buffer is buffer for region in block.writes):

@@ -185,8 +185,6 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
                 inner_sref,
                 "fuse directly nested loops, outermost first",
             )
-        if outer.kind is not inner.kind:
-            raise refuse_at(state, "fuse", "the loops are of different kinds", inner_sref)
     variables = [loop.loop_var for loop in loops]
     for loop, inner_sref in zip(loops, srefs):
         if any(variable in variables_in(loop.extent) for variable in variables):
@@ -211,7 +209,7 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
     simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)
     _chain(replace.reuse, simplify.reuse)
-    new = For(fused, const(0, dtype), extent, loops[0].kind, body, span=loops[0].span)
+    new = For(fused, const(0, dtype), extent, ForKind.SERIAL, body, span=loops[0].span)
     state.replace(srefs[0], new, replace.reuse)
     return state.loop_of(fused, srefs[0])
 
@@ -219,7 +217,7 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
 def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
     """Put loops of one nest into another order; see ``Schedule.reorder``."""
     if not srefs:
-        raise refuse("reorder", "no loops are given")
+        return
     wanted = set(srefs)
     if len(wanted) != len(srefs):
         raise refuse_at(

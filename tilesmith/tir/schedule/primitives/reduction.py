@@ -219,6 +219,11 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
     blocks = state.blocks_below(loop_sref)
     if len(blocks) != 1:
         raise refuse_at(state, "rfactor", "the loop must hold exactly one block", loop_sref)
+    loop: For = state.stmt(loop_sref)
+    if loop.kind is not ForKind.SERIAL:
+        reason = f"loop '{loop.loop_var.name}' is not serial"
+        advice = "rfactor first; bind, vectorize or unroll the loop of the new block"
+        raise refuse_at(state, "rfactor", reason, loop_sref, advice)
     sref = blocks[0]
     scope = scope_of(state, sref, "rfactor")
     reason = why_not_reduction(state, sref, scope)

@@ -25,6 +25,7 @@ from tilesmith.tir.schedule.primitives.blocks import (
 )
 from tilesmith.tir.schedule.primitives.cache import (
     buffer_with,
+    check_storage_scope,
     first_block,
     region_of,
     writers_of,
@@ -204,6 +205,7 @@ def reindex_cache(
     ``Schedule.reindex_cache_read``."""
     primitive = f"reindex_cache_{kind}"
     access = _Access(state, primitive, sref, index, kind)
+    check_storage_scope(state, primitive, sref, storage_scope)
     block = access.block
     dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
     if not isinstance(index_map, IndexMap):
