@@ -13,17 +13,18 @@ from math import gcd
 from tilesmith.arith.extremes import Extremes
 from tilesmith.arith.forms import (
     Atom,
-    Product,
     Split,
     Sum,
     coefficient_gcd,
     exact_quotient,
+    factors_of,
     plus,
     retyped,
     shifted,
     times,
 )  # fmt: skip
 from tilesmith.arith.state import INFINITY, is_index
+from tilesmith.ir import FloorDiv, FloorMod
 
 
 class Divider(Extremes):
@@ -57,8 +58,17 @@ class Divider(Extremes):
             opposite, divisor = times(a, -1), times(b, -1)
             if not (self.flows(opposite) and self.flows(divisor)):
                 return self.of_atom(self.table.quotient(a, b))
-            return self.divide(opposite, divisor.const)[0]
+            return self._by_negative(FloorDiv, a, b, self.divide(opposite, divisor.const)[0])
         return self.divide(a, b.const)[0]
+
+    def _by_negative(self, kind: type, a: Sum, b: Sum, form: Sum) -> Sum:
+        """Division by a negative constant; it stays as it is where nothing went out."""
+        if len(form.terms) == 1 and form.const == 0:
+            for atom, coefficient in form.terms.items():
+                if atom.__class__ is Split and coefficient == (1 if kind is FloorDiv else -1):
+                    form = Sum(form.dtype, form.terms, 0)
+                    form.expr = kind(self.table.to_expr(a), self.table.to_expr(b))
+        return form
 
     def floormod(self, a: Sum, b: Sum) -> Sum:
         """``a % b`` of the division that rounds down."""
@@ -70,7 +80,8 @@ class Divider(Extremes):
             opposite, divisor = times(a, -1), times(b, -1)
             if not (self.flows(opposite) and self.flows(divisor)):
                 return self.of_atom(self.table.remainder(a, b))
-            return times(self.divide(opposite, divisor.const)[1], -1)
+            rest = times(self.divide(opposite, divisor.const)[1], -1)
+            return self._by_negative(FloorMod, a, b, rest)
         return self.divide(a, b.const)[1]
 
     def divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
@@ -106,15 +117,36 @@ class Divider(Extremes):
         if turn is not None:
             return shifted(quotient, turn), shifted(remainder, -turn * divisor)
         if common > 1:
-            inner, digit = self.divide(exact_quotient(remainder, common), divisor // common)
+            reduced = exact_quotient(remainder, common)
+            inner, digit = self.divide(reduced, divisor // common)
             last = Sum(dtype, {}, left % common)
-            return self.tidy(plus(quotient, inner)), self.tidy(plus(times(digit, common), last))
+            result = self.tidy(plus(quotient, inner)), self.tidy(plus(times(digit, common), last))
+            self._write_unreduced(remainder, divisor, common, reduced, result)
+            return result
         known = self._known_residues(remainder, divisor)
         if known is not None:
             inner, digit = self.divide(known[1], divisor)
             return self.tidy(plus(plus(quotient, known[0]), inner)), digit
         inner, digit = self._divide_rest(remainder, divisor)
         return self.tidy(plus(quotient, inner)), digit
+
+    def _write_unreduced(
+        self, form: Sum, divisor: int, common: int, reduced: Sum, result: tuple[Sum, Sum]
+    ) -> None:
+        """``(x * 4 + 4) % 16`` is written so, not ``(x + 1) % 4 * 4``, where that is no longer."""
+        units = sum([1 for coefficient in form.terms.values() if abs(coefficient) == common])
+        several = len(reduced.terms) + bool(reduced.const) > 1
+        if units > 1 or (units and not several):
+            return
+        quotient, rest = result
+        atom = quotient.single()
+        if not units and atom.__class__ is Split and atom.index is reduced:  # type: ignore
+            written = FloorDiv(self.table.to_expr(form), self.table.constant(divisor, form.dtype))
+            quotient.expr = written
+        atom = next(iter(rest.terms)) if len(rest.terms) == 1 else None
+        if atom.__class__ is Split and atom.lower == 1 and atom.index is reduced:  # type: ignore
+            written = FloorMod(self.table.to_expr(form), self.table.constant(divisor, form.dtype))
+            rest.expr = written
 
     def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         """Quotient and remainder as they are written."""
@@ -183,10 +215,8 @@ class Divider(Extremes):
         if len(form.terms) > 1 or form.const:
             return None
         for atom, coefficient in form.terms.items():
-            if coefficient >= divisor:
+            if abs(coefficient) >= divisor:
                 return Sum(form.dtype, {atom: coefficient % divisor}, 0)
-            if coefficient <= -divisor:
-                return Sum(form.dtype, {atom: -(-coefficient % divisor)}, 0)
         return None
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
@@ -280,9 +310,39 @@ class Divider(Extremes):
         common = gcd(coefficient_gcd(rest), rest.const, coefficient_gcd(b), b.const)
         unit = exact_quotient(b, common)
         reduced = exact_quotient(rest, common)
+        factor = self._shared_factor(reduced, unit)
+        if factor is not None:  # x * y // (y * 4)  ->  x // 4
+            less, divisor = self._without(reduced, factor), self._without(unit, factor)
+            inner, digit = self.floordiv(less, divisor), self.floormod(less, divisor)
+            scale = Sum(a.dtype, {factor: common}, 0)
+            return self.tidy(plus(quotient, inner)), self.multiply(digit, scale)
         inner = self.of_atom(self.table.quotient(reduced, unit))
         digit = times(self.of_atom(self.table.remainder(reduced, unit)), common)
         return plus(quotient, inner), digit
+
+    def _shared_factor(self, a: Sum, b: Sum) -> Atom | None:
+        """An atom that occurs in each term of both sums; of zero as a divisor nothing is
+        claimed."""
+        if a.const or b.const or not a.terms:
+            return None
+        for factor in factors_of(next(iter(b.terms))):
+            missing = [term for term in (*a.terms, *b.terms) if factor not in factors_of(term)]
+            if not missing:
+                return factor
+        return None
+
+    def _without(self, form: Sum, factor: Atom) -> Sum:
+        """``form / factor``."""
+        result = Sum(form.dtype, {}, 0)
+        for atom, coefficient in form.terms.items():
+            left = list(factors_of(atom))
+            _removed(left, factor)
+            if left:
+                product = self.table.product(left, form.dtype)
+                result = plus(result, Sum(form.dtype, {product: coefficient}, 0))
+            else:
+                result = shifted(result, coefficient)
+        return result
 
     def _polynomial_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
         """``a == quotient * b + rest``, with as few terms in the rest as long division gives."""
@@ -299,11 +359,11 @@ class Divider(Extremes):
         return quotient, rest
 
     def _lead_quotient(self, form: Sum, lead: Atom, scale: int) -> Sum | None:
-        factors = lead.factors if isinstance(lead, Product) else (lead,)
+        factors = factors_of(lead)
         for atom, coefficient in form.terms.items():
             if coefficient % scale:
                 continue
-            left = list(atom.factors) if isinstance(atom, Product) else [atom]
+            left = list(factors_of(atom))
             if not all(_removed(left, factor) for factor in factors):
                 continue
             if not left:

@@ -10,6 +10,7 @@ from math import gcd
 
 from tilesmith.arith.forms import (
     Extreme,
+    Split,
     Sum,
     coefficient_gcd,
     exact_quotient,
@@ -20,7 +21,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.state import is_index
 from tilesmith.arith.tidy import Joiner
-from tilesmith.ir import Max, Min
+from tilesmith.ir import IntImm, Max, Min
 
 
 def _all_negative(forms: list[Sum]) -> bool:
@@ -33,6 +34,15 @@ def _all_negative(forms: list[Sum]) -> bool:
     return True
 
 
+def _unit(forms: tuple[Sum, ...]) -> int:
+    """The coefficient that all terms have; 1 if they differ."""
+    found = {coefficient for form in forms for coefficient in form.terms.values()}
+    return found.pop() if len(found) == 1 else 1
+
+
+_OTHER: dict[type, type] = {Min: Max, Max: Min}
+
+
 class Extremes(Joiner):
     """The part of an analyzer that makes minima and maxima."""
 
@@ -43,11 +53,39 @@ class Extremes(Joiner):
             for arg in args[1:]:
                 result = self._wrapping_extreme(kind, result, arg)
             return result
-        args = self._undominated(kind, self._flattened(kind, args))
+        return self._joined_extreme(kind, self._undominated(kind, self._flattened(kind, args)))
+
+    def extreme_of_two(self, kind: type, a: Sum, b: Sum) -> Sum:
+        """``min(a, b)`` of index forms, to be written near to how the user wrote it."""
+        flat = self._flattened(kind, [a, b])
+        kept = self._undominated(kind, flat)
+        form = self._joined_extreme(kind, kept)
+        if len(kept) == 1 or form.expr is not None:
+            return form
+        number = self.table.number(form)
+        for side in (a, b):
+            if self.table.number(side) == number:
+                return side
+        pair = [a, b] if len(kept) == len(flat) else kept
+        laid_out = self._laid_out(kind, pair[0], pair[1])
+        for arg in pair[2:]:
+            laid_out = self._plain(kind, laid_out, arg)
+        written = form.expr = self.table.to_expr(laid_out)
+        atom = form.single()
+        if atom is not None and atom.expr is None:
+            atom.expr = written
+        return form
+
+    def _joined_extreme(self, kind: type, args: list[Sum]) -> Sum:
         if len(args) == 1:
             return args[0]
         shared, unit = self._shared(args)
         inner = [exact_quotient(plus(arg, shared, -1), unit) for arg in args]
+        distributed = self._distributed(kind, inner) if len(inner) == 2 else None
+        if distributed is not None:
+            form = plus(times(distributed, unit), shared)
+            self.table.to_expr(form)
+            return form
         if not self.all_flow(inner):
             return self.of_atom(self.table.extreme(kind, args))
         if _all_negative(inner):  # max(x * -4, y * -4)  ->  min(x, y) * -4
@@ -118,6 +156,73 @@ class Extremes(Joiner):
             rest = plus(arg, shared, -1)
             unit = gcd(unit, coefficient_gcd(rest), rest.const)
         return shared, unit
+
+    def _distributed(self, kind: type, args: list[Sum]) -> Sum | None:
+        """``min(x // 4, y // 4)`` is ``min(x, y) // 4``, ``max(min(x, y), min(x, z))`` is
+        ``min(max(y, z), x)``."""
+        first, second = args[0].single(), args[1].single()
+        if first.__class__ is not second.__class__:
+            return None
+        if first.__class__ is Split:
+            if first.upper or second.upper or first.lower != second.lower:  # type: ignore
+                return None
+            inner = self.extreme_of_two(kind, first.index, second.index)  # type: ignore
+            return self.divide(inner, first.lower)[0]  # type: ignore[union-attr]
+        if first.__class__ is not Extreme or first.kind is kind or second.kind is kind:  # type: ignore
+            return None
+        own, others = first.args, second.args  # type: ignore[union-attr]
+        numbers = [self.table.number(arg) for arg in others]
+        shared = [arg for arg in own if self.table.number(arg) in numbers]
+        if len(own) != 2 or len(others) != 2 or len(shared) != 1:
+            return None
+        common = self.table.number(shared[0])
+        rest = [arg for arg in (*own, *others) if self.table.number(arg) != common]
+        inner = self.extreme_of_two(kind, rest[0], rest[1])
+        return self.extreme_of_two(first.kind, inner, shared[0])  # type: ignore[union-attr]
+
+    # Writing them down
+
+    def _laid_out(self, kind: type, a: Sum, b: Sum) -> Sum:
+        """What both sides show to have in common is taken out, and nothing else: ``min(x + 1, y +
+        1)`` is ``min(x, y) + 1``, but ``max(x - 1, 0)`` stays. A sum with the minimum as a leaf."""
+        dtype = a.dtype
+        if not a.terms:
+            return self._plain(kind, a, b)
+        if b.terms:
+            shared = {atom: c for atom, c in a.terms.items() if b.terms.get(atom) == c}
+            rests = [len(side.terms) - len(shared) for side in (a, b)]
+            if a.const == b.const and min(rests) > 0 and (shared or a.const):
+                return self._beside(kind, a, b, 1, Sum(dtype, shared, a.const))
+            if shared and min(rests) == 0 and (b if rests[0] else a).const:
+                if (a if rests[0] else b).const == 0:  # min(x + y, x + 1)  ->  min(y, 1) + x
+                    return self._beside(kind, a, b, 1, Sum(dtype, shared, 0))
+            unit = _unit((a, b))
+            if unit != 1 and a.const in (0, unit) and b.const in (0, unit):
+                return self._beside(kind, a, b, unit, Sum(dtype, {}, 0))
+            return self._plain(kind, a, b)
+        unit = _unit((a,))
+        if unit < 0 and a.const and len(a.terms) == 1:  # min(3 - x, 5)  ->  3 - max(x, -2)
+            scale = -1 if (b.const - a.const) % unit else unit
+            return self._beside(kind, a, b, scale, Sum(dtype, {}, a.const))
+        if unit != 1 and a.const in (0, unit) and b.const % unit == 0:
+            return self._beside(kind, a, b, unit, Sum(dtype, {}, 0))
+        return self._plain(kind, a, b)
+
+    def _beside(self, kind: type, a: Sum, b: Sum, scale: int, outside: Sum) -> Sum:
+        """``min(a, b)`` where ``outside`` and then a factor are taken out of both."""
+        parts = [exact_quotient(plus(side, outside, -1), scale) for side in (a, b)]
+        if not self.all_flow(parts):
+            return self._plain(kind, a, b)
+        if scale > 0 and outside.terms and _all_negative(parts):  # x - max(y, z)
+            scale, parts = -scale, [times(part, -1) for part in parts]
+        inner = self._laid_out(kind if scale > 0 else _OTHER[kind], parts[0], parts[1])
+        return plus(times(inner, scale), outside)
+
+    def _plain(self, kind: type, a: Sum, b: Sum) -> Sum:
+        first, second = self.table.to_expr(a), self.table.to_expr(b)
+        if b.terms and first.__class__ is kind and first.b.__class__ is IntImm:  # type: ignore
+            first, second = kind(first.a, second), first.b  # type: ignore[attr-defined]
+        return self.packed(kind(first, second), (a, b))
 
     def _core_number(self, form: Sum) -> int:
         return self.table.number(Sum(form.dtype, form.terms, 0))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.forms import same_expression
 from tilesmith.arith.iter_nodes import (
     IterMapExpr,
     IterMapLevel,
@@ -19,7 +20,7 @@ from tilesmith.arith.iter_nodes import (
     IterSumExpr,
     expression_of,
 )  # fmt: skip
-from tilesmith.arith.iter_rewriter import IterRewriter, NotAffine, PaddingChanged
+from tilesmith.arith.iter_rewriter import IterRewriter, NotAffine, PaddingChanged, narrowed
 from tilesmith.ir import PrimExpr, Range, Sub, Var, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import TilesmithError
@@ -27,7 +28,7 @@ from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
     "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr",
-    "detect_iter_map",
+    "detect_iter_map", "find_iter_map",
     "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr",
     "normalize_to_iter_sum",
     "subspace_divide",
@@ -87,12 +88,50 @@ def detect_iter_map(
     indices. ``Surjective``: every point of the box is hit, each index has its digits for itself.
     ``Bijective``:
     exactly once. A division that does not come out even pads the iterator, unless bijective.
+
+    Each index is one digit of a sum that it is the whole of, ``split(mark(sum of digits))``.
+    Unless bijective, the digits may overlap as in ``i + j``, which hits every point as well.
     """
+    options = check_level, simplify_trivial_iterators, True
+    found = find_iter_map(indices, input_iters, predicate, *options)
+    wrapped = [_wrapped(index) for index in found.indices]
+    return IterMapResult(wrapped, found.errors, found.padding_predicate)
+
+
+def _wrapped(form: IterSumExpr) -> IterSumExpr:
+    if len(form.args) != 1:
+        return form
+    (arg,) = form.args
+    if isinstance(arg.source.source, IterSumExpr) and _is_whole(arg):
+        return form
+    one, zero = const(1, arg.dtype), const(0, arg.dtype)
+    inner = IterSplitExpr(arg.source, arg.lower_factor, arg.extent, one)
+    mark = IterMark(IterSumExpr((inner,), zero), arg.extent)
+    return IterSumExpr((IterSplitExpr(mark, one, arg.extent, arg.scale),), form.base)
+
+
+def _is_whole(arg: IterSplitExpr) -> bool:
+    return op.is_const(arg.lower_factor, 1) and same_expression(arg.extent, arg.source.extent)
+
+
+@deep_recursion
+def find_iter_map(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Range],
+    predicate: Any = True,
+    check_level: Any = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+    overlaps: bool = False,
+) -> IterMapResult:
+    """`detect_iter_map` with each index as the digit of an iterator that it is, if it is one, and
+    digits that overlap only if asked for."""
     level = IterMapLevel.from_str(check_level)
     level = IterMapLevel.Surjective if level is None else level
     domains = _domains(input_iters)
     exprs = [convert(index) for index in indices]
-    first = _attempt(exprs, domains, convert(predicate), level, simplify_trivial_iterators)
+    overlaps = overlaps and level is not IterMapLevel.Bijective
+    options = level, simplify_trivial_iterators, overlaps
+    first = _attempt(exprs, domains, convert(predicate), *options)
     if first.indices or not exprs:
         return first
     analyzer = _analyzer(domains)
@@ -100,7 +139,7 @@ def detect_iter_map(
     condition = analyzer.simplify(convert(predicate))
     if all(a is b for a, b in zip(simple, exprs)) and condition is predicate:
         return first
-    second = _attempt(simple, domains, condition, level, simplify_trivial_iterators)
+    second = _attempt(simple, domains, condition, *options)
     return second if second.indices else first
 
 
@@ -110,10 +149,13 @@ def _attempt(
     predicate: PrimExpr,
     level: IterMapLevel,
     simplify_trivial: bool,
+    overlaps: bool,
 ) -> IterMapResult:
     paddings: dict[Any, int] = {}
+    domains, predicate = narrowed(domains, predicate)
     for _ in range(8):
         rewriter = IterRewriter(Analyzer(), level is not IterMapLevel.Bijective, paddings)
+        rewriter.overlaps = overlaps
         try:
             for var, domain in domains.items():
                 rewriter.add_iterator(var, domain, simplify_trivial)
@@ -144,7 +186,7 @@ def _padding_predicate(rewriter: IterRewriter) -> PrimExpr:
 def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
     """The index as a sum of digits, those with large scales first; nothing is fused or checked."""
     domains = _domains(input_iters)
-    rewriter = IterRewriter(Analyzer(), True, {})
+    rewriter = IterRewriter(Analyzer(), True, None)
     for var, domain in domains.items():
         rewriter.add_iterator(var, domain, True)
     try:
@@ -168,7 +210,13 @@ def _large_scale_first(item: tuple[int, IterSplitExpr]) -> tuple[int, int]:
 def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
     """The plain expression of a sum, digit or iterator."""
     analyzer = Analyzer()
-    return analyzer.simplify(expression_of(expr, analyzer))
+    return _shorter(expression_of(expr, analyzer), analyzer)
+
+
+def _shorter(built: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """An expression as it was built from digits, unless it can be written shorter."""
+    simple = analyzer.simplify(built)
+    return built if _size(built) <= _size(simple) else simple
 
 
 @deep_recursion
@@ -181,15 +229,19 @@ def iter_map_simplify(
 ) -> list[PrimExpr]:
     """The indices simplified, by what holds for the iterators in their ranges."""
     domains = _domains(input_iters)
-    analyzer = _analyzer(domains)
+    trivial = simplify_trivial_iterators
+    analyzer = _analyzer(
+        {v: dom for v, dom in domains.items() if trivial or not op.is_const(dom.extent, 1)}
+    )
     exprs = [convert(index) for index in indices]
     with analyzer.constraint_scope(convert(predicate)):
         simple = [analyzer.simplify(expr) for expr in exprs]
-    found = detect_iter_map(simple, domains, predicate, check_level, simplify_trivial_iterators)
+    options = check_level, simplify_trivial_iterators, True
+    found = find_iter_map(simple, domains, predicate, *options)
     if not found.indices:
-        return simple
-    written = [analyzer.simplify(expression_of(index, analyzer)) for index in found.indices]
-    return [a if _size(a) <= _size(b) else b for a, b in zip(simple, written)]
+        return [a if _size(a) <= _size(b) else b for a, b in zip(exprs, simple)]
+    written = [_shorter(expression_of(index), analyzer) for index in found.indices]
+    return [a if _size(a) < _size(b) else b for a, b in zip(simple, written)]
 
 
 def _size(expr: PrimExpr) -> int:
@@ -209,11 +261,11 @@ def inverse_affine_iter_map(
     outputs = [convert(output) for output in outputs]
     if len(outputs) != len(iter_map):
         raise TilesmithError(f"{len(iter_map)} indices and {len(outputs)} outputs do not match")
-    for form, output in zip(iter_map, outputs):
+    for form, output in reversed(list(zip(iter_map, outputs))):
         inverse.note_sum(form, output, False)
     inverse.propagate()
     analyzer = Analyzer()
-    return {var: analyzer.simplify(value) for var, value in inverse.result.items()}
+    return {var: _shorter(value, analyzer) for var, value in inverse.result.items()}
 
 
 class _Inverse:
@@ -232,6 +284,7 @@ class _Inverse:
             arg = form.args[0]
             self.note_digit(arg, op.floordiv(value, op.cast(dtype, arg.scale)))
             return
+        _check_radix(form)
         for position, arg in enumerate(form.args):
             digit = op.floordiv(value, op.cast(dtype, arg.scale))
             if position:  # the highest digit comes first and needs no remainder
@@ -280,6 +333,24 @@ class _Inverse:
             self.result[source] = value
 
 
+def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
+    """A sum that is one digit as that digit, or as the sum that it is the whole of."""
+    if not op.is_const(form.base, 0):
+        return form
+    source = arg.source.source
+    if isinstance(source, IterSumExpr) and op.is_const(arg.scale, 1) and _is_whole(arg):
+        return source
+    return arg
+
+
+def _check_radix(form: IterSumExpr) -> None:
+    """Each digit has to begin where the one below it ends."""
+    analyzer = Analyzer()
+    for high, low in zip(form.args, form.args[1:]):
+        if not analyzer.can_prove_equal(high.scale, low.scale * low.extent):
+            raise TilesmithError(f"{expression_of(form)} is no bijective map of its iterators")
+
+
 def _consists_of(mark: IterMark, key: int) -> bool:
     source = mark.source
     if not isinstance(source, IterSumExpr):
@@ -303,12 +374,11 @@ def subspace_divide(
     extent + inner``.
 
     Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates
-    of the outer
-    and of the inner space as sources. An empty list if the bindings cannot be divided.
+    of the outer and of the inner space as extents. An empty list if the bindings cannot be divided.
     """
     domains = _domains(input_iters)
     condition = convert(predicate)
-    found = detect_iter_map(bindings, domains, condition, check_level, simplify_trivial_iterators)
+    found = find_iter_map(bindings, domains, condition, check_level, simplify_trivial_iterators)
     if not found.indices:
         return []
     divider = _Divider(set(sub_iters))
@@ -321,8 +391,8 @@ def subspace_divide(
     true = const(True, "bool")
     outer = op.all_of(*divider.outer_conditions) if divider.outer_conditions else true
     inner = op.all_of(*divider.inner_conditions) if divider.inner_conditions else true
-    one = const(1, "int32")
-    return [*pairs, [IterMark(outer, one), IterMark(inner, one)]]
+    nothing = IterSumExpr((), const(0, "int32"))
+    return [*pairs, [IterMark(nothing, outer), IterMark(nothing, inner)]]
 
 
 class _Divider:
@@ -352,13 +422,11 @@ class _Divider:
             return [IterMark(form, one), empty]
         arg = form.args[0]
         side = self.side(arg)
-        if side == "inner":
-            self._condition(arg, self.inner_conditions)
-            return [empty, IterMark(form, self._span(arg))]
-        if side == "outer":
-            self._condition(arg, self.outer_conditions)
-            return [IterMark(form, self._span(arg)), empty]
-        return self._mixed(form, arg)
+        if side == "both":
+            return self._mixed(form, arg)
+        mark = IterMark(_unwrapped(form, arg), self._span(arg))
+        self._condition(arg, self.inner_conditions if side == "inner" else self.outer_conditions)
+        return [empty, mark] if side == "inner" else [mark, empty]
 
     def _span(self, arg: IterSplitExpr) -> PrimExpr:
         return (

@@ -127,10 +127,9 @@ def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
         if not analyzer.can_prove_equal(expr.source.extent, 1):
             return const(0, expr.dtype)
     whole = analyzer.can_prove_equal(expr.source.extent, expr.lower_factor * expr.extent)
-    value = op.floordiv(source, expr.lower_factor)
     if not whole:
-        value = op.floormod(value, expr.extent)
-    return value * expr.scale
+        source = op.floormod(source, analyzer.simplify(expr.lower_factor * expr.extent))
+    return op.floordiv(source, expr.lower_factor) * expr.scale
 
 
 def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import lcm
 from typing import Any
 
+from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
 from tilesmith.arith.iter_sums import Cap, IterSums, NotAffine, PaddingChanged, value_of
 from tilesmith.ir import (
@@ -29,13 +30,15 @@ from tilesmith.ir import (
     Mul,
     Or,
     PrimExpr,
+    Range,
     Sub,
     Var,
     const,
+    post_order_visit,
 )  # fmt: skip
 from tilesmith.ir import operators as op
 
-__all__ = ["IterRewriter", "NotAffine", "PaddingChanged"]
+__all__ = ["IterRewriter", "NotAffine", "PaddingChanged", "narrowed"]
 
 
 class IterRewriter(IterSums):
@@ -176,13 +179,18 @@ class IterRewriter(IterSums):
             remainder = IterSumExpr((plain,), offset)
             return IterSumExpr((), zero), self._restored(remainder, digit.scale, residue)
         turns, rest = self.quotient(offset, width), self.remainder(offset, width)
-        if not (op.is_const(rest, 0) and self.divides(width, plain.extent)):
-            plain, rest = self._pad(plain, offset, width)
-            turns = self.quotient(rest, width)
-            if not self.divides(width, rest):
-                raise NotAffine(f"offset {offset} does not fit divisor {width}")
+        extent = plain.extent
+        if not (op.is_const(rest, 0) and self.divides(width, extent)):
+            if self.paddings is None and op.is_const(rest, 0):
+                extent = self.plus(extent, self.plus(width, const(-1, width.dtype)))
+            else:
+                plain, rest = self._pad(plain, offset, width)
+                turns = self.quotient(rest, width)
+                extent = plain.extent
+                if not self.divides(width, rest):
+                    raise NotAffine(f"offset {offset} does not fit divisor {width}")
         lower = self.times(plain.lower_factor, width)
-        high = IterSplitExpr(plain.source, lower, self.quotient(plain.extent, width))
+        high = IterSplitExpr(plain.source, lower, self.quotient(extent, width))
         low = IterSplitExpr(plain.source, plain.lower_factor, width)
         quotient_sum = IterSumExpr((high,), turns)
         return quotient_sum, self._restored(IterSumExpr((low,), zero), digit.scale, residue)
@@ -207,7 +215,7 @@ class IterRewriter(IterSums):
     ) -> tuple[IterSplitExpr, PrimExpr]:
         """``digit + offset`` as a wider iterator that divides evenly, plus what is left of the
         offset."""
-        if not self.allow_padding:
+        if not self.allow_padding or self.paddings is None:
             raise NotAffine(f"{width} does not divide the extent {digit.extent}")
         extent, start, unit = value_of(digit.extent), value_of(offset), value_of(width)
         if extent is None or start is None or unit is None:
@@ -299,6 +307,8 @@ class IterRewriter(IterSums):
         """``i * 8 + j < 40`` says no more than ``i < 5``."""
         while len(parts) > 1:
             width = parts[-1].extent
+            if self.overlaps and not self.equal(parts[-2].scale, width):
+                break
             if not (self.divides(width, low) and self.divides(width, size)):
                 break
             low, size = self.quotient(low, width), self.quotient(size, width)
@@ -313,6 +323,62 @@ class IterRewriter(IterSums):
 
     def _is_whole(self, digit: IterSplitExpr) -> bool:
         return op.is_const(digit.lower_factor, 1) and self.equal(digit.extent, digit.source.extent)
+
+
+def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, Range], PrimExpr]:
+    """The domains of iterators that a predicate compares with something else, and what else it
+    says."""
+    try:
+        parts = _conjuncts(predicate)
+    except NotAffine:
+        return domains, predicate
+    result, left = dict(domains), []
+    for part in parts:
+        domain = _narrowed_domain(result, part)
+        if domain is None:
+            left.append(part)
+        else:
+            result[domain[0]] = domain[1]
+    if len(left) == len(parts):
+        return domains, predicate
+    rest: PrimExpr = const(True, "bool")
+    for part in left:
+        rest = op.logical_and(rest, part)
+    return result, rest
+
+
+def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Range] | None:
+    """Of ``i < n`` the iterator and the values that are left of it."""
+    if not isinstance(part, (LT, LE, GT, GE)):
+        return None
+    kind, a, b = type(part), part.a, part.b
+    if b.__class__ is not a.__class__ and isinstance(b, Var) and b in domains:
+        kind, a, b = _MIRRORED[kind], b, a
+    if not isinstance(a, Var) or a not in domains or any(var in domains for var in _variables(b)):
+        return None
+    low, extent = domains[a].min, domains[a].extent
+    analyzer = Analyzer()
+    if kind in (LT, LE):
+        most = b - low if kind is LT else b - low + 1
+        left, gone = op.minimum(extent, most), const(0, extent.dtype)
+    else:
+        gone = op.maximum(const(0, extent.dtype), b - low if kind is GE else b - low + 1)
+        left = extent - gone
+    left, low = analyzer.simplify(left), analyzer.simplify(low + gone)
+    if op.is_const(left, 1) or analyzer.can_prove(left <= 0):
+        return None  # of one value the iterator would be gone
+    return a, Range.from_min_extent(low, left)
+
+
+def _variables(expr: PrimExpr) -> list[Var]:
+    found: list[Var] = []
+
+    def note(node: Any) -> None:
+        if isinstance(node, Var):
+            found.append(node)
+
+    post_order_visit(expr, note)
+    return found
 
 
 def _number_of_args(item: tuple[IterSumExpr, Any, Any]) -> int:

@@ -56,13 +56,17 @@ class Cap(NamedTuple):
 class IterSums:
     """Sizes, sums of digits, and what they fuse to, over some iterators."""
 
-    def __init__(self, analyzer: Analyzer, allow_padding: bool, paddings: dict[Any, int]) -> None:
+    def __init__(
+        self, analyzer: Analyzer, allow_padding: bool, paddings: dict[Any, int] | None
+    ) -> None:
         self.analyzer = analyzer
         self.allow_padding = allow_padding
-        self.paddings = paddings  # (digit, offset) -> what the padded extent is a multiple of
+        # (digit, offset) -> what the padded extent is a multiple of; None: the last digit is cut
+        self.paddings = paddings
         self.padded: list[
             tuple[IterMark, PrimExpr, PrimExpr]
         ] = []  # mark, left, end of what is real
+        self.overlaps = False  # whether digits may overlap, as in i + j
         self.values: dict[Var, IterSumExpr] = {}
         self.inputs: list[IterMark] = []
         self.caps: dict[Any, Cap] = {}
@@ -216,16 +220,33 @@ class IterSums:
         remove_object(left, start)
         taken, unit = [start], start.scale
         expected = self.times(unit, start.extent)
+        overlapped = False
         while left:
             following = self._with_scale(left, expected)
-            if following is None:
-                raise NotAffine(self._gap(left, expected))
+            if following is not None:
+                expected = self.times(expected, following.extent)
+            else:
+                if self.overlaps and op.is_const(unit, 1):
+                    following = self._within_reach(left, expected)
+                if following is None:
+                    raise NotAffine(self._gap(left, expected))
+                overlapped = True
+                more = self.plus(following.extent, const(-1, expected.dtype))
+                expected = self.plus(expected, self.times(following.scale, more))
             remove_object(left, following)
             taken.insert(0, following)
-            expected = self.times(expected, following.extent)
         for arg in units:
             self._insert_unit(taken, arg)
-        return IterSumExpr((self.spelled(taken, unit),), base)
+        return IterSumExpr((self.spelled(taken, unit, expected if overlapped else None),), base)
+
+    def _within_reach(self, args: list[IterSplitExpr], reach: PrimExpr) -> IterSplitExpr | None:
+        """The digit with the largest scale that leaves no gap above [0, reach)."""
+        found = None
+        for arg in args:
+            if isinstance(arg.scale, IntImm) and self.analyzer.can_prove(arg.scale <= reach):
+                if found is None or arg.scale.value >= _scale_value(found):
+                    found = arg
+        return found
 
     def _insert_unit(self, taken: list[IterSplitExpr], arg: IterSplitExpr) -> None:
         """Put an iterator of one value where its scale belongs, so that its variable is kept."""
@@ -246,7 +267,9 @@ class IterSums:
     def _smallest(self, args: list[IterSplitExpr]) -> IterSplitExpr:
         constant = [arg for arg in args if isinstance(arg.scale, IntImm)]
         if constant:
-            return min(constant, key=_scale_value)
+            least = min([_scale_value(arg) for arg in constant])
+            equal = [arg for arg in constant if _scale_value(arg) == least]
+            return equal[-1 if self.overlaps else 0]
         for arg in args:  # symbolic: the one whose scale divides all others
             if all(self.divides(arg.scale, other.scale) for other in args):
                 return arg
@@ -298,14 +321,19 @@ class IterSums:
                     return high
         return None
 
-    def spelled(self, taken: list[IterSplitExpr], unit: PrimExpr) -> IterSplitExpr:
-        """The iterator that some digits spell, the highest first, as one digit."""
+    def spelled(
+        self, taken: list[IterSplitExpr], unit: PrimExpr, reach: PrimExpr | None
+    ) -> IterSplitExpr:
+        """The iterator that some digits spell, the highest first, as one digit; ``reach``: its
+        extent, if they overlap."""
         if len(taken) == 1:
             return taken[0]
         parts = [self.rescaled(arg, self.quotient(arg.scale, unit)) for arg in taken]
         extent = parts[0].extent
         for part in parts[1:]:
             extent = self.times(extent, part.extent)
+        if reach is not None:
+            extent = reach
         mark = self._mark(IterSumExpr(parts, const(0, unit.dtype)), extent)
         return IterSplitExpr(mark, const(1, unit.dtype), extent, unit)
 

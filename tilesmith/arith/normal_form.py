@@ -112,10 +112,13 @@ class Normalizer(Divider):
                 return self._collect(expr.b, factor, terms, packed, keep) if factor else 0
         found = self.memo.get(id(expr))
         form = self.normal(expr) if found is None else found[1]
-        if form.expr.__class__ in _PACKED and len(form.terms) + bool(form.const) > 1:
+        written = form.expr.__class__
+        if (written in _PACKED and len(form.terms) + bool(form.const) > 1) or (
+            written is FloorMod and form.single() is None
+        ):
             packed.append(form)
             if keep:
-                form = self.of_atom(self.leaf(form.expr))  # type: ignore[arg-type]
+                form = self.packed(form.expr, (form,))  # type: ignore[arg-type]
         for atom, coefficient in form.terms.items():
             coefficient = terms.get(atom, 0) + coefficient * factor
             if coefficient:
@@ -144,7 +147,13 @@ class Normalizer(Divider):
 
     def _product(self, expr: Mul) -> Sum:
         if expr.a.__class__ is IntImm or expr.b.__class__ is IntImm:
-            return self._sum(expr)
+            form = self._sum(expr)
+            if form.expr is None and len(form.terms) == 1 and form.const == 0:
+                for atom, coefficient in form.terms.items():
+                    if coefficient == -1:  # as it is, where sums say 0 - x
+                        minus_one = self.table.constant(-1, expr.dtype)
+                        form.expr = Mul(self.table.scaled(atom, 1, expr.dtype), minus_one)
+            return form
         a, b = self.normal(expr.a), self.normal(expr.b)
         return self.multiply(a, b)
 
@@ -241,6 +250,8 @@ class Normalizer(Divider):
             if low < 0 or not self.prove(shifted(b, -1)):
                 return self._opaque(expr)
             return self.symbolic_divide(a, b)[0 if whole else 1]
+        if b.const < 0 and not whole and b.const > b.dtype.min_value:  # x % -4 is x % 4
+            return self.normal(Mod(expr.a, self.table.constant(-b.const, b.dtype)))
         if b.const <= 0:
             return self._opaque(expr)
         if low >= 0:
@@ -292,6 +303,8 @@ class Normalizer(Divider):
 
     def _min_max(self, expr: Any) -> Sum:
         a, b = self.normal(expr.a), self.normal(expr.b)
+        if is_index(expr.dtype):
+            return self.extreme_of_two(expr.__class__, a, b)
         found = self.extreme(expr.__class__, [a, b])
         atom = found.single()
         if atom.__class__ is Leaf and isinstance(atom.expr, (Min, Max)):
@@ -299,7 +312,7 @@ class Normalizer(Divider):
         return found
 
 
-_PACKED = frozenset((Mul, Cast))
+_PACKED = frozenset((Mul, Cast, Min, Max))  # FloorMod where its form is a product
 _ARITHMETIC = frozenset((Add, Sub, Mul, Cast))
 
 

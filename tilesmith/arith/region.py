@@ -88,7 +88,7 @@ def _around(range_: Range, var_dom: Mapping[Var, Range], predicate: PrimExpr) ->
         high = analyzer.const_int_bound(range_.min + range_.extent - 1)
     dtype = range_.min.dtype
     tight = IntervalSet(
-        convert(low.min_value, dtype) if low.min_value > low.NEG_INF else loose.min_value,
-        convert(high.max_value, dtype) if high.max_value < high.POS_INF else loose.max_value,
+        convert(low.min_value, dtype) if low.min_value >= dtype.min_value else loose.min_value,
+        convert(high.max_value, dtype) if high.max_value <= dtype.max_value else loose.max_value,
     )
     return intersect([loose, tight])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tilesmith.arith.forms import INT32, INT64, Atom, FormTable, Leaf, Sum
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.forms import INT32, INT64, Atom, Leaf, Sum
 from tilesmith.ir import (
     BinaryOp,
     Call,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilesmith.arith.forms import (
@@ -15,6 +15,7 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     exact_quotient,
+    holds_data,
     plus,
     retyped,
     shifted,
@@ -22,7 +23,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.proofs import Proofs
 from tilesmith.arith.state import is_index
-from tilesmith.ir import Max, Min
+from tilesmith.ir import Max, Min, PrimExpr
 
 
 class Joiner(Proofs):
@@ -30,10 +31,17 @@ class Joiner(Proofs):
 
     digit: Callable[[Sum, int, int], Sum]
     extreme: Callable[[type, list[Sum]], Sum]
+    extreme_of_two: Callable[[type, Sum, Sum], Sum]
 
     def of_atom(self, atom: Atom) -> Sum:
         """The sum that is just this atom."""
         return Sum(atom.dtype, {atom: 1}, 0)
+
+    def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
+        """An expression over sums as one atom, to be written as it is."""
+        atom = self.leaf(expr)
+        atom.is_data = max([holds_data(part) for part in parts])
+        return self.of_atom(atom)
 
     def tidy(self, form: Sum) -> Sum:
         """Join digits of one number, and put the rest of a sum into a minimum if that cancels."""
@@ -141,7 +149,13 @@ class Joiner(Proofs):
             return None
         if not self.all_flow(moved):
             return None
-        return shifted(times(self.extreme(kind, moved), factor), form.const)
+        if len(moved) == 2:
+            if not atom.args[1].terms:  # min(n - x, 8) + x  ->  min(x + 8, n)
+                moved.reverse()
+            joined = self.extreme_of_two(kind, moved[0], moved[1])
+        else:
+            joined = self.extreme(kind, moved)
+        return shifted(times(joined, factor), form.const)
 
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
         numbers = [sorted([self.table.number(arg) for arg in e.args]) for e in (a, b)]

@@ -380,13 +380,13 @@ class IndexMap(Node, key="tir.IndexMap"):
 
     def _affine(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
         """The inverse by iterator analysis."""
-        from tilesmith.arith import detect_iter_map, inverse_affine_iter_map
+        from tilesmith.arith import find_iter_map, inverse_affine_iter_map
 
         domains = {
             variable: Range.from_min_extent(const(0, variable.dtype), cast(variable.dtype, size))
             for variable, size in zip(self.initial_indices, sizes)
         }
-        found = detect_iter_map(list(self.final_indices), domains)
+        found = find_iter_map(list(self.final_indices), domains)
         indices = getattr(found, "indices", found)
         if not indices:
             raise UnsupportedError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.arith import Analyzer, detect_iter_map
+from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import IterSplitExpr
 from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Range, Sub, Var, is_const
 from tilesmith.ir.operators import floordiv, floormod
@@ -67,7 +67,7 @@ def suggest_index_map(
     """
     ranges = {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
     position = {loop.loop_var: number for number, loop in enumerate(loops)}
-    found = detect_iter_map(list(indices), ranges, predicate)
+    found = find_iter_map(list(indices), ranges, predicate)
     if not found.indices:
         return None
     analyzer = Analyzer()

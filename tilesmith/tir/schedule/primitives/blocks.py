@@ -9,7 +9,7 @@ independent quasi-affine combinations of the loops around the block.
 
 from __future__ import annotations
 
-from tilesmith.arith import detect_iter_map
+from tilesmith.arith import find_iter_map
 from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import GlobalVar, PrimExpr, const
 from tilesmith.ir.operators import all_of, is_const
@@ -239,10 +239,10 @@ def has_affine_binding(state: ScheduleState, sref: StmtSRef, top: StmtSRef | Non
         ]
         predicate = all_of(*parts)
     values = list(realize.iter_values)
-    if detect_iter_map(values, domain, predicate).indices:
+    if find_iter_map(values, domain, predicate).indices:
         return True
     # What is independent without the condition is so for the iterations that it leaves.
-    return bool(detect_iter_map(values, domain).indices)
+    return bool(find_iter_map(values, domain).indices)
 
 
 def _trivially_affine(state: ScheduleState, realize: BlockRealize, loops: list[StmtSRef]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith import Analyzer, detect_iter_map
+from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import sum_of_digits
 from tilesmith.ir import PrimExpr, Range, Rewriter, Var, Visitor
 from tilesmith.ir.operators import all_of, cast, is_const
@@ -79,7 +79,7 @@ class SimplifyBindings(Rebuild):
         values = realize.iter_values
         if all(self._is_plain(value) for value in values):
             return realize
-        found = detect_iter_map(
+        found = find_iter_map(
             values,
             self.domain,
             realize.predicate,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilesmith.arith import Analyzer, detect_iter_map, estimate_region_strict_bound
+from tilesmith.arith import Analyzer, estimate_region_strict_bound, find_iter_map
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.tir.expr import IterVar
@@ -90,16 +90,16 @@ def reverse_compute_at(
     producers = producers_of(state, sref, scope)
     below = set(state.blocks_below(loop_sref))
     under = [producer for producer in producers if producer in below]
-    read = {id(region.buffer) for region in block.reads}
     for producer in producers:
-        if producer not in below and _shares(state, producer, under, read):
+        if under and producer not in below:
             name = state.stmt(producer).block.name_hint
             raise refuse_at(
                 state,
                 "reverse_compute_at",
-                f"block '{block.name_hint}' reads what '{name}' writes, which is not "
-                "under the loop",
+                f"block '{block.name_hint}' reads what '{name}' writes; the primitive requires all "
+                "the producers to be under the loop",
                 producer,
+                f"move '{name}' there first, or choose a loop that is around it as well",
             )
     if not under:
         raise refuse_at(
@@ -117,15 +117,6 @@ def reverse_compute_at(
     domains, is_open = consumer_domains(state, sref, loop_sref, touched)
     place = _Place(loop_sref, scope, preserve_unit_loops, index, is_open)
     _move(state, "reverse_compute_at", sref, place, domains)
-
-
-def _shares(
-    state: ScheduleState, producer: StmtSRef, under: list[StmtSRef], read: set[int]
-) -> bool:
-    """Whether a producer outside of the loop writes a buffer that one inside writes too."""
-    outside = {id(region.buffer) for region in state.stmt(producer).block.writes} & read
-    inside = {id(region.buffer) for sref in under for region in state.stmt(sref).block.writes}
-    return bool(outside & inside)
 
 
 def _check_place(
@@ -254,7 +245,7 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
             ranges[stmt.loop_var] = loop_range(stmt)
     values = list(realize.iter_values)
     name = realize.block.name_hint
-    if values and not detect_iter_map(values, ranges, realize.predicate).indices:
+    if values and not find_iter_map(values, ranges, realize.predicate).indices:
         reason = f"block '{name}' would be computed several times"
         raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
     _check_made_each_time(state, sref, where, values)

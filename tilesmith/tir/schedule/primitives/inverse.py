@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilesmith.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
+from tilesmith.arith import Analyzer, find_iter_map, inverse_affine_iter_map
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.schedule.primitives.common import Replace, variables_in
@@ -35,7 +35,7 @@ def inverse_of(
     for variable, domain in domains.items():
         analyzer.bind(variable, domain)
     simple = [analyzer.simplify(index) for index in indices]
-    result = detect_iter_map(simple, used)
+    result = find_iter_map(simple, used)
     if not result.indices:
         return placeholders, found
     back = Replace(dict(zip(placeholders, simple)))

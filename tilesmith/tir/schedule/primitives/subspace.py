@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.arith import (
     Analyzer,
-    detect_iter_map,
+    find_iter_map,
     inverse_affine_iter_map,
     normalize_iter_map_to_expr,
     subspace_divide,
@@ -201,7 +201,7 @@ def _divide_mixed(
         )
         if pairs and not _take(parts, mixed, pairs, analyzer):
             return ""
-    found = detect_iter_map(values, ranges, const(True, "bool"))
+    found = find_iter_map(values, ranges, const(True, "bool"))
     if found.errors:
         return "; ".join(found.errors)
     part = parts[mixed[0]]
@@ -264,7 +264,7 @@ def loops_in_terms_of(
     if len(known) == len(ranges):
         return known
     bound = [k for k, value in enumerate(values) if not is_const(value)]
-    found = detect_iter_map(
+    found = find_iter_map(
         [values[k] for k in bound], ranges, all_of(*predicates) if predicates else True, "bijective"
     )
     if found.indices:

@@ -1,0 +1,162 @@
+"""The table in which atoms of normal forms are interned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilesmith.arith.form_writer import FormWriter
+from tilesmith.arith.forms import (
+    Atom,
+    Extreme,
+    Leaf,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    holds_data,
+    retyped,
+    times,
+)  # fmt: skip
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.runtime.dtype import DataType
+
+
+class FormTable(FormWriter):
+    """Interns atoms and numbers sums; belongs to one analyzer and knows no facts."""
+
+    def __init__(self) -> None:
+        self._atoms: dict[object, Atom] = {}
+        self._numbers: dict[object, int] = {}
+        self._uid = 0
+        super().__init__()
+
+    @property
+    def size(self) -> int:
+        """How many atoms there are."""
+        return self._uid
+
+    def number(self, form: Sum) -> int:
+        """The same number for sums of one dtype that are equal, in whatever order."""
+        number = form.number
+        if number < 0:
+            terms = form.terms
+            if len(terms) == 1:
+                for atom, coefficient in terms.items():
+                    key: object = (form.dtype, form.const, atom.uid, coefficient)
+            else:
+                ids = [(atom.uid, coefficient) for atom, coefficient in terms.items()]
+                ids.sort()
+                key = (form.dtype, form.const, *ids)
+            number = form.number = self._numbers.setdefault(key, len(self._numbers))
+        return number
+
+    def _intern(self, kind: type[Atom], key: object, dtype: DataType) -> tuple[Atom, bool]:
+        found = self._atoms.get(key)
+        if found is not None:
+            return found, False
+        atom = kind()
+        atom.uid = self._uid
+        self._uid += 1
+        atom.dtype = dtype
+        atom.expr = None
+        atom.is_data = False
+        self._atoms[key] = atom
+        return atom, True
+
+    def leaf(self, expr: PrimExpr, key: object) -> Leaf:
+        """The leaf of an expression; ``key`` tells which expressions are the same."""
+        atom, new = self._intern(Leaf, key, expr.dtype)
+        if new:
+            atom.expr = expr
+            atom.is_data = not isinstance(expr, Var)
+        return atom  # type: ignore[return-value]
+
+    def known(self, key: object) -> bool:
+        """Whether a leaf of that key has been made."""
+        return key in self._atoms
+
+    def split(self, index: Sum, lower: int, upper: int) -> Split:
+        """``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""
+        atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
+        if new:
+            atom.index, atom.lower, atom.upper = index, lower, upper
+            atom.is_data = holds_data(index)
+        return atom  # type: ignore[return-value]
+
+    def quotient(self, index: Sum, divisor: Sum) -> Quotient:
+        """``index // divisor``."""
+        key = (Quotient, self.number(index), self.number(divisor))
+        atom, new = self._intern(Quotient, key, index.dtype)
+        if new:
+            atom.index, atom.divisor = index, divisor
+            atom.is_data = holds_data(index) or holds_data(divisor)
+        return atom  # type: ignore[return-value]
+
+    def remainder(self, index: Sum, divisor: Sum) -> Remainder:
+        """``index % divisor``."""
+        key = (Remainder, self.number(index), self.number(divisor))
+        atom, new = self._intern(Remainder, key, index.dtype)
+        if new:
+            atom.index, atom.divisor = index, divisor
+            atom.is_data = holds_data(index) or holds_data(divisor)
+        return atom  # type: ignore[return-value]
+
+    def extreme(self, kind: type, args: list[Sum]) -> Extreme:
+        """The minimum or maximum of sums."""
+        numbers = [self.number(arg) for arg in args]
+        numbers.sort()
+        atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
+        if new:
+            atom.kind, atom.args = kind, tuple(args)
+            atom.is_data = max([holds_data(arg) for arg in args])
+        return atom  # type: ignore[return-value]
+
+    def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
+        """The product of atoms; products among them are taken apart."""
+        flat: list[Atom] = []
+        for factor in factors:
+            if factor.__class__ is Product:
+                flat.extend(factor.factors)  # type: ignore[attr-defined]
+            else:
+                flat.append(factor)
+        if len(flat) == 1:
+            return flat[0]
+        ordered = [(factor.uid, factor) for factor in flat]
+        ordered.sort(key=_first)
+        key = (Product, dtype, *[uid for uid, _ in ordered])
+        atom, new = self._intern(Product, key, dtype)
+        if new:
+            atom.factors = tuple(flat)
+            atom.is_data = max([factor.is_data for factor in flat])
+        return atom  # type: ignore[return-value]
+
+    def multiply(self, a: Sum, b: Sum) -> Sum:
+        """``a * b`` multiplied out, in the dtype of ``a``."""
+        if not b.terms:
+            return times(a, b.const)
+        if not a.terms:
+            return retyped(times(b, a.const), a.dtype)
+        terms: dict[Atom, int] = {}
+        for atom_a, c_a in a.terms.items():
+            for atom_b, c_b in b.terms.items():
+                atom = self.product((atom_a, atom_b), a.dtype)
+                _accumulate(terms, atom, c_a * c_b)
+            if b.const:
+                _accumulate(terms, atom_a, c_a * b.const)
+        if a.const:
+            for atom_b, c_b in b.terms.items():
+                _accumulate(terms, atom_b, c_b * a.const)
+        return Sum(a.dtype, terms, a.const * b.const)
+
+
+def _first(pair: tuple[int, Atom]) -> int:
+    return pair[0]
+
+
+def _accumulate(terms: dict[Atom, int], atom: Atom, coefficient: int) -> None:
+    coefficient += terms.get(atom, 0)
+    if coefficient:
+        terms[atom] = coefficient
+    else:
+        terms.pop(atom, None)

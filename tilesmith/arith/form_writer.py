@@ -1,0 +1,254 @@
+"""From normal forms back to expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tilesmith.arith.forms import (
+    INT32,
+    INT64,
+    NORMAL,
+    Atom,
+    Extreme,
+    Leaf,
+    Product,
+    Quotient,
+    Remainder,
+    Split,
+    Sum,
+    factors_of,
+    is_zero,
+    magnitude,
+    shifted,
+    times,
+)  # fmt: skip
+from tilesmith.ir import Cast, FloorDiv, FloorMod, Max, Min, Mul, PrimExpr, const
+from tilesmith.ir.expr import Add, Sub
+from tilesmith.runtime.dtype import DataType
+
+_UNBOUNDED = -(1 << 64)  # before any width of a digit
+_EXTREMES = frozenset((Min, Max))
+
+
+class FormWriter:
+    """The part of a table of forms that writes them as expressions."""
+
+    split: Callable[[Sum, int, int], Atom]
+    product: Callable[[Iterable[Atom], DataType], Atom]
+
+    def __init__(self) -> None:
+        self._constants: dict[tuple[DataType, int], PrimExpr] = {}
+
+    def constant(self, value: int, dtype: DataType) -> PrimExpr:
+        """A constant; one object for each value."""
+        found = self._constants.get((dtype, value))
+        if found is None:
+            found = self._constants[dtype, value] = const(value, dtype)
+        return found
+
+    def to_expr(self, form: Sum) -> PrimExpr:
+        """The expression of a sum; one object per sum object."""
+        found = form.expr
+        if found is None:
+            found = form.expr = self._sum_expr(form)
+        return found
+
+    def _sum_expr(self, form: Sum) -> PrimExpr:
+        dtype, terms, constant = form.dtype, form.terms, form.const
+        if not terms:
+            return self.constant(constant, dtype)
+        if len(terms) == 1:
+            for atom, coefficient in terms.items():
+                if constant and atom.__class__ is Extreme and abs(coefficient) == 1:
+                    pushed = self._push_constant(atom, coefficient, constant)  # type: ignore[arg-type]
+                    if pushed is not None:
+                        return pushed
+        if constant and (dtype is INT32 or dtype is INT64):
+            terms, constant = self._into_division(terms, constant)
+        parts = list(terms.items())
+        if len(parts) > 1:
+            parts = _in_order(parts)
+        result: PrimExpr | None = None
+        if parts[0][1] < 0:
+            if constant > 0:
+                result, constant = self.constant(constant, dtype), 0
+            elif constant < 0 or len(parts) > 1 or parts[0][1] == -1:
+                result = self.constant(0, dtype)
+        lowest = dtype.min_value if constant < -(1 << 30) or len(parts) > 1 else 0
+        if len(parts) > 1 and result is None:
+            result = self._with_common_factor(parts[0], parts[1], dtype)
+            if result is not None:
+                parts = parts[2:]
+        for atom, coefficient in parts:
+            if result is None:
+                result = self.scaled(atom, coefficient, dtype)
+            elif coefficient > 0 or coefficient == lowest:
+                result = Add(result, self.scaled(atom, coefficient, dtype))
+            else:
+                if constant > 0:  # what is added comes before what is taken away
+                    result, constant = Add(result, self.constant(constant, dtype)), 0
+                result = Sub(result, self.scaled(atom, -coefficient, dtype))
+        assert result is not None
+        if constant > 0 or (constant == lowest and constant):
+            result = Add(result, self.constant(constant, dtype))
+        elif constant < 0:
+            result = Sub(result, self.constant(-constant, dtype))
+        return result
+
+    def _with_common_factor(
+        self, a: tuple[Atom, int], b: tuple[Atom, int], dtype: DataType
+    ) -> PrimExpr | None:
+        """``x * y + y`` is ``(x + 1) * y``, ``x * y * 2 + z * y * 2`` is ``(x + z) * y * 2``."""
+        if a[0].__class__ is not Product and b[0].__class__ is not Product:
+            return None
+        if a[0].is_data or b[0].is_data:
+            return None
+        common, rest_a, rest_b = _common_factors(factors_of(a[0]), factors_of(b[0]))
+        if not common:
+            return None
+        scale = a[1]
+        if scale < 0:
+            return None
+        if abs(b[1]) != scale:  # x * y + y * 2
+            scale = 1
+            if (rest_a and a[1] != 1) or (rest_b and abs(b[1]) != 1):
+                return None
+        sides = [(rest_a, a[1] // scale), (rest_b, b[1] // scale)]
+        if (not rest_a or a[1] < 0) and b[1] > 0:
+            sides.reverse()
+        inner: PrimExpr | None = None
+        for factors, coefficient in sides:
+            size = self.constant(abs(coefficient), dtype)
+            if factors:
+                size = self.scaled(self.product(factors, dtype), 1, dtype)
+            if inner is None:
+                inner = size
+            else:
+                inner = Add(inner, size) if coefficient > 0 else Sub(inner, size)
+        result: PrimExpr = inner  # type: ignore[assignment]
+        for factor in common:
+            result = Mul(result, self.scaled(factor, 1, dtype))
+        return result if scale == 1 else Mul(result, self.constant(scale, dtype))
+
+    def _into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
+        """``(x + 6) // 8 - 1`` is shorter as ``(x - 2) // 8``."""
+        for atom, coefficient in terms.items():
+            if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
+                index: Sum = atom.index  # type: ignore[attr-defined]
+                if index.const and not atom.is_data:
+                    lower: int = atom.lower  # type: ignore[attr-defined]
+                    moved = shifted(index, constant // coefficient * lower)
+                    if magnitude(moved) != NORMAL:
+                        continue
+                    pushed = self.split(moved, lower, 0)
+                    return {(pushed if a is atom else a): c for a, c in terms.items()}, 0
+        return terms, constant
+
+    def scaled(self, atom: Atom, coefficient: int, dtype: DataType) -> PrimExpr:
+        """``atom * coefficient`` in a dtype."""
+        expr = self.atom_expr(atom)
+        if atom.dtype is not dtype:
+            expr = Cast(dtype, expr)
+        return expr if coefficient == 1 else Mul(expr, self.constant(coefficient, dtype))
+
+    def _push_constant(self, atom: Extreme, factor: int, constant: int) -> PrimExpr | None:
+        """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``, ``max(x, 1) - 1`` is ``max(x - 1,
+        0)``."""
+        kind = atom.kind
+        moved = [shifted(times(arg, factor), constant) for arg in atom.args]
+        if atom.is_data or max([magnitude(arg) for arg in moved]) != NORMAL:
+            return None
+        if len(moved) == 2 and (is_zero(moved[0]) or is_zero(moved[1])):
+            if factor < 0:
+                kind = Max if kind is Min else Min
+            return self._chain(kind, moved)
+        before = sum([1 for arg in atom.args if arg.terms and arg.const])
+        after = sum([1 for arg in moved if arg.terms and arg.const])
+        return self._chain(kind, moved) if factor == 1 and after <= before else None
+
+    def _chain(self, kind: type, args: list[Sum]) -> PrimExpr:
+        result = self.to_expr(args[0])
+        for arg in args[1:]:
+            result = kind(result, self.to_expr(arg))
+        return result
+
+    def atom_expr(self, atom: Atom) -> PrimExpr:
+        """The expression of an atom."""
+        found = atom.expr
+        if found is None:
+            found = atom.expr = self._atom_expr(atom)
+        return found
+
+    def _atom_expr(self, atom: Atom) -> PrimExpr:
+        dtype = atom.dtype
+        if isinstance(atom, Split):
+            result = self.to_expr(atom.index)
+            lower, upper = atom.lower, atom.upper
+            outside = upper > dtype.max_value  # cannot be written: divide first
+            if upper and not outside:
+                result = FloorMod(result, self.constant(upper, dtype))
+            if lower != 1:
+                result = FloorDiv(result, self.constant(lower, dtype))
+            return FloorMod(result, self.constant(upper // lower, dtype)) if outside else result
+        if isinstance(atom, Product):
+            result = self.scaled(atom.factors[0], 1, dtype)
+            for factor in atom.factors[1:]:
+                result = Mul(result, self.scaled(factor, 1, dtype))
+            return result
+        if isinstance(atom, Quotient):
+            return FloorDiv(self.to_expr(atom.index), self.to_expr(atom.divisor))
+        if isinstance(atom, Remainder):
+            return FloorMod(self.to_expr(atom.index), self.to_expr(atom.divisor))
+        assert isinstance(atom, Extreme)
+        return self._chain(atom.kind, list(atom.args))
+
+
+def _common_factors(
+    a: tuple[Atom, ...], b: tuple[Atom, ...]
+) -> tuple[list[Atom], list[Atom], list[Atom]]:
+    """What two products share, and what is left of each."""
+    rest_b = list(b)
+    common: list[Atom] = []
+    rest_a: list[Atom] = []
+    for factor in a:
+        place = next((k for k, other in enumerate(rest_b) if other is factor), None)
+        if place is None:
+            rest_a.append(factor)
+        else:
+            common.append(rest_b.pop(place))
+    return common, rest_a, rest_b
+
+
+def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
+    """Terms by falling coefficients, higher digits before lower ones; of data as they were met,
+    with one that is added first."""
+    digits = False
+    for atom, _ in parts:
+        digits = digits or atom.__class__ is Split or _is_extreme(atom)
+        if atom.is_data:
+            first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
+            return [parts[first], *parts[:first], *parts[first + 1 :]]
+    if digits:
+        parts.sort(key=_rank)
+    else:
+        parts.sort(key=_coefficient, reverse=True)
+    return parts
+
+
+def _coefficient(part: tuple[Atom, int]) -> int:
+    return part[1]
+
+
+def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
+    atom, coefficient = part
+    if atom.__class__ is Split:
+        upper: int = atom.upper  # type: ignore[attr-defined]
+        return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
+    if _is_extreme(atom):  # after quotients and before variables; what is taken away last
+        return -coefficient, -1 if coefficient > 0 else 0, _UNBOUNDED - 1
+    return -coefficient, -1, _UNBOUNDED
+
+
+def _is_extreme(atom: Atom) -> bool:
+    kind = atom.__class__
+    return kind is Extreme or (kind is Leaf and atom.expr.__class__ in _EXTREMES)
