@@ -67,7 +67,7 @@ def _vectors() -> list[Pass]:
         passes.RemoveAssume(),
         passes.LoopPartition(),
         passes.PeelVectorTails(),
-        passes.VectorizeLoop(),
+        passes.VectorizeLoop(freely=True),
         passes.StorageRewrite(),
         passes.UnrollLoop(),
     ]
@@ -115,7 +115,7 @@ def _vectors_on_threads() -> list[Pass]:
         passes.RemoveAssume(),
         passes.LoopPartition(),
         passes.PeelVectorTails(),
-        passes.VectorizeLoop(),
+        passes.VectorizeLoop(freely=True),
         passes.InjectVirtualThread(),
         passes.InjectDoubleBuffer(),
         passes.StorageRewrite(),

@@ -19,7 +19,7 @@ def results(func, arrays, vscale):
 def check(func, *shapes):
     random = np.random.default_rng(0)
     arrays = [random.random(shape).astype("float32") for shape in shapes]
-    got = apply(func, transform.VectorizeLoop())
+    got = apply(func, transform.VectorizeLoop(freely=True))
     for vscale in (1, 2, 4):
         for one, other in zip(results(got, arrays, vscale), results(func, arrays, vscale)):
             np.testing.assert_allclose(one, other, rtol=1e-6)
@@ -77,5 +77,5 @@ def test_other_extents_become_serial_loops(enabled):
         for j in T.vectorized(n if enabled else T.vscale() * 4):
             A[j] = T.float32(1)
 
-    got = apply(func, transform.VectorizeLoop(enabled))
+    got = apply(func, transform.VectorizeLoop(enabled, freely=True))
     assert got.body.kind.name == "SERIAL"

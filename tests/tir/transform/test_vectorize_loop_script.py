@@ -17,7 +17,7 @@ from tilesmith.tir.transform.vectorize_loop import MAX_LANES
 
 
 def check(before, after, sizes=None):
-    got = apply(before, transform.VectorizeLoop(), transform.Simplify())
+    got = apply(before, transform.VectorizeLoop(freely=True), transform.Simplify())
     assert_structural_equal(got, after.with_attr(before.attrs))
     assert_same_results(before, got, sizes)
 
@@ -105,7 +105,7 @@ def test_loops_inside_stay():
             for k in range(4):
                 B[j] = B[j] + A[j, k]
 
-    got = apply(before, transform.FlattenBuffer(), transform.VectorizeLoop())
+    got = apply(before, transform.FlattenBuffer(), transform.VectorizeLoop(freely=True))
     text = got.script()
     assert "T.vectorized" not in text and "for k in range(4)" in text
     assert "T.Ramp(" in text
@@ -123,7 +123,7 @@ def test_memory_of_each_lane():
                 X[k] = A[j * 3 + k]
             B[j] = X[2] - X[0] * X[1]
 
-    got = apply(before, transform.VectorizeLoop())
+    got = apply(before, transform.VectorizeLoop(freely=True))
     assert "for j" not in got.script()
     assert_same_results(before, got)
 
@@ -135,7 +135,7 @@ def test_calls_with_effects_run_lane_by_lane():
         for j in T.vectorized(8):
             B[j] = T.call_extern("float32", "sqrtf", A[j])
 
-    got = apply(func, transform.VectorizeLoop())
+    got = apply(func, transform.VectorizeLoop(freely=True))
     assert "for j in range(8)" in got.script()
     a = np.arange(8, dtype="float32")
     b = ts.nd.array(np.zeros(8, "float32"))
@@ -152,7 +152,7 @@ def test_what_the_branch_writes_does_not_change_who_takes_part():
                 A[j] = T.float32(0)
                 B[j] = T.float32(2)
 
-    assert_same_results(func, apply(func, transform.VectorizeLoop()))
+    assert_same_results(func, apply(func, transform.VectorizeLoop(freely=True)))
 
 
 @pytest.mark.parametrize("extent", [1, 2, 63, 64, 65, 128, 200])
@@ -161,7 +161,7 @@ def test_long_loops(extent):
     a, b = declare((n,), name="A"), declare((n,), name="B")
     body = For(i, 0, n, ForKind.VECTORIZED, BufferStore(b, a[n - 1 - i] + 1.0, (i,)))
     func = PrimFunc([a, b], body, attrs={"global_symbol": "main"})
-    got = apply(func, transform.VectorizeLoop())
+    got = apply(func, transform.VectorizeLoop(freely=True))
     lanes = []
 
     def look(node):
@@ -182,7 +182,7 @@ def test_extents_that_are_no_constants_give_serial_loops():
         for j in T.vectorized(n):
             A[j] = T.float32(1)
 
-    got = apply(func, transform.VectorizeLoop())
+    got = apply(func, transform.VectorizeLoop(freely=True))
     assert got.body.kind is ForKind.SERIAL
     assert_same_results(func, got, {"n": 5})
 
@@ -195,7 +195,7 @@ def test_disabled():
             A[j] = T.float32(1)
 
     with PassContext(config={"tir.disable_vectorize": True}):
-        assert apply(func, transform.VectorizeLoop()).body.kind is ForKind.SERIAL
+        assert apply(func, transform.VectorizeLoop(freely=True)).body.kind is ForKind.SERIAL
     assert apply(func, transform.VectorizeLoop(False)).body.kind is ForKind.SERIAL
 
 
@@ -294,7 +294,7 @@ def arrays():
 def test_random_loops(func):
     given_arrays = arrays()
     want = outputs(func, given_arrays)
-    got = apply(func, transform.VectorizeLoop())
+    got = apply(func, transform.VectorizeLoop(freely=True))
     assert "T.vectorized" not in got.script()
     assert_same(outputs(got, given_arrays), want)
 

@@ -24,6 +24,6 @@ def get_vtcm_compaction_passes() -> list[Pass]:
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
         transform.Simplify(),
-        transform.VectorizeLoop(),
+        transform.VectorizeLoop(freely=True),
         transform.StorageRewrite(),
     ]

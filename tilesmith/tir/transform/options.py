@@ -44,7 +44,7 @@ OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("tir.disable_storage_rewrite", bool, False, "do not share memory between allocations"),
     ("tir.disable_cse_tir", bool, False, "do not compute common subexpressions once"),
     ("tir.enable_equiv_terms_in_cse_tir", bool, False, "treat equivalent terms as common ones"),
-    ("tir.enable_buffer_level_predication", bool, True,
+    ("tir.enable_buffer_level_predication", bool, None,
      "lanes are switched off by predicates of vector accesses, not by branches"),
     ("tir.noalias", bool, True, "the buffers of a function do not overlap"),
     ("tir.instrument_bound_checkers", bool, False, "check each access against its buffer"),

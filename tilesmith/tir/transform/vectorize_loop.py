@@ -4,9 +4,14 @@
         B[i] = A[i] + 1.0                           A[T.Ramp(0, 1, 8)] + T.Broadcast(1.0, 8))
 
 The loop variable turns into a Ramp and what depends on it into vectors. Indices that are no Ramp
-gather and scatter; conditions that differ between lanes become predicates of loads and stores.
-A statement that has no vector form (a reduction into one element, a call with effects, a loop whose
-extent differs between lanes) runs lane by lane in a serial loop. Nothing here is an error.
+gather and scatter. A statement that has no vector form (a reduction into one element, a call with
+effects, a loop whose extent differs between lanes, a choice between lanes) runs lane by lane in a
+serial loop. With the option ``tir.enable_buffer_level_predication`` the lanes of a branch on
+``index < limit`` are switched off by predicates, where its accesses have that index. A loop whose
+extent is not known, and a ``while`` in a vectorized loop are refused.
+
+``freely`` is how ``tilesmith.lower`` wants it: nothing is refused, conditions that differ between
+lanes become predicates wherever that is faster, and long loops loops over vectors.
 
 A loop over ``T.vscale() * 4`` iterations becomes code for scalable vectors.
 """
@@ -31,7 +36,7 @@ from tilesmith.ir.expr import lanes_of
 from tilesmith.ir.operators import all_of
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.runtime.dtype import ScalableLanes
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
@@ -65,10 +70,14 @@ def _scalable_lanes(extent: PrimExpr) -> ScalableLanes | None:
 
 
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
-    def __init__(self, enabled: bool, predicates: bool) -> None:
+    def __init__(
+        self, enabled: bool, predicates: bool, freely: bool, target: Any = None
+    ) -> None:
         super().__init__()
+        self.target = target
         self.enabled = enabled
         self.predicates = predicates
+        self.freely = freely
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
@@ -81,15 +90,21 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
             scalable = _scalable_lanes(loop.extent)
             if scalable is not None:
                 return self.vectorized(loop.loop_var, loop.min, scalable, loop.body)
+        if self.enabled and not self.freely and not isinstance(loop.extent, IntImm):
+            raise UnsupportedError(
+                f"Failed to vectorize loop with extent {loop.extent} for target {self.target}",
+                span=loop.span,
+            )
         if not self.enabled or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
             return loop.with_fields(kind=ForKind.SERIAL)
-        loop = self.without_idle_lanes(loop)
+        if self.freely:
+            loop = self.without_idle_lanes(loop)
         lanes = loop.extent.value  # type: ignore[attr-defined]
         if lanes == 0:
             return Evaluate(const(0, "int32"))
         if lanes == 1:
             return substitute(loop.body, {loop.loop_var: loop.min})
-        if lanes > MAX_LANES:
+        if lanes > MAX_LANES and self.freely:
             return self.in_pieces(loop, lanes)
         return self.vectorized(loop.loop_var, loop.min, lanes, loop.body)
 
@@ -116,7 +131,8 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner)
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
-        return Vectorizer(var, low, lanes, self.analyzer, self.predicates).statement(body)
+        vectorizer = Vectorizer(var, low, lanes, self.analyzer, self.predicates, self.freely)
+        return vectorizer.statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
         """A loop over vectors of MAX_LANES lanes, and a rest."""
@@ -138,25 +154,33 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
 
 
 def vectorize_loop(
-    func: PrimFunc, enable_vectorize: bool = True, predicates: bool = True
+    func: PrimFunc, enable_vectorize: bool = True, predicates: bool = True, freely: bool = True
 ) -> PrimFunc:
     """``func`` with vector code in place of vectorized loops (serial loops when not enabled).
 
-    Without ``predicates`` a statement of which only some lanes take part runs lane by lane.
+    Without ``predicates`` a statement of which only some lanes take part runs lane by lane; with
+    ``freely`` any condition may become one. Raises UnsupportedError, unless ``freely``, for loops
+    whose extent is not known and for a ``while`` inside.
     """
     if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
-    return func.with_body(_LoopVectorizer(enable_vectorize, predicates).visit(func.body))
+    target = (func.attrs or {}).get("target")
+    rewriter = _LoopVectorizer(enable_vectorize, predicates, freely, target)
+    return func.with_body(rewriter.visit(func.body))
 
 
 @register_pass("tir.VectorizeLoop")
-def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
-    """The pass that turns vectorized loops into vector code, or into serial loops."""
+def VectorizeLoop(enable_vectorize: bool = True, freely: bool = False) -> Pass:  # noqa: N802
+    """The pass that turns vectorized loops into vector code, or into serial loops.
+
+    With ``freely`` predicates, refusals and long vectors are as ``tilesmith.lower`` wants them.
+    """
 
     def transform(func: PrimFunc) -> PrimFunc:
         context = PassContext.current()
         disabled = context.get_config("tir.disable_vectorize", False)
-        predicates = bool(context.get_config("tir.enable_buffer_level_predication"))
-        return vectorize_loop(func, enable_vectorize and not disabled, predicates)
+        asked = context.get_config("tir.enable_buffer_level_predication")
+        predicates = freely if asked is None else bool(asked)
+        return vectorize_loop(func, enable_vectorize and not disabled, predicates, freely)
 
     return function_pass(transform, "tir.VectorizeLoop")

@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
+    LT,
     Add,
     And,
     BinaryOp,
@@ -33,8 +34,11 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.call_intrinsics import get_active_lane_mask
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.runtime.dtype import ScalableLanes
+from tilesmith.ir.structural import structural_equal
+from tilesmith.runtime.dtype import DataType, ScalableLanes
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
@@ -68,7 +72,9 @@ class NeedsLanes(Exception):
 class Vectorizer(Rewriter):
     """Rewrites the body of one loop for all its iterations at once.
 
-    An expression that does not depend on the lane stays scalar until a vector needs it.
+    An expression that does not depend on the lane stays scalar until a vector needs it. Lanes are
+    switched off by ``predicates`` of accesses; unless that may happen ``freely``, only where all
+    accesses are to the very elements that a condition ``index < limit`` is about.
     """
 
     def __init__(
@@ -78,8 +84,11 @@ class Vectorizer(Rewriter):
         lanes: int,
         analyzer: Analyzer,
         predicates: bool = True,
+        freely: bool = True,
     ) -> None:
         self.predicates = predicates  # whether accesses may switch lanes off
+        self.freely = freely
+        self.guarded: PrimExpr | None = None  # the indices that the present condition is about
         self.var = var
         self.low = low
         self.lanes = lanes
@@ -184,8 +193,13 @@ class Vectorizer(Rewriter):
                 left, right = right, left
             if right[1] is not None:
                 return None
+            if left[1] is not None and not self.freely:
+                if not self.analyzer.can_prove(right[0] > 0):
+                    return None
             stride = None if left[1] is None else left[1] * right[0]
             return self.ramp(left[0] * right[0], stride)
+        if not self.freely and left[1] is not None and right[1] is not None:
+            return None
         combine = ops.add if kind is Add else ops.subtract
         strides = combine(
             zero if left[1] is None else left[1], zero if right[1] is None else right[1]
@@ -194,7 +208,8 @@ class Vectorizer(Rewriter):
 
     def division(self, kind: type, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """A division whose lanes agree, or whose remainders are evenly spaced, stays simple."""
-        if isinstance(a, Ramp) and isinstance(b, IntImm) and kind in _ROUNDING and b.value > 0:
+        rounding = kind in _ROUNDING and self.freely
+        if rounding and isinstance(a, Ramp) and isinstance(b, IntImm) and b.value > 0:
             stride = a.stride
             if isinstance(stride, IntImm) and stride.value % b.value == 0:
                 quotient = self.ramp(a.base // b, const(stride.value // b.value, stride.dtype))
@@ -269,7 +284,9 @@ class Vectorizer(Rewriter):
             return self.if_then_else(call)
         if name == "tir.likely":
             value = self.visit(call.args[0])
-            return call if value is call.args[0] else value
+            if value is call.args[0]:
+                return call
+            return value if self.freely else Call(value.dtype, call.op, (value,))
         if effect_of(call) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
             raise NeedsLanes
         if name == "" or not call.op.get_attr("TVectorizable", False):
@@ -293,6 +310,8 @@ class Vectorizer(Rewriter):
             if true.dtype.lanes > 1 or false.dtype.lanes > 1:
                 true, false = self.wide(true), self.wide(false)
             return Call(true.dtype, call.op, (condition, true, false))
+        if not self.freely:
+            raise NeedsLanes
         with self.masked(condition):
             true = self.visit(call.args[1])
         with self.masked(Not(condition)):
@@ -333,13 +352,20 @@ class Vectorizer(Rewriter):
         """The lanes that an access is for."""
         own = None if old is None else self.visit(old)
         mask = self.mask
-        if mask is not None and self.is_inside(buffer, index):
+        if self.guarded is not None:
+            self.require_guarded(index)
+        elif mask is not None and self.is_inside(buffer, index):
             mask = None
         if mask is not None and not self.predicates:
             raise NeedsLanes
         if mask is None:
             return own if own is None or own is old and index.dtype.lanes == 1 else self.wide(own)
         return mask if own is None else And(self.wide(own), mask)
+
+    def require_guarded(self, index: PrimExpr) -> None:
+        """Elsewhere than where the condition looks, the lanes are not known to be switched off."""
+        if self.guarded is not None and not structural_equal(index, self.guarded):
+            raise NeedsLanes
 
     def is_inside(self, buffer: Buffer, index: PrimExpr) -> bool:
         """Whether a read touches nothing but the buffer whatever the mask says."""
@@ -395,6 +421,7 @@ class Vectorizer(Rewriter):
         predicate = None if store.predicate is None else self.wide(self.visit(store.predicate))
         if self.mask is not None and not self.predicates:
             raise NeedsLanes
+        self.require_guarded(place)
         if self.mask is not None:
             predicate = self.mask if predicate is None else And(predicate, self.mask)
         return BufferStore(
@@ -432,13 +459,42 @@ class Vectorizer(Rewriter):
         return loop.with_fields(min=low, extent=extent, body=body)
 
     def visit_While(self, loop: While) -> Stmt:
+        if not self.freely:
+            raise UnsupportedError(
+                "A while loop inside a vectorized loop not supported.", span=loop.span
+            )
         condition = self.visit(loop.condition)
         if condition is not loop.condition or self.mask is not None:
             raise NeedsLanes
         with self.scope():
             return While(condition, self.visit(loop.body), loop.span)
 
+    def guarded_branch(self, branch: IfThenElse) -> Stmt:
+        """A branch on ``index < limit`` whose accesses all have that index."""
+        condition = self.visit(branch.condition)
+        if condition.dtype.lanes == 1:
+            then_case = self.statement_under(condition, branch.then_case)
+            else_case = branch.else_case and self.statement(branch.else_case)
+            return IfThenElse(condition, then_case, else_case, branch.span)
+        if not (self.predicates and isinstance(condition, LT) and self.mask is None):
+            raise NeedsLanes
+        index, limit = condition.a, condition.b
+        if branch.else_case is not None or not isinstance(index, Ramp):
+            raise NeedsLanes
+        if not (ops.is_const(index.stride, 1) and isinstance(limit, Broadcast)):
+            raise NeedsLanes
+        mask_dtype = DataType("uint1").with_lanes(self.lanes)
+        mask = get_active_lane_mask(mask_dtype, index.base, limit.value)
+        self.guarded = index
+        try:
+            with self.scope(), self.masked(mask):
+                return self.visit(branch.then_case)
+        finally:
+            self.guarded = None
+
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        if not self.freely:
+            return self.guarded_branch(branch)
         uniform: list[PrimExpr] = []  # what is the same for all lanes stays a branch
         varying: list[PrimExpr] = []
         own: list[PrimExpr] = []
@@ -525,6 +581,8 @@ class Vectorizer(Rewriter):
         if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.prefetch":
             # One line of memory holds all lanes: the first one is asked for.
             return substitute(evaluation, {self.var: self.low})
+        if ops.is_const(value):
+            return evaluation
         raise NeedsLanes
 
     def visit_Stmt(self, stmt: Stmt) -> Stmt:
