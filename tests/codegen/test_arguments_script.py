@@ -1,5 +1,7 @@
 """What the wrapper of a public function accepts and refuses."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -165,3 +167,23 @@ def test_errors_of_compiled_code_are_tilesmiths(target):
         with pytest.raises(kind, match=words) as caught:
             module(*arguments)
         assert isinstance(caught.value, TilesmithError)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_pointers_to_numbers_take_the_elements_of_tensors(target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+
+    @T.prim_func
+    def double(p: T.handle("float32"), n: T.int32):
+        P = T.Buffer((n,), "float32", data=p)
+        for i in range(n):
+            P[i] = P[i] * T.float32(2)
+
+    module = tilesmith.build(double, target=target)
+    tensor = tilesmith.nd.array(np.arange(6, dtype="f4"))
+    part = tensor._create_view((2,), "float32", 16)
+    module(tensor, 6)
+    module(part, 2)
+    module(ctypes.c_void_p(tensor.data_ptr()), 1)
+    np.testing.assert_array_equal(tensor.numpy(), [0, 2, 4, 6, 16, 20])

@@ -129,3 +129,32 @@ def test_tilesmith_itself_is_not_changed():
     )
     assert done.returncode == 0, done.stderr
     assert tilesmith.__spec__.name == "tilesmith"
+
+
+def test_values_are_converted_as_users_know_it():
+    code = """
+        from tilesmith.compat.tvm import install
+        install()
+        import tvm
+        import numpy as np
+        one, half, truth = tvm.convert(1), tvm.convert(0.5), tvm.convert(True)
+        assert (one.dtype, half.dtype, truth.dtype) == ("int32", "float32", "bool")
+        assert tvm.convert("text") == "text" and tvm.convert(None) is None
+        assert isinstance(tvm.convert("text"), tvm.runtime.String)
+        assert tvm.runtime.convert({"a": [1, 2]})["a"][1].value == 2
+        twice = tvm.convert(lambda x: x * 2)
+        assert isinstance(twice, tvm.runtime.PackedFunc) and twice(4) == 8
+        array = tvm.nd.array(np.zeros(2))
+        assert tvm.convert(array) is array and tvm.convert(tvm.cpu()) is tvm.cpu()
+        func = tvm.tir.PrimFunc([], tvm.tir.Evaluate(0))
+        assert tvm.convert([func])[0] is func
+        builder = tvm.tir.ir_builder.create()
+        pointer = builder.pointer("float32", name="A")
+        pointer[0] = pointer[0] * 2.0
+        func = tvm.tir.PrimFunc([pointer], builder.get()).with_attr("global_symbol", "f")
+        values = tvm.nd.array(np.ones(1, "float32"))
+        tvm.build(func, target="llvm")(values)
+        assert values.numpy()[0] == 2
+    """
+    done = run(code)
+    assert done.returncode == 0, done.stderr

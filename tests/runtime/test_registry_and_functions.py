@@ -3,7 +3,7 @@ import pytest
 
 import tilesmith as ts
 from tilesmith.runtime.ndarray import NDArray
-from tilesmith.runtime.packed_func import PackedFunc
+from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.registry import list_global_func_names, remove_global_func
 from tilesmith.support.errors import ConfigError, ShapeError, TypeMismatchError, UnknownNameError
 
@@ -88,7 +88,7 @@ def test_errors_travel_through(name, kind):
         raise kind("went wrong")
 
     ts.register_func(name, fail)
-    with pytest.raises(RuntimeError if kind is ZeroDivisionError else kind, match="went wrong"):
+    with pytest.raises(kind, match="went wrong"):
         ts.get_global_func(name)()
 
 
@@ -114,3 +114,35 @@ def test_call_dps_copies_in_and_out(name):
     assert kept[0].numpy().sum() == 15  # a tensor of its own
     with pytest.raises(UnknownNameError):
         call("test.nobody", "")
+
+
+class Refused(Exception):
+    """A class that only the user knows."""
+
+
+class Demanding(Exception):
+    def __init__(self, place, reason):
+        super().__init__(place, reason)
+
+
+@pytest.mark.parametrize(
+    "kind", [Refused, NotImplementedError, ZeroDivisionError, KeyboardInterrupt, FileNotFoundError]
+)
+def test_errors_of_functions_keep_their_class(kind):
+    def refuse():
+        raise kind("not today")
+
+    packed = convert_to_packed(refuse)
+    for _ in range(2):
+        with pytest.raises(kind, match="not today") as caught:
+            packed()
+        assert type(caught.value) is kind
+        assert any(entry.name == "refuse" for entry in caught.traceback)
+
+
+def test_errors_that_no_message_makes():
+    def refuse():
+        raise Demanding("here", "too late")
+
+    with pytest.raises(RuntimeError, match="too late"):
+        convert_to_packed(refuse)()

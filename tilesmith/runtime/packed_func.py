@@ -54,12 +54,30 @@ def from_ffi(value: Any) -> Any:
     return convert(value)
 
 
+def keep_class(kind: type[BaseException]) -> None:
+    """Let errors of a class keep it on their way through native code, which knows kinds by name."""
+    if kind in tvm_ffi.core.ERROR_TYPE_TO_NAME:
+        return
+    try:
+        kind("a message")  # how the error is made anew
+    except Exception:
+        return  # a class of the user's that needs more: its errors arrive as RuntimeError
+    is_own = kind.__module__ == "builtins"
+    tvm_ffi.register_error(
+        kind.__name__ if is_own else f"{kind.__module__}.{kind.__qualname__}", kind
+    )
+
+
 def convert_to_packed(function: Callable[..., Any]) -> Any:
     """A packed function that calls a Python function with Tilesmith's and Python's own values."""
     if isinstance(function, Function):
         return function
 
     def call(*arguments: Any) -> Any:
-        return function(*[from_ffi(argument) for argument in arguments])
+        try:
+            return function(*[from_ffi(argument) for argument in arguments])
+        except BaseException as error:  # nothing is caught: its class is to be known outside
+            keep_class(type(error))
+            raise
 
     return tvm_ffi.convert(call)

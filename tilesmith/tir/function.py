@@ -44,10 +44,14 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
                 handle = Var(param.name + "_handle", "handle")
                 buffers[handle] = param
                 param = handle
+            if hasattr(param, "asobject"):  # a pointer of the IR builder
+                param = param.asobject()
             if not isinstance(param, Var):
                 raise TypeMismatchError(f"a parameter is a variable or a buffer, got {param!r}")
             handles.append(param)
         self.params = tuple(handles)
+        if not isinstance(body, Stmt):
+            raise TypeMismatchError(f"the body of a function is a statement, got {body!r}")
         self.body = body
         self.ret_type = ret_type if ret_type is not None else VoidType()
         self.buffer_map = buffers

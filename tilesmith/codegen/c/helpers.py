@@ -39,7 +39,10 @@ def c_type(dtype: DataType) -> str:
         return "void*"
     if dtype.is_void:
         return "void"
-    raise CodegenError(f"C code cannot hold values of '{dtype}'")
+    raise CodegenError(
+        f"C code cannot hold values of '{dtype}'",
+        notes=("integers have 1, 2, 4, 8, 16, 32 or 64 bits, floats 4, 8, 16, 32 or 64",),
+    )
 
 
 def is_narrow(dtype: DataType) -> bool:

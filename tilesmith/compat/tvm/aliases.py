@@ -87,7 +87,7 @@ NAMES: dict[str, dict[str, str]] = {
         "context": "tilesmith.runtime.devices:device",
         "cl": "tilesmith.runtime.devices:opencl",
         "mtl": "tilesmith.runtime.devices:metal",
-        "convert": "tilesmith.ir:convert",
+        "convert": "tilesmith.compat.tvm.convert:convert",
         "expr": "tilesmith.tir",
         "instrument": "tilesmith.ir.instrument",
         "stmt": "tilesmith.tir",
@@ -123,6 +123,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.runtime": {
         "Tensor": "tilesmith.runtime.ndarray:NDArray",
+        "convert": "tilesmith.compat.tvm.convert:convert",
         "tensor": "tilesmith.runtime.nd:array",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},

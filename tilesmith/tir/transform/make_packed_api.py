@@ -73,6 +73,12 @@ _KINDS = {"int": "an integer", "uint": "an integer", "bool": "a boolean", "float
           "bfloat": "a number", "handle": "a pointer"}  # fmt: skip
 
 
+def points_to_elements(param: Var) -> bool:
+    """Whether a parameter without a buffer is a pointer to numbers, not to anything."""
+    pointed = getattr(param.type_annotation, "element_type", None)
+    return isinstance(pointed, PrimType) and not (pointed.dtype.is_void or pointed.dtype.is_handle)
+
+
 class _Wrapper:
     """Builds the body of one wrapper from outside to inside."""
 
@@ -188,6 +194,10 @@ class _Wrapper:
             pointer = value("handle")
             moved = Call("handle", "tir.handle_add_byte_offset", (pointer, OBJECT_HEADER_BYTES))
             unpacked: PrimExpr = Select(ops.equal(kind, TENSOR), moved, pointer)
+            if points_to_elements(param):
+                is_tensor = ops.any_of(ops.equal(kind, TENSOR), ops.equal(kind, DLTENSOR))
+                arguments = (is_tensor, self.elements_of(unpacked), pointer)
+                unpacked = Call("handle", "tir.if_then_else", arguments)
         elif dtype.is_float:
             allowed = (INT, BOOL, FLOAT)
             number_value = Select(
@@ -203,6 +213,12 @@ class _Wrapper:
         )  # fmt: skip
         self.check(ops.any_of(*[ops.equal(kind, index) for index in allowed]), message)
         self.let(param, unpacked)
+
+    def elements_of(self, tensor: PrimExpr) -> PrimExpr:
+        """The pointer to the first element of a DLTensor."""
+        data = self.field(tensor, 0, StructField.ARRAY_DATA, "handle")
+        offset = self.field(tensor, 0, StructField.ARRAY_BYTE_OFFSET, "int64")
+        return Call("handle", "tir.handle_add_byte_offset", (data, offset))
 
     def tensor(self, number: int, buffer: Buffer, kind: Var) -> Var:
         """The DLTensor of an argument."""
@@ -337,7 +353,7 @@ class _Wrapper:
         offset = self.field(tensor, 0, StructField.ARRAY_BYTE_OFFSET, "int64")
         declared = buffer.elem_offset
         if isinstance(declared, IntImm) and declared.value == 0:
-            data = Call("handle", "tir.handle_add_byte_offset", (data, offset))
+            data = self.elements_of(tensor)
         else:
             size = max(1, buffer.dtype.nbytes)
             elements = ops.floordiv(offset, const(size, "int64"))
