@@ -28,7 +28,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.normal_form import Normalizer
 from tilesmith.arith.state import is_index
-from tilesmith.ir import EQ, GE, GT, LE, LT, NE, Min, Not, PrimExpr, const
+from tilesmith.ir import EQ, GE, GT, LE, LT, NE, Min, Not, PrimExpr, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.runtime.dtype import DataType
 
@@ -68,6 +68,12 @@ class Comparisons(Normalizer):
         answer = self._equality(difference)
         if answer is not None:
             return TRUE if answer is (kind is EQ) else FALSE
+        if kind is NE:  # x % 4 != 0  ->  0 < x % 4
+            low, high = self.bounds(difference)
+            if low >= 0:
+                return self._inequality(expr, LT, form_a, form_b, difference)
+            if high <= 0:
+                return self._inequality(expr, LT, form_b, form_a, times(difference, -1))
         common = coefficient_gcd(difference)
         return self._known(
             self._written(expr, kind, form_a, form_b, exact_quotient(difference, common))
@@ -127,7 +133,7 @@ class Comparisons(Normalizer):
         coeff, base = self.modular(difference) if self.has_residues else (1, 0)
         if coeff == 0:
             return base == 0
-        if base % coeff:
+        if base % coeff or (self.holes and self.is_hole(difference)):
             return False
         if self._worth_proving(difference):
             opposite = times(difference, -1)
@@ -166,6 +172,8 @@ class Comparisons(Normalizer):
             if answer is not None:
                 return TRUE if answer else FALSE
         difference = shifted(whole, 1) if kind is LT else whole
+        if self.bounds(whole)[1] <= 0:  # x <= 0 of what is not negative
+            kind, difference = EQ, whole
         if changed or common != 1:
             made = self._canonical(kind, difference, False)
             return self._known(self._rebuilt(expr) if made is None else made)
@@ -268,11 +276,19 @@ class Comparisons(Normalizer):
                 if difference.terms.get(atom) != coefficient:
                     break
             else:
+                if kind in (EQ, NE) and not a.terms:
+                    a, b = b, a
                 made = self._made(kind, a, b)
                 return expr if self._unchanged(made, expr) else made
-        made = self._canonical(kind, difference, bool(a.const) and not b.const)
+        made = self._canonical(kind, difference, bool(a.const) and not b.const, not kept)
         if made is None:
             return self._rebuilt(expr)
+        if not kept and made.__class__ is kind and a.const == 0 == b.const:
+            atoms = {**a.terms, **b.terms}
+            same = all(atom in difference.terms for atom in atoms)
+            if same or not all(atom in atoms for atom in difference.terms):
+                plain = self._made(kind, a, b)  # nothing went out
+                made = plain if _length(plain) <= _length(made) else made
         return expr if self._unchanged(made, expr) else made
 
     def _unchanged(self, made: Any, expr: Any) -> bool:
@@ -280,13 +296,15 @@ class Comparisons(Normalizer):
             return False
         return same_expression(made.a, expr.a) and same_expression(made.b, expr.b)
 
-    def _canonical(self, kind: type, difference: Sum, constant_left: bool) -> PrimExpr | None:
+    def _canonical(
+        self, kind: type, difference: Sum, constant_left: bool, strict: bool = False
+    ) -> PrimExpr | None:
         """``0 kind difference`` with negative terms on the left, positive ones on the right; None
-        if a side might overflow."""
+        if a side might overflow. ``strict``: ``x < 0`` rather than ``x <= -1``."""
         dtype, constant = difference.dtype, difference.const
         right = {atom: c for atom, c in difference.terms.items() if c > 0}
         left = {atom: -c for atom, c in difference.terms.items() if c < 0}
-        if _turns_strict(kind, difference):
+        if _turns_strict(kind, difference, strict):
             kind, constant = (LT if kind is LE else LE), 0
         if kind in (EQ, NE) and not left:  # x == 3, with the constant on the right
             left, right, constant = right, left, -constant
@@ -312,12 +330,25 @@ def _size(part: tuple[Any, int]) -> int:
     return abs(part[1])
 
 
-def _turns_strict(kind: type, difference: Sum) -> bool:
+def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
     """Whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
     if difference.const != (-1 if kind is LE else 1) or kind not in (LE, LT):
         return False
+    if one_sided:
+        return True
     coefficients = difference.terms.values()
     return min(coefficients) < 0 < max(coefficients)
+
+
+def _length(expr: PrimExpr) -> int:
+    """How many nodes an expression has."""
+    count, stack = 0, [expr]
+    while stack:
+        node = stack.pop()
+        count += 1
+        if not isinstance(node, Var):
+            stack.extend([child for child in node.children() if isinstance(child, PrimExpr)])
+    return count
 
 
 def _takes_away(form: Sum) -> bool:

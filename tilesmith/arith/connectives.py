@@ -11,7 +11,7 @@ from typing import Any
 
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
 from tilesmith.arith.const_int_bound import direction
-from tilesmith.arith.forms import Sum, plus, shifted
+from tilesmith.arith.forms import Sum, plus, shifted, times
 from tilesmith.arith.state import is_index
 from tilesmith.ir import (
     EQ,
@@ -65,7 +65,7 @@ class Connectives(Comparisons):
             if keep:
                 parts.append(part)
         lighter = self._lightened_all(kind, parts)
-        if lighter is parts and len(parts) == len(first) + len(second):
+        if lighter is parts and len(parts) == len(first) + len(second) and len(second) == 1:
             return expr if a is expr.a and b is expr.b else kind(a, b)
         join = logical_and if kind is And else logical_or
         result = lighter[0]
@@ -182,15 +182,36 @@ class Connectives(Comparisons):
         found = _rays(kind, this, that)
         if found is None and kind is And and this[3] and that[3]:
             low, high = max(this[1], that[1]), min(this[2], that[2])
-            return self._point(a, int(low)) if low == high else None
+            return self._point(a, EQ, int(low)) if low == high else None
+        if found is None and kind is Or and this[3] and that[3]:
+            return self._united(a, this, that)
         return found
 
-    def _point(self, comparison: Any, value: int) -> PrimExpr | None:
-        """``x == 3`` for ``3 <= x and x <= 3``."""
+    def _united(self, comparison: Any, this: Ray, that: Ray) -> PrimExpr | None:
+        """``x <= y`` for ``x < y or x == y``, ``x != y`` for ``x < y or y < x``."""
+        (_, low_a, high_a, _), (_, low_b, high_b, _) = (this, that) if this[1] < that[1] else (
+            that, this,
+        )  # fmt: skip
+        if high_a + 1 == low_b:
+            if low_a == -float("inf"):
+                return self._point(comparison, LE, int(high_b))
+            if high_b == float("inf"):
+                return self._point(comparison, LE, int(low_a), True)
+        if high_a + 2 == low_b and low_a == -float("inf") and high_b == float("inf"):
+            return self._point(comparison, NE, int(high_a) + 1)
+        return None
+
+    def _point(
+        self, comparison: Any, kind: type, value: int, least: bool = False
+    ) -> PrimExpr | None:
+        """``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, ``x <= 3`` or ``3 <= x``."""
         form = self.tidy(plus(self.normal(comparison.b), self.normal(comparison.a), -1))
         scale = direction(form)[1]
         terms = {atom: coefficient // scale for atom, coefficient in form.terms.items()}
-        return self._canonical(EQ, Sum(form.dtype, terms, -value), False)
+        form = Sum(form.dtype, terms, -value)
+        if kind is LE and not least:
+            form = times(form, -1)
+        return self._canonical(kind, form, False)
 
     def _ray(self, expr: PrimExpr) -> Ray | None:
         """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
@@ -263,9 +284,9 @@ def _rays(kind: type, a: Ray, b: Ray) -> Any:
                 return "decided"
             return "second" if inside_is_first else "first"
         return None
-    if kind is Or and low_a != low_b:
-        return "decided"
-    return None
+    if low_a == low_b:
+        return "first"
+    return "decided" if kind is Or else None
 
 
 _MOST_PARTS = 16

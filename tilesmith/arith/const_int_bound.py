@@ -119,8 +119,9 @@ def union(a: Interval, b: Interval) -> Interval:
 def quotient_interval(index: Interval, divisor: Interval) -> Interval:
     """All ``index // divisor``; a divisor that may be zero or of either sign gives no bound."""
     low, high = max(divisor[0], 1), divisor[1]
-    if divisor[0] < 0 or high < low:
-        return -INFINITY, INFINITY
+    if divisor[0] < 0 or high < low:  # of either sign, and not zero
+        largest = max(abs(index[0]), abs(index[1]))
+        return -largest, largest
     smallest = floor_quotient(index[0], high if index[0] >= 0 else low)
     largest = floor_quotient(index[1], low if index[1] >= 0 else high)
     return smallest, largest

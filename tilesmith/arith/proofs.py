@@ -247,6 +247,15 @@ class Proofs(Residues):
             self._assume_nonnegative(shifted(form, -1))
         elif high == 0:
             self._assume_nonnegative(shifted(times(form, -1), -1))
+        else:
+            key, scale = direction(form)
+            if form.const % scale == 0:
+                self.holes[key] = self.holes.get(key, frozenset()) | {-form.const // scale}
+
+    def is_hole(self, form: Sum) -> bool:
+        """Whether a sum is known not to be zero from a condition that said so."""
+        key, scale = direction(form)
+        return form.const % scale == 0 and -form.const // scale in self.holes.get(key, ())
 
     def _learn_residue(self, form: Sum) -> None:
         """``x % 4 == 1`` tells the residue of ``x``."""

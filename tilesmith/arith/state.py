@@ -34,7 +34,7 @@ Interval = tuple[float, float]
 
 _LAYERED_FACTS = (
     "values", "replacements", "var_bounds", "var_modular", "atom_facts", "sum_facts",
-    "inequalities",
+    "inequalities", "holes",
     "modular_facts", "literals", "extents",
 )  # fmt: skip
 _LAYERED_CACHES = ("memo", "rewritten", "bounds_cache", "modular_cache", "divisions", "rays")
@@ -59,6 +59,7 @@ class State:
         self.var_modular: dict[Var, tuple[int, int]] = {}
         self.atom_facts: dict[Atom, Interval] = {}
         self.sum_facts: dict[object, Interval] = {}
+        self.holes: dict[object, frozenset[int]] = {}  # values that a sum does not have
         self.inequalities: dict[Atom, tuple[Sum, ...]] = {}
         self.modular_facts: dict[Atom, tuple[int, int]] = {}
         self.literals: dict[int, bool] = {}
