@@ -280,6 +280,25 @@ def test_loops_that_are_left_to_the_back_end_stay():
     assert_structural_equal(apply(func, transform.UnrollLoop()), func)
 
 
+def test_unrolled_loops_for_the_back_end_get_no_annotations():
+    @T.prim_func
+    def before(A: T.Buffer((12,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for j in T.unroll(3):
+                A[i * 3 + j] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((12,), "float32")):
+        for i in T.unroll(4):
+            for j in T.unroll(3):
+                A[i * 3 + j] = T.float32(1)
+
+    option = {"auto_max_step": 16, "explicit_unroll": False}
+    with PassContext(config={"tir.UnrollLoop": option}):
+        check(before, expected, transform.UnrollLoop())
+
+
 def test_rewrite_unsafe_select():
     @T.prim_func
     def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

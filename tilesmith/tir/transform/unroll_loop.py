@@ -164,7 +164,8 @@ class _Unroller(Rewriter):
         self.unrolled += 1
         if self.explicit:
             return self.written_out(loop, body, extent)
-        return _rebuilt(loop, body, ForKind.UNROLLED, {**loop.annotations, EXPLICIT: False})
+        kept = {key: value for key, value in loop.annotations.items() if key != MAX_STEP}
+        return _rebuilt(loop, body, ForKind.UNROLLED, kept)
 
     def written_out(self, loop: For, body: Stmt, extent: int) -> Stmt:
         binds = extent > 1 and _defines(body)
