@@ -6,6 +6,7 @@ more than 300 a minute.
 
 import pytest
 
+from tests.testing.fuzz.field_mutations import FIELD_MUTATIONS
 from tests.testing.fuzz.mutations import MUTATIONS
 from tilesmith.testing.fuzz.isolated import IsolatedRunner
 
@@ -21,11 +22,22 @@ def notices(signature, expected):
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_mutation_is_found(name):
     _, expected, only = MUTATIONS[name]
-    runner = IsolatedRunner(patch=f"tests.testing.fuzz.mutations:{name}")
+    find(f"tests.testing.fuzz.mutations:{name}", expected, only, "blocks")
+
+
+@pytest.mark.parametrize("name", FIELD_MUTATIONS)
+def test_the_field_finds_the_mutation(name):
+    _, expected, field, only = FIELD_MUTATIONS[name]
+    find(f"tests.testing.fuzz.field_mutations:{name}", expected, only, field)
+
+
+def find(patch, expected, only, field):
+    """Draw programs until one of them shows what is broken."""
+    runner = IsolatedRunner(patch=patch)
     seen = set()
     try:
         for seed in range(MOST_PROGRAMS):
-            finding = runner.run_seed(seed, only)["finding"]
+            finding = runner.run_seed(seed, only, field)["finding"]
             if finding is not None:
                 seen.add(finding["signature"])
                 if notices(finding["signature"], expected):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
+from tilesmith.ir import IRModule
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.checks import Checker, Finding
 from tilesmith.testing.fuzz.fields import apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
+from tilesmith.testing.fuzz.loop_programs import build_loops
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
 from tilesmith.testing.fuzz.schedules import SAMPLERS, usable_kinds
-from tilesmith.tir import Schedule
+from tilesmith.testing.fuzz.tensor_programs import build_tensors
+from tilesmith.tir import PrimFunc, Schedule
+from tilesmith.tir.analysis import verify_well_formed
 
 __all__ = ["ONLY", "Case", "make_case", "run_case"]
 
@@ -90,6 +95,7 @@ def run_case(case: Case) -> dict[str, Any]:
         checker = Checker(build(recipe), argument_sets(recipe))
     except Exception as error:
         raise InternalError(f"the generator made a program that cannot run: {error}") from error
+    checker.counts[f"field {case.get('field', 'blocks')}"] += 1
     try:
         _check(checker, case, only)
     except Finding as finding:
@@ -97,12 +103,29 @@ def run_case(case: Case) -> dict[str, Any]:
     return {"counts": dict(checker.counts), "finding": None}
 
 
+PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
+    "tensors": build_tensors, "loops": build_loops,
+}  # fmt: skip
+"""Other programs that a recipe stands for; they compute what its program of blocks does."""
+
+
 def _check(checker: Checker, case: Case, only: str | None) -> None:
+    if case.get("program") is not None:
+        with checker.guarded("program", case["program"]):
+            checker.function = PROGRAMS[case["program"]](case["recipe"])
+            verify_well_formed(checker.function, strict=False)
+            checker.compare(checker.function)
     if only is None:
         checker.check_script(checker.function)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
+    checker.device = case.get("device")
     checker.scripts = bool(case.get("scripts"))
-    checker.counts[f"field {case.get('field', 'blocks')}"] += 1
+    if case.get("program") == "loops":
+        checker.check_lowering(
+            IRModule({"main": checker.function}), case["back_ends"], only != "codegen",
+            only != "pass",
+        )  # fmt: skip
+        return
     module = checker.check_steps(case["steps"], case["recipe"], only in (None, "primitive"))
     if only in (None, "primitive"):
         checker.check_script(module)

@@ -18,9 +18,11 @@ from typing import Any
 import numpy
 
 from tilesmith.codegen import build as generate_code
-from tilesmith.ir import IRModule, Rewriter, load_json, save_json, structural_equal
+from tilesmith.ir import IRModule, Rewriter, Var, load_json, save_json, structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.lowering import host_passes, lower_passes
+from tilesmith.lowering.pipelines import classic_passes, device_passes
+from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.nd import array as as_tensor
 from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
@@ -34,17 +36,28 @@ from tilesmith.support.errors import (
 from tilesmith.target import Target
 from tilesmith.testing.fuzz import values
 from tilesmith.testing.fuzz.layouts import copied, whole
+from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
+from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.schedule import Trace
 from tilesmith.tir.stmt import For, Stmt
 
-__all__ = ["PHASES", "Checker", "Finding", "note_place", "run_steps"]
+TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS}
+"""Steps that call several primitives, by name: what the fields draw besides single primitives."""
+
+__all__ = ["PHASES", "TEMPLATES", "Checker", "Finding", "note_place", "run_steps"]
+
+BARRIER_PASSES = 3
+"""How often ThreadSync runs for a device: for each kind of memory that threads share."""
+
+_WATCHED = Options(check_races=True, check_undefined=True)
+"""From the last barrier on, threads run freely: what they need of each other they wait for."""
 
 PHASES = ("script", "primitive", "trace", "pass", "codegen")
 
@@ -104,6 +117,8 @@ class Checker:
         self.recorder: Recorder | None = None
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
+        self.device: str | None = None  # the device that lowering is for; None: this CPU
+        self.options = Options()  # what runs look for besides the result
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # what was looked at last, for reports
         verify_well_formed(function, strict=False)
@@ -113,8 +128,24 @@ class Checker:
 
     def _outputs(self, program: Any, arrays: list[Any], entry: str | None = None) -> list[Any]:
         copies = [copied(one) if isinstance(one, numpy.ndarray) else one for one in arrays]
-        run(program, *copies, entry=entry)
+        given = copies
+        if self.device is not None and isinstance(program, IRModule):
+            given = self._by_name(program[entry or "main"], copies)
+        run(program, *given, entry=entry, options=self.options)
         return copies
+
+    def _by_name(self, function: PrimFunc, arrays: list[Any]) -> list[Any]:
+        """The arguments of what a wrapper calls: it gets the sizes as parameters of its own."""
+        known: dict[str, Any] = {}
+        for param, array in zip(self.function.params, arrays):
+            buffer = self.function.buffer_map.get(param)
+            known[param.name if buffer is None else buffer.name] = array
+            for size, number in zip(() if buffer is None else buffer.shape, numpy.shape(array)):
+                if isinstance(size, Var):
+                    known[size.name] = number
+        if len(function.params) == len(arrays):
+            return arrays
+        return [known[param.name] for param in function.params]
 
     def _differ(self, got: list[Any], want: list[Any], rounded: bool) -> str | None:
         for number, (one, other) in enumerate(zip(got, want)):
@@ -206,7 +237,7 @@ class Checker:
             pick = Pick(recorder, random.Random(seed), recipe)
             with self.guarded("primitive", kind):
                 try:
-                    SAMPLERS[kind][1](pick)
+                    (SAMPLERS.get(kind) or TEMPLATES[kind])[1](pick)
                 except Nothing:
                     del recorder.calls[done:]
                     continue
@@ -253,8 +284,8 @@ class Checker:
     def check_passes(self, module: IRModule, target: Target, compare: bool) -> IRModule | None:
         """Lower step by step; each pass that changes something is compared. None where a pass says
         that the program is not supported."""
-        rounded = False
-        for step in self._passes(target):
+        rounded, barriers = False, 0
+        for step in self._passes(module, target):
             name = step.info.name
             if not PassContext.current().pass_enabled(step.info):
                 continue
@@ -262,26 +293,37 @@ class Checker:
             with self.guarded("pass", name):
                 try:
                     new = step(module)
-                except UnsupportedError as error:
+                except (UnsupportedError, ScheduleError) as error:
                     self.counts[f"unsupported {name}: {error.message[:80]}"] += 1
                     return None
                 self.counts[f"pass {name}"] += 1
                 changed = not _same_functions(new, module)
                 rounded = rounded or name == "tir.LowerIntrin"
+                barriers += name == "tir.ThreadSync"
+                if barriers == BARRIER_PASSES and self.device is not None:
+                    changed, self.options = True, _WATCHED
+                    barriers += 1
                 if changed and compare:
                     self.current = new
                     verify_well_formed(new, strict=False)
-                    entry = "__tvm_ffi_main" if "__tvm_ffi_main" in new else "main"
+                    # a device's wrapper asks for arrays on the device
+                    packed = "__tvm_ffi_main" in new and self.device is None
+                    entry = "__tvm_ffi_main" if packed else "main"
                     self.compare(new, entry, rounded)
             if changed and self.scripts:
                 self.check_script(new)
             module = new
         return module
 
-    def _passes(self, target: Target) -> list[Pass]:
+    def _passes(self, module: IRModule, target: Target) -> list[Pass]:
         steps: list[Pass] = []
         left = list(self.extra)
-        for step in [*lower_passes(), *host_passes(target)]:
+        kinds = {program_kind(function) for function in module.functions.values()}
+        first = lower_passes(on_threads=ProgramKind.THREADS in kinds)
+        if ProgramKind.CLASSIC in kinds:
+            first = classic_passes()
+        last = host_passes(target) if self.device is None else device_passes(target)
+        for step in [*first, *last]:
             steps.append(step)
             for entry in [one for one in left if one[0] == step.info.name]:
                 left.remove(entry)
@@ -315,6 +357,13 @@ class Checker:
     def _check_lowering(
         self, module: IRModule, back_ends: list[str], compare: bool, code: bool
     ) -> None:
+        if self.device is not None:
+            if self.counts["refused threads: rest"]:
+                return  # a nest that cannot be bound to threads is none for a device
+            lowered = self.check_passes(module, Target(self.device, host="llvm"), compare)
+            if lowered is not None:
+                self.counts[f"code {self.device}"] += 1
+            return
         threads = _has_threads(module)
         for number, name in enumerate(back_ends or ["llvm"]):
             target = Target(name)

@@ -12,9 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.testing.fuzz.forms import draw_form
-from tilesmith.testing.fuzz.generator import MORE_STAGES, Generator
+from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
+from tilesmith.testing.fuzz.loop_programs import LOOP_STAGES, draw_loops
+from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.recipe import parameters_of
+from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
+from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 
 __all__ = ["FIELDS", "apply_field", "draw_field"]
 
@@ -54,11 +58,67 @@ def _statements(case: Case, rng: random.Random) -> None:
             stage["form"] = draw_form(rng, stage)
 
 
+def _threads(case: Case, rng: random.Random) -> None:
+    """Loops bound to threads, memory that they share; lowered for a device."""
+    drawn = [kind for kind, (weight, _) in THREAD_STEPS.items() if weight]
+    weights = [THREAD_STEPS[kind][0] for kind in drawn]
+    kinds = rng.choices(["ComputeInline", "ReverseComputeInline"], k=rng.choice([0, 0, 1, 2]))
+    kinds += ["threads: tile"] + rng.choices(drawn, weights, k=rng.choice([1, 2, 3, 4, 6]))
+    kinds += rng.choices(_IN_KERNELS, k=rng.choice([0, 0, 1]))
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]
+    case["device"] = rng.choice(["cuda", "cuda", "opencl"])
+    case["extra"] = []
+    case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.4 else {}
+
+
+_IN_KERNELS = ("Split", "Unroll", "Vectorize", "StorageAlign", "Annotate")
+"""Primitives that may follow where loops are bound to threads."""
+
+_DEVICE_CONFIGS: tuple[tuple[str, Any], ...] = (
+    ("tir.merge_static_smem", True), ("tir.detect_global_barrier", True),
+    ("tir.UnrollLoop", {"auto_max_step": 16, "explicit_unroll": True}),
+    ("tir.LoopPartition", {"partition_const_loop": True}),
+    ("tir.disable_vectorize", True), ("tir.use_async_copy", True), ("tir.ptx_ldg32", True),
+)  # fmt: skip
+
+
+def _pipelines(case: Case, rng: random.Random) -> None:
+    """Software pipelines, double buffers, virtual threads; lowered for this CPU."""
+    weights = [weight for weight, _ in PIPELINE_STEPS.values()]
+    kinds = rng.choices(_BEFORE_PIPELINES, k=rng.choice([0, 1, 2]))
+    kinds += rng.choices(list(PIPELINE_STEPS), weights, k=rng.choice([1, 1, 2]))
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
+
+
+def _tensors(case: Case, rng: random.Random) -> None:
+    """Programs that ``te.create_prim_func`` makes."""
+    stages = {name: STAGES[name] for name in TENSOR_STAGES}
+    case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
+    case["program"] = "tensors"
+
+
+def _loops(case: Case, rng: random.Random) -> None:
+    """Classic loop programs, through the pipeline for them; the primitives need blocks."""
+    stages = {name: STAGES[name] for name in LOOP_STAGES}
+    case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
+    for stage in case["recipe"]["stages"]:
+        stage["loops"] = draw_loops(rng, stage)
+        stage["binding"] = "plain"
+    case["program"], case["steps"] = "loops", []
+
+
+_BEFORE_PIPELINES = ("Split", "Fuse", "Reorder", "ComputeAt", "Vectorize", "DecomposeReduction")
+
+
 FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "blocks": (10, _blocks),
     "scripts": (1, _scripts),
     "layouts": (1, _layouts),
     "statements": (2, _statements),
+    "threads": (2, _threads),
+    "pipelines": (1, _pipelines),
+    "tensors": (1, _tensors),
+    "loops": (1, _loops),
 }
 """Name → how often it is drawn, and what makes a case of it."""
 

@@ -19,8 +19,8 @@ from tilesmith.tir import Buffer, PrimFunc, decl_buffer
 from tilesmith.tir.stmt import Block, BlockRealize, stmt_seq
 
 __all__ = [
-    "Recipe", "all_loads", "arguments_of", "build", "check_recipe", "number_of", "outputs_of",
-    "parameters_of",
+    "Recipe", "Sizes", "all_loads", "arguments_of", "build", "check_recipe", "number_of",
+    "outputs_of", "parameters_of", "unbound_sizes",
 ]  # fmt: skip
 
 Recipe = dict[str, Any]
@@ -43,7 +43,7 @@ def number_of(size: Size, dims: dict[str, int]) -> int:
     return -(-one // other)
 
 
-class _Sizes:
+class Sizes:
     """Sizes as expressions: dimensions that are symbolic are variables."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -104,7 +104,7 @@ def all_loads(stage: dict[str, Any]) -> set[str]:
 def build(recipe: Recipe) -> PrimFunc:
     """The function of a recipe: parameters are scalars for symbolic sizes that no buffer has as its
     own, inputs, outputs."""
-    sizes = _Sizes(recipe)
+    sizes = Sizes(recipe)
     buffers: dict[str, Buffer] = {}
     names = parameters_of(recipe)
     layouts = recipe.get("layouts", {})
@@ -121,7 +121,7 @@ def build(recipe: Recipe) -> PrimFunc:
     unread = {tensor["name"] for tensor in recipe["inputs"]}
     inner = [buffers[name] for name in buffers if name not in names and name not in unread]
     root = Block((), (), (), "root", stmt_seq(*nests), None, inner)
-    scalars: list[Any] = [sizes.variables[name] for name in _unbound(recipe)]
+    scalars: list[Any] = [sizes.variables[name] for name in unbound_sizes(recipe)]
     params = scalars + [buffers[name] for name in names]
     return PrimFunc(
         params,
@@ -150,7 +150,8 @@ def parameters_of(recipe: Recipe) -> list[str]:
     return sorted(names, key=lambda name: any(isinstance(size, list) for size in shapes[name]))
 
 
-def _unbound(recipe: Recipe) -> list[str]:
+def unbound_sizes(recipe: Recipe) -> list[str]:
+    """Symbolic sizes that are parameters, because no buffer has them as its own."""
     names = set(parameters_of(recipe))
     bound = {
         size
@@ -171,7 +172,7 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
         if known["ulp"] != tensor["ulp"]:
             tensors[tensor["name"]] = tensor
     inputs = {tensor["name"] for tensor in recipe["inputs"]}
-    made: list[Argument] = [{"value": dims[name]} for name in _unbound(recipe)]
+    made: list[Argument] = [{"value": dims[name]} for name in unbound_sizes(recipe)]
     for name in parameters_of(recipe):
         tensor = tensors[name]
         argument: Argument = {

@@ -29,13 +29,14 @@ def check(
     back_ends: list[str],
     extra: list[list[str]] | None = None,
     config: dict[str, Any] | None = None,
+    device: str | None = None,
 ) -> None:
     """Carry a program with its schedule out, up to a phase. Raises Finding where a step changes
-    what the program computes, or fails. A primitive may refuse. ``extra`` and ``config``: further
-    passes and options, as a case has them."""
+    what the program computes, or fails. A primitive may refuse. ``extra``, ``config``
+    and ``device``: further passes, options and a device to lower for, as a case has them."""
     intrinsics.register()
     checker = Checker(function, arguments)
-    checker.extra, checker.config = extra or [], config or {}
+    checker.extra, checker.config, checker.device = extra or [], config or {}, device
     module = run_steps(checker, schedule)
     if phase in ("trace", "script"):
         checker.check_script(module)
@@ -71,7 +72,8 @@ def file_text(finding: dict[str, Any]) -> str:
     imports = "from tilesmith.script import tir as T\nfrom tilesmith.testing.fuzz import replay\n\n"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
     script = finding["script"].replace("# from tilesmith.script import tir as T", "").strip()
-    more = "".join(f", {key}={case[key]!r}" for key in ("extra", "config") if case.get(key))
+    wanted = ("extra", "config", "device")
+    more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     body = "".join(f"    {line}\n" for line in finding["schedule"] or ["pass"])
     return (
         f"{head}{imports}{comment}ARGUMENTS = {arguments}  # fmt: skip\n\n\n"

@@ -22,6 +22,10 @@ _KEEP_RANGE = {"add", "sub", "mul", "select", "if", "let", "land", "lor", "neg",
                "bitor", "bitxor", "shl", "shr"}  # fmt: skip
 
 
+_NEEDED = {"threads: rest"}
+"""Steps without which a program is no longer one for the device."""
+
+
 class _Shrinker:
     def __init__(self, case: Case, fails: Fails, seconds: float) -> None:
         self.case = case
@@ -63,7 +67,8 @@ class _Shrinker:
             start = 0
             while start < len(self.case["steps"]):
                 steps = self.case["steps"]
-                rest = steps[:start] + steps[start + size :]
+                kept = [step for step in steps[start : start + size] if step[0] in _NEEDED]
+                rest = steps[:start] + kept + steps[start + size :]
                 if not self.attempt({**self.case, "steps": rest}):
                     start += size
             size //= 2

@@ -23,7 +23,7 @@ def main(T0: T.Buffer((2,), "float32")):
             T.reads()
             T.writes(T0[v1])
             with T.init():
-                T0[v1] = T.float32(3.4028234663852886e+38)
+                T0[v1] = T.float32(3.4028234663852886e38)
             T0[v1] = T.min(T0[v1], T.float32(-2))
 
 

@@ -35,14 +35,14 @@ def main(
             T.reads(T0[v0, v1])
             T.writes(T1[v0])
             with T.init():
-                T1[v0] = T.float32(-3.4028234663852886e+38)
+                T1[v0] = T.float32(-3.4028234663852886e38)
             T1[v0] = T.max(T1[v0], T0[v0, v1])
     with T.block("B2"):
         T.reads(T2[0:2])
         T.writes(T2[0:2])
         for z in range(2):
             T2[z] = 0
-        for v0, v1 in T.grid(1, 2):
+        for _v0, v1 in T.grid(1, 2):
             T2[v1 % 2] = T2[v1 % 2] + 5
 
 

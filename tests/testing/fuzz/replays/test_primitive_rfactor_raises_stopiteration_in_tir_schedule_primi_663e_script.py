@@ -32,7 +32,7 @@ def main(b: T.int32, T0: T.Buffer((1,), "float32"), A0_handle: T.handle):
             T.reads(A0[0, 0])
             T.writes(T0[v1])
             with T.init():
-                T0[v1] = T.float32(-3.4028234663852886e+38)
+                T0[v1] = T.float32(-3.4028234663852886e38)
             T0[v1] = T.max(T0[v1], A0[0, 0])
 
 

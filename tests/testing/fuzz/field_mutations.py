@@ -1,0 +1,97 @@
+"""Broken passes, parsers and builders that only the further fields of the fuzzer can notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testing.fuzz.mutations import Change, after_pass, module, replace
+from tilesmith.ir import Range, const
+from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.stmt import AttrStmt, Evaluate
+
+
+def flatten_with_turned_strides() -> None:
+    def make(right: Any) -> Any:
+        return lambda buffer, indices: right(
+            buffer.with_fields(strides=buffer.strides[::-1]), indices
+        )
+
+    replace(module("tir.transform.flatten_buffer"), "_flat_indices", make)
+
+
+def views_from_the_begin_of_their_source() -> None:
+    def make(right: Any) -> Any:
+        def indices(self: Any, region: BufferRegion, indices: Any) -> Any:
+            begin = [
+                Range.from_min_extent(const(0, part.min.dtype), part.extent)
+                for part in region.region
+            ]
+            return right(self, BufferRegion(region.buffer, begin), indices)
+
+        return indices
+
+    replace(module("tir.transform.lower_match_buffer")._MatchLowerer, "indices", make)
+
+
+def barriers_that_are_forgotten() -> None:
+    def drop(statement: Evaluate) -> Evaluate:
+        name = getattr(getattr(statement.value, "op", None), "name", "")
+        return Evaluate(const(0, "int32")) if name == "tir.tvm_storage_sync" else statement
+
+    after_pass("ThreadSync", Change(Evaluate, drop).visit)
+
+
+def one_thread_too_few() -> None:
+    def fewer(attribute: AttrStmt) -> AttrStmt:
+        if attribute.attr_key != "thread_extent" or attribute.value.value < 2:
+            return attribute
+        return attribute.with_fields(value=attribute.value - 1)
+
+    after_pass("LowerOpaqueBlock", Change(AttrStmt, fewer).visit)
+
+
+def pipelines_of_one_version() -> None:
+    owner = module("tir.transform.buffer_versions").VersionedBuffers
+    replace(owner, "version", lambda _: lambda self, buffer: const(0, "int32"))
+
+
+def realized_parts_without_their_begin() -> None:
+    def make(right: Any) -> Any:
+        return lambda self, buffer, indices: (right(self, buffer, indices)[0], list(indices))
+
+    replace(module("tir.transform.storage_flatten")._Realizer, "moved", make)
+
+
+def tensors_whose_sums_start_late() -> None:
+    def make(right: Any) -> Any:
+        def reduction(self: Any, *args: Any) -> Any:
+            init, update = right(self, *args)
+            return init.with_fields(value=init.value + const(1, init.value.dtype)), update
+
+        return reduction
+
+    replace(module("te.create_prim_func")._Builder, "_reduction", make)
+
+
+def parser_of_ramps_without_steps() -> None:
+    from tilesmith.ir import Ramp
+
+    names = module("script.tir")
+    names.Ramp = names.ramp = lambda base, stride, lanes: Ramp(base, 1, lanes)
+
+
+FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
+    function.__name__: (function, step, field, only)
+    for function, step, field, only in [
+        (flatten_with_turned_strides, "pass: tir.FlattenBuffer", "layouts", "pass"),
+        (views_from_the_begin_of_their_source, "pass: tir.LowerMatchBuffer", "statements", "pass"),
+        (barriers_that_are_forgotten, "pass: tir.ThreadSync", "threads", "pass"),
+        (one_thread_too_few, "pass: tir.LowerOpaqueBlock", "threads", "pass"),
+        (pipelines_of_one_version, "pass: tir.InjectSoftwarePipeline", "pipelines", "pass"),
+        (realized_parts_without_their_begin, "pass: tir.StorageFlatten", "loops", "pass"),
+        (tensors_whose_sums_start_late, "program: tensors", "tensors", "primitive"),
+        (parser_of_ramps_without_steps, "script: print and parse", "scripts", "pass"),
+    ]
+}
+"""Name → what breaks the compiler, the begin of the signature expected, the field and the checks
+that have to notice."""

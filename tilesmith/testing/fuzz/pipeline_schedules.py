@@ -1,0 +1,99 @@
+"""Schedules whose iterations overlap: software pipelines, double buffers, virtual threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.support.errors import ScheduleError
+from tilesmith.testing.fuzz.steps import Nothing, Pick
+from tilesmith.tir import ForKind
+from tilesmith.tir.stmt import SeqStmt
+
+__all__ = ["PIPELINE_STEPS"]
+
+
+def _children(pick: Pick, loop: Any) -> int:
+    body = pick.statement(loop).body
+    return len(body.seq) if isinstance(body, SeqStmt) else 1
+
+
+def _serial(pick: Pick, block: Any) -> list[Any]:
+    return [
+        loop for loop in pick.loops(block)
+        if pick.statement(loop).kind is ForKind.SERIAL and not pick.statement(loop).annotations
+    ]  # fmt: skip
+
+
+def _produced_under(pick: Pick, block: Any, loop: Any) -> str:
+    """Put a producer of the block under the loop: a copy of what it reads, or one that exists.
+    Says which ("copy", "block"); empty where that is not possible."""
+    near = pick.call("get_producers", block)
+    kind = "block" if near and pick.chance(0.4) else "copy"
+    if kind == "block":
+        source = pick.among(near)
+    else:
+        reads = pick.statement(block).reads
+        own = {region.buffer for region in pick.statement(block).writes}
+        numbers = [k for k, one in enumerate(reads) if one.buffer not in own]
+        scope = "global" if pick.has_threads else pick.among(["global", "local", "shared"])
+        source = pick.call("cache_read", block, pick.among(numbers), scope)
+    try:
+        pick.call("compute_at", source, loop)
+    except ScheduleError:
+        pick.recorder.calls.pop()
+        return ""
+    return kind
+
+
+def pipeline(pick: Pick) -> None:
+    """A loop over one or two producers and their consumer, as a pipeline.
+
+    Stages and order are mostly such that the pipeline is possible: producers first. The pass has to
+    refuse the others.
+    """
+    block = pick.block()
+    loop = pick.among(_serial(pick, block))
+    made = [_produced_under(pick, block, loop) for _ in range(pick.among([1, 1, 2]))]
+    count = _children(pick, loop)
+    if not any(made) or count < 2:
+        raise Nothing
+    stages = sorted([pick.number(0, 2) for _ in range(count)])
+    order = list(range(count))
+    if pick.chance(0.15):
+        pick.rng.shuffle(stages)
+    if pick.chance(0.5):
+        pick.rng.shuffle(order)
+    # Only copies can be left to themselves: a sum would read what it has not written yet.
+    alone = "block" not in made and count == len(made) + 1 and stages[-1] > 0
+    if pick.chance(0.3) and alone:
+        pick.call("annotate", loop, "software_pipeline_async_stages", [0])
+    pick.call("annotate", loop, "software_pipeline_stage", stages)
+    pick.call("annotate", loop, "software_pipeline_order", order)
+
+
+def double_buffer(pick: Pick) -> None:
+    """Memory of a producer in a loop, twice."""
+    block = pick.block()
+    loop = pick.among(_serial(pick, block))
+    if not _produced_under(pick, block, loop):
+        raise Nothing
+    near = pick.call("get_producers", block)
+    pick.call("annotate", pick.among(near), "double_buffer_scope", 0)
+
+
+def virtual_threads(pick: Pick) -> None:
+    """A loop as virtual threads; what they hold is theirs."""
+    block = pick.block(lambda one: one.init is None)
+    loop = pick.among(_serial(pick, block))
+    if (pick.extent(loop) or 99) > 6:
+        loop = pick.call("split", loop, [None, pick.among([2, 3])])[1]
+    pick.call("bind", loop, pick.among(["vthread.x", "vthread.y", "vthread"]))
+
+
+PIPELINE_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
+    "pipelines: stages": (4, pipeline),
+    "pipelines: double": (1.5, double_buffer),
+    "pipelines: virtual": (1, virtual_threads),
+}
+"""Kind of step → how often it is drawn, and what carries it out."""

@@ -1,0 +1,220 @@
+"""Schedules for devices: loops bound to threads, memory that they share, reductions over threads.
+
+Each template is a step like those of ``schedules``, but calls several primitives, because only some
+combinations mean something: memory of one thread is filled and read by that thread, shared memory
+within one block of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith.ir import IntImm
+from tilesmith.support.errors import ScheduleError
+from tilesmith.testing.fuzz.steps import Nothing, Pick
+from tilesmith.tir import ForKind, IterVar
+from tilesmith.tir.stmt import Block
+
+__all__ = ["THREAD_STEPS", "bind_the_rest"]
+
+_SIZES = (1, 2, 3, 4, 4, 8, 16)
+
+
+def _tag(pick: Pick, loop: Any) -> str:
+    stmt = pick.statement(loop)
+    if stmt.kind is not ForKind.THREAD_BINDING:
+        return ""
+    return str(stmt.thread_binding.thread_tag)
+
+
+def _bound(pick: Pick, block: Any) -> list[str]:
+    """The threads that the loops around a block, in all scopes, are bound to."""
+    state, found = pick.sch.state, []
+    for sref in state.ancestors(pick.sch.get_sref(block)):
+        stmt = state.stmt(sref)
+        if getattr(stmt, "kind", None) is ForKind.THREAD_BINDING:
+            found.append(str(stmt.thread_binding.thread_tag))
+    return found
+
+
+def _try(pick: Pick, method: str, *args: Any, **kwargs: Any) -> bool:
+    """Call a primitive that may refuse; whether it did what it was asked for."""
+    try:
+        pick.call(method, *args, **kwargs)
+    except ScheduleError:
+        pick.recorder.calls.pop()
+        return False
+    return True
+
+
+def _top_blocks(pick: Pick) -> list[Any]:
+    root = pick.call("get_block", "root", func_name="main")
+    return list(pick.call("get_child_blocks", root))
+
+
+def _driven(pick: Pick, block: Any, kind: int) -> list[Any]:
+    """The loops around a block that drive only iterators of one kind."""
+    realize = pick.realize(block)
+    used: dict[int, set[int]] = {}
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        for variable in _variables(value):
+            used.setdefault(id(variable), set()).add(iterator.iter_type)
+    return [
+        loop
+        for loop in pick.loops(block)
+        if used.get(id(pick.statement(loop).loop_var)) == {kind} and not _tag(pick, loop)
+    ]
+
+
+def _variables(node: Any) -> list[Any]:
+    found = [node] if type(node).__name__ == "Var" else []
+    for child in node.children():
+        found += _variables(child)
+    return found
+
+
+def tile(pick: Pick) -> None:
+    """The spatial loops of a block as one, divided among blocks, virtual threads and threads."""
+    block = pick.among([one for one in _top_blocks(pick) if not _bound(pick, one)])
+    loops = _driven(pick, block, IterVar.DataPar)
+    if not loops:
+        raise Nothing
+    others = [loop for loop in pick.loops(block) if loop not in loops]
+    if len(loops) > 1 and pick.chance(0.3):
+        _tile_two(pick, loops[0], loops[1], [*loops[2:], *others])
+        return
+    if others and loops:
+        _try(pick, "reorder", *loops, *others)
+    loop = pick.call("fuse", *loops) if len(loops) > 1 else loops[0]
+    parts: list[Any] = [None, pick.among(_SIZES)]
+    tags = ["blockIdx.x", "threadIdx.x"]
+    if pick.chance(0.25):
+        parts, tags = [None, pick.among([1, 2, 3]), parts[1]], ["blockIdx.x", "vthread.x", tags[1]]
+    if pick.chance(0.2):
+        parts, tags = [*parts, pick.among([1, 2, 4])], [*tags, "serial"]
+    made = pick.call("split", loop, parts)
+    for part, tag in zip(made, tags):
+        if tag != "serial":
+            pick.call("bind", part, tag)
+
+
+def _tile_two(pick: Pick, first: Any, second: Any, others: list[Any]) -> None:
+    outer_y, inner_y = pick.call("split", first, [None, pick.among([1, 2, 4])])
+    outer_x, inner_x = pick.call("split", second, [None, pick.among([1, 2, 4])])
+    order = [outer_y, outer_x, inner_y, inner_x, *others]
+    if not _try(pick, "reorder", *order):
+        raise Nothing
+    for loop, tag in zip(order, ["blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x"]):
+        pick.call("bind", loop, tag)
+
+
+def _in_kernel(pick: Pick) -> Any:
+    """A block under threads."""
+    return pick.among([one for one in _top_blocks(pick) if "threadIdx.x" in _bound(pick, one)])
+
+
+def share(pick: Pick) -> None:
+    """What a block reads, copied for its block of threads (by all of them), or by each thread."""
+    block = _in_kernel(pick)
+    statement: Block = pick.statement(block)
+    written = {region.buffer for region in statement.writes}
+    numbers = [k for k, one in enumerate(statement.reads) if one.buffer not in written]
+    scope = pick.among(["shared", "shared", "shared.dyn", "local"])
+    loops = list(pick.loops(block))
+    tags = [_tag(pick, loop) for loop in loops]
+    last = max(k for k, tag in enumerate(tags) if tag)
+    blocks = max((k for k, tag in enumerate(tags) if tag.startswith("blockIdx")), default=-1)
+    if blocks < 0:
+        raise Nothing
+    # Under the blocks, or in a loop of the threads; what is local only inside of all threads.
+    first = last if scope == "local" else pick.among([blocks, last])
+    place = loops[first] if first == blocks else pick.among(loops[last:])
+    cache = pick.call("cache_read", block, pick.among(numbers), scope)
+    if not _try(pick, "compute_at", cache, place):
+        pick.call("set_scope", cache, 0, _fitting_scope(pick, cache))
+        return
+    if scope != "local" and pick.chance(0.8):
+        _cooperate(pick, cache, [t for t in tags if t.startswith("threadIdx")], loops)
+
+
+def _cooperate(pick: Pick, cache: Any, tags: list[str], loops: list[Any]) -> None:
+    """The loops of a copy, divided among the threads that also use it."""
+    sizes = {_tag(pick, loop): pick.extent(loop) for loop in loops if _tag(pick, loop)}
+    around = [pick.statement(loop).loop_var for loop in loops]
+    own = [
+        loop for loop in pick.loops(cache)
+        if all(pick.statement(loop).loop_var is not one for one in around)
+    ]  # fmt: skip
+    if not own or any(sizes[tag] is None for tag in tags):
+        return
+    loop = pick.call("fuse", *own) if len(own) > 1 else own[0]
+    parts = pick.call("split", loop, [None, *[sizes[tag] for tag in tags]])
+    for part, tag in zip(parts[1:], tags):
+        _try(pick, "bind", part, tag)
+
+
+def _fitting_scope(pick: Pick, copy: Any) -> str:
+    """The scope of a cache that stays where it was made: those who see it are around its copy."""
+    tags = _bound(pick, copy)
+    if any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
+        return "local"
+    return "shared" if tags else "global"
+
+
+def keep(pick: Pick) -> None:
+    """What a block writes, first in memory of each thread."""
+    block = _in_kernel(pick)
+    loops = pick.loops(block)
+    last = max(k for k, loop in enumerate(loops) if _tag(pick, loop))
+    number = pick.among(range(len(pick.statement(block).writes)))
+    cache = pick.call("cache_write", block, number, "local")
+    if not _try(pick, "reverse_compute_at", cache, loops[last]):
+        pick.call("set_scope", block, 0, _fitting_scope(pick, cache))
+
+
+def reduce(pick: Pick) -> None:
+    """A reduction carried out by the threads of a block together."""
+    unbound = [one for one in _top_blocks(pick) if not _bound(pick, one)]
+    block = pick.among([one for one in unbound if pick.statement(one).init is not None])
+    loops = _driven(pick, block, IterVar.CommReduce)
+    loop = pick.among(loops)
+    spatial = _driven(pick, block, IterVar.DataPar)
+    if spatial:
+        _try(pick, "reorder", *spatial, *loops)
+        outer = pick.call("fuse", *spatial) if len(spatial) > 1 else spatial[0]
+        if pick.chance(0.3):
+            outer, inner = pick.call("split", outer, [None, 2])
+            pick.call("bind", inner, "threadIdx.y")
+    else:
+        outer = pick.call("add_unit_loop", pick.loops(block)[0])
+    pick.call("bind", outer, "blockIdx.x")
+    parts = pick.call("split", loop, [None, pick.among([2, 3, 4, 8, 16, 32])])
+    pick.call("bind", parts[1 if pick.chance(0.8) else 0], "threadIdx.x")
+
+
+def bind_the_rest(pick: Pick) -> None:
+    """Every nest that has no threads yet gets some, so that the device does all the work."""
+    for block in _top_blocks(pick):
+        if _bound(pick, block):
+            continue
+        loops = _driven(pick, block, IterVar.DataPar)
+        first = pick.loops(block)[:1]
+        tag = pick.among(["blockIdx.x", "threadIdx.x"])
+        if loops and loops[0] == first[0]:
+            size = pick.statement(loops[0]).extent
+            small = isinstance(size, IntImm) and size.value <= 64
+            if _try(pick, "bind", loops[0], tag if small else "blockIdx.x"):
+                continue
+        unit = pick.call("add_unit_loop", first[0] if first else block)
+        pick.call("bind", unit, tag)
+
+
+THREAD_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
+    "threads: tile": (4, tile),
+    "threads: share": (3, share),
+    "threads: keep": (1, keep),
+    "threads: reduce": (1.5, reduce),
+    "threads: rest": (0, bind_the_rest),
+}
+"""Kind of step → how often it is drawn, and what carries it out; "rest" comes at the end."""
