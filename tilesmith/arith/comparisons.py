@@ -173,6 +173,7 @@ class Comparisons(Normalizer):
                 return TRUE if answer else FALSE
         difference = shifted(whole, 1) if kind is LT else whole
         if self.bounds(whole)[1] <= 0:  # x <= 0 of what is not negative
+            changed = changed or kind is LT
             kind, difference = EQ, whole
         if changed or common != 1:
             made = self._canonical(kind, difference, False)
