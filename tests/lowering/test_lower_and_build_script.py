@@ -296,3 +296,26 @@ def test_lowering_leaves_its_input_alone():
     build(mod)
     assert mod["double"] is double and len(mod.functions) == 1
     assert isinstance(double, PrimFunc) and "BlockRealize" in kinds(double)
+
+
+def test_functions_of_a_module_may_name_their_targets():
+    mod = IRModule(
+        {
+            name: double.with_attr({"global_symbol": name, "target": Target(name)})
+            for name in ("llvm", "c")
+        }
+    )
+    module = build(mod)
+    assert [module.type_key, *[each.type_key for each in module.imports]] == ["llvm", "c"]
+    a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    for name in ("llvm", "c"):
+        np.testing.assert_array_equal(run(module[name], a, b)[1], a * 2)
+
+
+def test_the_runtime_that_is_asked_for():
+    a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    for runtime in (None, "cpp", "crt"):
+        module = build(double, target="llvm", runtime=runtime, name="mine")
+        np.testing.assert_array_equal(run(module["mine"], a, b)[1], a * 2)
+    with pytest.raises(UnsupportedError, match="no runtime 'java'"):
+        build(double, target="llvm", runtime="java")

@@ -176,3 +176,8 @@ def test_llvm_questions():
     number = targets.codegen.llvm_lookup_intrinsic_id("llvm.fma")
     assert number and targets.codegen.llvm_get_intrinsic_name(number) == "llvm.fma"
     assert targets.codegen.llvm_lookup_intrinsic_id("fma") == 0
+
+
+def test_a_width_of_vectors_that_is_given():
+    assert targets.codegen.llvm_get_vector_width(Target("llvm -mcpu=skylake-avx512")) == 512
+    assert targets.codegen.llvm_get_vector_width(Target("llvm -vector-width=256")) == 256

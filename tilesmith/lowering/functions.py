@@ -177,6 +177,7 @@ def build(
     args: Sequence[Any] | None = None,
     target: Any = None,
     target_host: Any = None,
+    runtime: Any = None,
     name: str = "default_function",
     binds: Mapping[Any, Any] | None = None,
 ) -> Module:
@@ -184,15 +185,36 @@ def build(
 
     ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or
     a mapping from targets to such.
-    ``target`` is a Target or its text; without one the current target
-    counts, else "llvm". The loops are compiled as they are given: no schedule is chosen here.
+    ``target`` is a Target or its text; without one the attribute ``target`` of each function
+    counts, the current target, else "llvm". The loops are compiled as they are given: no schedule
+    is chosen here. ``runtime`` is "cpp" or "crt": the code is the same for both.
     Raises UnsupportedError when there is no back end for the target, and what lowering raises.
     """
+    if runtime is not None and str(runtime).split()[0] not in ("cpp", "crt"):
+        raise UnsupportedError(f"there is no runtime '{runtime}'", notes=("cpp or crt",))
     if isinstance(inputs, Mapping):
         return _build_for_several(inputs, args, target_host, name)
+    if target is None and isinstance(inputs, IRModule):
+        parts = _by_target(inputs)
+        if len(parts) > 1:
+            return _build_for_several(parts, args, target_host, name)
     chosen = _target(target, target_host)
     with checked_passes():
         return _build(inputs, args, target, chosen, name, binds)
+
+
+def _by_target(module: IRModule) -> dict[Target, IRModule]:
+    """The functions of a module by the targets that they name themselves, if all of them do."""
+    functions = dict(module.items())
+    if not all("target" in func.attrs for func in functions.values()):
+        return {}
+    parts: dict[Target, dict[Any, Any]] = {}
+    for variable, func in functions.items():
+        parts.setdefault(Target(func.attrs["target"]), {})[variable] = func
+    return {
+        target: IRModule(part, None, module.attrs, module.global_infos)
+        for target, part in parts.items()
+    }
 
 
 def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
@@ -253,7 +275,7 @@ def _build_for_several(
 ) -> Module:
     """One module that imports those of the further targets."""
     modules = [
-        build(part, args, target, target_host, name) for target, part in inputs.items()
+        build(part, args, target, target_host, name=name) for target, part in inputs.items()
     ]  # fmt: skip
     if not modules:
         raise TypeMismatchError("build needs at least one function")

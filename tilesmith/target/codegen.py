@@ -79,6 +79,8 @@ def llvm_get_vector_width(target: Any = None) -> int:
     For scalable vectors (SVE, RISC-V V) it is the least that each CPU has.
     """
     chosen = Target.target_or_current(target)
+    if chosen.attrs.get("vector-width"):
+        return int(chosen.attrs["vector-width"])
     known = features.target_features(chosen)
     family = features.architecture(chosen)
     if family == "x86":

@@ -98,6 +98,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tirx": "tilesmith.tir",
         "s_tir": "tilesmith.tir",
     },
+    "tvm.driver": {"build": "tilesmith.lowering:build", "lower": "tilesmith.lowering:lower"},
     "tvm.error": {"TVMError": "tilesmith.error:TilesmithError"},
     "tvm.ir": {
         "Array": "builtins:tuple",
