@@ -220,7 +220,9 @@ def broken():
         PrimFunc([a], For(i, 0, 4, 0, BlockRealize([i], True, inside))),
     )
     block = Block([vi], [], [], "b", Evaluate(0))
-    yield "1 iterators, 2 values", PrimFunc([], BlockRealize([0, 1], True, block))
+    realize = BlockRealize([0], True, block)
+    object.__setattr__(realize, "iter_values", (const(0, "int32"), const(1, "int32")))
+    yield "1 iterators, 2 values", PrimFunc([], realize)
     yield "its value is int64", PrimFunc([], BlockRealize([const(0, "int64")], True, block))
 
 

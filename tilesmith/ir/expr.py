@@ -548,6 +548,19 @@ class Range(Node, key="ir.Range"):
             self.extent = operators.subtract(end, self.min)
         self.span = span
 
+    def __eq__(self, other: object) -> bool:
+        """Ranges are equal if their minima and extents are, structurally."""
+        if self is other:
+            return True
+        if not isinstance(other, Range):
+            return False
+        from tilesmith.ir.structural import structural_equal
+
+        return structural_equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash((Range, *[int(v) for v in (self.min, self.extent) if v.__class__ is IntImm]))
+
     def map_children(self, f: Any) -> Range:
         low, extent = f(self.min), f(self.extent)
         if low is self.min and extent is self.extent:

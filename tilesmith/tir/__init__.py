@@ -10,6 +10,7 @@ from tilesmith.tir.function import *  # noqa: F403
 from tilesmith.tir.functor import ir_transform, post_order_visit, pre_order_visit, substitute
 from tilesmith.tir.op import *  # noqa: F403
 from tilesmith.tir.stmt import *  # noqa: F403
+from tilesmith.tir.stmt import sequence as stmt_seq
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,

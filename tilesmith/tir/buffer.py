@@ -37,6 +37,8 @@ def _shape(values: Any) -> tuple[PrimExpr, ...]:
 
 
 def _index_dtype(value: Any) -> str:
+    if isinstance(value, (str, float)):
+        raise TypeMismatchError(f"sizes and strides are integers or expressions, got {value!r}")
     return str(getattr(value, "dtype", "int32")) if -(2**31) <= int(value) < 2**31 else "int64"
 
 
@@ -96,7 +98,12 @@ class Buffer(Node, key="tir.Buffer"):
         from tilesmith.tir.expr import BufferLoad
 
         begin = list(begin) if isinstance(begin, (tuple, list)) else [begin]
-        lanes = DataType(dtype).lanes // self.dtype.lanes if dtype is not None else 1
+        wanted = self.dtype if dtype is None else DataType(dtype)
+        if wanted.element is not self.dtype.element or wanted.lanes % self.dtype.lanes:
+            raise TypeMismatchError(
+                f"cannot load {wanted} from buffer '{self.name}' of {self.dtype}"
+            )
+        lanes = wanted.lanes // self.dtype.lanes
         if lanes > 1:
             begin[-1] = Ramp(convert(begin[-1]), 1, lanes)
         return BufferLoad(self, begin, predicate)
@@ -126,20 +133,25 @@ class Buffer(Node, key="tir.Buffer"):
         from tilesmith.ir import Call
 
         if isinstance(access_mask, str):
+            if set(access_mask) - {"r", "w"}:
+                raise TypeMismatchError(f"unknown access '{access_mask}': r, w or rw")
             access_mask = sum(
                 {"r": Buffer.READ, "w": Buffer.WRITE}[letter] for letter in access_mask
             )
-        offset = convert(offset)
+        offset, given = convert(offset), extent
         if extent is None:
             extent = const(1, self.elem_offset.dtype)
             for size in self.shape:
                 extent = extent * size
+            if self.strides:
+                extent = _strided_size(self.shape, self.strides)
             extent = extent - offset
         element = self.dtype.with_lanes(self.dtype.lanes * content_lanes)
         annotation = Call(element, "tir.type_annotation", ())
         offset = self.elem_offset + offset
         if content_lanes > 1:
-            offset, extent = offset // content_lanes, extent // content_lanes
+            offset = offset // content_lanes
+            extent = extent // content_lanes if given is None else extent
         arguments = (annotation, self.data, offset, convert(extent), const(access_mask, "int32"))
         return Call(ptr_type, "tir.tvm_access_ptr", arguments)
 
@@ -257,8 +269,8 @@ def decl_buffer(
         # A boolean lies in memory as a byte, the pointer says so like users know it.
         storage = DataType("int8") if dtype.is_bool else dtype
         data = Var(name, PointerType(prim_type(storage), scope), span)
-    elif not isinstance(data.type_annotation, PointerType):
-        raise TypeMismatchError(f"the data of buffer '{name}' must be a pointer, got {data.dtype}")
+    elif not isinstance(getattr(data, "type_annotation", None), PointerType):
+        raise TypeMismatchError(f"the data of buffer '{name}' must be a pointer, got {data!r}")
     index_dtype = shape[0].dtype if shape else DataType("int32")
     if elem_offset is None:
         elem_offset = (

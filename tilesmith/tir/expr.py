@@ -86,6 +86,19 @@ class BufferRegion(Node, key="tir.BufferRegion"):
     buffer: Buffer = child()
     region: tuple[Range, ...] = child()
 
+    def __init__(self, buffer: Buffer, region: Any) -> None:
+        """Raises ShapeError unless there is a range for each dimension."""
+        self.buffer = buffer
+        self.region = tuple(region)
+        for bounds in self.region:
+            if not isinstance(bounds, Range):
+                raise TypeMismatchError(f"a region has ranges, got {bounds!r}")
+        if len(self.region) != len(buffer.shape):
+            raise ShapeError(
+                f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got"
+                f" {len(self.region)} ranges"
+            )
+
     @staticmethod
     def full_region(buffer: Buffer) -> BufferRegion:
         """All of a buffer."""
@@ -111,6 +124,7 @@ class BufferRegion(Node, key="tir.BufferRegion"):
 def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
     """``A[0:4, i]`` as a region; a slice with a step reads a vector (``A[0:8:2]``)."""
     from tilesmith.ir import Ramp
+    from tilesmith.tir.printer_buffers import extent_between
 
     check_rank(buffer, tuple(indices))
     if any(isinstance(index, slice) and index.step is not None for index in indices):
@@ -126,7 +140,8 @@ def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
     for index, size in zip(indices, buffer.shape):
         if isinstance(index, slice):
             start = const(0, size.dtype) if index.start is None else convert(index.start)
-            region.append(Range(start, size if index.stop is None else index.stop))
+            stop = size if index.stop is None else convert(index.stop)
+            region.append(Range.from_min_extent(start, extent_between(start, stop)))
         else:
             index = convert(index)
             region.append(Range.from_min_extent(index, const(1, index.dtype)))
@@ -175,6 +190,10 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
         self.dom = dom
         if isinstance(var, str):
             var = Var(var, dom.extent.dtype if dom is not None else "int32")
+        if not isinstance(var, Var):
+            raise TypeMismatchError(f"an iterator has a variable or a name, got {var!r}")
+        if not isinstance(iter_type, int) or not 0 <= iter_type <= 8:
+            raise TypeMismatchError(f"{iter_type!r} is no kind of iterator; see tir.IterVar")
         self.var = var
         self.iter_type = int(iter_type)
         self.thread_tag = thread_tag

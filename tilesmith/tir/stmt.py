@@ -13,11 +13,22 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from tilesmith.ir import Node, PrimExpr, Var, attributes, child, const, convert, defines, note
+from tilesmith.ir import (
+    IntImm,
+    Node,
+    PrimExpr,
+    Var,
+    attributes,
+    child,
+    const,
+    convert,
+    defines,
+    note,
+)
 from tilesmith.ir import data as data_field
 from tilesmith.ir.operators import cast
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.expr import BufferRegion, IterVar, _indices, access_dtype, check_rank
 
@@ -31,6 +42,22 @@ __all__ = [
 
 class Stmt(Node, key="tir.Stmt"):
     """Base of all statements."""
+
+
+def _statement(value: Any) -> Stmt:
+    if not isinstance(value, Stmt):
+        raise TypeMismatchError(f"a statement is needed here, got {value!r}")
+    return value
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeMismatchError(f"a text is needed here, got {value!r}")
+    return value
+
+
+def _statement_or_none(value: Any) -> Stmt | None:
+    return None if value is None else _statement(value)
 
 
 class ForKind(IntEnum):
@@ -48,7 +75,7 @@ class LetStmt(Stmt, key="tir.LetStmt"):
 
     var: Var = defines(scope="body")
     value: PrimExpr = child(convert=convert)
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -56,11 +83,11 @@ class AttrStmt(Stmt, key="tir.AttrStmt"):
     """``body`` with an attribute; ``thread_extent`` on an IterVar defines that iterator."""
 
     node: Any = child(convert=lambda value: value if isinstance(value, Node) else convert(value))
-    attr_key: str = data_field()
+    attr_key: str = data_field(convert=_name)
     value: PrimExpr = child(
         convert=lambda value: value if isinstance(value, Node) else convert(value)
     )
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -69,7 +96,7 @@ class AssertStmt(Stmt, key="tir.AssertStmt"):
 
     condition: PrimExpr = child(convert=convert)
     message: PrimExpr = child(convert=convert)
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -111,7 +138,7 @@ class BufferRealize(Stmt, key="tir.BufferRealize"):
     buffer: Buffer = child()
     bounds: tuple[Any, ...] = child()
     condition: PrimExpr = child(convert=convert)
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -130,7 +157,7 @@ class ProducerRealize(Stmt, key="tir.ProducerRealize"):
     producer: DataProducer = child()
     bounds: tuple[Any, ...] = child()
     condition: PrimExpr = child(convert=convert)
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     storage_scope: str = data_field(default="")
     span: Any = note(default=None)
 
@@ -152,7 +179,7 @@ class Allocate(Stmt, key="tir.Allocate"):
     condition: PrimExpr = child(
         convert=lambda value: const(True, "bool") if value is None else convert(value)
     )
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     annotations: Mapping[str, Any] = data_field(default=None, convert=attributes)
     span: Any = note(default=None)
 
@@ -166,7 +193,7 @@ class AllocateConst(Stmt, key="tir.AllocateConst"):
     dtype: DataType = data_field(convert=DataType)
     extents: tuple[PrimExpr, ...] = child(convert=_indices)
     data_or_idx: Any = data_field()
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     annotations: Mapping[str, Any] = data_field(default=None, convert=attributes)
     span: Any = note(default=None)
 
@@ -175,7 +202,7 @@ class DeclBuffer(Stmt, key="tir.DeclBuffer"):
     """``buffer``, a view of memory that lives already, known in ``body``."""
 
     buffer: Buffer = defines(scope="body")
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -190,8 +217,8 @@ class IfThenElse(Stmt, key="tir.IfThenElse"):
     """A choice between statements."""
 
     condition: PrimExpr = child(convert=convert)
-    then_case: Stmt = child()
-    else_case: Stmt | None = child(default=None)
+    then_case: Stmt = child(convert=_statement)
+    else_case: Stmt | None = child(default=None, convert=_statement_or_none)
     span: Any = note(default=None)
 
 
@@ -205,7 +232,7 @@ class For(Stmt, key="tir.For"):
     min: PrimExpr = child()
     extent: PrimExpr = child()
     kind: ForKind = data_field()
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     thread_binding: IterVar | None = child(default=None)
     annotations: Mapping[str, Any] = data_field(default=None)
     span: Any = note(default=None)
@@ -222,7 +249,11 @@ class For(Stmt, key="tir.For"):
         span: Any = None,
     ) -> None:
         self.loop_var = loop_var
+        if not isinstance(loop_var, Var):
+            raise TypeMismatchError(f"a loop needs a variable, got {loop_var!r}")
         dtype = loop_var.dtype
+        if not dtype.is_integer or dtype.lanes != 1:
+            raise TypeMismatchError(f"the variable of a loop is an integer, got {dtype}")
         self.min = min if isinstance(min, PrimExpr) else const(min, dtype)
         self.extent = extent if isinstance(extent, PrimExpr) else const(extent, dtype)
         for name, value in (("min", self.min), ("extent", self.extent)):
@@ -232,8 +263,12 @@ class For(Stmt, key="tir.For"):
                         f"loop '{loop_var.name}' is {dtype}, its {name} is {value.dtype}"
                     )
                 setattr(self, name, cast(dtype, value))
-        self.kind = kind if kind.__class__ is ForKind else ForKind(kind)
-        self.body = body
+        if kind.__class__ is not ForKind:
+            if not isinstance(kind, int) or not 0 <= kind <= 4:
+                raise TypeMismatchError(f"{kind!r} is no kind of loop; see tir.ForKind")
+            kind = ForKind(kind)
+        self.kind = kind
+        self.body = _statement(body)
         self.thread_binding = thread_binding
         self.annotations = attributes(annotations)
         self.span = span
@@ -243,7 +278,7 @@ class While(Stmt, key="tir.While"):
     """``body`` again and again while the condition holds."""
 
     condition: PrimExpr = child(convert=convert)
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     span: Any = note(default=None)
 
 
@@ -274,6 +309,26 @@ class MatchBufferRegion(Node, key="tir.MatchBufferRegion"):
     buffer: Buffer = defines()
     source: BufferRegion = child()
 
+    def __init__(self, buffer: Buffer, source: BufferRegion) -> None:
+        """Raises TypeMismatchError or ShapeError where the buffer cannot be that region."""
+        self.buffer = buffer
+        self.source = source
+        of = source.buffer
+        if buffer.dtype is not of.dtype:
+            raise TypeMismatchError(f"'{buffer.name}' is {buffer.dtype}, '{of.name}' {of.dtype}")
+        if buffer.scope() != of.scope():
+            raise TypeMismatchError(
+                f"'{buffer.name}' lies in scope '{buffer.scope()}', '{of.name}' in '{of.scope()}'"
+            )
+        outer = len(source.region) - len(buffer.shape)
+        if outer < 0:
+            return  # a view with more dimensions
+        sizes = (*[const(1, "int32")] * outer, *buffer.shape)
+        for size, bounds in zip(sizes, source.region):
+            both = isinstance(size, IntImm) and isinstance(bounds.extent, IntImm)
+            if both and size.value != bounds.extent.value:
+                raise ShapeError(f"'{buffer.name}' has another shape than the region {source}")
+
 
 class Block(Stmt, key="tir.Block"):
     """A unit of computation over iterators, with the regions that it reads and writes.
@@ -291,7 +346,7 @@ class Block(Stmt, key="tir.Block"):
     reads: tuple[BufferRegion, ...] = child()
     writes: tuple[BufferRegion, ...] = child()
     name_hint: str = note()
-    body: Stmt = child()
+    body: Stmt = child(convert=_statement)
     init: Stmt | None = child(default=None)
     alloc_buffers: tuple[Buffer, ...] = defines(default=())
     match_buffers: tuple[MatchBufferRegion, ...] = child(default=())
@@ -312,10 +367,13 @@ class Block(Stmt, key="tir.Block"):
         span: Any = None,
     ) -> None:
         self.iter_vars = tuple(iter_vars)
+        for iterator in self.iter_vars:
+            if not isinstance(iterator, IterVar):
+                raise TypeMismatchError(f"a block has iterators (IterVar), got {iterator!r}")
         self.reads = tuple(reads)
         self.writes = tuple(writes)
         self.name_hint = name_hint
-        self.body = body
+        self.body = _statement(body)
         self.init = init
         self.alloc_buffers = tuple(alloc_buffers or ())
         self.match_buffers = tuple(match_buffers or ())
@@ -326,12 +384,25 @@ class Block(Stmt, key="tir.Block"):
 class BlockRealize(Stmt, key="tir.BlockRealize"):
     """A block at work: the values of its iterators, and the condition under which it runs."""
 
-    iter_values: tuple[PrimExpr, ...] = child(convert=_indices)
-    predicate: PrimExpr = child(
-        convert=lambda value: const(value, "bool") if isinstance(value, bool) else convert(value)
-    )
+    iter_values: tuple[PrimExpr, ...] = child()
+    predicate: PrimExpr = child()
     block: Block = child()
     span: Any = note(default=None)
+
+    def __init__(self, iter_values: Any, predicate: Any, block: Block, span: Any = None) -> None:
+        """Raises TypeMismatchError where values and iterators, or the predicate, do not fit."""
+        self.iter_values = _indices(iter_values)
+        self.predicate = predicate if isinstance(predicate, PrimExpr) else const(predicate, "bool")
+        self.block = block
+        self.span = span
+        if len(self.iter_values) != len(block.iter_vars):
+            raise TypeMismatchError(
+                f"block '{block.name_hint}' has {len(block.iter_vars)} iterators, got"
+                f" {len(self.iter_values)} values",
+                notes=("give each axis one value",),
+            )
+        if not self.predicate.dtype.is_bool:
+            raise TypeMismatchError(f"a predicate is a boolean, got {self.predicate.dtype}")
 
 
 def stmt_seq(*args: Any, span: Any = None) -> Stmt:
@@ -352,13 +423,19 @@ def stmt_seq(*args: Any, span: Any = None) -> Stmt:
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat), span)
 
 
+def sequence(*args: Any) -> Stmt:
+    """Statements, and expressions to evaluate, in order (``tir.stmt_seq``): none is left out."""
+    statements = [arg if isinstance(arg, Stmt) else Evaluate(arg) for arg in args]
+    return statements[0] if len(statements) == 1 else SeqStmt(tuple(statements))
+
+
 def is_no_op(stmt: Stmt) -> bool:
     """Whether a statement is the evaluation of a constant, which does nothing."""
-    from tilesmith.ir import IntImm
-
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
 
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:
-    """The statements of a sequence, or the one statement."""
-    return list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
+    """The statements of a sequence and of those inside of it, or the one statement."""
+    if not isinstance(stmt, SeqStmt):
+        return [stmt]
+    return [inner for statement in stmt.seq for inner in stmt_list(statement)]
