@@ -95,3 +95,14 @@ def test_marked_stretches_are_counted(target):
     assert sorted(found) == [0, 1, 2] and all(each.count == 3 for each in found.values())
     assert found[0].seconds >= found[1].seconds + found[2].seconds > 0
     assert profiled_stretches(reset=True) == found and profiled_stretches() == {}
+
+
+def test_caches_are_emptied_before_each_repeat():
+    x = te.placeholder((64,), name="x")
+    module = ts.build(te.create_prim_func([x, te.compute((64,), lambda i: x[i] * 2)]))
+    first, second = ts.nd.array(np.ones(64, "float32")), ts.nd.empty((64,))
+    evaluate = module.time_evaluator(
+        "main", ts.cpu(), number=1, repeat=2, f_preproc="cache_flush_cpu_non_first_arg"
+    )
+    assert len(evaluate(first, second).results) == 2
+    assert (second.numpy() == 2).all() and (first.numpy() == 1).all()

@@ -15,6 +15,26 @@ from tilesmith.runtime.ndarray import NDArray, empty_cpu
 from tilesmith.runtime.registry import get_global_func, register_func
 from tilesmith.support.errors import InternalError
 
+_SIZE_OF_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
+_flushed: list[bytearray] = []
+
+
+@register_func("cache_flush_cpu_non_first_arg", override=True)
+def cache_flush_cpu_non_first_arg(*arguments: Any) -> None:
+    """Put all tensors but the first out of the CPU's caches: a `f_preproc` for `time_evaluator`."""
+    if not _flushed:
+        try:
+            with open(_SIZE_OF_CACHE, encoding="ascii") as file:
+                size = int(file.read().strip().removesuffix("K")) << 10
+        except (OSError, ValueError):
+            size = 64 << 20  # not every system tells
+        _flushed.append(bytearray(2 * size))
+    memory = _flushed[0]
+    ctypes.memset((ctypes.c_char * len(memory)).from_buffer(memory), 1, len(memory))
+    if arguments and isinstance(arguments[0], NDArray):
+        arguments[0].numpy()
+
+
 _specifications: dict[str, list[tuple[str, DataType | None, int]]] = {}
 
 
