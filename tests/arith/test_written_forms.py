@@ -50,6 +50,79 @@ REMAINDERS = [
     ("(x * 12 + y) % 8", "(x * 12 + y) % 8"),  # as in (x * 12 + y) // 8
 ]
 
+MINIMA = [
+    ("max(x - 1, 0)", "max(x - 1, 0)"),
+    ("min(x - 1, 7)", "min(x - 1, 7)"),
+    ("min(3, x + 1)", "min(3, x + 1)"),
+    ("max(x, 1) - 1", "max(x - 1, 0)"),
+    ("max(x - 1, 0) + 1", "max(x, 1)"),
+    ("5 - min(x, 5)", "max(5 - x, 0)"),
+    ("max(x - 1, 0) + y", "max(x - 1, 0) + y"),
+    ("y - max(x - 1, 0) + 1", "y + 1 - max(x - 1, 0)"),
+    ("min(x + 2, 7) - 1", "min(x + 2, 7) - 1"),
+    ("min(x + 1, y + 1)", "min(x, y) + 1"),
+    ("min(x + 1, y + 2)", "min(x + 1, y + 2)"),
+    ("min(x, x + y)", "min(x, x + y)"),
+    ("min(x + y, x + 1)", "min(y, 1) + x"),
+    ("min(x - y, x - z)", "x - max(y, z)"),
+    ("min(3 - x, 5)", "3 - max(x, -2)"),
+    ("min(3 - x * 2, 5)", "3 - max(x, -1) * 2"),
+    ("min(5, 3 - x)", "min(5, 3 - x)"),
+    ("min(x * 4, 8)", "min(x, 2) * 4"),
+    ("min(8, x * 4)", "min(8, x * 4)"),
+    ("min(x * 4, 6)", "min(x * 4, 6)"),
+    ("min(x * 4 + 4, 8)", "min(x + 1, 2) * 4"),
+    ("min(x * 4, y * 4 + 8)", "min(x * 4, y * 4 + 8)"),
+    ("min(x * -4, y * -4)", "max(x, y) * -4"),
+    ("min(n - x * 8, 8) + x * 8", "min(x * 8 + 8, n)"),
+    ("min(min(x, 3), y)", "min(min(x, y), 3)"),
+    ("min(x, min(y, z))", "min(x, min(y, z))"),
+    ("min(x // 4, y // 4)", "min(x, y) // 4"),
+    ("min(x // 4 * 4, (x + 3) // 4 * 4)", "x // 4 * 4"),
+    ("max(min(x, y), min(x, z))", "min(max(y, z), x)"),
+    ("z + min(x, y)", "min(x, y) + z"),
+    ("min(x, y) + x // 4 + z", "x // 4 + min(x, y) + z"),
+]
+SUMS = [
+    ("x - x * 2", "0 - x"),
+    ("x * -1", "x * -1"),
+    ("x * y + y", "(x + 1) * y"),
+    ("y - x * y", "(1 - x) * y"),
+    ("x * y * 4 - y * 4", "(x - 1) * y * 4"),
+    ("y * 2 + x * y", "(x + 2) * y"),
+    ("x * y + z * y + m", "(x + z) * y + m"),
+    ("x * n * m + y * m", "(x * n + y) * m"),
+]
+DIVISIONS = [
+    ("(x * 4 + 4) % 16", "(x * 4 + 4) % 16"),
+    ("(x * 8 + y * 4 + 3) % 16", "(x * 8 + y * 4 + 3) % 16"),
+    ("(x * 8 + 4) % 16", "x % 2 * 8 + 4"),
+    ("(x * 4 + 4) % 16 + y * 16", "y * 16 + (x * 4 + 4) % 16"),
+    ("x * 6 % 8", "x * 6 % 8"),
+    ("(x * 6 + 4) // 8", "(x * 6 + 4) // 8"),
+    ("(x * 4 + 4) // 8", "(x + 1) // 2"),
+    ("x // -4", "x // -4"),
+    ("(x + 1) % -4", "(x + 1) % -4"),
+    ("x * y // (y * 4)", "x // 4"),
+    ("x * y % (y * 4)", "x % 4 * y"),
+    ("truncmod(x, -4)", "truncmod(x, 4)"),
+]
+CONDITIONS = [
+    ("x % 4 != 0", "0 < x % 4"),
+    ("x % 4 <= 0", "x % 4 == 0"),
+    ("x < x * 4 + y", "x < x * 4 + y"),
+    ("x % 4 <= x + y", "x % 4 <= x + y"),
+    ("x * 4 <= x - 1", "x < 0"),
+    ("x + 1 <= x * 4", "0 < x"),
+    ("x == min(x, y)", "x == min(x, y)"),
+    ("Or(x < y, x == y)", "x <= y"),
+    ("Or(x < y, y < x)", "x != y"),
+    ("Or(x < 3, x == 3)", "x <= 3"),
+    ("And(x != 3, x != 3)", "x != 3"),
+    ("And(p, And(q, x < y))", "And(And(p, q), x < y)"),
+    ("Select(x == 3, x + 1, x + 1)", "x + 1"),
+]
+
 
 def read_comparison(text: str) -> PrimExpr:
     """As `read`; Python itself turns ``3 < x`` around."""
@@ -59,10 +132,32 @@ def read_comparison(text: str) -> PrimExpr:
     return (LT if found[2] == "<" else LE)(const(int(found[1]), "int32"), read(found[3]))
 
 
-@pytest.mark.parametrize("form", COMPARISONS + REMAINDERS, ids=": ".join)
+FORMS = COMPARISONS + REMAINDERS + MINIMA + SUMS + DIVISIONS + CONDITIONS
+
+
+@pytest.mark.parametrize("form", FORMS, ids=": ".join)
 def test_form(form: tuple[str, str]) -> None:
     before, after = read(form[0]), read_comparison(form[1])
     check_true(before, after, Known(""))
     (found,) = Known("").simplified(before)
     assert structural_equal(found, after), str(found)
     assert structural_equal(Known("").simplified(found)[0], found)
+
+
+KNOWN = [
+    ("x != 0", "0 < x", "x in 0 8"),
+    ("x != 7", "x < 7", "x in 0 8"),
+    ("x <= 0", "x == 0", "x in 0 8"),
+    ("x + y < x + 1", "y == 0", "y in 0 8"),
+    ("x == 3", "False_", "x != 3"),
+    ("x + y != 6", "True_", "x + y != 6"),
+    ("x // y < 9", "True_", "x in -4 9, y != 0"),
+]
+
+
+@pytest.mark.parametrize("row", KNOWN, ids="; ".join)
+def test_form_of_what_is_known(row: tuple[str, str, str]) -> None:
+    before, after, known = read(row[0]), read_comparison(row[1]), Known(row[2])
+    check_true(before, after, known)
+    (found,) = known.simplified(before)
+    assert structural_equal(found, after), str(found)

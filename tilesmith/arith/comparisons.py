@@ -176,7 +176,8 @@ class Comparisons(Normalizer):
             changed = changed or kind is LT
             kind, difference = EQ, whole
         if changed or common != 1:
-            made = self._canonical(kind, difference, False)
+            cancelled = len(form.terms) < len(form_a.terms) + len(form_b.terms)
+            made = self._canonical(kind, difference, False, cancelled)
             return self._known(self._rebuilt(expr) if made is None else made)
         return self._known(self._written(expr, kind, form_a, form_b, difference))
 
@@ -335,7 +336,7 @@ def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
     """Whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
     if difference.const != (-1 if kind is LE else 1) or kind not in (LE, LT):
         return False
-    if one_sided:
+    if one_sided and kind is LE:
         return True
     coefficients = difference.terms.values()
     return min(coefficients) < 0 < max(coefficients)

@@ -209,7 +209,7 @@ class Connectives(Comparisons):
         scale = direction(form)[1]
         terms = {atom: coefficient // scale for atom, coefficient in form.terms.items()}
         form = Sum(form.dtype, terms, -value)
-        if kind is LE and not least:
+        if (not least) if kind is LE else scale < 0:  # sides as in the comparison
             form = times(form, -1)
         return self._canonical(kind, form, False)
 

@@ -40,6 +40,11 @@ def _unit(forms: tuple[Sum, ...]) -> int:
     return found.pop() if len(found) == 1 else 1
 
 
+def _quotients(form: Sum) -> bool:
+    """Whether a sum is of two quotients, which tell more together than each alone."""
+    return len(form.terms) == 2 and all(atom.__class__ is Split for atom in form.terms)
+
+
 _OTHER: dict[type, type] = {Min: Max, Max: Min}
 
 
@@ -138,7 +143,7 @@ class Extremes(Joiner):
         low, high = self.bounds(difference)
         if low >= 0 or high <= 0:
             return high <= 0, low >= 0
-        if not self.inequalities:
+        if not self.inequalities and not _quotients(difference):
             return False, False
         return self.prove(times(difference, -1), 1), self.prove(difference, 1)
 
@@ -201,7 +206,7 @@ class Extremes(Joiner):
                 return self._beside(kind, a, b, unit, Sum(dtype, {}, 0))
             return self._plain(kind, a, b)
         unit = _unit((a,))
-        if unit < 0 and a.const and len(a.terms) == 1:  # min(3 - x, 5)  ->  3 - max(x, -2)
+        if unit < 0 and a.const and b.const and len(a.terms) == 1:  # 3 - max(x, -2)
             scale = -1 if (b.const - a.const) % unit else unit
             return self._beside(kind, a, b, scale, Sum(dtype, {}, a.const))
         if unit != 1 and a.const in (0, unit) and b.const % unit == 0:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Product, Sum, plus, shifted, times
+from tilesmith.arith.forms import Product, Sum, plus, retyped, shifted, times
 from tilesmith.arith.interval_eval import IntervalEvaluator
 from tilesmith.arith.simplify import Simplifier
 from tilesmith.ir import (
@@ -22,12 +22,14 @@ from tilesmith.ir import (
     Max,
     Min,
     Node,
+    Not,
     PrimExpr,
     StringImm,
     Var,
     const,
     convert,
 )  # fmt: skip
+from tilesmith.ir.operators import is_const
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation"]
@@ -78,7 +80,16 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
         if any(others.depends(atom) for atom in coefficient.terms):
             return []
         coefficients.append(coefficient)
-    return [engine.table.to_expr(item) for item in (*coefficients, form)]
+    found = [engine.table.to_expr(retyped(c, v.dtype)) for c, v in zip(coefficients, var_list)]
+    if all(is_const(c, 0) for c in found):  # as it is, where no variable occurs
+        simple = engine.table.to_expr(form)
+        return [*found, expr if _length(expr) <= _length(simple) else simple]
+    return [*found, engine.table.to_expr(form)]
+
+
+def _length(expr: PrimExpr) -> int:
+    """How many nodes an expression has."""
+    return 1 + sum([_length(child) for child in expr.children() if isinstance(child, PrimExpr)])
 
 
 @deep_recursion
@@ -86,11 +97,12 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     """``[min0, max0, min1, max1, ...]`` of the variables as a conjunction of comparisons bounds
     them.
 
-    None where there is no bound; an empty list if a comparison is not linear in one of them.
+    None where there is no bound; an empty list if a comparison is not linear in one of them, or
+    says something else than the bounds tell.
     """
     engine = Analyzer()._engine
     bounds: dict[Var, list[Sum | None]] = {var: [None, None] for var in var_list}
-    for part in conjuncts(convert(expr)):
+    for part in conjuncts(_without_negation(engine, convert(expr))):
         for form in nonnegative_forms(engine, part) or [None]:
             if form is None or not _clip(engine, form, var_list, bounds):
                 return []
@@ -98,6 +110,12 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     for var in var_list:
         found += [None if end is None else engine.table.to_expr(end) for end in bounds[var]]
     return found
+
+
+def _without_negation(engine: Simplifier, expr: PrimExpr) -> PrimExpr:
+    if isinstance(expr, And):
+        return And(_without_negation(engine, expr.a), _without_negation(engine, expr.b))
+    return engine.rewrite(expr) if isinstance(expr, Not) else expr
 
 
 def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
@@ -134,7 +152,7 @@ def _clip(
         if any(inside.depends(atom) for atom in form.terms):
             used.append(var)
     if len(used) != 1:
-        return not used  # a bound of one variable by another is no bound
+        return False  # a bound of one variable by another is no bound
     found = coefficient_of(engine, form, used[0])
     if found is None or found[0].terms or found[0].const == 0:
         return False

@@ -197,6 +197,8 @@ class Simplifier(Connectives):
             return self.rewrite(expr.true_value if condition.value else expr.false_value)
         if isinstance(condition, Not):
             return self.rewrite(Select(condition.a, expr.false_value, expr.true_value))
+        if self.number(expr.true_value) == self.number(expr.false_value):
+            return self.rewrite(expr.true_value)
         # All three operands are evaluated: a load must not lose the guard that is inside of it
         guarded = (
             condition.dtype.lanes == 1
@@ -219,6 +221,8 @@ class Simplifier(Connectives):
             return self.rewrite(
                 Call(call.dtype, call.op, (condition.a, call.args[2], call.args[1]))
             )
+        if self.number(call.args[1]) == self.number(call.args[2]):
+            return self.rewrite(call.args[1])
         yes, no = self._branches(condition, call.args[1], call.args[2], True)
         found = self._decided(condition, yes, no)
         if found is not None:

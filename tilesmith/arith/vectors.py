@@ -149,7 +149,8 @@ def _division(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> Pr
         if scalar is FloorMod:
             return Broadcast(divided, lanes)
         return _made(analyzer, divided, op.const(stride.value // divisor, base.dtype), lanes)
-    low, high = analyzer.bounds(analyzer.divide(form, divisor)[1])
+    rest = analyzer.divide(form, divisor)[1]
+    low, high = analyzer.bounds(rest)
     coeff, residue = analyzer.modular(form)
     if coeff % divisor == 0:
         low = high = residue % divisor
@@ -159,6 +160,8 @@ def _division(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> Pr
         if scalar is FloorDiv:
             return Broadcast(divided, lanes)
         return _made(analyzer, divided, stride, lanes)
+    if scalar is FloorMod and form.terms and not rest.terms:  # multiples of the divisor go out
+        return kind(_made(analyzer, analyzer.expr_of(rest), stride, lanes), Broadcast(b[0], lanes))
     return None
 
 
