@@ -82,3 +82,20 @@ def test_errors_of_the_users_functions_keep_their_class(target):
     assert any(entry.name == "more" for entry in caught.traceback)
     module(source + 100, result)
     np.testing.assert_array_equal(result, source + 106)
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_memory_that_no_stack_holds(target, scope):
+    @T.prim_func
+    def last(B: T.Buffer((4,), "int32")):
+        for i in T.parallel(4):
+            numbers = T.allocate([4000000], "int32", scope)
+            N = T.Buffer((4000000,), "int32", data=numbers, scope=scope)
+            for j in T.serial(4000000):
+                N[j] = i + j
+            B[i] = N[B[i]]
+
+    result = np.array([0, 3999999, 7, 8], "i4")
+    built(last, target)(result)
+    np.testing.assert_array_equal(result, [0, 4000000, 9, 11])

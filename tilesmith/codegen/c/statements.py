@@ -37,6 +37,8 @@ from tilesmith.tir.function import PrimFunc
 
 STACK_BYTES = 4096
 """Memory of at most so many bytes is a local array."""
+LOCAL_BYTES = 64 * 1024
+"""The same for memory in scope "local": threads have small stacks."""
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
 _WORD = re.compile(r"\w+")
@@ -47,9 +49,8 @@ _FORBIDDEN = ("thread_extent", "virtual_thread", "coproc_scope")
 def is_on_stack(allocation: tir.Allocate) -> bool:
     """Whether an allocation becomes a local array."""
     size = constant_bytes(allocation)
-    return size is not None and (
-        size <= STACK_BYTES or allocation.buffer_var.storage_scope == "local"
-    )
+    scope = allocation.buffer_var.storage_scope
+    return size is not None and size <= (LOCAL_BYTES if scope == "local" else STACK_BYTES)
 
 
 class FunctionWriter(ExpressionWriter):
