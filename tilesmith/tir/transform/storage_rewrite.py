@@ -8,6 +8,10 @@
 Allocations of constant size move to the beginning of the function, or of the body of the parallel
 loop that they stand in, so that nothing is allocated again and again. Memory in scope "local"
 (which is meant for registers) and in the scopes of devices stays where it is.
+
+Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
+the same dtype. Where a loop computes each element from the same element of a buffer that nobody
+reads afterwards, both are in one place. Single values of up to 32 bits are left for registers.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
+from tilesmith.tir.transform.computed_in_place import element_for_element
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["StorageRewrite", "storage_rewrite"]
@@ -36,15 +41,21 @@ __all__ = ["StorageRewrite", "storage_rewrite"]
 class _Life:
     """An allocation with the stretch of the program in which its contents matter."""
 
-    __slots__ = ("allocation", "depth", "first", "last", "region", "size")
+    __slots__ = ("allocation", "depth", "first", "last", "last_in", "region", "size")
 
     def __init__(self, allocation: Allocate, size: int, depth: int, region: int) -> None:
         self.allocation = allocation
-        self.size = size
+        self.size = size  # elements
+        self.last_in: For | While | None = None  # the loop that is used in last
         self.depth = depth
         self.region = region  # id of the parallel loop around, 0 for the function
         self.first = -1
         self.last = -1
+
+    @property
+    def bits(self) -> int:
+        dtype = self.allocation.dtype
+        return self.size * dtype.bits * dtype.lanes
 
 
 def _constant_size(allocation: Allocate) -> int | None:
@@ -81,7 +92,7 @@ class _LifeFinder(Visitor):
         life = self.lives.get(pointer)
         if life is None:
             return
-        life.last = self.position
+        life.last, life.last_in = self.position, None
         if life.first < 0:
             life.first = self.position
         for _, used in self.loops[life.depth :]:
@@ -130,20 +141,58 @@ class _LifeFinder(Visitor):
         for pointer in used:
             life = self.lives[pointer]
             life.first = min(life.first, start)
-            life.last = self.position
+            life.last, life.last_in = self.position, loop
 
     visit_While = visit_loop
+
+
+def is_computed_in_place(old: _Life, new: _Life) -> bool:
+    """Whether the loop that reads an allocation last makes another one of it, element by element.
+
+    The loop is the one that both are used in for the last and the first time.
+    """
+    loop = old.last_in
+    if loop is None or not isinstance(loop, For) or old.depth != new.depth:
+        return False
+    if old.allocation.dtype is not new.allocation.dtype or old.size != new.size:
+        return False
+    if not old.first < new.first < old.last < new.last:
+        return False
+    return element_for_element(loop, old.allocation.buffer_var, new.allocation.buffer_var)
 
 
 class _Slot:
     """Memory that several allocations use one after the other."""
 
-    __slots__ = ("end", "life", "size")
+    __slots__ = ("bits", "end", "latest", "life")
 
     def __init__(self, life: _Life) -> None:
-        self.life = life
-        self.size = life.size
+        self.life = life  # the first one, which the memory is named after
+        self.latest = life
+        self.bits = life.bits
         self.end = life.last
+
+    @property
+    def size(self) -> int:
+        """Elements of the first allocation's dtype."""
+        dtype = self.life.allocation.dtype
+        return -(-self.bits // (dtype.bits * dtype.lanes))
+
+    def takes(self, life: _Life) -> bool:
+        """Whether an allocation may come into this memory, which may grow for it."""
+        dtype, own = life.allocation.dtype, self.life.allocation.dtype
+        if self.end >= life.first:
+            return is_computed_in_place(self.latest, life)
+        if min(self.bits, life.bits) <= REGISTER_BITS:
+            return dtype is own
+        if not life.bits <= self.bits * MOST_WASTE <= life.bits * MOST_WASTE**2:
+            return False
+        return dtype is own or (life.bits <= self.bits and dtype.lanes == own.lanes == 1)
+
+
+MOST_WASTE = 16
+"""Memory is not given to what is so many times smaller or larger."""
+REGISTER_BITS = 32
 
 
 def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
@@ -151,17 +200,15 @@ def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
     regions: dict[int, list[tuple[_Slot, list[_Life]]]] = {}
     for life in sorted(lives, key=_start):
         slots = regions.setdefault(life.region, [])
-        dtype = life.allocation.dtype
-        free = [
-            entry
-            for entry in slots
-            if entry[0].end < life.first and entry[0].life.allocation.dtype is dtype
-        ]
+        free = [entry for entry in slots if entry[0].takes(life)]
         if free:
-            # The one that fits with the least waste; a smaller one grows.
-            slot, members = min(free, key=lambda entry: abs(entry[0].size - life.size))
-            slot.size = max(slot.size, life.size)
-            slot.end = life.last
+            # What is in place, or the one that fits with the least waste; a smaller one grows.
+            slot, members = min(
+                free,
+                key=lambda entry: (entry[0].end < life.first, abs(entry[0].bits - life.bits)),
+            )
+            slot.bits = max(slot.bits, life.bits)
+            slot.end, slot.latest = life.last, life
             members.append(life)
         else:
             slots.append((_Slot(life), [life]))

@@ -1,0 +1,125 @@
+"""StorageRewrite: which allocations share memory, and that back ends agree with the interpreter."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tir.transform.harness import apply, assert_same_results
+from tilesmith.lowering import build
+from tilesmith.script import from_source
+from tilesmith.tir import Allocate, transform
+from tilesmith.tir.functor import post_order_visit
+
+HEAD = """
+@T.prim_func
+def main(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+"""
+
+
+def chain(*buffers):
+    """Each buffer is computed of the one before, element by element: (size, dtype) of each."""
+    lines = [
+        f'    C{number} = T.decl_buffer(({size},), "{dtype}")'
+        for number, (size, dtype) in enumerate(buffers)
+    ]
+    last = ("A", 128)
+    for name, size, dtype in [
+        *[(f"C{number}", size, dtype) for number, (size, dtype) in enumerate(buffers)],
+        ("B", 128, "float32"),
+    ]:
+        lines.append(f"    for i in range({min(size, last[1])}):")
+        lines.append(f'        {name}[i] = T.Cast("{dtype}", {last[0]}[i])')
+        last = (name, size)
+    return from_source(HEAD + "\n".join(lines) + "\n")
+
+
+def allocations(func):
+    found = []
+
+    def look(node):
+        if isinstance(node, Allocate):
+            found.append((node.extents[0].value, str(node.dtype)))
+
+    post_order_visit(func.body, look)
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    "buffers, left",
+    [
+        # element by element: all in one place
+        ([(128, "float32")] * 3, [(128, "float32")]),
+        ([(1, "float32")] * 3, [(1, "float32")]),
+        # smaller memory grows for the same dtype
+        ([(64, "float32"), (128, "float32"), (100, "float32")],
+         [(100, "float32"), (128, "float32")]),
+        # larger memory serves any dtype, smaller memory only its own
+        ([(128, "float32"), (128, "int8"), (128, "float16")], [(128, "float32"), (128, "int8")]),
+        ([(128, "float16"), (128, "int32"), (128, "float32")],
+         [(128, "float16"), (128, "float32"), (128, "int32")]),
+        ([(128, "float64"), (128, "float32"), (128, "int64")],
+         [(128, "float32"), (128, "float64")]),
+        # not for what is 16 times smaller
+        ([(128, "float64"), (128, "int8"), (4, "int16"), (4, "int8")],
+         [(4, "int16"), (128, "float64"), (128, "int8")]),
+    ],
+)  # fmt: skip
+def test_which_allocations_share_memory(buffers, left):
+    func = chain(*buffers)
+    got = apply(func, transform.StorageRewrite())
+    assert allocations(got) == left
+    assert_same_results(func, got)
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        "for i in range(8):\n        D[i] = C[7 - i]",  # another element
+        "for i in range(8):\n        D[i] = C[i] + C[0]",
+        "for i, j in T.grid(8, 2):\n        D[i] = C[i] + T.float32(j)",  # each element twice
+        "for i in range(8):\n        D[i] = T.float32(0)\n        D[i] = C[i]",  # two stores
+        "for i in range(8):\n        D[i] = C[i]\n        B[i + 8] = C[i]",  # read elsewhere
+        "for i in range(8):\n        if C[0] > T.float32(0):\n            D[i] = C[i]",
+        "for i in range(8):\n        D[i // 2] = C[i // 2]",
+    ],
+)
+def test_what_is_not_in_place(loops):
+    func = from_source(
+        HEAD
+        + f"""
+    C = T.decl_buffer((8,), "float32")
+    D = T.decl_buffer((8,), "float32")
+    for i in range(8):
+        C[i] = A[i]
+    {loops}
+    for i in range(4):
+        B[i] = D[i]
+"""
+    )
+    got = apply(func, transform.StorageRewrite())
+    assert len(allocations(got)) == 2
+    assert_same_results(func, got)
+
+
+_BUFFERS = st.lists(
+    st.tuples(
+        st.sampled_from([1, 3, 8, 17, 64, 128]),
+        st.sampled_from(["int8", "int32", "int64", "float32", "float64"]),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(_BUFFERS)
+def test_back_ends_read_shared_memory_as_it_is_meant(buffers):
+    func = chain(*buffers)
+    values = np.random.default_rng(1).integers(-100, 100, 128).astype("float32")
+    count = min([size for size, _ in buffers])  # behind that nothing has been written
+    for target in ("llvm", "c"):
+        result = np.zeros(128, "float32")
+        build(func, target=target)["main"](values, result)
+        np.testing.assert_array_equal(result[:count], values[:count])
