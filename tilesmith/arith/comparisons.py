@@ -172,9 +172,8 @@ class Comparisons(Normalizer):
             if answer is not None:
                 return TRUE if answer else FALSE
         difference = shifted(whole, 1) if kind is LT else whole
-        if self.bounds(whole)[1] <= 0:  # x <= 0 of what is not negative
-            changed = changed or kind is LT
-            kind, difference = EQ, whole
+        if kind is LE and common == 1 and self.bounds(whole)[1] <= 0:
+            kind = EQ  # x <= 0 of what is not negative
         if changed or common != 1:
             cancelled = len(form.terms) < len(form_a.terms) + len(form_b.terms)
             made = self._canonical(kind, difference, False, cancelled)
