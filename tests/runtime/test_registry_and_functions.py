@@ -146,3 +146,14 @@ def test_errors_that_no_message_makes():
 
     with pytest.raises(RuntimeError, match="too late"):
         convert_to_packed(refuse)()
+
+
+def test_functions_that_users_know_by_name():
+    count = ts.get_global_func("runtime.NumThreads")
+    before = count()
+    ts.get_global_func("runtime.config_threadpool")(1, 1)
+    assert count() == ts.runtime.num_threads() == 1
+    ts.get_global_func("runtime.config_threadpool")(1, 0)
+    assert count() == before
+    enabled = ts.get_global_func("runtime.RuntimeEnabled")
+    assert enabled("llvm") and not enabled("of my own")

@@ -7,19 +7,56 @@ users have registered. None is on the path of a kernel.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same kind
+from tilesmith.runtime import threads
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.ffi import tvm_ffi
 from tilesmith.runtime.ndarray import NDArray, empty_cpu
 from tilesmith.runtime.registry import get_global_func, register_func
 from tilesmith.support.errors import InternalError
+
+
+def _provide(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function under a name by which users know it, unless another runtime in the
+    process has one."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if tvm_ffi.get_global_func(name, allow_missing=True) is None:
+            register_func(name, function)
+        return function
+
+    return register
+
+
+@_provide("runtime.NumThreads")
+def num_threads_of_runtime() -> int:
+    """The number of threads that parallel loops use."""
+    return threads.num_threads()
+
+
+@_provide("runtime.config_threadpool")
+def config_threadpool(mode: int, number: int = 0, *more: Any) -> None:
+    """Let parallel loops use a number of threads, 0 for as many as there are cores. Which kinds of
+    cores (``mode``) is left to the operating system."""
+    threads.set_num_threads(number or None)
+
+
+@_provide("runtime.RuntimeEnabled")
+def runtime_enabled(target: str) -> bool:
+    """Can this machine run code of a kind of target?"""
+    from tilesmith.runtime.module import enabled
+
+    return enabled(target)
+
 
 _SIZE_OF_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
 _flushed: list[bytearray] = []
 
 
-@register_func("cache_flush_cpu_non_first_arg", override=True)
+@_provide("cache_flush_cpu_non_first_arg")
 def cache_flush_cpu_non_first_arg(*arguments: Any) -> None:
     """Put all tensors but the first out of the CPU's caches: a `f_preproc` for `time_evaluator`."""
     if not _flushed:
