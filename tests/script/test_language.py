@@ -56,8 +56,8 @@ CASES = [
     ("x = y = T.float32(1.0)\nA[0] = x + y", "x: T.float32 = T.float32(1.0)"),
     ("x, y = 1.0, 2.0\nA[0] = x + y", "y: T.float32 = T.float32(2.0)"),
     ("x: 'T.int64' = 3\nA[x] = 1.0", "x: T.int64 = T.int64(3)"),
-    ("A[0:4] = B[4:8]", "A[T.Ramp(0, 1, 4)] = B[T.Ramp(4, 1, 4)]"),
-    ("A[0:8:2] = B[0:4]", "A[T.Ramp(0, 2, 4)] = B[T.Ramp(0, 1, 4)]"),
+    ("A[0:4] = B[4:8]", "A[0:4] = B[4:8]"),
+    ("A[0:8:2] = B[0:4]", "A[0:8:2] = B[0:4]"),
     (
         "A.vstore([T.ramp(0, 1, 4)], B.vload([T.ramp(0, 1, 4)], predicate=T.Broadcast(n < 3, 4)))",
         "B.vload([T.Ramp(0, 1, 4)], predicate=T.Broadcast(n < 3, 4))",

@@ -281,11 +281,28 @@ class Evaluator:
         special = self.calls.get(function.__class__)
         if special is not None:
             return special(function, arguments, named)
+        if self.operands and _takes_no_regions(function):
+            arguments = self._as_operands(arguments)
+            named = {name: self._as_operands([value])[0] for name, value in named.items()}
         if "dtype" in named:
             arguments = _with_dtype(function, arguments, named)
         elif not named:
             arguments = with_literals(function, arguments)
         return function(*arguments, **named)
+
+    def _as_operands(self, values: Any) -> list[Any]:
+        """What functions of values get: a region stands for the vector of its elements."""
+        found = []
+        for value in values:
+            convert = self.operands.get(value.__class__)
+            if convert is not None:
+                value = convert(value)
+            elif value.__class__ is list:
+                value = self._as_operands(value)
+            elif value.__class__ is dict:
+                value = dict(zip(value, self._as_operands(value.values())))
+            found.append(value)
+        return found
 
     def subscript(self, node: ast.Subscript) -> Any:
         value = self.evaluate(node.value)
@@ -454,6 +471,30 @@ _METHODS: dict[type, Callable[[Evaluator, Any], Any]] = {
     ast.SetComp: Evaluator.set_comprehension,
     ast.DictComp: Evaluator.dict_comprehension,
 }
+
+
+_OF_VALUES = (
+    "tilesmith.ir.", "tilesmith.script.tir", "tilesmith.tir.buffer", "tilesmith.tir.expr",
+    "tilesmith.tir.op",
+)  # fmt: skip
+_OF_REGIONS = {
+    "BufferRegion",
+    "match_buffer",
+    "realize",
+    "prefetch",
+    "attr",
+    "reads",
+    "writes",
+    "address_of",
+}
+
+
+def _takes_no_regions(function: Any) -> bool:
+    """Whether a function works on values, and has no use for a region of a buffer."""
+    module = getattr(function, "__module__", None)
+    if not isinstance(module, str) or not module.startswith(_OF_VALUES):
+        return False
+    return getattr(function, "__name__", "") not in _OF_REGIONS
 
 
 def _with_dtype(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:

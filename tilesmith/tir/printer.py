@@ -17,6 +17,7 @@ from tilesmith.tir.printer_buffers import (
     buffer_arguments,
     declare_sizes,
     define_buffer,
+    index_docs,
     pointer_fits,
     points_to,
     range_arguments,
@@ -121,12 +122,13 @@ def _evaluate(node: Evaluate, printer: Printer) -> None:
 @prints_lines(BufferStore)
 def _buffer_store(node: BufferStore, printer: Printer) -> None:
     buffer, value = printer.doc(node.buffer), printer.doc(node.value)
-    indices = printer.docs(node.indices)
     if node.predicate is not None:
+        indices = printer.docs(node.indices)
         predicate = printer.doc(node.predicate)
         written = call(Doc(buffer, ".vstore"), [listed(indices), value], None, predicate=predicate)
         printer.line(written, node=node)
         return
+    indices = index_docs(node.indices, printer)
     target = Doc(buffer, "[", joined(indices) if indices else "()", "]")
     printer.line(target, " = ", value, node=node)
 
@@ -156,7 +158,10 @@ def _let_stmt(node: LetStmt, printer: Printer) -> None:
 @prints_lines(AttrStmt)
 def _attr(node: AttrStmt, printer: Printer) -> None:
     word = printer.word("T")
-    if isinstance(node.node, IterVar) and node.attr_key == "thread_extent":
+    thread = node.node
+    if isinstance(thread, IterVar) and node.attr_key == (
+        "virtual_thread" if thread.thread_tag == "vthread" else "thread_extent"
+    ):
         if _launch_thread(node, printer):
             return
     arguments = [

@@ -10,6 +10,7 @@ from tilesmith.ir import (
     Node,
     PrimExpr,
     PrimType,
+    Ramp,
     Sub,
     Var,
     const,
@@ -34,8 +35,9 @@ from tilesmith.tir.expr import (
 from tilesmith.tir.index_map import IndexMap
 
 __all__ = [
-    "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "pointer_fits",
-    "points_to", "range_arguments", "region_doc", "stop_of", "variables_of", "write_buffer",
+    "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "index_docs",
+    "pointer_fits", "points_to", "range_arguments", "region_doc", "stop_of", "variables_of",
+    "write_buffer",
 ]  # fmt: skip
 
 
@@ -234,12 +236,37 @@ def _buffer(node: Buffer, printer: Printer) -> Doc:
 # Expressions.
 
 
+def index_docs(indices: tuple[PrimExpr, ...], printer: Printer) -> list[Piece]:
+    """Indices of an access; neighbouring elements are a slice: ``A[i * 4:i * 4 + 4]``."""
+    written: list[Piece] = []
+    for index in indices:
+        written.append(_slice_of(index, printer) or printer.doc(index))
+    return written
+
+
+def _slice_of(index: PrimExpr, printer: Printer) -> Doc | None:
+    """A ramp as a slice, where that reads back as the same ramp."""
+    if not isinstance(index, Ramp) or type(index.lanes) is not int:
+        return None
+    low, stride = index.base, index.stride
+    if not isinstance(stride, IntImm) or stride.value < 1 or index.lanes < 2:
+        return None
+    length = index.lanes * stride.value
+    stop = stop_of(low, const(length, low.dtype))
+    if not is_const(extent_between(low, stop), length):
+        return None
+    step = [":", printer.doc(stride)] if stride.value > 1 else []
+    return Doc(printer.doc(low), ":", printer.doc(stop), *step, node=index)
+
+
 @prints(BufferLoad)
 def _buffer_load(node: BufferLoad, printer: Printer) -> Doc:
-    buffer, indices = printer.doc(node.buffer), printer.docs(node.indices)
+    buffer = printer.doc(node.buffer)
     if node.predicate is not None:
+        indices = printer.docs(node.indices)
         predicate = printer.doc(node.predicate)
         return call(Doc(buffer, ".vload"), [listed(indices)], node=node, predicate=predicate)
+    indices = index_docs(node.indices, printer)
     return Doc(buffer, "[", joined(indices) if indices else "()", "]", node=node)
 
 
