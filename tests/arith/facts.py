@@ -349,8 +349,8 @@ SUMS = [
     ("x * 2", "6", "x == 3"),
 ]
 TRUNCATED = [
-    ("truncdiv(x, 4)", "x // 4", "x in 0 100"),
-    ("truncmod(x, 4)", "x % 4", "x in 0 100"),
+    ("truncdiv(x, 4)", "truncdiv(x, 4)", "x in 0 100"),
+    ("truncmod(x, 4)", "truncmod(x, 4)", "x in 0 100"),
     ("truncdiv(x * 4, 4)", "x", ""),
     ("truncmod(x * 4, 4)", "0", ""),
     ("truncdiv(x, 1)", "x", ""),
@@ -359,7 +359,7 @@ TRUNCATED = [
     ("truncmod(x * 8 + y, 8)", "y", "x in 0 9, y in 0 8"),
     ("truncdiv(x, 16)", "0", "x in -15 16"),
     ("truncmod(x, 16)", "x", "x in -15 16"),
-    ("truncdiv(truncdiv(x, 4), 8)", "x // 32", "x in 0 1000"),
+    ("truncdiv(truncdiv(x, 4), 8)", "truncdiv(x, 32)", "x in 0 1000"),
     ("truncmod(x, n)", "x", "x in 0 n"),
     ("truncdiv(x, n)", "0", "x in 0 n"),
     ("truncdiv(s * n, n)", "s", "n > 0"),

@@ -106,6 +106,8 @@ DIVISIONS = [
     ("x * y // (y * 4)", "x // 4"),
     ("x * y % (y * 4)", "x % 4 * y"),
     ("truncmod(x, -4)", "truncmod(x, 4)"),
+    ("truncdiv(x * 4, 8)", "truncdiv(x, 2)"),
+    ("truncmod(x * 4, 8)", "truncmod(x, 2) * 4"),
 ]
 CONDITIONS = [
     ("x % 4 != 0", "0 < x % 4"),
@@ -145,6 +147,9 @@ def test_form(form: tuple[str, str]) -> None:
 
 
 KNOWN = [
+    ("truncdiv(x * 4 + y + 5, 4)", "truncdiv(y + 5, 4) + x", "x in 0 8, y in 0 9"),
+    ("truncmod(x * 4 + y, 4) * 2", "truncmod(y, 4) * 2", "x in 0 8, y in 0 9"),
+    ("truncdiv(x, 4) * 4 + truncmod(x, 4)", "x", "x in 0 100"),
     ("x != 0", "0 < x", "x in 0 8"),
     ("x != 7", "x < 7", "x in 0 8"),
     ("x <= 0", "x == 0", "x in 0 8"),

@@ -22,12 +22,25 @@ from tilesmith.arith.forms import (
     shifted,
     times,
 )  # fmt: skip
-from tilesmith.ir import Cast, FloorDiv, FloorMod, Max, Min, Mul, PrimExpr, const
+from tilesmith.ir import (
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    const,
+)  # fmt: skip
 from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
 _EXTREMES = frozenset((Min, Max))
+_DIVISIONS = frozenset((Div, Mod))
 
 
 class FormWriter:
@@ -64,7 +77,7 @@ class FormWriter:
                     if pushed is not None:
                         return pushed
         if constant and (dtype is INT32 or dtype is INT64):
-            terms, constant = self._into_division(terms, constant)
+            terms, constant = self.into_division(terms, constant)
         parts = list(terms.items())
         if len(parts) > 1:
             parts = _in_order(parts)
@@ -130,7 +143,7 @@ class FormWriter:
             result = Mul(result, self.scaled(factor, 1, dtype))
         return result if scale == 1 else Mul(result, self.constant(scale, dtype))
 
-    def _into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
+    def into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
         """``(x + 6) // 8 - 1`` is shorter as ``(x - 2) // 8``."""
         for atom, coefficient in terms.items():
             if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
@@ -224,7 +237,7 @@ def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
     with one that is added first."""
     digits = False
     for atom, _ in parts:
-        digits = digits or atom.__class__ is Split or _is_extreme(atom)
+        digits = digits or atom.__class__ is Split or _is_extreme(atom) or _is_truncated(atom)
         if atom.is_data:
             first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
             return [parts[first], *parts[:first], *parts[first + 1 :]]
@@ -246,7 +259,19 @@ def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
         return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
     if _is_extreme(atom):  # after quotients and before variables; what is taken away last
         return -coefficient, -1 if coefficient > 0 else 0, _UNBOUNDED - 1
+    if _is_truncated(atom):
+        expr = atom.expr
+        if expr.__class__ is Div:
+            return -coefficient, -expr.b.value, _UNBOUNDED  # type: ignore[union-attr]
+        return -coefficient, -1, -expr.b.value  # type: ignore[union-attr]
     return -coefficient, -1, _UNBOUNDED
+
+
+def _is_truncated(atom: Atom) -> bool:
+    """Whether an atom is a division that rounds toward zero, by a constant."""
+    if atom.__class__ is not Leaf or atom.expr.__class__ not in _DIVISIONS:
+        return False
+    return atom.expr.b.__class__ is IntImm  # type: ignore[union-attr]
 
 
 def _is_extreme(atom: Atom) -> bool:

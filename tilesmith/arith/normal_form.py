@@ -7,12 +7,15 @@ divisions that round down.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 from tilesmith.arith.division import Divider
 from tilesmith.arith.forms import (
     Atom,
     Leaf,
+    Quotient,
+    Remainder,
     Split,
     Sum,
     coefficient_gcd,
@@ -114,7 +117,7 @@ class Normalizer(Divider):
         form = self.normal(expr) if found is None else found[1]
         written = form.expr.__class__
         if (written in _PACKED and len(form.terms) + bool(form.const) > 1) or (
-            written is FloorMod and form.single() is None
+            written in _ROUNDED and _is_division(form, written)
         ):
             packed.append(form)
             if keep:
@@ -249,15 +252,27 @@ class Normalizer(Divider):
                 return Sum(expr.dtype, {}, 0) if whole else a
             if low < 0 or not self.prove(shifted(b, -1)):
                 return self._opaque(expr)
-            return self.symbolic_divide(a, b)[0 if whole else 1]
+            return self._truncated(self.symbolic_divide(a, b)[0 if whole else 1], a)
         if b.const < 0 and not whole and b.const > b.dtype.min_value:  # x % -4 is x % 4
             return self.normal(Mod(expr.a, self.table.constant(-b.const, b.dtype)))
+        if not a.terms and b.const:
+            size = abs(a.const) // abs(b.const)
+            quotient = size if (a.const < 0) == (b.const < 0) else -size
+            return Sum(expr.dtype, {}, quotient if whole else a.const - quotient * b.const)
         if b.const <= 0:
             return self._opaque(expr)
         if low >= 0:
-            return self.divide(a, b.const)[0 if whole else 1]
+            return self._truncated(self.divide(a, b.const)[0 if whole else 1], a)
         if -b.const < low and high < b.const:
             return Sum(expr.dtype, {}, 0) if whole else a
+        common = gcd(coefficient_gcd(a), a.const, b.const)
+        if common > 1 and a.terms and abs(next(iter(a.terms.values()))) == common:  # x * 4 / 8
+            less, divisor = self.table.to_expr(exact_quotient(a, common)), b.const // common
+            if divisor != 1:
+                part = self.normal(
+                    (Div if whole else Mod)(less, self.table.constant(divisor, b.dtype))
+                )
+                return part if whole else self.tidy(times(part, common))
         if coefficient_gcd(a) % b.const == 0 == a.const % b.const:
             return exact_quotient(a, b.const) if whole else Sum(expr.dtype, {}, 0)
         if high <= 0:  # symmetric; worth it where it resolves
@@ -267,6 +282,31 @@ class Normalizer(Divider):
                     return self._opaque(expr)
             return form
         return self._opaque(expr)
+
+    def _truncated(self, form: Sum, dividend: Sum) -> Sum:
+        """A quotient or remainder written with the division that rounds toward zero, as the user
+        did."""
+        result = Sum(form.dtype, form.terms, form.const)
+        written: Any = form.expr
+        rounded = _TRUNCATED.get(written.__class__)
+        if rounded is not None and self.bounds(self.normal(written.a))[0] >= 0:
+            result.expr = rounded(written.a, written.b)
+            return result
+        terms, constant = self.table.into_division(form.terms, form.const)
+        total, changed = Sum(form.dtype, {}, constant), False
+        for atom, coefficient in terms.items():
+            part = self.of_atom(atom)
+            if atom.__class__ in _DIVISIONS and atom not in dividend.terms:
+                written = self.table.atom_expr(atom)
+                rounded = _TRUNCATED.get(written.__class__)
+                if rounded is not None and self.bounds(self.normal(written.a))[0] >= 0:
+                    part = self.packed(rounded(written.a, written.b), (part,))
+                    changed = True
+            total = plus(total, part, coefficient)
+        if not changed:
+            return form
+        result.expr = self.table.to_expr(total)
+        return result
 
     # Bits
 
@@ -312,7 +352,19 @@ class Normalizer(Divider):
         return found
 
 
-_PACKED = frozenset((Mul, Cast, Min, Max))  # FloorMod where its form is a product
+_PACKED = frozenset((Mul, Cast, Min, Max))
+_ROUNDED = frozenset((FloorMod, Div, Mod))
+_TRUNCATED: dict[type, type] = {FloorDiv: Div, FloorMod: Mod}
+_DIVISIONS = frozenset((Split, Quotient, Remainder))
+
+
+def _is_division(form: Sum, written: type) -> bool:
+    """Whether a form is written as a division that it would not be written as by itself."""
+    if written is FloorMod:
+        return form.single() is None
+    return len(form.terms) == 1 and next(iter(form.terms)).__class__ in _DIVISIONS
+
+
 _ARITHMETIC = frozenset((Add, Sub, Mul, Cast))
 
 
