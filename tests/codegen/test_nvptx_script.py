@@ -122,6 +122,12 @@ def test_refusals():
         A[tx] = T.sin(A[tx])
 
     @T.prim_func(check_well_formed=False)
+    def wide(A: T.Buffer((32,), "float64")):
+        T.func_attr({"global_symbol": "main"})
+        tx = T.launch_thread("threadIdx.x", 32)
+        A[tx] = T.sigmoid(A[tx])
+
+    @T.prim_func(check_well_formed=False)
     def asserting(A: T.Buffer((32,), "float32")):
         T.func_attr({"global_symbol": "main"})
         tx = T.launch_thread("threadIdx.x", 32)
@@ -136,5 +142,6 @@ def test_refusals():
         T.evaluate(T.ptx_commit_group())
 
     refused(sine, r"(?s)'tir.sin'.*'cuda'")
+    refused(wide, r"(?s)'tir.sigmoid' of float64.*'cuda'")
     refused(asserting, "assertion, which code of a GPU cannot report")
     refused(matrices, "'tir.ptx_commit_group' has no translation for NVPTX")

@@ -35,8 +35,8 @@ _NO_LIBRARY = frozenset(
     f"tir.{name}"
     for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
-        "exp10", "exp2", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "sin",
-        "sinh", "tan", "tanh",
+        "exp10", "exp2", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "sigmoid",
+        "sin", "sinh", "tan", "tanh",
     )
 )  # fmt: skip
 _SHUFFLES = {
