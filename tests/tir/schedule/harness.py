@@ -48,7 +48,7 @@ def run_text(text, sch):
     """Carry out a trace that was printed."""
     names = {"ir": ir, "tir": tir, "T": T}
     exec(text, names)
-    names["apply_schedule"](sch)
+    names["apply_trace"](sch)
 
 
 def refused(program, steps, *texts, marked=None):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tir.schedule import programs_script as programs
-from tests.tir.schedule.harness import check, refused
+from tests.tir.schedule.harness import check, refused, schedule_of
 from tilesmith.script import tir as T
 
 
@@ -388,7 +388,7 @@ def test_reverse_compute_at_refusals():
     refused(
         programs.three_stages,
         diamond,
-        "block 'C' writes what it reads, and block 'D' would pass it",
+        "block 'D' reads what 'C' writes; the primitive requires all the producers to be under",
     )
 
     def reduction_outside(sch):
@@ -517,3 +517,33 @@ def test_reverse_compute_inline_of_digits():
                 C[vi * 5 + vj] = A[vi, vj] * T.float32(2) + T.float32(1)
 
     check(flat, reverse_inline("C"), expected)
+
+
+def test_what_is_inlined_with_a_pointer_is_still_read():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        B = T.alloc_buffer((8, 8), "float32")
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, 0:8])
+                T.writes(B[vi, vj])
+                B[vi, vj] = T.call_extern("float32", "look", A.data, vi, vj)
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    for steps in (
+        lambda sch: sch.compute_inline("B"),
+        lambda sch: sch.reverse_compute_inline("C"),
+    ):
+        sch = schedule_of(before)
+        steps(sch)
+        block = sch.get(sch.get_block("C") if "C" in names(sch) else sch.get_block("B"))
+        assert [region.buffer.name for region in block.reads] == ["A"]
+        assert [region.buffer.name for region in block.writes] == ["C"]
+
+
+def names(sch):
+    return [sch.get(block).name_hint for block in sch.get_child_blocks(sch.get_block("root"))]

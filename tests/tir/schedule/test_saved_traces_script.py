@@ -79,7 +79,8 @@ def test_maps_as_text():
 
     sch = check(programs.elementwise, steps)
     text = str(sch.trace)
-    assert "index_map=lambda i0, i1: (i1 // 4, i0, i1 % 4)" in text
+    assert 'buffer=("write", 0), index_map=lambda i, j: (j // 4, i, j % 4)' in text
+    assert "def apply_trace(sch: tir.Schedule) -> None:" in text
     check(programs.elementwise64, steps)
 
     def inverted(sch):
@@ -98,11 +99,18 @@ def test_text_of_instructions():
     sch.split(i, [None, 3])
     sch.reorder(j)
     texts = [str(inst) for inst in sch.trace.insts]
-    assert texts[0] == "b0 = sch.get_block(name='C', func_name='main')"
+    assert texts[0] == 'b0 = sch.get_block(name="C", func_name="main")'
     assert texts[1] == "l1, l2, l3 = sch.get_loops(block=b0)"
     assert texts[2].startswith("l1, l2 = sch.split(loop=l0, factors=[None, 3]")
     assert texts[3] == "sch.reorder(l0)"
     assert repr(sch.trace.insts[0]) == texts[0]
+    sch.annotate(block, "key", 'a "b"')
+    sch.cache_read(block, 0, "shared")
+    annotate, cache_read = [str(inst) for inst in sch.trace.insts[-2:]]
+    assert annotate == 'sch.annotate(block_or_loop=b0, ann_key="key", ann_val="a \\"b\\"")'
+    assert cache_read.endswith(
+        'sch.cache_read(block=b0, read_buffer_index=0, storage_scope="shared")'
+    )
 
 
 def test_postprocessing_is_left_out():
@@ -136,7 +144,7 @@ def test_show(capsys):
     block = sch.get_block("C")
     sch.show()
     shown = capsys.readouterr().out
-    assert "def main(" in shown and "sch.get_block(name='C'" in shown
+    assert "def main(" in shown and 'sch.get_block(name="C"' in shown
     sch.show(style="light", black_format=False, show_meta=False)
     assert "def main(" in capsys.readouterr().out
     sch.show(block)

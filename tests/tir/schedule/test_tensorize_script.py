@@ -162,7 +162,7 @@ def test_by_name_and_as_a_pair(given_as):
     sch = check(program, steps)
     assert_compiles(program, sch.mod)
     if given_as != "pair":
-        assert "sch.tensorize(block_or_loop=b10, tensor_intrin='test.small_product'" in str(
+        assert 'sch.tensorize(block_or_loop=b10, tensor_intrin="test.small_product"' in str(
             sch.trace
         )
 

@@ -9,6 +9,7 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
 from tests.tir.transform.harness import assert_same_results
 from tilesmith.ir import IRModule, assert_structural_equal
+from tilesmith.script import tir as T
 from tilesmith.tir.schedule import BlockRV, ScheduleError, StmtSRef, Trace
 from tilesmith.tir.schedule.primitives.sampling import perfect_tiles
 
@@ -49,7 +50,7 @@ def test_trace_as_python_runs():
     source = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     exec(source.replace("sch: tir.Schedule", "sch"), names)
     other = schedule_of(programs.matmul_relu)
-    names["apply_schedule"](other)
+    names["apply_trace"](other)
     assert_structural_equal(main_of(other), main_of(sch))
 
 
@@ -354,3 +355,28 @@ def test_other_functions_are_left_alone():
     sch.compute_inline(sch.get_block("B"))
     assert [variable.name_hint for variable in sch.state._functions] == ["main"]
     assert all(sch.mod[name] is programs.elementwise for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("extent", "decision", "expected"),
+    [
+        (16, [3, 5], [1, 16]),
+        (16, [5, 4], [4, 4]),
+        (24, [7, 5, 4], [1, 6, 4]),
+        (24, [2, 2, 5, 3], [1, 1, 8, 3]),
+        (24, [48, 1], [24, 1]),
+    ],
+)
+def test_decisions_for_another_extent_are_fitted_from_the_innermost_outward(
+    extent, decision, expected
+):
+    @T.prim_func
+    def fill(A: T.Buffer((extent,), "float32")):
+        for i in range(extent):
+            with T.block("A"):
+                vi = T.axis.spatial(extent, i)
+                A[vi] = T.float32(1)
+
+    sch = schedule_of(fill)
+    drawn = sch.sample_perfect_tile(sch.get_loops("A")[0], len(decision), 64, decision=decision)
+    assert [int(sch.get(factor)) for factor in drawn] == expected

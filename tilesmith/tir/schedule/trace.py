@@ -168,6 +168,8 @@ class Instruction:
             else:
                 named[name] = translate(value)
         named.update(zip(self.kind.attrs, self.attrs))
+        if self.kind.name == "Annotate":  # the key stands before the value
+            named["ann_val"] = named.pop("ann_val")
         return positional, named
 
     def as_python(self, names: dict[int, str], decision: Any = None) -> str:
@@ -175,8 +177,9 @@ class Instruction:
         positional, named = self.arguments(lambda value: Text(python_text(value, names)))
         arguments = [str(value) for value in positional]
         arguments += [
-            f"{name}={python_text(value, names, name in ('index_map', 'pad_value'))}"
+            f"{name}={_argument_text(name, value, names)}"
             for name, value in named.items()
+            if not (name == "consumer_blocks" and str(value) in ("[]", "None"))
         ]
         if decision is not None:
             arguments.append(f"decision={python_text(decision, names)}")
@@ -195,6 +198,12 @@ class Instruction:
         return self.as_python(names)
 
     __repr__ = __str__
+
+
+def _argument_text(name: str, value: Any, names: dict[int, str]) -> str:
+    if name == "buffer" and isinstance(value, (list, tuple)):
+        return "(" + ", ".join([python_text(item, names) for item in value]) + ")"
+    return python_text(value, names, name in ("index_map", "pad_value"))
 
 
 def _give_name(variable: Any, names: dict[int, str]) -> None:
@@ -373,7 +382,7 @@ class Trace:
         lines = ["# from tilesmith import ir, tir" if is_long else "# from tilesmith import tir"]
         if any("T." in line for line in body):
             lines.append("# from tilesmith.script import tir as T")
-        lines.append("def apply_schedule(sch: tir.Schedule) -> None:")
+        lines.append("def apply_trace(sch: tir.Schedule) -> None:")
         return "\n".join(lines + ["  " + line for line in body])
 
 

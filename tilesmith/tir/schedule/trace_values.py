@@ -6,6 +6,8 @@ node: an expression over random variables, an index map, an annotation.
 
 from __future__ import annotations
 
+import json
+import keyword
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -77,9 +79,15 @@ def python_text(value: Any, names: dict[int, str], as_function: bool = False) ->
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join([python_text(item, names) for item in value]) + "]"
     if isinstance(value, Mapping):
-        items = [f"{key!r}: {python_text(item, names)}" for key, item in value.items()]
+        items = [
+            f"{python_text(key, names)}: {python_text(item, names)}" for key, item in value.items()
+        ]
         return "{" + ", ".join(items) + "}"
-    if isinstance(value, (IntImm, StringImm)):
+    if isinstance(value, StringImm):
+        return json.dumps(value.value, ensure_ascii=False)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, IntImm):
         return repr(value.value)
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
@@ -93,8 +101,20 @@ def python_text(value: Any, names: dict[int, str], as_function: bool = False) ->
     return repr(value)
 
 
+_IMPORTED = ("T", "tir", "ir", "sch")
+
+
+def _is_free(name: str, taken: set[str]) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in taken
+
+
 def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
-    fresh = [Var(f"i{number}", v.dtype) for number, v in enumerate(mapping.initial_indices)]
+    names = [variable.name for variable in mapping.initial_indices]
+    taken = {*_IMPORTED, *[v.name for index in mapping.final_indices for v in _variables(index)]}
+    taken.difference_update(names)
+    if len(set(names)) < len(names) or not all(_is_free(name, taken) for name in names):
+        names = [f"i{number}" for number in range(len(names))]
+    fresh = [Var(name, v.dtype) for name, v in zip(names, mapping.initial_indices)]
     final = substitute(mapping.final_indices, dict(zip(mapping.initial_indices, fresh)))
     text = IndexMap(fresh, final, None).describe()
     dtypes = {str(variable.dtype) for variable in fresh}

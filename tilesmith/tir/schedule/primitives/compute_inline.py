@@ -9,7 +9,7 @@ from tilesmith.ir import Let, PrimExpr, Range, Var, Visitor, const, structural_e
 from tilesmith.ir.operators import all_of, equal, is_const
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
@@ -58,7 +58,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
         )
     mapping = _producer_indices(state, sref, store)
     consumers = consumers_of(state, sref, scope)
-    inliner = _Inliner(store.buffer, store.value, mapping)
+    inliner = _Inliner(state.stmt(sref).block, store.buffer, store.value, mapping)
     check_inputs_last(state, "compute_inline", sref, scope, consumers)
     for consumer in consumers:
         check_plain_access(state, "compute_inline", consumer, store.buffer)
@@ -137,8 +137,11 @@ def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) 
 class _Inliner(Rebuild):
     """Replaces loads of a buffer by the value that is stored to it."""
 
-    def __init__(self, buffer: Buffer, value: PrimExpr, indices: list[Any]) -> None:
+    def __init__(
+        self, producer: Block, buffer: Buffer, value: PrimExpr, indices: list[Any]
+    ) -> None:
         super().__init__()
+        self.producer = producer
         self.buffer = buffer
         self.value = value
         self.indices = indices[:-1]
@@ -159,7 +162,7 @@ class _Inliner(Rebuild):
         """A block, with the regions that it touches now; blocks inside of it come first."""
         new = self.children(realize)
         if new.block is not realize.block:
-            new = with_regions(new)
+            new = with_regions(new, self.producer)
             self.reuse[realize.block] = new.block
         return new
 
@@ -213,15 +216,43 @@ def check_plain_access(
         )
 
 
-def with_regions(realize: BlockRealize) -> BlockRealize:
-    """A block with its regions detected anew; reads of what it writes in a reduction stay out."""
+def with_regions(realize: BlockRealize, *merged: Block) -> BlockRealize:
+    """A block with its regions detected anew; reads of what it writes in a reduction stay out.
+
+    What it touches by pointers stays as declared; of blocks ``merged`` into it that may be anything
+    of a buffer.
+    """
     block = realize.block
-    buffers = _buffers_in(block)
-    reads, writes, _ = get_block_access_region(block, {buffer.data: buffer for buffer in buffers})
+    declared = [region for one in (block, *merged) for region in (*one.reads, *one.writes)]
+    buffers = [*_buffers_in(block), *[region.buffer for region in declared]]
+    reads, writes, opaque = get_block_access_region(
+        block, {buffer.data: buffer for buffer in buffers}
+    )
+    for everything in opaque:
+        for found, kind in ((reads, "reads"), (writes, "writes")):
+            found += _by_pointer(everything, kind, found, block, merged)
     if block.init is not None:
         written = {id(region.buffer) for region in writes}
         reads = [region for region in reads if id(region.buffer) not in written]
     return realize.with_fields(block=block.with_fields(reads=tuple(reads), writes=tuple(writes)))
+
+
+def _by_pointer(
+    everything: BufferRegion,
+    kind: str,
+    found: list[BufferRegion],
+    block: Block,
+    merged: tuple[Block, ...],
+) -> list[BufferRegion]:
+    """What a block is declared to read or write of a buffer that it uses as a pointer."""
+    buffer = everything.buffer
+    own = [region for region in getattr(block, kind) if region.buffer is buffer]
+    known = [region for region in found if region.buffer is buffer]
+    is_merged = any(region.buffer is buffer for one in merged for region in getattr(one, kind))
+    if not own and not is_merged:
+        return []
+    found[:] = [region for region in found if region.buffer is not buffer]
+    return [everything] if known or is_merged else own
 
 
 class _Buffers(Visitor):
@@ -289,7 +320,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     inverse = _inverse_indices(state, sref, producer, buffer)
     realize: BlockRealize = state.stmt(producer)
     new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
-    new = with_regions(new)
+    new = with_regions(new, state.stmt(sref).block)
     state.replace(producer, new, {realize.block: new.block})
     remove_block(state, sref)
     drop_allocation(state, scope, buffer)

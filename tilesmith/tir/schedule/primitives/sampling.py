@@ -128,8 +128,8 @@ def _repair(
 ) -> list[int]:
     """The factors of a decision, fitted where it was made for another extent.
 
-    From the innermost outward, a factor stays if it divides what is left, takes all of that if it
-    is larger, and becomes 1 otherwise; the first factor is what remains.
+    From the innermost outward, a factor stays if it divides what is left, and takes all of that
+    otherwise; the first factor is what remains.
     """
     if len(decision) != parts:
         raise refuse_at(
@@ -142,7 +142,7 @@ def _repair(
     for factor in reversed(decision[1:]):
         factor = int(factor)
         if factor <= 0 or rest % factor:
-            factor = rest if factor > rest else 1
+            factor = rest
         factors.append(factor)
         rest //= factor
     return [rest, *factors[::-1]]
