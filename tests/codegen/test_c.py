@@ -5,12 +5,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import tilesmith
 from tests.codegen import test_operators as operators
 from tests.codegen.harness import Compiled, elementwise, kernel
 from tests.codegen.test_against_interpreter import COUNT, LANES, Program
 from tests.codegen.test_machine_code import register_tile
 from tests.codegen.test_parallel_and_packed import packed_main
-from tilesmith import codegen, runtime, tir
+from tilesmith import codegen, runtime, te, tir
 from tilesmith.codegen.c import emit_source, find_compiler
 from tilesmith.ir import Call, Cast, IntImm, IRModule, Ramp, Shuffle, StringImm, Var, const
 from tilesmith.runtime.dtype import DataType
@@ -335,3 +336,15 @@ def test_openmp_where_it_is_compiled_with(tmp_path):
     call = ctypes.CDLL(str(tmp_path / "code.so")).kernel
     call(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), 7)
     np.testing.assert_array_equal(y, x * np.float32(14) + np.float32(1))
+
+
+@pytest.mark.parametrize("name", ["a.b-c", "1st", "main", "int", "été"])
+def test_functions_are_found_by_their_own_names(name):
+    a = te.placeholder((4,), name="A")
+    func = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1)])
+    module = tilesmith.build(func.with_attr("global_symbol", name), target="c")
+    assert module.function_names == [name] and module.entry_name == name
+    for call in (module[name], module):
+        found = np.zeros(4, "f4")
+        call(np.zeros(4, "f4"), found)
+        assert (found == 1).all()

@@ -53,6 +53,7 @@ class Module:
 
     `objects` are object files, linked in the process at the first use; `library` is code that is
     loaded already; `functions` are packed functions of a back end's own (launchers of a device).
+    `symbols` are the names in the library of functions that are called otherwise there.
     `formats` maps a format ("ll", "asm", "o", "cu", …) to its contents or a function making them.
     """
 
@@ -67,6 +68,7 @@ class Module:
         entry_name: str | None = None,
         formats: Mapping[str, Format] | None = None,
         runnable: bool = True,
+        symbols: Mapping[str, str] | None = None,
     ) -> None:
         self._type_key = type_key
         self._objects = list(objects)
@@ -77,6 +79,7 @@ class Module:
         self._formats: dict[str, Format] = dict(formats or {})
         self._imports: list[Module] = []
         self._runnable = runnable
+        self._symbols: dict[str, str] = dict(symbols or {})
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -94,7 +97,7 @@ class Module:
     def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
         found = self._functions.get(name)
         if found is None and self.library is not None:
-            found = self.library.get_function(name, allow_missing=True)
+            found = self.library.get_function(self._symbols.get(name, name), allow_missing=True)
             if found is not None:
                 self._functions[name] = found
         if found is None and query_imports:
@@ -115,6 +118,7 @@ class Module:
         """Names of the functions, as far as known."""
         library = self.library
         loaded = library.function_names() if library is not None else []
+        loaded = [name for name in loaded if name not in self._symbols.values()]
         return list(dict.fromkeys([*self._names, *self._functions, *loaded]))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from tilesmith.codegen.c.helpers import identifier
 from tilesmith.codegen.c.module import PACKED_PREFIX, emit_source
 from tilesmith.codegen.c_compiler import compile_source, find_compiler
 from tilesmith.codegen.registry import BACK_ENDS
@@ -18,11 +19,13 @@ __all__ = ["build", "compile_source", "emit_source", "find_compiler"]
 def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
     """The C source of a lowered module (format "c"), with object code where a compiler is found."""
     source = emit_source(module)
-    names = [
-        str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX)
+    symbols = {
+        str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX): function
         for function in module.functions.values()
         if str(function.attrs.get("global_symbol", "")).startswith(PACKED_PREFIX)
-    ]
+    }
+    names = list(symbols)
+    entries = [name for name, each in symbols.items() if each.attrs.get("tir.is_entry_func")]
     objects = [compile_source(source, target, opt_level)] if find_compiler() else []
     if objects and "__tilesmith_parallel_launch" in source:
         objects += _thread_runtime()
@@ -30,6 +33,12 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
         "c",
         objects=objects,
         function_names=names,
+        entry_name=entries[0] if entries else None,
+        symbols={
+            name: identifier(PACKED_PREFIX + name).removeprefix(PACKED_PREFIX)
+            for name in names
+            if identifier(PACKED_PREFIX + name) != PACKED_PREFIX + name
+        },
         formats={"c": source},
         runnable=bool(objects),
     )
