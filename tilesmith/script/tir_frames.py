@@ -341,7 +341,8 @@ class LaunchThreadFrame(StmtFrame):
 
     def finish(self) -> None:
         """Make the statement."""
-        statement = AttrStmt(self.iterator, "thread_extent", self.extent, self.body(), self.span)
+        key = "virtual_thread" if self.iterator.thread_tag == "vthread" else "thread_extent"
+        statement = AttrStmt(self.iterator, key, self.extent, self.body(), self.span)
         emit(statement, self.builder)
 
 

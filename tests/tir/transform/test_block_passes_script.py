@@ -391,13 +391,41 @@ def test_lower_opaque_block():
     @T.prim_func
     def expected(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
         for j in T.serial(8, annotations={"pragma_auto_unroll_max_step": 4}):
+            L_data = T.allocate([2], "float32", "local")
+            L = T.decl_buffer((2,), data=L_data, scope="local")
             if j < 5:
-                L_data = T.allocate([2], "float32", "local")
-                L = T.decl_buffer((2,), data=L_data, scope="local")
                 L[1] = A[0, j]
                 B[0, j] = L[1]
 
     check(before, expected, transform.LowerOpaqueBlock())
+
+
+def test_lower_opaque_block_on_threads():
+    @T.prim_func
+    def before(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.thread_binding(16, thread="blockIdx.x"):
+            for k in T.thread_binding(8, thread="threadIdx.x"):
+                for v in T.thread_binding(2, thread="vthread"):
+                    with T.block(""):
+                        T.reads(A[i, 0:16])
+                        T.writes(B[i, 0:16])
+                        C = T.alloc_buffer((16, 8), "float32", strides=(10, 1), scope="local")
+                        C[v, k] = A[i, v * 8 + k]
+                        B[i, v * 8 + k] = C[v, k]
+
+    @T.prim_func
+    def expected(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+        i = T.launch_thread("blockIdx.x", 16)
+        k = T.launch_thread("threadIdx.x", 8)
+        v = T.launch_thread("vthread", 2)  # a virtual thread
+        C_data = T.allocate([16, 10], "float32", "local")
+        C = T.decl_buffer((16, 8), "float32", data=C_data, strides=(10, 1), scope="local")
+        C[v, k] = A[i, v * 8 + k]
+        B[i, v * 8 + k] = C[v, k]
+
+    check(before, expected, transform.LowerOpaqueBlock())
+    assert expected.body.body.body.attr_key == "virtual_thread"
 
 
 def test_lower_opaque_block_refuses_blocks_with_iterators():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tir.transform.harness import apply, arrays_for, assert_same
+from tests.tir.transform.harness import apply, arrays_for, assert_same, assert_same_results
 from tilesmith.ir import assert_structural_equal
 from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
@@ -57,18 +57,44 @@ def test_double_buffer():
         tx = T.launch_thread("threadIdx.x", 8)
         S_data = T.allocate([16], "float32", "shared")
         S = T.decl_buffer((16,), "float32", data=S_data, scope="shared")
-        S[T.Add(T.Mul(T.FloorMod(T.Sub(0, 0), 2), 8), tx)] = A[T.Add(T.Mul(0, 8), tx)]
-        for k in range(7):
-            if k + 1 < T.Add(0, 7):
-                S[T.Add(T.Mul(T.FloorMod(T.Sub(k + 1, 0), 2), 8), tx)] = A[(k + 1) * 8 + tx]
+        S[tx] = A[tx]
+        for k in range(6):
+            with T.attr(S_data, "double_buffer_write", 1):
+                S[(k + 1) % 2 * 8 + tx] = A[k * 8 + tx + 8]
             B[k * 8 + tx] = S[k % 2 * 8 + (7 - tx)]
+        B[tx + 48] = S[7 - tx]
 
     from tilesmith.tir.transform import Simplify
 
     got = check(doubled, InjectDoubleBuffer(), Simplify())
     want = apply(expected, Simplify())
     assert_structural_equal(got, want)
-    assert str(apply(got, ThreadSync("shared"))).count("storage_sync") == 1
+    assert str(apply(got, ThreadSync("shared"))).count("storage_sync") == 2  # each iteration, last
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": 0}}):
+        whole = check(doubled, InjectDoubleBuffer(), Simplify())
+    assert "for k in range(7)" in str(whole)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_double_buffer_marked_where_it_is_filled(count, split):
+    @T.prim_func
+    def func(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        for k in range(1, n + 1):
+            S_data = T.allocate([8], "float32", "shared")
+            S = T.decl_buffer((8,), "float32", data=S_data, scope="shared")
+            with T.attr(S_data, "double_buffer_scope", 1):
+                for j in range(8):
+                    S[j] = A[k * 8 + j - 8]
+            for j in range(8):
+                B[k * 8 + j - 8] = S[7 - j]
+
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": split}}):
+        after = apply(func, InjectDoubleBuffer())
+    assert "double_buffer_scope" not in str(after)
+    assert "T.allocate([16]" in str(after) or "decl_buffer((16,)" in str(after)
+    assert_same_results(func, after, {"n": count})
 
 
 @pytest.mark.parametrize("split", [2, 4])

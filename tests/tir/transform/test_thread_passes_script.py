@@ -273,6 +273,30 @@ def test_virtual_threads_in_branches_loops_and_lets(count):
     same(func, after)
 
 
+def test_branches_of_virtual_threads_are_copied_loops_are_not():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        v = T.launch_thread("vthread", 2)
+        if v < n:
+            B[v] = A[v]
+        for i in range(v + 1):
+            B[i + 4] = A[v]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        if 0 < n:
+            B[0] = A[0]
+        if 1 < n:
+            B[1] = A[1]
+        for v in range(2):
+            for i in range(v + 1):
+                B[i + 4] = A[v]
+
+    assert_structural_equal(apply(before, InjectVirtualThread()), expected)
+
+
 def test_virtual_threads_with_lets():
     @T.prim_func
     def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):

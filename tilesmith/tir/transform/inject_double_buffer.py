@@ -2,14 +2,17 @@
 
     for k in range(8):                          A_s = T.allocate([2 * 16], ...)
         A_s = T.allocate([16], ...)             A_s[0 + ...] = A[..., 0]
-        T.attr(A_s, "double_buffer_scope", 1)   for k in range(8):
+        T.attr(A_s, "double_buffer_scope", 1)   for k in range(7):
         A_s[...] = A[..., k]                        if k + 1 < 8:
-        use A_s[...]                                    A_s[(k + 1) % 2 * 16 + ...] = A[..., k + 1]
+        use A_s[...]                                    T.attr(A_s, "double_buffer_write", 1)
+                                                        A_s[(k + 1) % 2 * 16 + ...] = A[..., k + 1]
                                                     use A_s[k % 2 * 16 + ...]
+                                                use A_s[7 % 2 * 16 + ...]
 
-What is marked is a buffer of constant size, allocated in a loop, that the first statements after
-the mark fill. The option ``tir.InjectDoubleBuffer`` with ``split_loop = n`` (even) writes the loop
-out in groups of ``n`` iterations, so that the versions are constants.
+What is marked is a buffer of constant size, allocated in a loop, that the first statements fill;
+the mark is around these, or around the whole body. The last iteration stands apart. The option
+``tir.InjectDoubleBuffer`` with ``split_loop = n`` (even) writes the loop out in groups of ``n``
+iterations, so that the versions are constants; with 0 the loop stays one.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.operators import floormod, is_const
+from tilesmith.ir.operators import all_of, floormod
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ConfigError, UnsupportedError
@@ -44,6 +47,7 @@ from tilesmith.tir.transform.registration import function_pass, register_pass
 __all__ = ["InjectDoubleBuffer", "inject_double_buffer"]
 
 MARK = "double_buffer_scope"
+WRITE = "double_buffer_write"
 
 
 class _Versions(Rewriter):
@@ -110,6 +114,13 @@ class _Injector(Rewriter):
             loop = loop.with_fields(body=body)
         frames, rest = _frames(loop.body)
         marks = [f.node for f in frames if isinstance(f, AttrStmt) and f.attr_key == MARK]
+        parts = []
+        for stmt in stmt_list(rest):  # a mark around what fills the buffer
+            if isinstance(stmt, AttrStmt) and stmt.attr_key == MARK:
+                marks.append(stmt.node)
+                stmt = stmt.body
+            parts.append(stmt)
+        rest = stmt_seq(*parts)
         if not marks or loop.kind is ForKind.THREAD_BINDING:
             return loop
         return self.doubled(loop, frames, rest, [_pointer(mark) for mark in marks])
@@ -130,15 +141,20 @@ class _Injector(Rewriter):
             sizes[pointer] = size
         fill, use = _divide(rest, set(marked), loop)
         number = loop.loop_var - loop.min
-        filled = self.versioned(fill, sizes, number)
+        two = const(2, number.dtype)
+        filled = self.versioned(fill, sizes, floormod(number, two))
         following = substitute(filled, {loop.loop_var: loop.loop_var + 1})
         following = renew_defs(PrimFunc((), following)).body
         condition = loop.loop_var + 1 < loop.min + loop.extent
-        used = self.versioned(use, sizes, number)
+        used = self.versioned(use, sizes, floormod(number, two))
         inner = [f for f in frames if not _belongs_to(f, set(marked))]
+        for pointer in marked:
+            following = AttrStmt(pointer, WRITE, const(1, "int32"), following)
         body = stmt_seq(IfThenElse(condition, following), used)
-        again = self.split(_rewrap(inner, loop.with_fields(body=body)), loop)
-        first = substitute(filled, {loop.loop_var: loop.min})
+        again = self.split(_rewrap(inner, loop.with_fields(body=body)))
+        zero = Var("version", number.dtype)
+        first = self.versioned(fill, sizes, zero)
+        first = substitute(first, {loop.loop_var: loop.min, zero: const(0, number.dtype)})
         if not _has_iterations(loop):
             first = IfThenElse(loop.extent > 0, first)
         result = stmt_seq(first, again)
@@ -151,32 +167,37 @@ class _Injector(Rewriter):
                 result = frame.with_fields(extents=(extent,), body=result)
         return _Redeclare().visit(result)
 
-    def versioned(self, stmt: Stmt, sizes: dict[Var, int], number: PrimExpr) -> Stmt:
-        version = floormod(number, const(2, number.dtype))
+    def versioned(self, stmt: Stmt, sizes: dict[Var, int], version: PrimExpr) -> Stmt:
         for pointer, size in sizes.items():
             stmt = _Versions(pointer, size, version).visit(stmt)
         return stmt
 
-    def split(self, stmt: Stmt, loop: For) -> Stmt:
-        """Groups of iterations, written out."""
-        count = self.split_loop
-        if count <= 1 or not isinstance(stmt, For):
+    def split(self, stmt: For) -> Stmt:
+        """All iterations but the last ones in groups, written out; the last ones by themselves."""
+        count, name = self.split_loop, stmt.loop_var.name
+        if count == 0:
             return stmt
-        if count % 2:
+        if count != 1 and count % 2:
             raise ConfigError(f"tir.InjectDoubleBuffer: split_loop must be even, got {count}")
-        outer = Var(loop.loop_var.name + "_outer", loop.loop_var.dtype)
-        inner = Var(loop.loop_var.name, loop.loop_var.dtype)
         analyzer = Analyzer()
-        whole = analyzer.simplify(stmt.extent // count)
-        body = substitute(stmt.body, {stmt.loop_var: stmt.min + outer * count + inner})
-        groups = For(outer, 0, whole, ForKind.SERIAL, For(inner, 0, count, ForKind.UNROLLED, body))
-        left = analyzer.simplify(stmt.extent - whole * count)
-        if is_const(left, 0):
-            return groups
-        tail_var = Var(loop.loop_var.name, loop.loop_var.dtype)
-        tail = substitute(stmt.body, {stmt.loop_var: stmt.min + whole * count + tail_var})
-        tail = renew_defs(PrimFunc((), tail)).body
-        return stmt_seq(groups, For(tail_var, 0, left, stmt.kind, tail))
+        outer = Var(name + "_outer", stmt.loop_var.dtype)
+        groups = analyzer.simplify((stmt.extent - 1) // count)
+        parts = [self.iteration(stmt, outer * count + number) for number in range(count)]
+        loop = For(outer, 0, groups, stmt.kind, stmt_seq(*parts), None, stmt.annotations, stmt.span)
+        last = analyzer.simplify(groups * count)
+        rest = []
+        for number in range(count):
+            body = self.iteration(stmt, analyzer.simplify(last + number))
+            exists = last + number < stmt.extent
+            if not _has_iterations(stmt):
+                exists = all_of(last + number >= 0, exists)
+            rest.append(IfThenElse(exists, _Unmark(WRITE).visit(body)))
+        return stmt_seq(loop, *rest)
+
+    def iteration(self, loop: For, number: PrimExpr) -> Stmt:
+        """The body of a loop for one iteration, counted from zero, with variables of its own."""
+        body = substitute(loop.body, {loop.loop_var: loop.min + number})
+        return renew_defs(PrimFunc((), body)).body
 
 
 class _Redeclare(Rewriter):
@@ -266,18 +287,21 @@ def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
 
 
 class _Unmark(Rewriter):
-    """Marks outside of loops mean nothing."""
+    """Removes marks, for example those outside of loops, which mean nothing."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         body = self.visit(node.body)
-        if node.attr_key == MARK:
+        if node.attr_key == self.key:
             return body
         return node if body is node.body else node.with_fields(body=body)
 
 
 def inject_double_buffer(func: PrimFunc, split_loop: int = 1) -> PrimFunc:
     """``func`` whose marked buffers are filled one iteration ahead."""
-    return func.with_body(_Unmark().visit(_Injector(split_loop).visit(func.body)))
+    return func.with_body(_Unmark(MARK).visit(_Injector(split_loop).visit(func.body)))
 
 
 @register_pass("tir.InjectDoubleBuffer")

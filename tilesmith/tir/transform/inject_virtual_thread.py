@@ -24,7 +24,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import substitute
+from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -45,7 +45,7 @@ from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["InjectVirtualThread", "inject_virtual_thread"]
 
-MOST_COPIES = 16  # more virtual threads become a loop around each statement
+MOST_COPIES = 15  # more virtual threads become a loop around each statement
 
 
 def virtual_thread(stmt: Stmt) -> IterVar | None:
@@ -172,7 +172,7 @@ class _Injector(Rewriter):
         first = indices[0]
         if offset.dtype is not first.dtype.element:
             offset = offset.astype(first.dtype.element)
-        return (first + offset, *indices[1:])
+        return (offset + first, *indices[1:])
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         buffer, body = self.buffer(node.buffer), self.visit(node.body)
@@ -237,8 +237,8 @@ class _Injector(Rewriter):
                     span=getattr(stmt, "span", None),
                 )
         index = Var(self.variable.name + "_s", self.variable.dtype)
-        kind = ForKind.UNROLLED if self.count <= MOST_COPIES else ForKind.SERIAL
-        return For(index, 0, self.count, kind, substitute(stmt, {self.variable: index}))
+        body = substitute(stmt, {self.variable: index})
+        return For(index, 0, self.count, ForKind.SERIAL, body)
 
     def apart(self, stmt: Any) -> Stmt:
         """A statement that each virtual thread carries out from beginning to end."""
@@ -248,8 +248,11 @@ class _Injector(Rewriter):
                 span=getattr(stmt, "span", None),
                 notes=("move the barrier out of what depends on the virtual thread",),
             )
-        inner = _Whole(self)
-        return self.loop(inner.visit(stmt))
+        whole = _Whole(self).visit(stmt)
+        if self.count > MOST_COPIES or _has_loop(whole):
+            return self.loop(whole)
+        copies = [renew_defs(PrimFunc((), substitute(whole, copy))).body for copy in self.copies]
+        return stmt_seq(*copies)
 
     def visit_For(self, node: For) -> Stmt:
         if self.differs(node.min, node.extent):
@@ -290,6 +293,15 @@ class _Injector(Rewriter):
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         return stmt_seq(*[self.visit(stmt) for stmt in node.seq], span=node.span)
+
+
+def _has_loop(stmt: Stmt) -> bool:
+    if isinstance(stmt, (For, While)):
+        return True
+    for child in stmt.children():
+        if isinstance(child, Stmt) and _has_loop(child):
+            return True
+    return False
 
 
 class _Whole(_Injector):

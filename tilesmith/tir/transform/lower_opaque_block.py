@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Var, const, convert
-from tilesmith.ir.operators import is_const
+from tilesmith.ir import PrimExpr, Range, Var, const, convert
+from tilesmith.ir.operators import floordiv, floormod, is_const
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -41,12 +41,17 @@ __all__ = ["LowerOpaqueBlock", "lower_opaque_block"]
 
 
 def _allocation_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The extents of the memory behind a buffer; one number where strides leave gaps."""
+    """The extents of the memory behind a buffer; rows are as long as their stride says."""
     if not buffer.shape:
         return (const(1, "int32"),)
-    if buffer.strides:
-        return (buffer.strides[0] * buffer.shape[0],)
-    return buffer.shape
+    strides = buffer.strides
+    if not strides:
+        return buffer.shape
+    steps = list(zip(strides, strides[1:]))
+    exact = [is_const(inner, 1) or is_const(floormod(outer, inner), 0) for outer, inner in steps]
+    if not is_const(strides[-1], 1) or not all(exact):
+        return (strides[0] * buffer.shape[0],)
+    return (buffer.shape[0], *[floordiv(outer, inner) for outer, inner in steps])
 
 
 def _pragmas(annotations: Mapping[str, Any], body: Stmt) -> Stmt:
@@ -76,12 +81,14 @@ class _BlockLowerer(BufferRemapper):
                 notes=("run LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer before",),
             )
         body = _pragmas(block.annotations, self.visit(block.body))
+        predicate = self.visit(realize.predicate)
+        if not is_const(predicate, 1):
+            body = IfThenElse(predicate, body)
         for buffer in reversed([self.visit(buffer) for buffer in block.alloc_buffers]):
             body = DeclBuffer(buffer, body)
             extents = _allocation_shape(buffer)
             body = Allocate(buffer.data, buffer.dtype, extents, True, body, span=block.span)
-        predicate = self.visit(realize.predicate)
-        return body if is_const(predicate, 1) else IfThenElse(predicate, body)
+        return body
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.visit(loop.min), self.visit(loop.extent)
@@ -104,9 +111,12 @@ class _BlockLowerer(BufferRemapper):
         tag = binding.thread_tag
         outer = self.threads.get(tag)
         if outer is None:
-            var = Var(tag.replace(".", "_"), loop.loop_var.dtype)
-            outer = self.threads[tag] = IterVar(None, var, IterVar.ThreadIndex, tag)
-            self.values[loop.loop_var] = var if is_const(low, 0) else low + var
+            var = loop.loop_var
+            if not is_const(low, 0):
+                var = Var(var.name, var.dtype)
+                self.values[loop.loop_var] = low + var
+            domain = Range.from_min_extent(const(0, var.dtype), extent.astype(var.dtype))
+            outer = self.threads[tag] = IterVar(domain, var, IterVar.ThreadIndex, tag)
             body = _pragmas(loop.annotations, self.visit(loop.body))
             del self.threads[tag]
             key = "virtual_thread" if tag.startswith(("vthread", "cthread")) else "thread_extent"
