@@ -9,6 +9,7 @@ again: ``x // 4 * 4 + x % 4`` gives ``x``.
 from __future__ import annotations
 
 from math import gcd
+from typing import Any
 
 from tilesmith.arith.extremes import Extremes
 from tilesmith.arith.forms import (
@@ -18,6 +19,7 @@ from tilesmith.arith.forms import (
     coefficient_gcd,
     exact_quotient,
     factors_of,
+    in_other_order,
     plus,
     retyped,
     shifted,
@@ -90,9 +92,9 @@ class Divider(Extremes):
             return form, Sum(form.dtype, {}, 0)
         key = (self.table.number(form), divisor)
         found = self.divisions.get(key)
-        if found is None:
-            found = self.divisions[key] = self._divide(form, divisor)
-        return found
+        if found is None or in_other_order(found[2], form):
+            found = self.divisions[key] = (*self._divide(form, divisor), form)
+        return found[0], found[1]
 
     def _divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         dtype = form.dtype
@@ -139,14 +141,17 @@ class Divider(Extremes):
         if units > 1 or (units and not several):
             return
         quotient, rest = result
-        atom = quotient.single()
-        if not units and atom.__class__ is Split and atom.index is reduced:  # type: ignore
-            written = FloorDiv(self.table.to_expr(form), self.table.constant(divisor, form.dtype))
-            quotient.expr = written
+        dtype, width, number = form.dtype, divisor // common, self.table.number(reduced)
+        atom: Any = quotient.single()
+        if not units and atom.__class__ is Split and (atom.lower, atom.upper) == (width, 0):
+            if self.table.number(atom.index) == number:
+                by = self.table.constant(divisor, dtype)
+                quotient.expr = FloorDiv(self.table.to_expr(form), by)
         atom = next(iter(rest.terms)) if len(rest.terms) == 1 else None
-        if atom.__class__ is Split and atom.lower == 1 and atom.index is reduced:  # type: ignore
-            written = FloorMod(self.table.to_expr(form), self.table.constant(divisor, form.dtype))
-            rest.expr = written
+        if atom.__class__ is Split and (atom.lower, atom.upper) == (1, width):
+            if self.table.number(atom.index) == number and rest.terms[atom] == common:
+                by = self.table.constant(divisor, dtype)
+                rest.expr = FloorMod(self.table.to_expr(form), by)
 
     def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         """Quotient and remainder as they are written."""
@@ -206,6 +211,10 @@ class Divider(Extremes):
                 return retyped(found[0], dtype), retyped(found[1], dtype)
         fewer = self._fewer_turns(form, divisor)
         if fewer is not None:
+            turn = self._turn(fewer, divisor)
+            if turn is not None:  # x * 9 // 8  ->  x, for x in [0, 8)
+                whole = exact_quotient(plus(form, fewer, -1), divisor)
+                return shifted(whole, turn), shifted(fewer, -turn * divisor)
             return self.of_atom(self.table.split(form, divisor, 0)), self.divide(fewer, divisor)[1]
         return self._undivided(form, divisor)
 
@@ -285,9 +294,9 @@ class Divider(Extremes):
         """Quotient and remainder by something that is no constant."""
         key = (self.table.number(a), -1 - self.table.number(b))
         found = self.divisions.get(key)
-        if found is None:
-            found = self.divisions[key] = self._symbolic_divide(a, b)
-        return found
+        if found is None or in_other_order(found[2], a):
+            found = self.divisions[key] = (*self._symbolic_divide(a, b), a)
+        return found[0], found[1]
 
     def _symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
         low, high = self.bounds(b)

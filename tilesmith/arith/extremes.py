@@ -77,7 +77,7 @@ class Extremes(Joiner):
             laid_out = self._plain(kind, laid_out, arg)
         written = form.expr = self.table.to_expr(laid_out)
         atom = form.single()
-        if atom is not None and atom.expr is None:
+        if atom is not None:
             atom.expr = written
         return form
 

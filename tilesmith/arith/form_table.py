@@ -15,6 +15,7 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     holds_data,
+    in_other_order,
     retyped,
     times,
 )  # fmt: skip
@@ -23,7 +24,11 @@ from tilesmith.runtime.dtype import DataType
 
 
 class FormTable(FormWriter):
-    """Interns atoms and numbers sums; belongs to one analyzer and knows no facts."""
+    """Interns atoms and numbers sums; belongs to one analyzer and knows no facts.
+
+    An atom is written in the order in which its terms were met last, so that an answer has the
+    order of its question, not that of a question before.
+    """
 
     def __init__(self) -> None:
         self._atoms: dict[object, Atom] = {}
@@ -82,6 +87,8 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
             atom.is_data = holds_data(index)
+        elif in_other_order(atom.index, index):
+            atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 
     def quotient(self, index: Sum, divisor: Sum) -> Quotient:
@@ -91,6 +98,8 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.divisor = index, divisor
             atom.is_data = holds_data(index) or holds_data(divisor)
+        elif in_other_order(atom.index, index):
+            atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 
     def remainder(self, index: Sum, divisor: Sum) -> Remainder:
@@ -100,6 +109,8 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.divisor = index, divisor
             atom.is_data = holds_data(index) or holds_data(divisor)
+        elif in_other_order(atom.index, index):
+            atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 
     def extreme(self, kind: type, args: list[Sum]) -> Extreme:
@@ -110,6 +121,8 @@ class FormTable(FormWriter):
         if new:
             atom.kind, atom.args = kind, tuple(args)
             atom.is_data = max([holds_data(arg) for arg in args])
+        elif self.number(atom.args[0]) != self.number(args[0]):
+            atom.args, atom.expr = tuple(args), None
         return atom  # type: ignore[return-value]
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:

@@ -175,6 +175,11 @@ def exact_quotient(a: Sum, divisor: int) -> Sum:
     return Sum(a.dtype, terms, a.const // divisor)
 
 
+def in_other_order(a: Sum, b: Sum) -> bool:
+    """Whether equal sums have their terms in different orders."""
+    return a is not b and len(a.terms) > 1 and [*a.terms] != [*b.terms]
+
+
 def is_zero(a: Sum) -> bool:
     """Whether a sum is the constant 0."""
     return a.const == 0 and not a.terms

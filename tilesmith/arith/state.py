@@ -69,7 +69,7 @@ class State:
         self.rewritten: dict[int, tuple[PrimExpr, PrimExpr]] = {}
         self.bounds_cache: dict[Atom, Interval] = {}
         self.modular_cache: dict[Atom, tuple[int, int]] = {}
-        self.divisions: dict[tuple[int, int], tuple[Sum, Sum]] = {}
+        self.divisions: dict[tuple[int, int], tuple[Sum, Sum, Sum]] = {}  # the last: of what
         self.rays: dict[int, tuple[PrimExpr, Any]] = {}
         # numbers of opaque expressions; an impure call gets a new one each time it is met
         self._numbers: dict[object, int] = {}
