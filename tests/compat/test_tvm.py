@@ -158,3 +158,29 @@ def test_values_are_converted_as_users_know_it():
     """
     done = run(code)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_in_the_modules_that_users_know():
+    done = run(
+        """
+        import tilesmith.compat.tvm
+        tilesmith.compat.tvm.install()
+        import tvm
+        from tvm import tir
+        from tvm.ir.attrs import make_node
+        from tvm.ir.type import PointerType, PrimType, TupleType
+        from tvm.tir.analysis.analysis import verify_memory
+        from tvm.tir.block_scope import DepKind, StmtSRef
+        from tvm.tir.expr import Add, BinaryOpExpr, CmpExpr, IntImm, PrimExprWithOp, SizeVar, Var
+        from tvm.tir.function import IndexMap, PrimFunc, TensorIntrin
+        x = Var("x", "int32")
+        assert isinstance(x + 1, BinaryOpExpr) and isinstance(x < 1, CmpExpr)
+        assert isinstance(x, PrimExprWithOp) and tvm.tir.expr.Add is tir.Add
+        assert isinstance(tvm.tir.expr.div_ambiguity_error(), RuntimeError)
+        assert str(tvm.tir.generic.cast(x, "int64")) == 'T.Cast("int64", x)'
+        made = make_node("IntImm", dtype="int32", value=10)
+        assert tvm.ir.structural_equal(made, tir.const(10)) and isinstance(made, IntImm)
+        assert tvm.ir.make_node("tir.Add", a=x, b=made).b is made
+        """
+    )
+    assert done.returncode == 0, done.stderr

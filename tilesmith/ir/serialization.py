@@ -29,10 +29,15 @@ from tilesmith.ir.node import Node, Role, node_class
 from tilesmith.ir.op import Op
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType, ScalableLanes
-from tilesmith.support.errors import ArtifactError, TilesmithError, TypeMismatchError
+from tilesmith.support.errors import (
+    ArtifactError,
+    TilesmithError,
+    TypeMismatchError,
+    UnknownNameError,
+)
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["load_json", "register_json_value", "save_json"]
+__all__ = ["load_json", "make_node", "register_json_value", "save_json"]
 
 FORMAT = "tilesmith-ir"
 VERSION = 1
@@ -279,3 +284,20 @@ def load_json(json_str: str) -> Any:
         raise ArtifactError(f"the saved program is damaged: {error.message}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ArtifactError(f"the saved program is damaged: {error}") from error
+
+
+def make_node(type_key: str, **kwargs: Any) -> Any:
+    """A node from its fields: ``make_node("IntImm", dtype="int32", value=3)``.
+
+    ``type_key`` is what documents name the class by; the dialect (``tir.``, ``ir.``) may be left
+    out. Raises UnknownNameError.
+    """
+    for key in (type_key, f"tir.{type_key}", f"ir.{type_key}"):
+        try:
+            if "." in key:
+                _provide(key)
+            found = node_class(key)
+        except KeyError:
+            continue
+        return found(**kwargs)
+    raise UnknownNameError(f"there is no class of nodes '{type_key}'")

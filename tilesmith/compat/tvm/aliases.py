@@ -30,6 +30,7 @@ MODULES: dict[str, str] = {
     "tvm.s_tir": "tilesmith.tir",
     "tvm.script.parser.relax": "tilesmith.relax.script",
     "tvm.script.relax": "tilesmith.relax.script",
+    "tvm.tir.analysis.analysis": "tilesmith.tir.analysis",
     "tvm.tirx": "tilesmith.tir",
     "tvm.transform": "tilesmith.ir.transform",
     "topi": "tilesmith.topi",
