@@ -72,6 +72,23 @@ def test_narrow_data_type():
     check(before, expected, transform.NarrowDataType(32), sizes={"n": 50})
 
 
+def test_threads_are_narrowed():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        bx = T.launch_thread("blockIdx.x", T.int64(4))
+        tx = T.launch_thread("threadIdx.x", T.int64(8))
+        B[bx * T.int64(8) + tx] = A[tx * T.int64(2)] + T.Cast("float32", bx)
+
+    @T.prim_func
+    def expected(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        bx = T.launch_thread("blockIdx.x", 4)
+        tx = T.launch_thread("threadIdx.x", 8)
+        B[bx * 8 + tx] = A[tx * 2] + T.Cast("float32", bx)
+
+    check(before, expected, transform.NarrowDataType(32))
+
+
 def test_narrowing_leaves_large_loops_alone():
     @T.prim_func
     def func(A: T.Buffer((T.int64(8),), "float32")):

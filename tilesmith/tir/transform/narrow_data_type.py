@@ -30,6 +30,7 @@ from tilesmith.ir import (
     Mul,
     PrimExpr,
     Ramp,
+    Range,
     Rewriter,
     Select,
     Sub,
@@ -39,9 +40,9 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import BufferStore, For, LetStmt, Stmt
+from tilesmith.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["NarrowDataType", "narrow_data_type"]
@@ -96,6 +97,7 @@ class _Narrower(Rewriter):
         self.values: dict[Var, PrimExpr] = {}
         self.ranges: dict[Var, Interval] = {}
         self.known: dict[int, tuple[PrimExpr, Interval | None]] = {}
+        self.threads: dict[IterVar, IterVar] = {}
 
     # -- what is known
 
@@ -273,6 +275,34 @@ class _Narrower(Rewriter):
         if var is let.var and value is let.value and body is let.body:
             return let
         return LetStmt(var, value, body, let.span)
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        """The threads of a device count in few bits as well."""
+        thread = attribute.node
+        if attribute.attr_key not in ("thread_extent", "virtual_thread") or not isinstance(
+            thread, IterVar
+        ):
+            return self.children(attribute)
+        extent = self.visit(attribute.value)
+        count = self.interval(extent)
+        if count is not None and self.fits((0, count[1])):
+            small = self.narrow(extent) if self.is_wide(extent.dtype) else None
+            if small is not None and thread.var.dtype is extent.dtype:
+                extent, thread = small, self.narrow_thread(thread, small)
+            self.learn(thread.var, (0, max(count[1] - 1, 0)))
+        body = self.visit(attribute.body)
+        if thread is attribute.node and extent is attribute.value and body is attribute.body:
+            return attribute
+        return attribute.with_fields(node=thread, value=extent, body=body)
+
+    def narrow_thread(self, thread: IterVar, extent: PrimExpr) -> IterVar:
+        found = self.threads.get(thread)
+        if found is None:
+            var = Var(thread.var.name, extent.dtype, thread.var.span)
+            found = IterVar(Range(extent), var, thread.iter_type, thread.thread_tag, thread.span)
+            self.threads[thread] = found
+            self.values[thread.var] = Cast(thread.var.dtype, var)
+        return found
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.visit(loop.min), self.visit(loop.extent)
