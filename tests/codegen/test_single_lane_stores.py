@@ -44,3 +44,9 @@ def test_other_stores_stay():
     assert without_single_lane_stores(module) is module
     changed = str(without_single_lane_stores(parse(text(3), [])))
     assert "call void @llvm.masked.store" not in changed and "store i16" in changed
+
+
+def test_attributes_of_the_pointer_belong_to_the_call():
+    noted = text(0).replace("ptr align 2 %p", "ptr nonnull align 2 %p")
+    changed = str(without_single_lane_stores(parse(noted, [])))
+    assert "store i16 %single.lane.1, ptr %p, align 2" in changed

@@ -464,7 +464,11 @@ def test_peel_vector_tails():
                 B[i, T.Ramp(j0 * 8, 1, 8)] = A[i, T.Ramp(j0 * 8, 1, 8)]
             B[i, T.Ramp(24, 1, 6)] = A[i, T.Ramp(24, 1, 6)]
 
-    passes = [transform.PeelVectorTails(), transform.VectorizeLoop(freely=True), transform.Simplify()]
+    passes = [
+        transform.PeelVectorTails(),
+        transform.VectorizeLoop(freely=True),
+        transform.Simplify(),
+    ]
     check(before, expected, *passes)
 
 

@@ -23,6 +23,7 @@ from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, Stri
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
+from tilesmith.tir.transform.uses import reads_memory, uses_variable
 
 if TYPE_CHECKING:
     from tilesmith.codegen.llvm.module import ModuleEmitter
@@ -53,6 +54,8 @@ class ExpressionEmitter(Dispatcher[str]):
         self.facts = Facts()
         self.block = "entry"  # label of the block that is being written
         self.uses_vectors = False  # set by vector loads and stores: such loops are finished
+        self.loop_var: Var | None = None  # of the innermost loop around what is being written
+        self.wraps_around = False  # set where the loop's variable comes in modulo a power of two
         self.mask: tuple[str, int] | None = None  # lanes that are on, inside a vector choice
         self._memo: dict[int, str] = {}
         self._kept: list[PrimExpr] = []  # keeps the keys of the memo alive
@@ -324,6 +327,8 @@ class ExpressionEmitter(Dispatcher[str]):
             return self.float_operation(
                 "frem", [self.value(expr.a), self.value(expr.b)], expr.dtype
             )
+        if _power_of_two(expr.b) is not None:
+            self.note_wrapping(expr.a)
         return self._truncated("srem", expr)
 
     def _truncated(self, operation: str, expr: ir.BinaryOp) -> str:
@@ -374,6 +379,12 @@ class ExpressionEmitter(Dispatcher[str]):
         minus_one = self.define(f"sext {_bool_type(dtype)} {wrong} to {kind}")
         return self.define(f"add {kind} {quotient}, {minus_one}")
 
+    def note_wrapping(self, dividend: PrimExpr) -> None:
+        """Note that the loop's variable is reduced by a mask: LLVM 22 then takes addresses for
+        consecutive that wrap around, and makes one wide load of them."""
+        if self.loop_var is not None and not self.wraps_around and not reads_memory(dividend):
+            self.wraps_around = uses_variable(dividend, {self.loop_var})
+
     def visit_FloorMod(self, expr: ir.FloorMod) -> str:
         dtype = expr.dtype
         if dtype.is_float:
@@ -384,6 +395,7 @@ class ExpressionEmitter(Dispatcher[str]):
             return self.float_operation("fsub", [a, product], dtype)
         shift = _power_of_two(expr.b)
         if shift is not None:
+            self.note_wrapping(expr.a)
             mask = self.broadcast(dtypes.integer_constant((1 << shift) - 1, dtype.element), dtype)
             return self.define(f"and {register_type(dtype)} {self.value(expr.a)}, {mask}")
         if self._is_simple(expr):

@@ -13,7 +13,7 @@ from tilesmith.codegen.facts import may_fault
 from tilesmith.codegen.llvm import dtypes
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
 from tilesmith.codegen.llvm.expressions import FLOAT32, constant_value
-from tilesmith.ir import Call, PrimExpr
+from tilesmith.ir import Call, IntImm, PrimExpr
 from tilesmith.runtime.dtype import DataType
 
 Handler = Callable[[Any, Call], str]
@@ -181,6 +181,8 @@ def _widened(emit: Any, arg: PrimExpr) -> tuple[str, DataType]:
 def _bitwise(emit: Any, call: Call) -> str:
     name = call.op.name.rpartition("_")[2]
     a, b = call.args
+    if name == "and" and isinstance(b, IntImm):
+        emit.note_wrapping(a)
     return emit.define(f"{name} {register_type(call.dtype)} {emit.value(a)}, {emit.value(b)}")
 
 

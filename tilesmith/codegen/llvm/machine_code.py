@@ -91,9 +91,12 @@ def optimise(module: Any, machine: Any, opt_level: int, packs_scalars: bool = Tr
 _SINGLE_LANE_STORE = re.compile(
     r"^(?P<indent>\s+)(?:tail )?call void @llvm\.masked\.store\.[\w.]+\("
     r"(?P<vector><\d+ x (?P<element>i\d+)>) (?P<value>[^,]+), "
-    r"ptr (?P<align>align \d+ )?(?P<place>[^,]+), <\d+ x i1> <(?P<mask>[^>]*)>\).*$",
+    r"ptr (?P<attributes>(?:align \d+ |[a-z_]+(?:\(\d+\))? )*)(?P<place>[%@][^,]+), "
+    r"<\d+ x i1> <(?P<mask>[^>]*)>\).*$",
     re.MULTILINE,
 )
+
+_ALIGNMENT = re.compile(r"align \d+")
 
 
 def without_single_lane_stores(module: Any) -> Any:
@@ -120,8 +123,9 @@ def without_single_lane_stores(module: Any) -> Any:
             lines.append(
                 f"{indent}{pointer} = getelementptr {element}, ptr {found['place']}, i64 {lane}"
             )
-        alignment = (found["align"] or "align 1").strip() if not lane else "align 1"
-        lines.append(f"{indent}store {element} {name}, ptr {pointer}, {alignment}")
+        alignment = _ALIGNMENT.search(found["attributes"]) if not lane else None
+        aligned = alignment[0] if alignment else "align 1"
+        lines.append(f"{indent}store {element} {name}, ptr {pointer}, {aligned}")
         return "\n".join(lines)
 
     text = _SINGLE_LANE_STORE.sub(plain, str(module))

@@ -44,7 +44,12 @@ from tilesmith.tir.stmt import (
     Stmt,
 )  # fmt: skip
 
-__all__ = ["domain_touched", "get_block_access_region", "get_block_read_write_region"]
+__all__ = [
+    "domain_touched",
+    "get_block_access_region",
+    "get_block_read_write_region",
+    "regions_within_iterators",
+]
 
 Region = tuple[Range, ...]
 
@@ -64,6 +69,17 @@ def get_block_access_region(
         written = {region.buffer for region in writes} if block.init is not None else set()
         reads = finder.collect(finder.reads, written)
         return reads, writes, finder.collect(finder.opaque)
+
+
+def regions_within_iterators(block: Block) -> tuple[list[BufferRegion], list[BufferRegion]]:
+    """What a block reads and writes, as ``get_block_access_region`` gives it, but closer: blocks
+    inside of it that run under a condition count with the values that their iterators can have."""
+    with deep_recursion():
+        finder = _CloseFinder(block, {})
+        finder.enter()
+        writes = finder.collect(finder.writes)
+        written = {region.buffer for region in writes} if block.init is not None else set()
+        return finder.collect(finder.reads, written), writes
 
 
 def get_block_read_write_region(
@@ -193,7 +209,11 @@ class _AccessFinder(Visitor):
                     )
                     for one, size in zip(ranges, region.buffer.shape)
                 ]
-                self.record(found, region.buffer, tuple(relaxed))
+                self.record(found, region.buffer, self.clipped(node, region, tuple(relaxed)))
+
+    def clipped(self, node: BlockRealize, declared: BufferRegion, region: Region) -> Region:
+        """The part of a nested block's region that counts."""
+        return region
 
     # Expressions.
 
@@ -315,6 +335,26 @@ class _AccessFinder(Visitor):
         for expr in exprs:
             post_order_visit(expr, note)
         return [variable for variable in reversed(self.domains) if variable in used]
+
+
+class _CloseFinder(_AccessFinder):
+    """Regions of nested blocks under a condition are also those over their iterators' domains."""
+
+    def clipped(self, node: BlockRealize, declared: BufferRegion, region: Region) -> Region:
+        if is_const(node.predicate, 1):
+            return region
+        domains = {iterator.var: iterator.dom for iterator in node.block.iter_vars}
+        made = []
+        for found, one in zip(region, declared.region):
+            covered = self.analyzer.int_set(one.min, domains)
+            last = self.analyzer.int_set(one.min + one.extent - 1, domains)
+            if covered.has_lower_bound() and last.has_upper_bound():
+                low = maximum(found.min, covered.min_value)
+                end = minimum(found.min + found.extent, last.max_value + 1)
+                low = self.simplified(low)
+                found = Range.from_min_extent(low, self.simplified(end - low))
+            made.append(found)
+        return tuple(made)
 
 
 class _TouchFinder(_AccessFinder):

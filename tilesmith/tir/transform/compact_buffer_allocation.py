@@ -216,6 +216,8 @@ class _RegionFinder(Visitor):
 
     def visit_MatchBufferRegion(self, match: MatchBufferRegion) -> None:
         buffer = match.source.buffer
+        for dim in match.source.region:
+            self.visit(dim)
         if buffer not in self.scopes:
             return
         ranges: list[Bounds | None] = []
@@ -450,6 +452,7 @@ class _Compactor(Rewriter):
 
     def visit_BufferRegion(self, old: BufferRegion) -> BufferRegion:
         region = self.regions.get(old.buffer)
+        old = self.children(old)  # indices may be loaded, too
         if region is None:
             return old
         starts = self.moved(region, [dim.min for dim in old.region])

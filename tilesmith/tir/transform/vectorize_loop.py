@@ -70,9 +70,7 @@ def _scalable_lanes(extent: PrimExpr) -> ScalableLanes | None:
 
 
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
-    def __init__(
-        self, enabled: bool, predicates: bool, freely: bool, target: Any = None
-    ) -> None:
+    def __init__(self, enabled: bool, predicates: bool, freely: bool, target: Any = None) -> None:
         super().__init__()
         self.target = target
         self.enabled = enabled

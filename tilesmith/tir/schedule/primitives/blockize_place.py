@@ -125,6 +125,7 @@ class Place:
 
 def find_place(state: ScheduleState, targets: list[StmtSRef]) -> Place:
     """The place of a loop, of a block, or of several blocks of one scope."""
+    targets = list(dict.fromkeys(targets))
     scope = scope_of(state, targets[0], "blockize")
     if len(targets) == 1:
         return Place(state, scope, [state.stmt(targets[0])], targets[0], None)

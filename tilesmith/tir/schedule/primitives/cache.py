@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.ir import PointerType, Range, Var, const
+from tilesmith.arith import Analyzer
+from tilesmith.ir import PointerType, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir.operators import is_const
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
@@ -18,6 +21,7 @@ from tilesmith.tir.schedule.primitives.common import Rebuild, refuse_at
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     check_finished,
+    check_outside_init,
     common_place,
     copy_nest,
     exact_box,
@@ -53,14 +57,21 @@ __all__ = [
 class ReplaceBuffer(Rebuild):
     """Replaces buffers wherever they are used, and where blocks allocate them.
 
-    ``only_reads`` or ``only_writes`` leaves the other kind of access as it is.
+    ``only_reads`` or ``only_writes`` leaves the other kind of access as it is. ``start``: where the
+    part of the only replaced buffer begins that the replacement holds.
     """
 
     def __init__(
-        self, mapping: dict[Buffer, Buffer], only_reads: bool = False, only_writes: bool = False
+        self,
+        mapping: dict[Buffer, Buffer],
+        only_reads: bool = False,
+        only_writes: bool = False,
+        start: Sequence[PrimExpr] = (),
     ) -> None:
         super().__init__()
         self.mapping = mapping
+        self.start = start
+        self.analyzer = Analyzer()
         self.data = {old.data: new.data for old, new in mapping.items()}
         self.reads = not only_writes
         self.writes = not only_reads
@@ -77,6 +88,8 @@ class ReplaceBuffer(Rebuild):
         """A read."""
         indices = [self.visit(index) for index in load.indices]
         buffer = self.mapping.get(load.buffer, load.buffer) if self.reads else load.buffer
+        if buffer is not load.buffer:
+            indices = self._moved(indices)
         if buffer is load.buffer and all(a is b for a, b in zip(indices, load.indices)):
             return load
         return BufferLoad(buffer, indices, load.predicate, load.span)
@@ -86,6 +99,8 @@ class ReplaceBuffer(Rebuild):
         value = self.visit(store.value)
         indices = [self.visit(index) for index in store.indices]
         buffer = self.mapping.get(store.buffer, store.buffer) if self.writes else store.buffer
+        if buffer is not store.buffer:
+            indices = self._moved(indices)
         unchanged = value is store.value and all(a is b for a, b in zip(indices, store.indices))
         if buffer is store.buffer and unchanged:
             return store
@@ -95,10 +110,7 @@ class ReplaceBuffer(Rebuild):
         if not wanted:
             return regions
         new = [
-            BufferRegion(self.mapping[region.buffer], region.region)
-            if region.buffer in self.mapping
-            else region
-            for region in regions
+            self._region(region) if region.buffer in self.mapping else region for region in regions
         ]
         return tuple(new) if any(a is not b for a, b in zip(new, regions)) else regions
 
@@ -135,8 +147,19 @@ class ReplaceBuffer(Rebuild):
     def _match(self, match: MatchBufferRegion) -> MatchBufferRegion:
         if match.source.buffer not in self.mapping:
             return match
-        source = BufferRegion(self.mapping[match.source.buffer], match.source.region)
-        return match.with_fields(source=source)
+        return match.with_fields(source=self._region(match.source))
+
+    def _region(self, region: BufferRegion) -> BufferRegion:
+        parts = region.region
+        if self.start:
+            starts = self._moved([part.min for part in parts])
+            parts = tuple([Range.from_min_extent(s, part.extent) for s, part in zip(starts, parts)])
+        return BufferRegion(self.mapping[region.buffer], parts)
+
+    def _moved(self, indices: list[PrimExpr]) -> list[PrimExpr]:
+        if not self.start:
+            return indices
+        return [self.analyzer.simplify(index - low) for index, low in zip(indices, self.start)]
 
 
 def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: Any) -> Buffer:
@@ -224,11 +247,16 @@ def cache_read(
             raise refuse_at(state, "cache_read", reason, reader)
     part, bounds = _part_read(state, readers, buffer, place)
     cache = cache_of(buffer, storage_scope)
+    small = None
+    if isinstance(state.stmt(place), BlockRealize):
+        small = _holding(cache, buffer, part, [state.stmt(reader).block for reader in readers])
+    cache, start = small or cache, [one.min for one in part] if small else []
     nest, realize = copy_nest(
-        buffer, cache, part, bounds, analyzer_inside(state, place), cache.name
+        buffer, cache, part, bounds, analyzer_inside(state, place), cache.name, small=small
     )
     for reader in readers:
-        replace_buffer(state, reader, ReplaceBuffer({buffer: cache}, only_reads=True))
+        rewrite = ReplaceBuffer({buffer: cache}, only_reads=True, start=start)
+        replace_buffer(state, reader, rewrite)
     if not writers:
         insert_nest(state, place, nest, first_block(state, place), before=True)
     elif consumers:
@@ -237,6 +265,38 @@ def cache_read(
         insert_nest(state, place, nest, _at(state, place, writers, -1), before=False)
     add_allocation(state, scope, [cache])
     return state.block_of(realize.block, scope)
+
+
+class _Pointers(Visitor):
+    """Looks for uses of a buffer's pointer."""
+
+    def __init__(self, pointer: Var) -> None:
+        self.pointer = pointer
+        self.found = False
+
+    def visit_Var(self, variable: Var) -> None:
+        self.found = self.found or variable is self.pointer
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        pass
+
+
+def _holding(
+    cache: Buffer, buffer: Buffer, part: list[Range], blocks: list[Block]
+) -> Buffer | None:
+    """A cache that is as large as what is copied; None where that is all, or is not known."""
+    whole = all(
+        is_const(one.min, 0) and structural_equal(one.extent, size)
+        for one, size in zip(part, buffer.shape)
+    )
+    if whole or not all(is_const(one.extent) for one in part):
+        return None
+    pointers = _Pointers(buffer.data)
+    for block in blocks:
+        pointers.visit(block)
+    if pointers.found:
+        return None
+    return cache.with_fields(shape=tuple([one.extent for one in part]))
 
 
 def _check_consumers(
@@ -327,13 +387,18 @@ def cache_write(
         if other is not sref and other not in consumers and _reads(state, other, buffer)
     ]
     place = _place_between(state, "cache_write", scope, [sref], readers, buffer)
+    check_outside_init(state, "cache_write", place, [sref])
     check_finished(state, "cache_write", sref, place)
     part, bounds = part_written(state, "cache_write", sref, region, place)
     cache = cache_of(buffer, storage_scope)
+    small = None
+    if isinstance(state.stmt(place), BlockRealize) and not consumers:
+        small = _holding(cache, buffer, part, [state.stmt(sref).block])
+    cache, start = small or cache, [one.min for one in part] if small else []
     nest, realize = copy_nest(
-        cache, buffer, part, bounds, analyzer_inside(state, place), cache.name
+        cache, buffer, part, bounds, analyzer_inside(state, place), cache.name, small=small
     )
-    replace_buffer(state, sref, ReplaceBuffer({buffer: cache}))
+    replace_buffer(state, sref, ReplaceBuffer({buffer: cache}, start=start))
     for consumer in consumers:
         replace_buffer(state, consumer, ReplaceBuffer({buffer: cache}, only_reads=True))
     insert_nest(state, place, nest, sref, before=False)

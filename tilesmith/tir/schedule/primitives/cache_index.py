@@ -22,7 +22,7 @@ from tilesmith.tir.schedule.primitives.blocks import scope_of
 from tilesmith.tir.schedule.primitives.cache import check_storage_scope
 from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, variables_in
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
-from tilesmith.tir.schedule.primitives.copies import insert_nest, nest_of
+from tilesmith.tir.schedule.primitives.copies import check_outside_init, insert_nest, nest_of
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
@@ -36,6 +36,7 @@ def cache_index(
     """Compute the indices of a block beforehand; see ``Schedule.cache_index``."""
     scope = scope_of(state, sref, "cache_index")
     check_storage_scope(state, "cache_index", sref, storage_scope)
+    check_outside_init(state, "cache_index", scope, [sref])
     realize: BlockRealize = state.stmt(sref)
     finder = _Computations(realize.block, cse_thresh)
     chosen = finder.chosen()

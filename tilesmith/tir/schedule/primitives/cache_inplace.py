@@ -14,6 +14,7 @@ from tilesmith.tir.schedule.primitives.cache import (
 from tilesmith.tir.schedule.primitives.common import refuse_at
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
+    check_outside_init,
     copy_nest,
     hull,
     insert_nest,
@@ -35,6 +36,7 @@ def cache_inplace(
     buffer = region_of(state, primitive, sref, index, reads=True).buffer
     check_storage_scope(state, primitive, sref, storage_scope)
     scope = scope_of(state, sref, primitive)
+    check_outside_init(state, primitive, scope, [sref])
     block: Block = state.stmt(sref).block
     if not any(region.buffer is buffer for region in block.writes):
         raise refuse_at(

@@ -252,6 +252,7 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
     if where.is_open and not _runs_for_all(realize, ranges):
         reason = f"block '{name}' would not run for all of its values"
         raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
+    _check_reductions_ascend(state, where, realize, ranges)
     for ancestor in (loop_sref, *state.ancestors(loop_sref)):
         loop = state.stmt(ancestor)
         if not isinstance(loop, For):
@@ -262,6 +263,29 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
             if iterator.iter_type == IterVar.CommReduce and loop.loop_var in variables_in(value):
                 reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
                 raise refuse_at(state, "reverse_compute_at", reason, ancestor)
+
+
+def _check_reductions_ascend(
+    state: ScheduleState, where: _Place, realize: BlockRealize, ranges: dict[Var, Range]
+) -> None:
+    """Reduction iterators start at their least values: there the block initialises its result."""
+    analyzer = analyzer_for(state, where.loop)
+    for variable, range_ in ranges.items():
+        analyzer.bind(variable, range_)
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type != IterVar.CommReduce:
+            continue
+        for variable in variables_in(value):
+            if variable not in ranges:
+                continue
+            step = Replace({variable: variable + 1}).visit(value) - value
+            if not analyzer.can_prove(step >= 0):
+                reason = (
+                    f"loop '{variable.name}' would run backwards through the reduction of block "
+                    f"'{realize.block.name_hint}', which begins where '{iterator.var.name}' is "
+                    "least"
+                )
+                raise refuse_at(state, "reverse_compute_at", reason, where.loop)
 
 
 def _check_made_each_time(

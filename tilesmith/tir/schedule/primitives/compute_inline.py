@@ -18,6 +18,7 @@ from tilesmith.tir.schedule.primitives.blocks import (
     consumers_of,
     is_output_block,
     producers_of,
+    read_buffers,
     scope_blocks,
     scope_of,
     why_not_complete,
@@ -58,6 +59,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
         )
     mapping = _producer_indices(state, sref, store)
     consumers = consumers_of(state, sref, scope)
+    _check_nothing_else(state, sref, scope, consumers, store.buffer)
     inliner = _Inliner(state.stmt(sref).block, store.buffer, store.value, mapping)
     check_inputs_last(state, "compute_inline", sref, scope, consumers)
     for consumer in consumers:
@@ -70,6 +72,22 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             state.replace(consumer, new, inliner.reuse)
     remove_block(state, sref)
     drop_allocation(state, scope, store.buffer)
+
+
+def _check_nothing_else(
+    state: ScheduleState,
+    sref: StmtSRef,
+    scope: StmtSRef,
+    consumers: list[StmtSRef],
+    buffer: Buffer,
+) -> None:
+    """The consumers are all that uses a buffer which will be gone."""
+    for other in scope_blocks(state, scope):
+        block: Block = state.stmt(other).block
+        if other is not sref and other not in consumers and buffer in read_buffers(block):
+            name = state.stmt(sref).block.name_hint
+            reason = f"block '{block.name_hint}' reads '{buffer.name}' before '{name}' writes it"
+            raise refuse_at(state, "compute_inline", reason, other)
 
 
 def _single_store(

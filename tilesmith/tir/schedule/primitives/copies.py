@@ -32,8 +32,9 @@ from tilesmith.tir.stmt import (
 )
 
 __all__ = [
-    "analyzer_inside", "bound_region", "box_around", "check_finished", "common_place", "copy_nest",
-    "exact_box", "insert_nest", "is_in_init", "nest_of", "possible_region", "statement_number",
+    "analyzer_inside", "bound_region", "box_around", "check_finished", "check_outside_init",
+    "common_place", "copy_nest", "exact_box", "insert_nest", "is_in_init", "nest_of",
+    "possible_region", "statement_number",
 ]  # fmt: skip
 
 
@@ -54,6 +55,17 @@ def common_place(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSRef
         others = set(state.ancestors(sref))
         common = [ancestor for ancestor in common if ancestor in others]
     return common[0] if common else scope
+
+
+def check_outside_init(
+    state: ScheduleState, primitive: str, place: StmtSRef, srefs: Sequence[StmtSRef]
+) -> None:
+    """Refuses blocks in the init of ``place``: a copy cannot be put beside them."""
+    for sref in srefs:
+        if is_in_init(state, place, sref):
+            block, around = state.stmt(sref).block, state.stmt(place).block
+            reason = f"block '{block.name_hint}' stands in the init of block '{around.name_hint}'"
+            raise refuse_at(state, primitive, reason, sref, "decompose_reduction takes it out")
 
 
 def insert_nest(
@@ -308,11 +320,15 @@ def copy_nest(
     analyzer: Analyzer,
     name: str,
     value_of: Callable[[BufferLoad], PrimExpr] | None = None,
+    small: Buffer | None = None,
 ) -> tuple[Stmt, BlockRealize]:
     """A nest that copies a part of one buffer to the same place of another one.
 
-    ``bounds``: the box that the part never leaves; a condition sees to it where needed.
+    ``bounds``: the box that the part never leaves; a condition sees to it where needed. ``small``:
+    the buffer that holds the part alone, from its start.
     """
+    if small is not None:
+        return _copy_of_part(source, target, part, name, small)
     loops: list[tuple[Var, PrimExpr]] = []
     iterators: list[IterVar] = []
     values: list[PrimExpr] = []
@@ -339,6 +355,33 @@ def copy_nest(
     )
     predicate: Any = all_of(*conditions) if conditions else const(True, "bool")
     realize = BlockRealize(values, predicate, block)
+    return nest_of(realize, loops), realize
+
+
+def _copy_of_part(
+    source: Buffer, target: Buffer, part: Sequence[Range], name: str, small: Buffer
+) -> tuple[Stmt, BlockRealize]:
+    """Copies between a part of one buffer and the whole of another one."""
+    loops = [(Var(f"ax{k}", one.extent.dtype), one.extent) for k, one in enumerate(part)]
+    iterators = [
+        IterVar(
+            Range.from_min_extent(const(0, extent.dtype), extent),
+            Var(f"v{k}", extent.dtype),
+            IterVar.DataPar,
+        )
+        for k, (_, extent) in enumerate(loops)
+    ]
+    own = [iterator.var for iterator in iterators]
+    moved = [v if is_const(one.min, 0) else one.min + v for one, v in zip(part, own)]
+    from_, to = (own, moved) if source is small else (moved, own)
+    block = Block(
+        iterators,
+        [BufferRegion.from_point(source, from_)],
+        [BufferRegion.from_point(target, to)],
+        name,
+        BufferStore(target, BufferLoad(source, from_), to),
+    )
+    realize = BlockRealize([variable for variable, _ in loops], const(True, "bool"), block)
     return nest_of(realize, loops), realize
 
 

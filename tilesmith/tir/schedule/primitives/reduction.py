@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.arith import IterMapLevel, detect_iter_map
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
@@ -18,6 +19,7 @@ from tilesmith.tir.schedule.primitives.common import (
     analyzer_for,
     clauses,
     domain_of_loops,
+    loop_range,
     refuse_at,
     uses_var,
     variables_in,
@@ -91,6 +93,21 @@ def _check_no_repetition(
                 sref,
                 "decompose at a loop inside of it",
             )
+    ranges = {state.stmt(sref).loop_var: loop_range(state.stmt(sref)) for sref in inside}
+    values = list(realize.iter_values)
+    once = not values or any(
+        detect_iter_map(values, ranges, condition, IterMapLevel.Bijective).indices
+        for condition in (True, realize.predicate)
+    )
+    if not once:
+        raise refuse_at(
+            state,
+            "decompose_reduction",
+            f"block '{realize.block.name_hint}' may run several times for the same values of its "
+            f"iterators, and has to be initialised each time",
+            inside[0],
+            "decompose at a loop further in",
+        )
 
 
 def _check_no_outer_reduction(

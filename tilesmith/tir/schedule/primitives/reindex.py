@@ -38,6 +38,7 @@ from tilesmith.tir.schedule.primitives.common import (
     variables_in,
 )
 from tilesmith.tir.schedule.primitives.copies import (
+    check_outside_init,
     insert_nest,
     nest_of,
     statement_number,
@@ -256,7 +257,7 @@ def _through(
     )
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
-    anchor = sref
+    anchor: StmtSRef | None = sref
     if is_cache and access.reads and not writers_of(state, scope, access.buffer):
         anchor = first_block(state, scope)
     rewrite = _Moved(access.buffer, cache, indices)
@@ -326,6 +327,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
 def _check_place(access: _Access) -> None:
     """The copy can stand before or after the whole statement that holds the block."""
     state, scope, sref, buffer = access.state, access.scope, access.sref, access.buffer
+    check_outside_init(state, access.primitive, scope, [sref])
     number = statement_number(state, scope, sref)
     if not access.reads:
         if not is_dominant(state, sref, scope):

@@ -10,7 +10,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import IRModule, PrimExpr, Range
 from tilesmith.support.errors import InternalError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.tir.analysis import get_block_access_region, verify_well_formed
+from tilesmith.tir.analysis import regions_within_iterators, verify_well_formed
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.schedule.primitives.flags import block_flags, cached_flags
 from tilesmith.tir.schedule.state import (
@@ -119,7 +119,7 @@ def undeclared_access(block: Block) -> tuple[BufferRegion, str] | None:
     Accesses under a condition count with the part inside of the buffer. What cannot be decided
     counts as declared.
     """
-    reads, writes, _ = get_block_access_region(block, {})
+    reads, writes = regions_within_iterators(block)
     analyzer = Analyzer()
     for iterator in block.iter_vars:
         if iterator.dom is not None:
