@@ -181,3 +181,10 @@ def test_llvm_questions():
 def test_a_width_of_vectors_that_is_given():
     assert targets.codegen.llvm_get_vector_width(Target("llvm -mcpu=skylake-avx512")) == 512
     assert targets.codegen.llvm_get_vector_width(Target("llvm -vector-width=256")) == 256
+
+
+@pytest.mark.parametrize("name", ["nocona", "k8", "opteron", "athlon64"])
+def test_the_first_cpus_of_64_bits(name):
+    target = Target(f"llvm -mcpu={name}")
+    assert features.target_features(target) == features.target_features(Target("llvm -mcpu=x86-64"))
+    assert features.llvm_machine(target).cpu == "x86-64"

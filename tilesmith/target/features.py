@@ -28,6 +28,11 @@ ALIASES = {
     "apple-a14": "apple-m1",
     "apple-latest": "apple-m1",
     "cyclone": "apple-a7",
+    # the first CPUs of 64 bits, as far as they have the same instructions
+    "nocona": "x86-64",
+    "k8": "x86-64",
+    "opteron": "x86-64",
+    "athlon64": "x86-64",
     "generic-rv64gc": "sifive-u54",
     "rv64gc": "sifive-u54",
 }
