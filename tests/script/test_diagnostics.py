@@ -165,3 +165,37 @@ def test_builder_is_clean_after_an_error():
         with pytest.raises(ScriptError):
             ts.script.from_source("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[q] = 1.0\n")
         assert not ts.script.IRBuilder.is_in_scope()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('T.realize(A, "")\nT.evaluate(0)', "T.realize needs a region"),
+        (
+            "for i in range(16):\n    with T.block():\n        v = T.axis.S(16, i)\n"
+            "        v = T.axis.S(16, i)\n        A[v] = 1.0",
+            "'v' is defined already",
+        ),
+        ("A = 3\nT.evaluate(A)", "'A' is defined already"),
+        ("with T.block():\n    T.writes(A[0:16:2])\n    A[0] = 1.0", "has no steps"),
+        ("T.evaluate(A[10:0:-1])", "the step of a slice is positive"),
+        ('A["x"] = 1.0', "has no element"),
+        ("if A:\n    T.evaluate(1)", "a condition is a bool"),
+        ("B = T.match_buffer(n, (16,))\nB[0] = 1.0", "needs a T.handle"),
+    ],
+)
+def test_refused_like_elsewhere(body, message):
+    text = "@T.prim_func\ndef f(a: T.handle, n: T.int32):\n    A = T.match_buffer(a, (16,))\n"
+    text += "".join(f"    {line}\n" for line in body.split("\n"))
+    with pytest.raises(DiagnosticError, match=message):
+        ts.script.from_source(text)
+
+
+def test_names_may_be_taken_again_for_values():
+    text = (
+        "@T.prim_func\ndef f(A: T.Buffer((16,))):\n    y = 3\n    y = y + 1\n    A[y] = 1.0\n"
+        "    for i in range(2):\n        with T.block('a'):\n            v = T.axis.S(2, i)\n"
+        "            A[v] = 1.0\n    for i in range(2):\n        with T.block('b'):\n"
+        "            v = T.axis.S(2, i)\n            A[v] = 2.0\n"
+    )
+    assert ts.script.from_source(text).script().count("T.axis.spatial") == 2

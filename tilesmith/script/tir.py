@@ -68,6 +68,7 @@ from tilesmith.support.errors import ScriptError, TypeMismatchError, Unsupported
 from tilesmith.target import Target
 from tilesmith.tir import op as _op
 from tilesmith.tir.buffer import Buffer  # noqa: I001
+from tilesmith.tir.buffer import Buffer as _BufferNode
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.expr import (
     CommReducer,
@@ -188,6 +189,10 @@ def match_buffer(
                 notes=(
                     "take it as a parameter (name: T.handle), or make memory with T.alloc_buffer",
                 ),
+            )
+        if not param.dtype.is_handle:
+            raise TypeMismatchError(
+                f"T.match_buffer needs a T.handle, '{param.name}' is {param.dtype}"
             )
         if param in function.buffer_map:
             raise ScriptError(f"the parameter '{param.name}' has a buffer already")
@@ -345,6 +350,11 @@ def let(v: Var, value: Any, body: Any = None) -> Any:
 
 def realize(buffer_slice: Any, storage_scope: str, condition: Any = True) -> RealizeFrame:
     """The part of a buffer that is live in the rest of the block."""
+    if isinstance(buffer_slice, _BufferNode):
+        raise TypeMismatchError(
+            "T.realize needs a region",
+            notes=(f"write the part that is live: {buffer_slice.name}[0:16]",),
+        )
     return RealizeFrame(region_of(buffer_slice), storage_scope, convert(condition))
 
 

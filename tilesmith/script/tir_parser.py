@@ -10,11 +10,12 @@ from typing import Any
 
 from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, PrimType, Span, Var
 from tilesmith.script import tir as T
-from tilesmith.script.builder import Frame, name_fresh
+from tilesmith.script.builder import Frame, IRBuilder, name_fresh
 from tilesmith.script.evaluator import elements_of, shape_note
 from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import (
+    BlockFrame,
     ForFrame,
     LetFrame,
     PrimFuncFrame,
@@ -185,7 +186,21 @@ def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
 
 def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
     """Bind a name to a value as scripts have it: expressions become variables."""
+    old = parser.scopes[-1].get(name)
+    if old is not None and old is not value and _stays(old, value):
+        raise parser.error(
+            node, f"'{name}' is defined already in this scope", ("take another name",)
+        )
     parser.define(name, _bound(parser, node, name, value))
+
+
+def _stays(old: Any, new: Any) -> bool:
+    """Whether a name keeps its meaning: that of a buffer, or of an axis when another axis comes."""
+    if isinstance(old, Buffer) or not isinstance(old, Var) or not isinstance(new, Var):
+        return isinstance(old, Buffer)
+    block = IRBuilder.current().find_frame(BlockFrame)
+    axes = [iterator.var for iterator in block.iter_vars] if block is not None else []
+    return any(axis is old for axis in axes) and any(axis is new for axis in axes)
 
 
 def _bound(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
@@ -423,6 +438,8 @@ def parse_while(parser: Parser, node: ast.While) -> None:
 
 def _condition(parser: Parser, node: ast.expr) -> Any:
     value = parser.evaluate(node)
+    if isinstance(value, (Buffer, BufferRegion, IterVar)):
+        raise parser.error(node, f"a condition is a bool, got {value} ({type(value).__name__})")
     if isinstance(value, PrimExpr) and not value.dtype.is_bool:
         advice = (f"write ({ast.unparse(node)}) != 0",) if value.dtype.is_integer else ()
         raise parser.error(node, f"a condition is a bool, got {value.dtype}", advice)

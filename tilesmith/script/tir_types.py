@@ -202,7 +202,9 @@ def region_of(value: Any) -> BufferRegion:
 
 
 def _range_of_index(index: PrimExpr) -> Range:
-    if isinstance(index, Ramp) and is_const(index.stride, 1):
+    if isinstance(index, Ramp) and not is_const(index.stride, 1):
+        raise TypeMismatchError("a region of a buffer has no steps")
+    if isinstance(index, Ramp):
         return Range.from_min_extent(index.base, const(index.lanes, index.base.dtype))
     return Range.from_min_extent(index, const(1, index.dtype))
 
@@ -230,6 +232,10 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
 
 def _check_indices(buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
     for number, index in enumerate(indices):
+        if index.dtype.is_handle:
+            raise TypeMismatchError(
+                f"index {number} of buffer '{buffer.name}' is no number: {index}"
+            )
         if index.dtype.is_float:
             raise TypeMismatchError(
                 f"index {number} of buffer '{buffer.name}' is no integer, but {index.dtype}",
@@ -260,9 +266,15 @@ def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
             extent = extent_between(low, stop)
             if not is_const(extent) or not is_const(convert(step)):
                 raise ScriptError("the length and the step of a vector access must be constant")
+            if int(convert(step)) < 1:
+                raise ScriptError(
+                    "the step of a slice is positive; backwards: T.Ramp(start, -1, n)"
+                )
             lanes = -(-int(extent.value) // int(convert(step)))  # type: ignore[attr-defined]
             index = Ramp(low, step, lanes) if lanes > 1 else low
         result.append(convert(index))
+        if result[-1].dtype.is_handle:
+            raise TypeMismatchError(f"buffer '{buffer.name}' has no element {index!r}")
     return result
 
 
