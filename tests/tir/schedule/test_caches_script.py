@@ -161,24 +161,24 @@ def upper(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
 
 
 def test_caches_of_parts():
-    """Only what is read or written is copied; what was in the rest of an output stays."""
+    """Only what is read or written is copied and held; what was in the rest of an output stays."""
 
     @T.prim_func
     def expected(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
-        A_local = T.alloc_buffer((12,), "float32", scope="local")
-        B_local = T.alloc_buffer((12,), "float32", scope="local")
+        A_local = T.alloc_buffer((5,), "float32", scope="local")
+        B_local = T.alloc_buffer((5,), "float32", scope="local")
         for ax0 in range(5):
             with T.block("A_local"):
-                v0 = T.axis.spatial((1, 6), 1 + ax0)
-                A_local[v0] = A[v0]
+                v0 = T.axis.spatial(5, ax0)
+                A_local[v0] = A[1 + v0]
         for i in range(5):
             with T.block("B"):
                 vi = T.axis.spatial(5, i)
-                B_local[vi + 6] = A_local[vi + 1]
+                B_local[vi] = A_local[vi]
         for ax0 in range(5):
             with T.block("B_local"):
-                v0 = T.axis.spatial((6, 11), 6 + ax0)
-                B[v0] = B_local[v0]
+                v0 = T.axis.spatial(5, ax0)
+                B[6 + v0] = B_local[v0]
 
     def steps(name):
         def apply(sch):
@@ -353,3 +353,72 @@ def test_what_two_blocks_write_is_not_cached():
         "'low' and 'high' write 'B'",
         marked='T.block("high")',
     )
+
+
+@T.prim_func
+def tiles_of_blocks(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(3, 2):
+        with T.block("outer"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            for a, b in T.grid(4, 4):
+                with T.block("inner"):
+                    va, vb = T.axis.remap("SS", [a, b])
+                    C[vi * 4 + va, vj * 4 + vb] = A[vi * 4 + va, vj * 4 + vb] + T.float32(1)
+
+
+def test_caches_in_a_block_hold_what_the_block_touches():
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(3, 2):
+            with T.block("outer"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4])
+                T.writes(C[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4])
+                A_shared = T.alloc_buffer((4, 4), "float32", scope="shared")
+                C_local = T.alloc_buffer((4, 4), "float32", scope="local")
+                for ax0, ax1 in T.grid(4, 4):
+                    with T.block("A_shared"):
+                        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                        A_shared[v0, v1] = A[vi * 4 + v0, vj * 4 + v1]
+                for a, b in T.grid(4, 4):
+                    with T.block("inner"):
+                        va, vb = T.axis.remap("SS", [a, b])
+                        C_local[va, vb] = A_shared[va, vb] + T.float32(1)
+                for ax0, ax1 in T.grid(4, 4):
+                    with T.block("C_local"):
+                        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                        C[vi * 4 + v0, vj * 4 + v1] = C_local[v0, v1]
+
+    def steps(sch):
+        sch.cache_read("inner", 0, "shared")
+        sch.cache_write("inner", 0, "local")
+
+    check(tiles_of_blocks, steps, expected)
+
+
+def test_views_lie_where_the_copy_does():
+    @T.prim_func
+    def views(A: T.Buffer((6, 4), "float32"), C: T.Buffer((6, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(6):
+            with T.block("C"):
+                vi = T.axis.spatial(6, i)
+                T.reads(A[vi, 0:4])
+                T.writes(C[vi, 0:4])
+                row = T.match_buffer(A[vi, 0:4], (4,), "float32")
+                out = T.match_buffer(C[vi, 0:4], (4,), "float32")
+                for j in range(4):
+                    with T.block("inner"):
+                        vj = T.axis.spatial(4, j)
+                        out[vj] = row[vj] + T.float32(1)
+
+    def steps(sch):
+        sch.cache_read("C", 0, "shared")
+        sch.cache_write("C", 0, "local")
+
+    sch = check(views, steps)
+    scopes = [match.buffer.scope() for match in sch.get(sch.get_block("C")).match_buffers]
+    assert scopes == ["shared", "local"]
+    assert sch.get(sch.get_block("inner")).reads[0].buffer.scope() == "shared"

@@ -121,6 +121,15 @@ class ReplaceBuffer(Rebuild):
         body = self.visit(block.body)
         init = None if block.init is None else self.visit(block.init)
         matches = tuple([self._match(match) for match in block.match_buffers])
+        views = {
+            before.buffer: after.buffer
+            for before, after in zip(block.match_buffers, matches)
+            if after.buffer is not before.buffer
+        }
+        if views:
+            rename = ReplaceBuffer(views)
+            body, init = rename.visit(body), None if init is None else rename.visit(init)
+            self._chain(rename)
         allocations = block.alloc_buffers
         if self.reads and self.writes:
             allocations = tuple([self.mapping.get(buffer, buffer) for buffer in allocations])
@@ -147,7 +156,17 @@ class ReplaceBuffer(Rebuild):
     def _match(self, match: MatchBufferRegion) -> MatchBufferRegion:
         if match.source.buffer not in self.mapping:
             return match
-        return match.with_fields(source=self._region(match.source))
+        source = self._region(match.source)
+        view = match.buffer
+        if view.scope() != source.buffer.scope():  # a view lies where its source does
+            view = buffer_with(view, view.name, source.buffer.scope())
+        return match.with_fields(buffer=view, source=source)
+
+    def _chain(self, later: ReplaceBuffer) -> None:
+        """Blocks inside that change twice."""
+        for before, after in list(self.reuse.items()):
+            self.reuse[before] = later.reuse.pop(after, after)
+        self.reuse.update(later.reuse)
 
     def _region(self, region: BufferRegion) -> BufferRegion:
         parts = region.region
