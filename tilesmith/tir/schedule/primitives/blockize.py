@@ -25,6 +25,7 @@ from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
 from tilesmith.tir.schedule.primitives.blocks import why_not_reduction
 from tilesmith.tir.schedule.primitives.common import (
     Replace,
+    WithoutViews,
     analyzer_for,
     clauses,
     refuse_at,
@@ -199,7 +200,7 @@ class _Blockizer:
             (),
             [rename.visit(substitute.visit(region)) for region in block.writes],
             f"{block.name_hint}_init",
-            rename.visit(substitute.visit(block.init)),
+            rename.visit(substitute.visit(WithoutViews(block).visit(block.init))),
             span=block.span,
         )
         predicate = all_of(*conditions) if conditions else const(True, "bool")

@@ -16,6 +16,7 @@ __all__ = [
     "Rebuild",
     "Replace",
     "SimplifyBindings",
+    "WithoutViews",
     "analyzer_for",
     "append_predicate",
     "clauses",
@@ -53,6 +54,31 @@ class Replace(Rebuild):
     def visit_Var(self, variable: Var) -> PrimExpr:
         """The replacement, or the variable itself."""
         return self.mapping.get(variable, variable)
+
+
+class WithoutViews(Rebuild):
+    """Accesses through the views of a block (``match_buffer``) go to what the views show."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.sources = {match.buffer: match.source for match in block.match_buffers}
+
+    def _placed(self, access: Any) -> Any:
+        source = self.sources.get(access.buffer)
+        if source is None:
+            return access
+        begin = [part.min for part in source.region]
+        more = len(begin) - len(access.indices)  # a view may lack the first dimensions
+        moved = [start + index for start, index in zip(begin[more:], access.indices)]
+        return access.with_fields(buffer=source.buffer, indices=(*begin[:more], *moved))
+
+    def visit_BufferLoad(self, load: Any) -> Any:
+        """The load from the source, if it was one from a view."""
+        return self._placed(self.children(load))
+
+    def visit_BufferStore(self, store: Any) -> Any:
+        """The store to the source, if it was one to a view."""
+        return self._placed(self.children(store))
 
 
 class SimplifyBindings(Rebuild):

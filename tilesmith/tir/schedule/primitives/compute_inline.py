@@ -335,6 +335,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
             raise refuse_at(
                 state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
             )
+    check_plain_access(state, "reverse_compute_inline", producer, buffer)
     inverse = _inverse_indices(state, sref, producer, buffer)
     realize: BlockRealize = state.stmt(producer)
     new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)

@@ -14,8 +14,8 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
 from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
 from tilesmith.tir.schedule.primitives.common import (
-    Rebuild,
     Replace,
+    WithoutViews,
     analyzer_for,
     clauses,
     domain_of_loops,
@@ -136,29 +136,6 @@ def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
     return tuple(get_block_access_region(block, {})[0])
 
 
-class _WithoutViews(Rebuild):
-    """Accesses through the views of a block (``match_buffer``) go to what the views show."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.sources = {match.buffer: match.source for match in block.match_buffers}
-
-    def _placed(self, access: Any) -> Any:
-        source = self.sources.get(access.buffer)
-        if source is None:
-            return access
-        begin = [part.min for part in source.region]
-        more = len(begin) - len(access.indices)  # a view may lack the first dimensions
-        moved = [start + index for start, index in zip(begin[more:], access.indices)]
-        return access.with_fields(buffer=source.buffer, indices=(*begin[:more], *moved))
-
-    def visit_BufferLoad(self, load: Any) -> Any:
-        return self._placed(self.children(load))
-
-    def visit_BufferStore(self, store: Any) -> Any:
-        return self._placed(self.children(store))
-
-
 def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     """What of a block's condition its initialisation asks, which has not all of its loops.
 
@@ -208,7 +185,7 @@ def _init_nest(
         (),
         [rename.visit(region) for region in block.writes],
         block.name_hint + "_init",
-        rename.visit(_WithoutViews(block).visit(block.init)),
+        rename.visit(WithoutViews(block).visit(block.init)),
         span=block.span,
     )
     init_block = init_block.with_fields(reads=_reads_of(init_block))
