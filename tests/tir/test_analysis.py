@@ -271,13 +271,15 @@ def test_results_live_outside_of_the_reduced_loops():
     assert isinstance(found[func.buffers[0]], Block)
 
 
-def test_global_memory_lives_outside_of_thread_blocks():
+def test_global_memory_lives_right_inside_of_the_grid():
     a, b = decl_buffer((4,), name="A"), decl_buffer((4,), name="B", scope="shared")
     i = Var("i", "int32")
     thread = IterVar(None, Var("bx", "int32"), IterVar.ThreadIndex, "blockIdx.x")
-    body = stmt_seq(BufferStore(a, 1.0, [i]), BufferStore(b, 1.0, [i]))
-    nest = For(i, 0, 4, ForKind.THREAD_BINDING, body, thread)
-    assert detect_buffer_access_lca(PrimFunc([], nest)) == {a: None, b: nest}
+    inner = For(
+        Var("j", "int32"), 0, 4, 0, stmt_seq(BufferStore(a, 1.0, [i]), BufferStore(b, 1.0, [i]))
+    )
+    nest = For(i, 0, 4, ForKind.THREAD_BINDING, inner, thread)
+    assert detect_buffer_access_lca(PrimFunc([], nest)) == {a: nest, b: inner}
 
 
 # Cost.

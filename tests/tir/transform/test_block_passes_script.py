@@ -400,6 +400,33 @@ def test_lower_opaque_block():
     check(before, expected, transform.LowerOpaqueBlock())
 
 
+def test_global_memory_is_allocated_right_inside_of_the_grid():
+    @T.prim_func
+    def func(A: T.Buffer((16, 4), "float32"), B: T.Buffer((16, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        X = T.alloc_buffer((16, 4))
+        Y = T.alloc_buffer((16, 4), scope="shared")
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for k in range(4):
+                for j in range(4):
+                    with T.block("X"):
+                        vi = T.axis.spatial(16, b * 4 + k)
+                        vj = T.axis.spatial(4, j)
+                        X[vi, vj] = A[vi, vj]
+                        Y[vi, vj] = A[vi, 3 - vj]
+                for j in range(4):
+                    with T.block("B"):
+                        vi = T.axis.spatial(16, b * 4 + k)
+                        vj = T.axis.spatial(4, j)
+                        B[vi, vj] = X[vi, 3 - vj] + Y[vi, vj]
+
+    got = apply(func, transform.PlanAndUpdateBufferAllocationLocation())
+    outer = got.body.block.body
+    assert [buffer.name for buffer in outer.body.block.alloc_buffers] == ["X"]
+    assert [b.name for b in outer.body.block.body.body.block.alloc_buffers] == ["Y"]
+    assert_same_results(func, got)
+
+
 def test_lower_opaque_block_on_threads():
     @T.prim_func
     def before(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):

@@ -29,14 +29,14 @@ class _LcaFinder(Visitor):
         self.path: list[Stmt] = []
         self.found: dict[Buffer, Path] = {}
         self.buffer_of: dict[Var, Buffer] = {}
-        self.above_grid: int | None = None  # length of the way above the loops over blockIdx
+        self.grid: int | None = None  # length of the way to the outermost loop over blockIdx
         for buffer in func.buffer_map.values():
             self.buffer_of[buffer.data] = buffer
 
     def access(self, buffer: Buffer, path: Path | None = None) -> None:
         path = tuple(self.path) if path is None else path
-        if self.above_grid is not None and buffer.scope() == "global":
-            path = path[: self.above_grid]
+        if self.grid is not None and buffer.scope() == "global":
+            path = path[: self.grid]
         known = self.found.get(buffer)
         if known is None:
             self.found[buffer] = path
@@ -51,14 +51,14 @@ class _LcaFinder(Visitor):
     def visit_For(self, node: For) -> None:
         self.visit(node.min)
         self.visit(node.extent)
-        outer = self.above_grid
+        outer = self.grid
         self.path.append(node)
         if node.kind is ForKind.THREAD_BINDING and node.thread_binding is not None:
             if node.thread_binding.thread_tag.startswith("blockIdx") and outer is None:
-                self.above_grid = len(self.path) - 1
+                self.grid = len(self.path)
         self.visit(node.body)
         self.path.pop()
-        self.above_grid = outer
+        self.grid = outer
 
     def visit_BlockRealize(self, node: BlockRealize) -> None:
         for value in node.iter_values:
@@ -114,7 +114,7 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
     """For each buffer the innermost loop or block that holds all its accesses; None: the function.
 
     The result of a reduction is held above the loops that are reduced; memory in scope "global" is
-    held above the loops over ``blockIdx``.
+    held by the outermost loop over ``blockIdx``.
     """
     finder = _LcaFinder(func)
     with deep_recursion():

@@ -8,8 +8,9 @@ holds all its accesses.
                                                             ...B[i, ...]
 
 What a reduction accumulates must outlive the loop of the reduction: a buffer that is written in a
-block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. A new block
-declares what its body reads and writes of the buffers that live outside of it.
+block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. Memory in
+scope "global" goes no deeper than the outermost loop over ``blockIdx``. A new block declares what
+its body reads and writes of the buffers that live outside of it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class _AccessFinder(Visitor):
         self.loops: dict[Var, _Scope] = {}  # variable → outermost loop it depends on
         self.homes: dict[Var, _Scope] = {}  # pointer → scope of the present allocation
         self.found: dict[Var, _Scope] = {}
+        self.grid: _Scope | None = None  # the outermost loop over blockIdx
 
     def access(self, pointer: Var, is_write: bool) -> None:
         home = self.homes.get(pointer)
@@ -73,6 +75,9 @@ class _AccessFinder(Visitor):
         scope = self.scope
         if is_write and scope.limit is not None and scope.limit.depth < scope.depth:
             scope = scope.limit
+        if self.grid is not None and self.grid.depth < scope.depth:
+            if pointer.storage_scope in ("", "global"):
+                scope = self.grid
         if scope.depth < home.depth:
             scope = home
         found = self.found.get(pointer)
@@ -95,8 +100,11 @@ class _AccessFinder(Visitor):
         self.visit(loop.min)
         self.visit(loop.extent)
         self.scope = self.loops[loop.loop_var] = _Scope(loop, outer)
+        grid, thread = self.grid, loop.thread_binding
+        if grid is None and thread is not None and thread.thread_tag.startswith("blockIdx"):
+            self.grid = self.scope
         self.visit(loop.body)
-        self.scope = outer
+        self.scope, self.grid = outer, grid
 
     def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
         """The outermost loop that the value of an expression depends on."""
