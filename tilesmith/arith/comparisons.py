@@ -133,7 +133,7 @@ class Comparisons(Normalizer):
         coeff, base = self.modular(difference) if self.has_residues else (1, 0)
         if coeff == 0:
             return base == 0
-        if base % coeff or (self.holes and self.is_hole(difference)):
+        if base % coeff or (self.sum_facts and self.is_hole(difference)):
             return False
         if self._worth_proving(difference):
             opposite = times(difference, -1)
@@ -157,7 +157,10 @@ class Comparisons(Normalizer):
         self, expr: Any, kind: type, form_a: Sum, form_b: Sum, difference: Sum
     ) -> PrimExpr:
         form = shifted(difference, -1) if kind is LT else difference  # holds where form >= 0
-        answer = self.sign(form)
+        low, high = self.bounds(form)
+        if low >= 0 or high < 0:
+            return TRUE if low >= 0 else FALSE
+        answer = self._proven_sign(form)
         if answer is not None:
             return TRUE if answer else FALSE
         simpler = self._case_split(kind, form)
@@ -172,7 +175,7 @@ class Comparisons(Normalizer):
             if answer is not None:
                 return TRUE if answer else FALSE
         difference = shifted(whole, 1) if kind is LT else whole
-        if kind is LE and common == 1 and self.bounds(whole)[1] <= 0:
+        if kind is LE and high <= 0 and not changed:
             kind = EQ  # x <= 0 of what is not negative
         if changed or common != 1:
             cancelled = len(form.terms) < len(form_a.terms) + len(form_b.terms)
@@ -187,6 +190,9 @@ class Comparisons(Normalizer):
             return True
         if high < 0:
             return False
+        return self._proven_sign(form)
+
+    def _proven_sign(self, form: Sum) -> bool | None:
         if not self._worth_proving(form):
             return None
         if self.prove(form, 3):

@@ -92,9 +92,9 @@ class Divider(Extremes):
             return form, Sum(form.dtype, {}, 0)
         key = (self.table.number(form), divisor)
         found = self.divisions.get(key)
-        if found is None or in_other_order(found[2], form):
-            found = self.divisions[key] = (*self._divide(form, divisor), form)
-        return found[0], found[1]
+        if found is None or (found[1] is not form and in_other_order(found[1], form)):
+            found = self.divisions[key] = self._divide(form, divisor), form
+        return found[0]
 
     def _divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         dtype = form.dtype
@@ -294,9 +294,9 @@ class Divider(Extremes):
         """Quotient and remainder by something that is no constant."""
         key = (self.table.number(a), -1 - self.table.number(b))
         found = self.divisions.get(key)
-        if found is None or in_other_order(found[2], a):
-            found = self.divisions[key] = (*self._symbolic_divide(a, b), a)
-        return found[0], found[1]
+        if found is None or in_other_order(found[1], a):
+            found = self.divisions[key] = self._symbolic_divide(a, b), a
+        return found[0]
 
     def _symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
         low, high = self.bounds(b)

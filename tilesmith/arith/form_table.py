@@ -87,7 +87,7 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
             atom.is_data = holds_data(index)
-        elif in_other_order(atom.index, index):
+        elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 
@@ -98,7 +98,7 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.divisor = index, divisor
             atom.is_data = holds_data(index) or holds_data(divisor)
-        elif in_other_order(atom.index, index):
+        elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 
@@ -109,7 +109,7 @@ class FormTable(FormWriter):
         if new:
             atom.index, atom.divisor = index, divisor
             atom.is_data = holds_data(index) or holds_data(divisor)
-        elif in_other_order(atom.index, index):
+        elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom  # type: ignore[return-value]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from tilesmith.arith.forms import (
     INT32,
@@ -39,8 +40,7 @@ from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
-_EXTREMES = frozenset((Min, Max))
-_DIVISIONS = frozenset((Div, Mod))
+_RANKED = frozenset((Min, Max, Div, Mod))
 
 
 class FormWriter:
@@ -88,7 +88,11 @@ class FormWriter:
             elif constant < 0 or len(parts) > 1 or parts[0][1] == -1:
                 result = self.constant(0, dtype)
         lowest = dtype.min_value if constant < -(1 << 30) or len(parts) > 1 else 0
-        if len(parts) > 1 and result is None:
+        if (
+            len(parts) > 1
+            and result is None
+            and (parts[0][0].__class__ is Product or parts[1][0].__class__ is Product)
+        ):
             result = self._with_common_factor(parts[0], parts[1], dtype)
             if result is not None:
                 parts = parts[2:]
@@ -112,8 +116,6 @@ class FormWriter:
         self, a: tuple[Atom, int], b: tuple[Atom, int], dtype: DataType
     ) -> PrimExpr | None:
         """``x * y + y`` is ``(x + 1) * y``, ``x * y * 2 + z * y * 2`` is ``(x + z) * y * 2``."""
-        if a[0].__class__ is not Product and b[0].__class__ is not Product:
-            return None
         if a[0].is_data or b[0].is_data:
             return None
         common, rest_a, rest_b = _common_factors(factors_of(a[0]), factors_of(b[0]))
@@ -237,7 +239,11 @@ def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
     with one that is added first."""
     digits = False
     for atom, _ in parts:
-        digits = digits or atom.__class__ is Split or _is_extreme(atom) or _is_truncated(atom)
+        kind = atom.__class__
+        if kind is Leaf:
+            digits = digits or atom.expr.__class__ in _RANKED
+        elif kind is Split or kind is Extreme:
+            digits = True
         if atom.is_data:
             first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
             return [parts[first], *parts[:first], *parts[first + 1 :]]
@@ -253,27 +259,20 @@ def _coefficient(part: tuple[Atom, int]) -> int:
 
 
 def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
+    """Quotients by falling divisors, minima, variables, remainders; minima that are taken away
+    last."""
     atom, coefficient = part
-    if atom.__class__ is Split:
+    kind = atom.__class__
+    if kind is Split:
         upper: int = atom.upper  # type: ignore[attr-defined]
         return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
-    if _is_extreme(atom):  # after quotients and before variables; what is taken away last
+    expr: Any = atom.expr
+    if kind is Leaf:
+        kind = expr.__class__
+        if kind is Div and expr.b.__class__ is IntImm:
+            return -coefficient, -expr.b.value, _UNBOUNDED
+        if kind is Mod and expr.b.__class__ is IntImm:
+            return -coefficient, -1, -expr.b.value
+    if kind is Extreme or kind is Min or kind is Max:
         return -coefficient, -1 if coefficient > 0 else 0, _UNBOUNDED - 1
-    if _is_truncated(atom):
-        expr = atom.expr
-        if expr.__class__ is Div:
-            return -coefficient, -expr.b.value, _UNBOUNDED  # type: ignore[union-attr]
-        return -coefficient, -1, -expr.b.value  # type: ignore[union-attr]
     return -coefficient, -1, _UNBOUNDED
-
-
-def _is_truncated(atom: Atom) -> bool:
-    """Whether an atom is a division that rounds toward zero, by a constant."""
-    if atom.__class__ is not Leaf or atom.expr.__class__ not in _DIVISIONS:
-        return False
-    return atom.expr.b.__class__ is IntImm  # type: ignore[union-attr]
-
-
-def _is_extreme(atom: Atom) -> bool:
-    kind = atom.__class__
-    return kind is Extreme or (kind is Leaf and atom.expr.__class__ in _EXTREMES)

@@ -74,7 +74,6 @@ def _analyzer(domains: Mapping[Var, Range]) -> Analyzer:
     return analyzer
 
 
-@deep_recursion
 def detect_iter_map(
     indices: Sequence[Any],
     input_iters: Mapping[Var, Range],
@@ -104,8 +103,12 @@ def _wrapped(form: IterSumExpr) -> IterSumExpr:
     (arg,) = form.args
     if isinstance(arg.source.source, IterSumExpr) and _is_whole(arg):
         return form
-    one, zero = const(1, arg.dtype), const(0, arg.dtype)
-    inner = IterSplitExpr(arg.source, arg.lower_factor, arg.extent, one)
+    lower, base = arg.lower_factor, form.base
+    one = lower if op.is_const(lower, 1) else const(1, arg.dtype)
+    zero = base if op.is_const(base, 0) else const(0, arg.dtype)
+    inner = arg
+    if not op.is_const(arg.scale, 1):
+        inner = IterSplitExpr(arg.source, lower, arg.extent, one)
     mark = IterMark(IterSumExpr((inner,), zero), arg.extent)
     return IterSumExpr((IterSplitExpr(mark, one, arg.extent, arg.scale),), form.base)
 

@@ -328,6 +328,8 @@ class IterRewriter(IterSums):
 def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, Range], PrimExpr]:
     """The domains of iterators that a predicate compares with something else, and what else it
     says."""
+    if op.is_const(predicate, 1):
+        return domains, predicate
     try:
         parts = _conjuncts(predicate)
     except NotAffine:

@@ -116,9 +116,7 @@ class Normalizer(Divider):
         found = self.memo.get(id(expr))
         form = self.normal(expr) if found is None else found[1]
         written = form.expr.__class__
-        if (written in _PACKED and len(form.terms) + bool(form.const) > 1) or (
-            written in _ROUNDED and _is_division(form, written)
-        ):
+        if written in _WRITTEN and _is_packed(form, written):
             packed.append(form)
             if keep:
                 form = self.packed(form.expr, (form,))  # type: ignore[arg-type]
@@ -151,7 +149,8 @@ class Normalizer(Divider):
     def _product(self, expr: Mul) -> Sum:
         if expr.a.__class__ is IntImm or expr.b.__class__ is IntImm:
             form = self._sum(expr)
-            if form.expr is None and len(form.terms) == 1 and form.const == 0:
+            factor: Any = expr.b if expr.b.__class__ is IntImm else expr.a
+            if factor.value < 0 and form.expr is None and len(form.terms) == 1 and form.const == 0:
                 for atom, coefficient in form.terms.items():
                     if coefficient == -1:  # as it is, where sums say 0 - x
                         minus_one = self.table.constant(-1, expr.dtype)
@@ -353,13 +352,15 @@ class Normalizer(Divider):
 
 
 _PACKED = frozenset((Mul, Cast, Min, Max))
-_ROUNDED = frozenset((FloorMod, Div, Mod))
+_WRITTEN = _PACKED | {FloorMod, Div, Mod}
 _TRUNCATED: dict[type, type] = {FloorDiv: Div, FloorMod: Mod}
 _DIVISIONS = frozenset((Split, Quotient, Remainder))
 
 
-def _is_division(form: Sum, written: type) -> bool:
-    """Whether a form is written as a division that it would not be written as by itself."""
+def _is_packed(form: Sum, written: type) -> bool:
+    """Whether a form is written otherwise than it would be by itself, as one operation."""
+    if written in _PACKED:
+        return len(form.terms) + bool(form.const) > 1
     if written is FloorMod:
         return form.single() is None
     return len(form.terms) == 1 and next(iter(form.terms)).__class__ in _DIVISIONS

@@ -250,12 +250,15 @@ class Proofs(Residues):
         else:
             key, scale = direction(form)
             if form.const % scale == 0:
-                self.holes[key] = self.holes.get(key, frozenset()) | {-form.const // scale}
+                known = self.sum_facts.get((Sum, key), frozenset())
+                self.sum_facts[Sum, key] = known | {-form.const // scale}
 
     def is_hole(self, form: Sum) -> bool:
         """Whether a sum is known not to be zero from a condition that said so."""
         key, scale = direction(form)
-        return form.const % scale == 0 and -form.const // scale in self.holes.get(key, ())
+        return form.const % scale == 0 and -form.const // scale in self.sum_facts.get(
+            (Sum, key), ()
+        )
 
     def _learn_residue(self, form: Sum) -> None:
         """``x % 4 == 1`` tells the residue of ``x``."""

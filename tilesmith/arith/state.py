@@ -34,7 +34,7 @@ Interval = tuple[float, float]
 
 _LAYERED_FACTS = (
     "values", "replacements", "var_bounds", "var_modular", "atom_facts", "sum_facts",
-    "inequalities", "holes",
+    "inequalities",
     "modular_facts", "literals", "extents",
 )  # fmt: skip
 _LAYERED_CACHES = ("memo", "rewritten", "bounds_cache", "modular_cache", "divisions", "rays")
@@ -58,8 +58,7 @@ class State:
         self.var_bounds: dict[Var, Interval] = {}
         self.var_modular: dict[Var, tuple[int, int]] = {}
         self.atom_facts: dict[Atom, Interval] = {}
-        self.sum_facts: dict[object, Interval] = {}
-        self.holes: dict[object, frozenset[int]] = {}  # values that a sum does not have
+        self.sum_facts: dict[object, Any] = {}  # bounds; under (Sum, ...) what it is not
         self.inequalities: dict[Atom, tuple[Sum, ...]] = {}
         self.modular_facts: dict[Atom, tuple[int, int]] = {}
         self.literals: dict[int, bool] = {}
@@ -69,7 +68,7 @@ class State:
         self.rewritten: dict[int, tuple[PrimExpr, PrimExpr]] = {}
         self.bounds_cache: dict[Atom, Interval] = {}
         self.modular_cache: dict[Atom, tuple[int, int]] = {}
-        self.divisions: dict[tuple[int, int], tuple[Sum, Sum, Sum]] = {}  # the last: of what
+        self.divisions: dict[tuple[int, int], tuple[tuple[Sum, Sum], Sum]] = {}  # and of what
         self.rays: dict[int, tuple[PrimExpr, Any]] = {}
         # numbers of opaque expressions; an impure call gets a new one each time it is met
         self._numbers: dict[object, int] = {}
