@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tests.codegen.harness import compile_strictly
 from tilesmith.codegen.c_compiler import find_compiler
 from tilesmith.script import tir as T
 from tilesmith.support.errors import (
@@ -115,8 +116,12 @@ def test_accesses_out_of_bounds_are_errors_in_checked_code(target):
             module(np.arange(8, dtype="i4"), places)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_atomic_addition(dtype):
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32", "float64"])
+def test_atomic_addition(dtype, target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+
     @T.prim_func
     def count(A: T.Buffer((10000,), "int32"), B: T.Buffer((4,), dtype)):
         for i in T.parallel(10000):
@@ -125,8 +130,27 @@ def test_atomic_addition(dtype):
 
     places = np.random.default_rng(0).integers(0, 4, 10000).astype("i4")
     sums = np.zeros(4, dtype)
-    tilesmith.build(count, target="llvm")(places, sums)
-    np.testing.assert_array_equal(sums, np.bincount(places, np.arange(10000) % 3, 4).astype(dtype))
+    module = tilesmith.build(count, target=target)
+    module(places, sums)
+    expected = np.bincount(places, np.arange(10000) % 3, 4)
+    np.testing.assert_array_equal(sums, expected.astype("int64").astype(dtype))
+    if target == "c":
+        compile_strictly(module.get_source("c"))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_atomic_addition_gives_the_old_value(target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+
+    @T.prim_func
+    def number(A: T.Buffer((1,), "int32"), B: T.Buffer((100,), "int32")):
+        for i in T.parallel(100):
+            B[i] = T.call_intrin("int32", "tir.atomic_add", T.address_of(A[0]), 1)
+
+    counter, found = np.zeros(1, "i4"), np.zeros(100, "i4")
+    tilesmith.build(number, target=target)(counter, found)
+    assert counter[0] == 100 and sorted(found) == list(range(100))
 
 
 def test_copies_in_the_background_are_done_at_once():

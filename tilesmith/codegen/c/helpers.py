@@ -194,6 +194,22 @@ static char* decimal(int64_t value, char* space) {
 }
 
 _BY_TYPE = {
+    "atomic_add": """
+static inline {type} atomic_add_{short}({type}* place, {type} value) {{
+  {type} old, sum;
+#if defined(__GNUC__)
+  __atomic_load(place, &old, __ATOMIC_RELAXED);
+  do sum = ({type})(old + value);
+  while (!__atomic_compare_exchange(
+      place, &old, &sum, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+#else
+#if defined(_OPENMP)
+#pragma omp critical
+#endif
+  {{ old = *place; sum = ({type})(old + value); *place = sum; }}
+#endif
+  return old;
+}}""",
     "floordiv": """
 static inline {type} floordiv_{short}({type} a, {type} b) {{
   {type} quotient = ({type})(a / b), rest = ({type})(a % b);

@@ -218,6 +218,17 @@ def _nothing(write: Any, call: Call) -> Piece:
     return "0", ATOM
 
 
+@handles("atomic_add")
+def _atomic_add(write: Any, call: Call) -> Piece:
+    pointer, value = call.args
+    dtype = value.dtype
+    if dtype.lanes > 1 or is_narrow(dtype) or is_packed(dtype) or dtype.is_bool:
+        raise write.unsupported(f"values of '{dtype}' cannot be added atomically")
+    helper = write.module.helper("atomic_add", dtype)
+    place = f"({c_type(dtype)}*){write.text(pointer, UNARY)}"
+    return f"{helper}({place}, {write.text(value)})", ATOM
+
+
 @handles("prefetch")
 def _prefetch(write: Any, call: Call) -> Piece:
     write.module.uses_prefetch = True
