@@ -390,12 +390,13 @@ def test_lower_opaque_block():
 
     @T.prim_func
     def expected(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
-        for j in T.serial(8, annotations={"pragma_auto_unroll_max_step": 4}):
-            L_data = T.allocate([2], "float32", "local")
-            L = T.decl_buffer((2,), data=L_data, scope="local")
-            if j < 5:
-                L[1] = A[0, j]
-                B[0, j] = L[1]
+        with T.attr(0, "pragma_auto_unroll_max_step", 4):
+            for j in range(8):
+                L_data = T.allocate([2], "float32", "local")
+                L = T.decl_buffer((2,), data=L_data, scope="local")
+                if j < 5:
+                    L[1] = A[0, j]
+                    B[0, j] = L[1]
 
     check(before, expected, transform.LowerOpaqueBlock())
 

@@ -76,6 +76,21 @@ def test_loop_partition_with_a_hint():
     check(before, expected, transform.LoopPartition(), transform.Simplify(), transform.RemoveNoOp())
 
 
+def test_a_hint_as_an_attribute_counts_for_the_loop_inside():
+    @T.prim_func
+    def before(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        with T.attr(0, "pragma_loop_partition_hint", 1):
+            with T.attr(0, "pragma_auto_unroll_max_step", 4):
+                for j in range(34):
+                    if 2 <= j and j < 32:
+                        B[j - 2] = A[31 - j]
+
+    got = apply(before, transform.LoopPartition(), transform.Simplify(), transform.RemoveNoOp())
+    assert "if" not in got.script() and "range(30)" in got.script()
+    assert_same_results(before, got)
+
+
 def test_loop_partition_leaves_constant_loops_alone_unless_asked():
     @T.prim_func
     def func(A: T.Buffer((13,), "float32")):

@@ -158,12 +158,13 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             config.get("unroll_loop_with_partition_hint_no_interval", False)
         )
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
+        self.hinted: For | None = None  # a loop under an attribute
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
     def visit_For(self, loop: For) -> Stmt:
-        hinted = bool(loop.annotations.get(HINT, False))
+        hinted = bool(loop.annotations.get(HINT, False)) or loop is self.hinted
         if HINT in loop.annotations:
             kept = {key: value for key, value in loop.annotations.items() if key != HINT}
             loop = loop.with_fields(annotations=kept)
@@ -294,11 +295,12 @@ class Partitioner(ScopedAnalyzer, Rewriter):
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         """The blocks of a grid, as far as each of them can do without a condition, stand apart."""
-        if attribute.attr_key == HINT:  # counts for the loop right inside
+        if attribute.attr_key == HINT:  # counts for the first loop inside
             body = attribute.body
-            if isinstance(body, For):
-                body = body.with_fields(annotations={**body.annotations, HINT: 1})
-            return self.visit(body)
+            while isinstance(body, AttrStmt) and body.attr_key.startswith("pragma_"):
+                body = body.body
+            self.hinted = body if isinstance(body, For) else None
+            return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
         if attribute.attr_key != "thread_extent" or not tag.startswith("blockIdx"):
             return super().visit_AttrStmt(attribute)

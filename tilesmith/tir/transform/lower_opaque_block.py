@@ -6,9 +6,8 @@
             B = T.alloc_buffer((16,))               B[0] = A[0]
             B[i] = A[i]
 
-Loops of one iteration go, unless their annotations matter. Loops that are bound to threads become
-``thread_extent`` attributes. Annotations ``pragma_*`` of loops stay on them; those of blocks and of
-loops that go become attributes.
+Loops of one iteration go. Loops that are bound to threads become ``thread_extent`` attributes.
+Annotations ``pragma_*`` of loops and blocks become attributes around them.
 """
 
 from __future__ import annotations
@@ -54,10 +53,18 @@ def _allocation_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
     return (buffer.shape[0], *[floordiv(outer, inner) for outer, inner in steps])
 
 
+FOR_BACK_ENDS = ("pragma_unroll_disable",)
+"""Pragmas that stay on their loops: a back end reads them there."""
+
+
+def _is_pragma(key: str) -> bool:
+    return key.startswith("pragma_") and key not in FOR_BACK_ENDS
+
+
 def _pragmas(annotations: Mapping[str, Any], body: Stmt) -> Stmt:
     """``body`` inside attributes for the annotations that steer later passes."""
     for key, value in reversed(list(annotations.items())):
-        if key.startswith("pragma_"):
+        if _is_pragma(key):
             body = AttrStmt(const(0, "int32"), key, convert(value), body)
     return body
 
@@ -98,11 +105,12 @@ class _BlockLowerer(BufferRemapper):
             self.values[loop.loop_var] = low
             return _pragmas(loop.annotations, self.visit(loop.body))
         body = self.visit(loop.body)
+        kept = {key: value for key, value in loop.annotations.items() if not _is_pragma(key)}
         if body is loop.body and low is loop.min and extent is loop.extent:
-            return loop
-        return For(
-            loop.loop_var, low, extent, loop.kind, body, None, loop.annotations, loop.span
-        )  # fmt: skip
+            if len(kept) == len(loop.annotations):
+                return loop
+        new = For(loop.loop_var, low, extent, loop.kind, body, None, kept, loop.span)
+        return _pragmas(loop.annotations, new)
 
     def bind_thread(self, loop: For, low: PrimExpr, extent: PrimExpr) -> Stmt:
         """A loop over threads as an attribute; one variable stands for each kind of thread."""
