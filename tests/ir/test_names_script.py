@@ -95,3 +95,11 @@ def test_arguments_by_name():
     assert x.dtype == "int64" and isinstance(ts.tir.const(3), ir.ConstExpr)
     assert ir.structural_equal(ts.tir.bitwise_and(x=x, y=x), x & x)
     assert ir.structural_equal(ts.tir.shift_left(x=x, y=2), x << 2)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError])
+def test_functions_that_are_not_there(kind):
+    with pytest.raises(kind, match="no function 'zz'"):
+        Caller["zz"]
+    with pytest.raises(kind, match="no function 'zz'"):
+        Caller.get_global_var("zz")

@@ -202,7 +202,8 @@ def test_path_and_text_of_the_first_difference(left, right, path):
     with pytest.raises(StructuralMismatchError) as raised:
         assert_structural_equal(left, right)
     assert path in str(raised.value)
-    assert "left:" in str(raised.value) and "B[" in str(raised.value)
+    assert "caused by lhs at " + path in str(raised.value) and "B[" in str(raised.value)
+    assert "and rhs at " + path in str(raised.value) and "the difference: " in str(raised.value)
     assert isinstance(raised.value, ValueError)
 
 

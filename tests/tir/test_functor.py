@@ -225,3 +225,13 @@ def test_specialize():
     scalar = PrimFunc([n], Evaluate(tir.ret(n * 2)))
     assert run(scalar.specialize({n: 21})) == 42
     assert isinstance(scalar.specialize({n: 21}).body.value.args[0], (IntImm, tir.Mul))
+
+
+def test_specialize_refuses_a_float_for_a_size():
+    n, handle = tir.Var("n", "int32"), tir.Var("a", "handle")
+    buffer = tir.decl_buffer((n,), "float32", "A")
+    function = tir.PrimFunc([handle, n], tir.BufferStore(buffer, 1.0, [0]), None, {handle: buffer})
+    with pytest.raises(TypeError, match="'n' is int32"):
+        function.specialize({n: 1.5})
+    with pytest.raises(ValueError, match="buffer 'A' of float32"):
+        function.specialize({handle: tir.decl_buffer((8, 8), "float32", "B")})

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
-from tilesmith.support.errors import ConfigError, UnknownNameError
+from tilesmith.support.errors import ConfigError, UnknownMemberError
 
 __all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
 
@@ -114,7 +114,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
             near = difflib.get_close_matches(name, self._by_name, n=1)
             known = ", ".join(self._by_name) or "none"
-            raise UnknownNameError(
+            raise UnknownMemberError(
                 f"the module has no function '{name}'",
                 notes=(f"did you mean '{near[0]}'?" if near else f"functions: {known}",),
             )

@@ -357,8 +357,9 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
         return
     path = ObjectPath(reversed(failed.trail))
     raise StructuralMismatchError(
-        f"the two sides differ at {path}: {failed.reason}",
-        notes=(f"left:\n{_side(lhs, path)}", f"right:\n{_side(rhs, path)}"),
+        f"StructuralEqual check failed, caused by lhs at {path}:\n{_side(lhs, path)}\n"
+        f"and rhs at {path}:\n{_side(rhs, path)}",
+        notes=(f"the difference: {failed.reason}",),
     )
 
 
