@@ -36,11 +36,11 @@ from tilesmith.tir.schedule.primitives.loops import (
     add_unit_loop,
     fuse,
     loop_partition,
-    merge,
     reorder,
     reorder_block_iter_var,
     split,
 )
+from tilesmith.tir.schedule.primitives.merge import merge
 from tilesmith.tir.schedule.primitives.reduction import decompose_reduction, rfactor
 from tilesmith.tir.schedule.primitives.reindex import reindex, reindex_cache
 from tilesmith.tir.schedule.primitives.rolling_buffer import rolling_buffer

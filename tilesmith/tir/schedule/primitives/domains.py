@@ -26,6 +26,7 @@ __all__ = [
     "consumer_domains",
     "producer_domains",
     "ranges_around",
+    "scale_of",
     "touched_parts",
 ]
 
@@ -336,7 +337,7 @@ def _solve(
     if len(used) != 1:
         return None
     (variable,) = used
-    scale = _scale(analyzer, part.min, variable)
+    scale = scale_of(analyzer, part.min, variable)
     if scale is None:
         return None
     factor, offset = scale
@@ -347,7 +348,8 @@ def _solve(
     return variable, floordiv(low - extent + step, step), floordiv(high, step), step
 
 
-def _scale(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
+def scale_of(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
+    """``(c, d)`` where an expression is ``variable * c + d`` with a constant c > 0, else None."""
     at_zero = analyzer.simplify(Replace({variable: const(0, variable.dtype)}).visit(expr))
     at_one = analyzer.simplify(Replace({variable: const(1, variable.dtype)}).visit(expr))
     step = analyzer.simplify(at_one - at_zero)

@@ -1,4 +1,4 @@
-"""Primitives that change loops: split, fuse, reorder, merge, partition, unit loops."""
+"""Primitives that change loops: split, fuse, reorder, partition, unit loops."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tilesmith.tir.schedule.primitives.common import (
     refuse_at,
     variables_in,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, stmt_seq
 
 __all__ = [
     "add_unit_loop",
+    "check_plain",
     "fuse",
     "loop_partition",
-    "merge",
     "reorder",
     "reorder_block_iter_var",
     "split",
 ]
 
 
-def _check_plain(state: ScheduleState, primitive: str, sref: StmtSRef) -> For:
+def check_plain(state: ScheduleState, primitive: str, sref: StmtSRef) -> For:
     """A loop that can be divided: no annotations, not bound to a thread, from 0."""
     loop: For = state.stmt(sref)
     name = loop.loop_var.name
@@ -93,7 +93,7 @@ def split(
     disable_predication: bool,
 ) -> list[StmtSRef]:
     """Replace one loop by nested loops; see ``Schedule.split``."""
-    loop = _check_plain(state, "split", sref)
+    loop = check_plain(state, "split", sref)
     if not factors:
         raise refuse_at(state, "split", "no factors are given", sref)
     extents = _infer_factors(state, sref, factors, "split")
@@ -174,7 +174,7 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
     """Make one loop of directly nested ones; see ``Schedule.fuse``."""
     if not srefs:
         raise refuse("fuse", "no loops are given")
-    loops = [_check_plain(state, "fuse", sref) for sref in srefs]
+    loops = [check_plain(state, "fuse", sref) for sref in srefs]
     for outer, inner, inner_sref in zip(loops, loops[1:], srefs[1:]):
         if outer.body is not inner:
             raise refuse_at(
@@ -308,7 +308,7 @@ def loop_partition(
     state: ScheduleState, sref: StmtSRef, factors: list[Any], preserve_unit_iters: bool
 ) -> list[StmtSRef]:
     """Replace one loop by loops over parts of its range; see ``Schedule.loop_partition``."""
-    loop = _check_plain(state, "loop_partition", sref)
+    loop = check_plain(state, "loop_partition", sref)
     dtype = loop.loop_var.dtype
     if not isinstance(loop.extent, IntImm):
         raise refuse_at(state, "loop_partition", "the extent is not constant", sref)
@@ -429,85 +429,6 @@ class CopyNest(Rebuild):
         )
         self.copies[block] = new
         return new
-
-
-def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
-    """Merge loops of sibling nests into one; see ``Schedule.merge``."""
-    if len(srefs) < 2:
-        raise refuse("merge", "at least two loops are needed")
-    levels = _levels(state, srefs)
-    for level in levels:
-        _check_same_loops(state, level)
-    outer = levels[0]
-    siblings = child_statements(state.stmt(state.parent(outer[0])))
-    positions = [next(k for k, s in enumerate(siblings) if s is state.stmt(o)) for o in outer]
-    if positions != list(range(positions[0], positions[0] + len(outer))):
-        reason = "the loops do not stand right one after the other"
-        raise refuse_at(state, "merge", reason, outer[0])
-    _check_merge_dependences(state, outer)
-    _merge_nests(state, levels)
-    return srefs[0]
-
-
-def _levels(state: ScheduleState, srefs: list[StmtSRef]) -> list[list[StmtSRef]]:
-    """The loops to merge and those around them up to where the nests part, outermost first."""
-    levels = [list(srefs)]
-    while True:
-        parents = [state.parent(sref) for sref in levels[0]]
-        if all(parent is parents[0] for parent in parents):
-            return levels
-        for sref, parent in zip(levels[0], parents):
-            above = None if parent is None else state.stmt(parent)
-            if len(set(parents)) < len(parents) or not isinstance(above, For):
-                raise refuse_at(state, "merge", "the loops do not stand side by side", sref)
-            if above.body is not state.stmt(sref):
-                reason = f"loop '{above.loop_var.name}' holds other statements too"
-                raise refuse_at(state, "merge", reason, sref)
-        levels.insert(0, parents)  # type: ignore[arg-type]
-
-
-def _check_same_loops(state: ScheduleState, srefs: list[StmtSRef]) -> None:
-    """Loops of one kind and extent."""
-    loops: list[For] = [_check_plain(state, "merge", sref) for sref in srefs]
-    analyzer = analyzer_for(state, srefs[0])
-    for loop, sref in zip(loops[1:], srefs[1:]):
-        same = loop.kind is loops[0].kind
-        if not same or not analyzer.can_prove_equal(loop.extent, loops[0].extent):
-            raise refuse_at(state, "merge", "the loops differ in kind or extent", sref)
-
-
-def _merge_nests(state: ScheduleState, levels: list[list[StmtSRef]]) -> None:
-    """Put what the innermost loops hold into the first of them, and drop the other nests."""
-    kept: list[For] = [state.stmt(level[0]) for level in levels]
-    bodies, reuse = [kept[-1].body], {}
-    for number in range(1, len(levels[0])):
-        nest: list[For] = [state.stmt(level[number]) for level in levels]
-        replace = Replace({own.loop_var: one.loop_var for own, one in zip(nest, kept)})
-        bodies.append(replace.visit(nest[-1].body))
-        reuse.update(replace.reuse)
-    merged: Any = stmt_seq(*bodies)
-    for loop in reversed(kept):
-        merged = loop.with_fields(body=merged)
-    for sref in levels[0][1:]:
-        _remove(state, sref)
-    state.replace(levels[0][0], merged, reuse)
-
-
-def _remove(state: ScheduleState, sref: StmtSRef) -> None:
-    state.replace(sref, stmt_seq(), {})
-
-
-def _check_merge_dependences(state: ScheduleState, srefs: list[StmtSRef]) -> None:
-    """Blocks of merged loops must not depend on each other: then iterations may interleave."""
-    written: set[int] = set()
-    for sref in srefs:
-        blocks = [state.stmt(inner).block for inner in state.blocks_below(sref)]
-        touched = {id(r.buffer) for block in blocks for r in (*block.reads, *block.writes)}
-        if touched & written:
-            raise refuse_at(
-                state, "merge", "a block of one loop uses what a block of another one writes", sref
-            )
-        written |= {id(r.buffer) for block in blocks for r in block.writes}
 
 
 def add_unit_loop(state: ScheduleState, sref: StmtSRef) -> StmtSRef:
