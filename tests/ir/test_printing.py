@@ -370,3 +370,18 @@ def test_deeply_nested_expressions():
     ir.assert_structural_equal(again, function)
     assert again.script() == text
     assert "meta_var" not in str(expression)
+
+
+def test_values_of_axes_belong_around_the_block():
+    v, w = tir.IterVar((0, 16), "v", 0), tir.IterVar((0, 16), "w", 2)
+    block = tir.Block([v, w], [], [], "b", tir.Evaluate(0))
+    assert str(tir.BlockRealize([x, y + 1], True, block)).split("\n") == [
+        "x = T.int32()",
+        "y = T.int32()",
+        'with T.block("b"):',
+        "    v = T.axis.spatial(16, x)",
+        "    w = T.axis.reduce(16, y + 1)",
+        "    T.reads()",
+        "    T.writes()",
+        "    T.evaluate(0)",
+    ]

@@ -41,6 +41,8 @@ def _write_block(block: Block, realize: BlockRealize | None, printer: Printer) -
     word = printer.word("T")
     named: dict[str, Piece | None] = {"no_realize": "True" if realize is None else None}
     header = call(f"{word}.block", [quoted(block.name_hint)], None, **named)
+    if realize is not None and not printer.state.get("inside a function"):
+        printer.docs(realize.iter_values)  # they belong to what is around the block
     printer.line("with ", Doc(header, node=block), ":", node=realize)
     with printer.block():
         _write_axes(block, realize, printer)
@@ -204,6 +206,7 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
     printer.line(f"@{word}.prim_func" + (f"({', '.join(options)})" if options else ""))
     at = len(printer.lines)
     printer.line("def")
+    printer.state["inside a function"] = True
     with printer.block():
         parameters, matches = _parameters(node, uses, printer)
         result = node.ret_type
