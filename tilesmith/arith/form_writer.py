@@ -118,9 +118,13 @@ class FormWriter:
         """``x * y + y`` is ``(x + 1) * y``, ``x * y * 2 + z * y * 2`` is ``(x + z) * y * 2``."""
         if a[0].is_data or b[0].is_data:
             return None
-        common, rest_a, rest_b = _common_factors(factors_of(a[0]), factors_of(b[0]))
-        if not common:
+        others = factors_of(b[0])
+        for factor in factors_of(a[0]):
+            if factor in others:
+                break
+        else:
             return None
+        common, rest_a, rest_b = _common_factors(factors_of(a[0]), others)
         scale = a[1]
         if scale < 0:
             return None

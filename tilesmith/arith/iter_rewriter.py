@@ -12,7 +12,7 @@ from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
-from tilesmith.arith.iter_sums import Cap, IterSums, NotAffine, PaddingChanged, value_of
+from tilesmith.arith.iter_sums import Cap, IterSums, NotAffine, PaddingChanged, constant, value_of
 from tilesmith.ir import (
     EQ,
     GE,
@@ -33,7 +33,6 @@ from tilesmith.ir import (
     Range,
     Sub,
     Var,
-    const,
     post_order_visit,
 )  # fmt: skip
 from tilesmith.ir import operators as op
@@ -124,7 +123,7 @@ class IterRewriter(IterSums):
             return quotient, IterSumExpr((), self.remainder(rest.base, divisor))
         try:
             fused = self.fuse(form)
-            whole = IterSumExpr((), const(0, form.dtype))
+            whole = IterSumExpr((), constant(0, form.dtype))
         except NotAffine:
             fused = self.fuse(rest)
         if not fused.args:
@@ -157,12 +156,12 @@ class IterRewriter(IterSums):
                 whole.append(IterSplitExpr(arg.source, arg.lower_factor, arg.extent, scale))
             else:
                 rest.append(arg)
-        return IterSumExpr(whole, const(0, form.dtype)), IterSumExpr(rest, form.base)
+        return IterSumExpr(whole, constant(0, form.dtype)), IterSumExpr(rest, form.base)
 
     def _split_digit(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
         """Quotient and remainder of one scaled digit plus a base."""
         digit, base = form.args[0], form.base
-        zero = const(0, form.dtype)
+        zero = constant(0, form.dtype)
         if self.divides(divisor, digit.scale):
             scale = self.quotient(digit.scale, divisor)
             quotient = IterSplitExpr(digit.source, digit.lower_factor, digit.extent, scale)
@@ -182,7 +181,7 @@ class IterRewriter(IterSums):
         extent = plain.extent
         if not (op.is_const(rest, 0) and self.divides(width, extent)):
             if self.paddings is None and op.is_const(rest, 0):
-                extent = self.plus(extent, self.plus(width, const(-1, width.dtype)))
+                extent = self.plus(extent, self.plus(width, constant(-1, width.dtype)))
             else:
                 plain, rest = self._pad(plain, offset, width)
                 turns = self.quotient(rest, width)
@@ -228,12 +227,12 @@ class IterRewriter(IterSums):
         left = start % common
         total = -(-(extent + left) // common) * common
         dtype = digit.dtype
-        source = IterSumExpr((digit,), const(left, dtype))
-        mark = self._mark(source, const(total, dtype))
-        end = const(left + extent, dtype)
+        source = IterSumExpr((digit,), constant(left, dtype))
+        mark = self._mark(source, constant(total, dtype))
+        end = constant(left + extent, dtype)
         if all(known is not mark for known, _, _ in self.padded):
-            self.padded.append((mark, const(left, dtype), end))
-        return IterSplitExpr(mark), const(start - left, dtype)
+            self.padded.append((mark, constant(left, dtype), end))
+        return IterSplitExpr(mark), constant(start - left, dtype)
 
     # Predicates
 
@@ -252,15 +251,19 @@ class IterRewriter(IterSums):
         if self.uses(b) and not self.uses(a):
             kind, a, b = _MIRRORED.get(kind, kind), b, a
         elif self.uses(b):
-            a, b = a - b, const(0, b.dtype)
+            a, b = a - b, constant(0, b.dtype)
         form = self.visit(a)
         limit = self.analyzer.simplify(b - form.base)
-        form = IterSumExpr(form.args, const(0, form.dtype))
+        form = IterSumExpr(form.args, constant(0, form.dtype))
         if kind is EQ:
             return form, limit, limit
         if kind in (LT, LE):
-            return form, None, (limit if kind is LE else self.plus(limit, const(-1, limit.dtype)))
-        return form, (limit if kind is GE else self.plus(limit, const(1, limit.dtype))), None
+            return (
+                form,
+                None,
+                (limit if kind is LE else self.plus(limit, constant(-1, limit.dtype))),
+            )
+        return form, (limit if kind is GE else self.plus(limit, constant(1, limit.dtype))), None
 
     def _cap(self, form: IterSumExpr, low: PrimExpr | None, high: PrimExpr | None) -> None:
         if not form.args:
@@ -273,16 +276,16 @@ class IterRewriter(IterSums):
                 raise NotAffine("the predicate never holds")
             return
         digit, base = fused.args[0], fused.base
-        smallest: PrimExpr = const(0, digit.dtype)
-        largest = self.plus(digit.extent, const(-1, digit.dtype))
+        smallest: PrimExpr = constant(0, digit.dtype)
+        largest = self.plus(digit.extent, constant(-1, digit.dtype))
         if high is not None:
             bound = self.quotient(
-                self.plus(high, self.times(base, const(-1, base.dtype))), digit.scale
+                self.plus(high, self.times(base, constant(-1, base.dtype))), digit.scale
             )
             largest = self.analyzer.simplify(op.minimum(largest, bound))
         if low is not None:
-            above = self.plus(low, self.times(base, const(-1, base.dtype)))
-            above = self.plus(above, self.plus(digit.scale, const(-1, base.dtype)))
+            above = self.plus(low, self.times(base, constant(-1, base.dtype)))
+            above = self.plus(above, self.plus(digit.scale, constant(-1, base.dtype)))
             smallest = self.analyzer.simplify(
                 op.maximum(smallest, self.quotient(above, digit.scale))
             )
@@ -297,7 +300,7 @@ class IterRewriter(IterSums):
         if self._is_whole(digit) and isinstance(source, IterSumExpr) and len(source.args) > 1:
             parts = list(source.args)
         else:
-            parts = [self.rescaled(digit, const(1, digit.dtype))]
+            parts = [self.rescaled(digit, constant(1, digit.dtype))]
         parts, smallest, size = self._without_low_parts(parts, smallest, size)
         self.caps[self.sum_key(parts)] = self._made_cap(parts, smallest, size)
 
@@ -316,7 +319,7 @@ class IterRewriter(IterSums):
         return parts, low, size
 
     def _made_cap(self, parts: list[IterSplitExpr], low: PrimExpr, size: PrimExpr) -> Cap:
-        base = self.times(low, const(-1, low.dtype))
+        base = self.times(low, constant(-1, low.dtype))
         mark = IterMark(IterSumExpr(parts, base), size)
         self._named(mark, ("cap", self.sum_key(parts), self.number(low), self.number(size)))
         return Cap(parts, low, mark)
@@ -343,7 +346,7 @@ def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, 
             result[domain[0]] = domain[1]
     if len(left) == len(parts):
         return domains, predicate
-    rest: PrimExpr = const(True, "bool")
+    rest: PrimExpr = constant(True, "bool")
     for part in left:
         rest = op.logical_and(rest, part)
     return result, rest
@@ -362,9 +365,9 @@ def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Ra
     analyzer = Analyzer()
     if kind in (LT, LE):
         most = b - low if kind is LT else b - low + 1
-        left, gone = op.minimum(extent, most), const(0, extent.dtype)
+        left, gone = op.minimum(extent, most), constant(0, extent.dtype)
     else:
-        gone = op.maximum(const(0, extent.dtype), b - low if kind is GE else b - low + 1)
+        gone = op.maximum(constant(0, extent.dtype), b - low if kind is GE else b - low + 1)
         left = extent - gone
     left, low = analyzer.simplify(left), analyzer.simplify(low + gone)
     if op.is_const(left, 1) or analyzer.can_prove(left <= 0):

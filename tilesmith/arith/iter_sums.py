@@ -21,6 +21,7 @@ from tilesmith.arith.iter_nodes import (
 )  # fmt: skip
 from tilesmith.ir import IntImm, PrimExpr, Range, Sub, Var, const, post_order_visit
 from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
 
 
 class NotAffine(Exception):
@@ -29,6 +30,20 @@ class NotAffine(Exception):
 
 class PaddingChanged(Exception):
     """Another divisor turned up for a padded iterator: start again with what is known now."""
+
+
+_MOST_CONSTANTS = 4096
+_CONSTANTS: dict[tuple[int, DataType], IntImm] = {}
+
+
+def constant(value: int, dtype: DataType) -> IntImm:
+    """A constant; mostly the same object for the same value."""
+    found = _CONSTANTS.get((value, dtype))
+    if found is None:
+        if len(_CONSTANTS) > _MOST_CONSTANTS:
+            _CONSTANTS.clear()
+        found = _CONSTANTS[value, dtype] = const(value, dtype)
+    return found
 
 
 def value_of(expr: PrimExpr) -> int | None:
@@ -90,25 +105,25 @@ class IterSums:
     def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a * b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return const(a.value * b.value, a.dtype)
+            return constant(a.value * b.value, a.dtype)
         return self.analyzer.simplify(a * b)
 
     def plus(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a + b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return const(a.value + b.value, a.dtype)
+            return constant(a.value + b.value, a.dtype)
         return self.analyzer.simplify(a + b)
 
     def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a // b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return const(a.value // b.value, a.dtype)
+            return constant(a.value // b.value, a.dtype)
         return self.analyzer.simplify(op.floordiv(a, b))
 
     def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a % b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return const(a.value % b.value, a.dtype)
+            return constant(a.value % b.value, a.dtype)
         return self.analyzer.simplify(op.floormod(a, b))
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
@@ -169,7 +184,7 @@ class IterSums:
         terms: dict[Any, IterSplitExpr] = {self.split_key(arg): arg for arg in a.args}
         for arg in b.args:
             key = self.split_key(arg)
-            scale = arg.scale if sign == 1 else self.times(arg.scale, const(-1, arg.scale.dtype))
+            scale = arg.scale if sign == 1 else self.times(arg.scale, constant(-1, arg.scale.dtype))
             known = terms.get(key)
             if known is not None:
                 scale = self.plus(known.scale, scale)
@@ -191,7 +206,7 @@ class IterSums:
     def scaled(self, a: IterSumExpr, factor: PrimExpr) -> IterSumExpr:
         """A sum times something without iterators."""
         if op.is_const(factor, 0):
-            return IterSumExpr((), const(0, a.dtype))
+            return IterSumExpr((), constant(0, a.dtype))
         args = [
             IterSplitExpr(arg.source, arg.lower_factor, arg.extent, self.times(arg.scale, factor))
             for arg in a.args
@@ -231,7 +246,7 @@ class IterSums:
                 if following is None:
                     raise NotAffine(self._gap(left, expected))
                 overlapped = True
-                more = self.plus(following.extent, const(-1, expected.dtype))
+                more = self.plus(following.extent, constant(-1, expected.dtype))
                 expected = self.plus(expected, self.times(following.scale, more))
             remove_object(left, following)
             taken.insert(0, following)
@@ -283,17 +298,17 @@ class IterSums:
 
     def forward(self, arg: IterSplitExpr) -> tuple[IterSplitExpr, PrimExpr]:
         """A digit that counts down, as one that counts up, and what that adds to the base."""
-        zero = const(0, arg.dtype)
+        zero = constant(0, arg.dtype)
         if isinstance(arg.scale, IntImm):
             if arg.scale.value > 0:
                 return arg, zero
         elif not self.analyzer.can_prove(arg.scale < 0):
             return arg, zero
-        one = const(1, arg.dtype)
-        last = self.plus(arg.extent, const(-1, arg.dtype))
-        down = IterSplitExpr(arg.source, arg.lower_factor, arg.extent, const(-1, arg.dtype))
+        one = constant(1, arg.dtype)
+        last = self.plus(arg.extent, constant(-1, arg.dtype))
+        down = IterSplitExpr(arg.source, arg.lower_factor, arg.extent, constant(-1, arg.dtype))
         mark = self._mark(IterSumExpr((down,), last), arg.extent)
-        scale = self.times(arg.scale, const(-1, arg.dtype))
+        scale = self.times(arg.scale, constant(-1, arg.dtype))
         return IterSplitExpr(mark, one, arg.extent, scale), self.times(last, arg.scale)
 
     def joined(self, args: list[IterSplitExpr]) -> list[IterSplitExpr]:
@@ -334,8 +349,8 @@ class IterSums:
             extent = self.times(extent, part.extent)
         if reach is not None:
             extent = reach
-        mark = self._mark(IterSumExpr(parts, const(0, unit.dtype)), extent)
-        return IterSplitExpr(mark, const(1, unit.dtype), extent, unit)
+        mark = self._mark(IterSumExpr(parts, constant(0, unit.dtype)), extent)
+        return IterSplitExpr(mark, constant(1, unit.dtype), extent, unit)
 
     def rescaled(self, arg: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
         """The same digit with another scale."""
@@ -354,7 +369,7 @@ class IterSums:
                     members, scale = found
                     args = [arg for arg in args if all(arg is not member for member in members)]
                     mark = cap.mark
-                    args.append(IterSplitExpr(mark, const(1, scale.dtype), mark.extent, scale))
+                    args.append(IterSplitExpr(mark, constant(1, scale.dtype), mark.extent, scale))
                     base = self.plus(base, self.times(cap.low, scale))
                     changed = True
                     break
@@ -436,7 +451,7 @@ class IterSums:
         self, mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
     ) -> None:
         left = list(splits)
-        expected: PrimExpr = const(1, mark.extent.dtype)
+        expected: PrimExpr = constant(1, mark.extent.dtype)
         while left:
             found = self._digit_at(left, expected)
             if found is None and level is not IterMapLevel.Bijective:
