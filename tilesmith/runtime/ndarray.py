@@ -140,7 +140,7 @@ class NDArray(tvm_ffi.Tensor):
         import numpy
 
         dtype = self.dtype
-        if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
+        if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits not in (2, 4):
             return numpy.from_dlpack(self)
         if dtype.bits not in _CARRIERS and not dtype.is_bool:
             raise UnsupportedError(
@@ -318,7 +318,7 @@ def empty(
 
 def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
     """`empty` on the host without the checks."""
-    if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits != 4:
+    if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits not in (2, 4):
         return _from_dlpack(aligned_numpy(shape, dtype.numpy()))
     if dtype.bits not in _CARRIERS and not dtype.is_bool:
         size = packed_bytes(_count(shape), dtype)

@@ -11,7 +11,7 @@ from tilesmith.testing.fuzz.values import FUNCTION_ULP, Known, fits, range_of, w
 __all__ = ["Expressions", "Value"]
 
 Value = tuple[list[Any], Known]
-_FLOATS = ("float32", "float16", "float64", "bfloat16")
+_FLOATS = ("float32", "float16", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 class Expressions:
@@ -158,8 +158,8 @@ class Expressions:
             if fits(dtype, 0, most):
                 return ["cast", dtype, ["axis", k]], Known(dtype, 0, most)
         if fitting or not self.tensors or self.chance(0.3):
-            low, _ = range_of(dtype)
-            number = self.rng.randint(max(low, -4), 5 if dtype != "bool" else 1)
+            low, high = range_of(dtype)
+            number = self.rng.randint(max(low, -4), min(high, 5))
             return ["const", dtype, number], Known(dtype, number, number)
         usable = [t for t in self.tensors if t["ulp"] is None]
         if not usable:

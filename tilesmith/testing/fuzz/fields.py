@@ -19,6 +19,7 @@ from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.recipe import parameters_of
 from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
+from tilesmith.testing.fuzz.values import NARROW
 
 __all__ = ["FIELDS", "apply_field", "draw_field"]
 
@@ -110,6 +111,14 @@ def _loops(case: Case, rng: random.Random) -> None:
 _BEFORE_PIPELINES = ("Split", "Fuse", "Reorder", "ComputeAt", "Vectorize", "DecomposeReduction")
 
 
+def _narrow(case: Case, rng: random.Random) -> None:
+    """Small floats and integers, and the passes that compute them in wider ones."""
+    case["recipe"] = Generator(random.Random(case["seed"]), None, NARROW).draw()
+    for name in ("BF16ComputeLegalize", "FP8ComputeLegalize"):
+        if rng.random() < 0.6:
+            case["extra"].append([rng.choice(["tir.FlattenBuffer", "tir.RemoveNoOp"]), name])
+
+
 FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "blocks": (10, _blocks),
     "scripts": (1, _scripts),
@@ -119,6 +128,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "pipelines": (1, _pipelines),
     "tensors": (1, _tensors),
     "loops": (1, _loops),
+    "narrow": (1, _narrow),
 }
 """Name → how often it is drawn, and what makes a case of it."""
 

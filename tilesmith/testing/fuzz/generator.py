@@ -20,8 +20,11 @@ _SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
 class Generator:
     """Draws one recipe."""
 
-    def __init__(self, rng: random.Random, stages: Stages | None = None) -> None:
+    def __init__(
+        self, rng: random.Random, stages: Stages | None = None, dtypes: tuple[str, ...] = DTYPES
+    ) -> None:
         self.rng = rng
+        self.among = dtypes
         self.stages = STAGES if stages is None else stages
         self.recipe: Recipe = {
             "index": rng.choice(["int32", "int32", "int64"]),
@@ -31,7 +34,7 @@ class Generator:
             self.recipe["dims"][name] = rng.choice(_SIZES)
         if rng.random() < 0.3:
             self.recipe["symbolic"] = rng.sample("abcd", rng.choice([1, 1, 2]))
-        self.dtypes = [rng.choice(DTYPES) for _ in range(2)]
+        self.dtypes = [rng.choice(dtypes) for _ in range(2)]
         self.left = _MOST_ITERATIONS
         self.tensors: list[dict[str, Any]] = []
 
@@ -63,7 +66,7 @@ class Generator:
 
     def dtype(self) -> str:
         """One of the dtypes of this program, mostly."""
-        return self.rng.choice(self.dtypes if self.rng.random() < 0.85 else DTYPES)
+        return self.rng.choice(self.dtypes if self.rng.random() < 0.85 else self.among)
 
     def input(self, shape: list[Any], dtype: str | None = None, **more: Any) -> dict[str, Any]:
         """A further parameter."""

@@ -16,7 +16,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.testing.fuzz.layouts import array_in_gaps
 
 __all__ = [
-    "DTYPES", "FUNCTION_ULP", "Known", "arrays", "differences", "exact_limit", "fits", "range_of",
+    "DTYPES", "FUNCTION_ULP", "NARROW", "Known", "arrays", "differences", "exact_limit", "fits", "range_of",
     "wraps",
 ]  # fmt: skip
 
@@ -26,7 +26,16 @@ DTYPES = (
 )  # fmt: skip
 """Dtypes as they are drawn; those that occur twice are drawn more often."""
 
-_EXACT = {"float64": 1 << 40, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}
+NARROW = (
+    "bfloat16", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4",
+    "bool", "float32", "int8", "int32",
+)  # fmt: skip
+"""Dtypes of programs about small numbers, which machines compute in wider ones."""
+
+_EXACT = {
+    "float64": 1 << 40, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8,
+    "float8_e4m3fn": 1 << 4, "float8_e5m2": 1 << 3,
+}  # fmt: skip
 
 FUNCTION_ULP = {
     "sqrt": 0, "floor": 0, "ceil": 0, "trunc": 0, "round": 0, "nearbyint": 0, "fabs": 0,
@@ -110,8 +119,9 @@ def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     if got.size == 0:
         return None
-    if got.dtype.kind in "biu":
-        wrong = got != want
+    whole = got.dtype.kind in "biu" or "int" in got.dtype.name  # int4 of ml_dtypes has no kind
+    if whole:
+        wrong = got.astype(numpy.int64) != want.astype(numpy.int64)
         distance = wrong.astype(float)
     else:
         distance = _ulp_distance(numpy.ascontiguousarray(got), numpy.ascontiguousarray(want))
@@ -122,7 +132,7 @@ def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
     one, other = numpy.atleast_1d(got)[place], numpy.atleast_1d(want)[place]
     text = f"{int(wrong.sum())} of {got.size} elements differ, first at {list(place)}: "
     text += f"{one} instead of {other}"
-    if got.dtype.kind not in "biu":
+    if not whole:
         text += f"; at most {distance.max():g} ULP, allowed {ulp}"
     return text
 

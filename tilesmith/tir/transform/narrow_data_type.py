@@ -205,7 +205,14 @@ class _Narrower(Rewriter):
         return expr
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        call = self.children(call)
+        given, call = call, self.children(call)
+        if getattr(call.op, "name", "") == "tir.tvm_thread_allreduce" and call is not given:
+            # the last arguments name threads: the variables themselves, not their values
+            args = [
+                new.value if isinstance(old, Var) and isinstance(new, Cast) else new
+                for old, new in zip(given.args, call.args)
+            ]
+            return call.with_fields(args=tuple(args))
         if self.is_wide(call.dtype) and getattr(call.op, "name", "") == "tir.if_then_else":
             true, false = self.narrow(call.args[1]), self.narrow(call.args[2])
             if true is not None and false is not None:

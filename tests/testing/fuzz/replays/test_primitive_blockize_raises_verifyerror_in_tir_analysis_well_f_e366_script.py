@@ -28,8 +28,10 @@ def main(A0: T.Buffer((1, 1, 1), "float32"), T0: T.Buffer((1, 1), "float32")):
             v0, v1, v2 = T.axis.remap("SSR", [i0, i1, i2])
             T.reads(A0[v0, v1, v2])
             T.writes(T0[v0, v1])
-            B0_A0 = T.match_buffer(A0[v0, v1, v2], (1, 1, 1), strides=("B0_A0_s0", "B0_A0_s1", "B0_A0_s2"), offset_factor=1)
-            B0_T0 = T.match_buffer(T0[v0, v1], (1, 1), strides=("B0_T0_s0", "B0_T0_s1"), offset_factor=1)
+            B0_A0 = T.match_buffer(
+                A0[v0, v1, v2], (1, 1, 1), strides=("s0", "s1", "s2"), offset_factor=1
+            )
+            B0_T0 = T.match_buffer(T0[v0, v1], (1, 1), strides=("t0", "t1"), offset_factor=1)
             with T.init():
                 B0_T0[0, 0] = T.float32(0.0)
             B0_T0[0, 0] = B0_T0[0, 0] + B0_A0[0, 0, 0]
