@@ -152,6 +152,32 @@ def test_simplify_knows_variables_of_one_value():
     check(before, expected, transform.Simplify())
 
 
+def test_simplify_knows_that_one_of_two_holds():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "int32"), n: T.int32, m: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        if n < 3 or m < 3:
+            if n < 3 or m < 3:
+                A[0] = 1
+        if A[1] < 3 or A[2] < 3:  # what is read may change
+            A[1] = 7
+            A[2] = 7
+            if A[1] < 3 or A[2] < 3:
+                A[3] = 1
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "int32"), n: T.int32, m: T.int32):
+        if n < 3 or m < 3:
+            A[0] = 1
+        if A[1] < 3 or A[2] < 3:
+            A[1] = 7
+            A[2] = 7
+            if A[1] < 3 or A[2] < 3:
+                A[3] = 1
+
+    check(before, expected, transform.Simplify(), sizes={"n": 5, "m": 2})
+
+
 def test_simplify_knows_what_is_asserted():
     @T.prim_func
     def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith import Extension
+from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     Call,
     FloatImm,
     IntImm,
     Let,
+    Or,
     PrimExpr,
     Rewriter,
     Select,
@@ -42,6 +44,7 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.uses import reads_memory
 
 __all__ = ["Simplify", "simplify"]
 
@@ -56,6 +59,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         super().__init__()
         self.values: dict[Var, PrimExpr] = {}  # of lets that are put in place
         self.only: dict[Var, PrimExpr] = {}  # of variables that have no second value
+        self.alternatives: list[PrimExpr] = []  # disjunctions that hold
 
     def visit_Var(self, var: Var) -> PrimExpr:
         value = self.values.get(var)
@@ -161,13 +165,22 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         inner = condition
         if isinstance(inner, Call) and getattr(inner.op, "name", "") == "tir.likely":
             inner = inner.args[0]
-        if is_const(inner):
-            if is_const(inner, 1):
+        known = isinstance(inner, Or) and any(structural_equal(inner, a) for a in self.alternatives)
+        if known or is_const(inner):
+            if known or is_const(inner, 1):
                 return self.visit(branch.then_case)
             if branch.else_case is None:
                 return Evaluate(const(0, "int32"))
             return self.visit(branch.else_case)
         return super().visit_IfThenElse(branch)
+
+    def visit_under(self, condition: PrimExpr, node: Any) -> Any:
+        """What is one or the other is known as that: the analyzer learns nothing from it."""
+        found = [p for p in conjuncts(condition) if isinstance(p, Or) and not reads_memory(p)]
+        outer, self.alternatives = self.alternatives, [*self.alternatives, *found]
+        new = super().visit_under(condition, node)
+        self.alternatives = outer
+        return new
 
     def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
         condition, message = self.visit(check.condition), self.visit(check.message)
