@@ -101,8 +101,11 @@ def _tensors(case: Case, rng: random.Random) -> None:
 def _loops(case: Case, rng: random.Random) -> None:
     """Classic loop programs, through the pipeline for them; the primitives need blocks."""
     stages = {name: STAGES[name] for name in LOOP_STAGES}
-    case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
-    for stage in case["recipe"]["stages"]:
+    made = Generator(random.Random(case["seed"]), stages).draw()
+    if not made["stages"]:
+        return  # nothing fitted: the case stays one of blocks
+    case["recipe"] = made
+    for stage in made["stages"]:
         stage["loops"] = draw_loops(rng, stage)
         stage["binding"] = "plain"
     case["program"], case["steps"] = "loops", []

@@ -16,8 +16,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.testing.fuzz.layouts import array_in_gaps
 
 __all__ = [
-    "DTYPES", "FUNCTION_ULP", "NARROW", "Known", "arrays", "differences", "exact_limit", "fits", "range_of",
-    "wraps",
+    "DTYPES", "FUNCTION_ULP", "NARROW", "Known", "arrays", "differences", "exact_limit", "fits",
+    "range_of", "wraps",
 ]  # fmt: skip
 
 DTYPES = (

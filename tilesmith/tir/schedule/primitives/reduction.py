@@ -24,6 +24,7 @@ from tilesmith.tir.schedule.primitives.common import (
     uses_var,
     variables_in,
 )
+from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
 
@@ -53,9 +54,10 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
             loop_sref,
         )
     inside = loops[loops.index(loop_sref) :]
-    _check_no_repetition(state, realize, inside)
-    _check_no_outer_reduction(state, realize, loops[: loops.index(loop_sref)], loop_sref)
-    init_nest, init_block = _init_nest(state, realize, inside)
+    bound = realize.with_fields(iter_values=without_lets(state, sref, realize.iter_values))
+    _check_no_repetition(state, bound, inside)
+    _check_no_outer_reduction(state, bound, loops[: loops.index(loop_sref)], loop_sref)
+    init_nest, init_block = _init_nest(state, bound, inside)
     reads = [*block.writes, *block.reads]
     update = Block(
         block.iter_vars, reads, block.writes, block.name_hint + "_update", block.body, None,
@@ -236,6 +238,15 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
                 state, "rfactor", "the loops around the block hold other statements too", outer
             )
     combiner = combiner_of(state, sref, "rfactor")
+    values = without_lets(state, sref, realize.iter_values)
+    if any(one is not other for one, other in zip(values, realize.iter_values)):
+        raise refuse_at(
+            state,
+            "rfactor",
+            f"variables lie between block '{realize.block.name_hint}' and its loops (lets)",
+            sref,
+            "bind the iterators to the loops themselves",
+        )
     if realize.block.match_buffers:
         raise refuse_at(
             state,
