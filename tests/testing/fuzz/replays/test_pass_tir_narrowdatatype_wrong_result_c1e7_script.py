@@ -26,16 +26,16 @@ def main(T1: T.Buffer((T.int64(1),), "int32")):
 
 def schedule(sch):
     b0 = sch.get_block("root", func_name="main")
-    b1, = sch.get_child_blocks(b0)
-    l2, = sch.get_loops(b1)
-    l3, = sch.get_loops(b1)
+    (b1,) = sch.get_child_blocks(b0)
+    (l2,) = sch.get_loops(b1)
+    (l3,) = sch.get_loops(b1)
     l4 = sch.add_unit_loop(l3)
     sch.bind(l4, "blockIdx.x")
     l5, l6 = sch.split(l2, [None, 32])
     sch.bind(l6, "threadIdx.x")
     b7 = sch.get_block("root", func_name="main")
-    b8, = sch.get_child_blocks(b7)
+    (b8,) = sch.get_child_blocks(b7)
 
 
 def test_replay():
-    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device='cuda')
+    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device="cuda")

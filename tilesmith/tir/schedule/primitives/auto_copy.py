@@ -6,7 +6,7 @@ is plain loops, its iterators are the loops around it on which the part depends.
 
 from __future__ import annotations
 
-from tilesmith.arith import Analyzer
+from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.buffer import Buffer
@@ -161,6 +161,25 @@ def _check_reads_own(
                 raise refuse_at(state, "write_at", reason, user)
 
 
+def _whole_domain(state: ScheduleState, sref: StmtSRef) -> Range:
+    """The values of a loop's variable over all iterations of the loops around it."""
+    loop: For = state.stmt(sref)
+    low, last = loop.min, loop.min + loop.extent - 1
+    for outer in reversed([state.stmt(around) for around in state.loops(sref)]):
+        # From the inside out: the range of an inner loop may depend on an outer one.
+        if outer.loop_var not in variables_in(low, last):
+            continue
+        ranges = {outer.loop_var: loop_range(outer)}
+        first, end = eval_set(low, ranges), eval_set(last, ranges)
+        if not (first.has_lower_bound() and end.has_upper_bound()):
+            reason = f"the range of loop '{loop.loop_var.name}' is not known outside of the others"
+            raise refuse_at(state, "read_at", reason, sref)
+        low, last = first.min_value, end.max_value
+    analyzer = analyzer_for(state, sref)
+    low = analyzer.simplify(low)
+    return Range.from_min_extent(low, analyzer.simplify(last - low + 1))
+
+
 def _copy(
     state: ScheduleState,
     loop_sref: StmtSRef,
@@ -181,11 +200,7 @@ def _copy(
         if loop.loop_var in used:
             own = Var(f"v{len(iterators)}", loop.loop_var.dtype)
             mapping[loop.loop_var] = own
-            domain = loop_range(loop)
-            if variables_in(loop.extent) and is_const(loop.min):  # of a loop further out, maybe
-                most = analyzer_for(state, sref).const_int_bound(loop.extent).max_value
-                if most < 1 << 31:
-                    domain = Range.from_min_extent(loop.min, const(int(most), own.dtype))
+            domain = _whole_domain(state, sref)
             iterators.append(IterVar(domain, own, IterVar.DataPar))
             values.append(loop.loop_var)
             inner.bind(own, domain)
