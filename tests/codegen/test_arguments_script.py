@@ -182,7 +182,14 @@ def test_errors_of_compiled_code_are_tilesmiths(target):
     good = np.zeros(4, "i4")
     for arguments, kind, words in (
         ((good,), TypeMismatchError, "expected 2 arguments"),
-        ((good, "x"), TypeMismatchError, "must be an integer"),
+        ((good, "x"), TypeMismatchError, r"must be an integer \(int32\), got a text$"),
+        ((good, 1.5), TypeMismatchError, r"must be an integer \(int32\), got a float$"),
+        ((good, None), TypeMismatchError, r"must be an integer \(int32\), got None$"),
+        ((good, good), TypeMismatchError, r"must be an integer \(int32\), got a tensor$"),
+        ((None, 1), TypeMismatchError, "must be a tensor, got None$"),
+        ((7, 1), TypeMismatchError, "must be a tensor, got an integer$"),
+        (([1, 2], 1), TypeMismatchError, "must be a tensor, got a list$"),
+        ((object(), 1), TypeMismatchError, "must be a tensor, got another object$"),
         ((np.zeros(5, "i4"), 1), ShapeError, "must have size 4 along axis 0, got 5"),
         ((np.zeros(8, "i4")[::2], 1), ShapeError, "must be compact"),
         ((good, -1), ExecutionError, "n must be positive"),

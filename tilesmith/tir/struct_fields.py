@@ -6,9 +6,34 @@ value).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
+from typing import Any
 
-__all__ = ["StructField"]
+__all__ = ["OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
+
+TYPE_MARK = "\x02"
+"""At the end of a text in the message of an assertion: the number that follows is the type index of
+a value, and its name is shown."""
+
+TYPE_NAMES = {
+    0: "None", 1: "an integer", 2: "a truth value", 3: "a float", 4: "a pointer",
+    5: "a data type", 6: "a device", 7: "a tensor", 8: "a text", 9: "bytes", 11: "a text",
+    12: "bytes", 65: "a text", 66: "bytes", 68: "a function", 69: "a shape", 70: "a tensor",
+    71: "a list", 72: "a dictionary", 73: "a module",
+}  # fmt: skip
+"""What the values of tvm-ffi's type indices are called in errors; at most 24 letters."""
+OTHER_TYPE = "another object"
+
+
+def joined(parts: Iterable[Any]) -> str:
+    """The text of a message from its texts and numbers."""
+    text = ""
+    for part in parts:
+        if text.endswith(TYPE_MARK):
+            text, part = text[:-1], TYPE_NAMES.get(int(part), OTHER_TYPE)
+        text += str(part)
+    return text
 
 
 class StructField(IntEnum):

@@ -14,6 +14,7 @@ import numpy
 from tilesmith.codegen.c.small_types import is_small_float, small_name
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
+from tilesmith.tir.struct_fields import OTHER_TYPE, TYPE_NAMES
 
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
@@ -192,6 +193,17 @@ static char* decimal(int64_t value, char* space) {
   return place;
 }""",
 }
+
+_FIXED["type_name"] = "\n".join(
+    [
+        "static const char* type_name(int64_t index) {",
+        "  switch (index) {",
+        *[f'    case {index}: return "{name}";' for index, name in TYPE_NAMES.items()],
+        f'    default: return "{OTHER_TYPE}";',
+        "  }",
+        "}",
+    ]
+)
 
 _BY_TYPE = {
     "atomic_add": """

@@ -34,6 +34,7 @@ from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.struct_fields import TYPE_MARK
 
 STACK_BYTES = 4096
 """Memory of at most so many bytes is a local array."""
@@ -279,15 +280,22 @@ class FunctionWriter(ExpressionWriter):
 
     def _leave_with_parts(self, failed: str, kind: str, parts: list[Any]) -> None:
         """An error whose message has numbers in it."""
-        self.module.helper("decimal")
-        texts = []
+        texts: list[str] = []
+        digits = []
+        names_type = False
         for number, part in enumerate(parts):
             if isinstance(part, StringImm):
-                texts.append(c_string(part.value))
+                names_type = part.value.endswith(TYPE_MARK)
+                texts.append(c_string(part.value.removesuffix(TYPE_MARK)))
+            elif names_type:
+                texts.append(f"{self.module.helper('type_name')}({self.text(part)})")
+                names_type = False
             else:
+                self.module.helper("decimal")
+                digits = [f"char digits[{len(parts)}][24];"]
                 texts.append(f"decimal({self.text(part)}, digits[{number}])")
         before = (
-            f"char digits[{len(parts)}][24];",
+            *digits,
             f"const char* parts[{len(parts)}] = {{{', '.join(texts)}}};",
             f"TVMFFIErrorSetRaisedFromCStrParts({c_string(kind)}, parts, {len(parts)});",
         )

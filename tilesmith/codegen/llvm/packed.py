@@ -15,7 +15,7 @@ from tilesmith.codegen.llvm.intrinsics import handles
 from tilesmith.codegen.llvm.pointers_and_calls import text_argument
 from tilesmith.ir import Call, PrimExpr, StringImm
 from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.struct_fields import StructField
+from tilesmith.tir.struct_fields import OTHER_TYPE, TYPE_MARK, TYPE_NAMES, StructField
 
 ANY_BYTES = 16
 TENSOR_BYTES = 48
@@ -276,7 +276,38 @@ def _throw_last_error(emit: Any, call: Call) -> str:
 
 
 NUMBER_MARK = "\x01"
-"""Stands in the text of an error for a number that `__tilesmith_raise` puts in its place."""
+"""Stands in the text of an error for a number that `__tilesmith_raise` puts in its place. For the
+type index of a value, shown by name, `TYPE_MARK` stands there."""
+
+
+def message_text(parts: list[PrimExpr]) -> str:
+    """The text of a message with marks in place of the numbers."""
+    text = ""
+    for part in parts:
+        if isinstance(part, StringImm):
+            text += part.value
+        elif not text.endswith(TYPE_MARK):
+            text += NUMBER_MARK
+    return text
+
+
+def _type_name_text() -> str:
+    """The function from a type index to the name of the type."""
+    name = "__tilesmith_type_name"
+    texts, cases, blocks = [], [], []
+    for number, (index, word) in enumerate([*TYPE_NAMES.items(), (-1, OTHER_TYPE)]):
+        constant = f"@{name}.{number}"
+        texts.append(
+            f'{constant} = private unnamed_addr constant [{len(word) + 1} x i8] c"{word}\\00"'
+        )
+        label = f"is.{number}" if index >= 0 else "other"
+        blocks.append(f"{label}:\n  ret ptr {constant}")
+        if index >= 0:
+            cases.append(f"    i64 {index}, label %{label}")
+    head = f"define internal ptr @{name}(i64 %index) noinline cold {{"
+    switch = "\n".join(["  switch i64 %index, label %other [", *cases, "  ]"])
+    return "\n".join(["", *texts, head, switch, *blocks, "}", ""])
+
 
 HELPERS: dict[str, str] = {
     "__tilesmith_raise": """
@@ -292,23 +323,34 @@ next:
   %value = phi ptr [ %values, %0 ], [ %value, %copied ], [ %value.next, %written ]
   %character = load i8, ptr %source, align 1
   %source.next = getelementptr i8, ptr %source, i64 1
-  %is_number = icmp eq i8 %character, 1
-  br i1 %is_number, label %number, label %plain
+  %is_number = icmp ule i8 %character, 2
+  %is_end = icmp eq i8 %character, 0
+  %is_plain = xor i1 %is_number, true
+  %is_copied = or i1 %is_plain, %is_end
+  br i1 %is_copied, label %plain, label %number
 plain:
   store i8 %character, ptr %target, align 1
   %target.next = getelementptr i8, ptr %target, i64 1
-  %is_end = icmp eq i8 %character, 0
   br i1 %is_end, label %done, label %copied
 copied:
   br label %next
 number:
   %amount = load i64, ptr %value, align 8
   %value.next = getelementptr i8, ptr %value, i64 8
+  %is_type = icmp eq i8 %character, 2
+  br i1 %is_type, label %type, label %amount.text
+type:
+  %name = call ptr @__tilesmith_type_name(i64 %amount)
+  br label %written.text
+amount.text:
   %decimal = call ptr @__tilesmith_decimal(i64 %amount, ptr %digits)
+  br label %written.text
+written.text:
+  %shown = phi ptr [ %name, %type ], [ %decimal, %amount.text ]
   br label %digit
 digit:
-  %from = phi ptr [ %decimal, %number ], [ %from.next, %more ]
-  %to = phi ptr [ %target, %number ], [ %to.next, %more ]
+  %from = phi ptr [ %shown, %written.text ], [ %from.next, %more ]
+  %to = phi ptr [ %target, %written.text ], [ %to.next, %more ]
   %figure = load i8, ptr %from, align 1
   %is_last = icmp eq i8 %figure, 0
   br i1 %is_last, label %written, label %more
@@ -324,6 +366,7 @@ done:
   ret void
 }
 """,
+    "__tilesmith_type_name": _type_name_text(),
     "__tilesmith_decimal": """
 define internal ptr @__tilesmith_decimal(i64 %value, ptr %space) noinline cold {
   %end = getelementptr i8, ptr %space, i64 23
@@ -514,7 +557,7 @@ make:
 """Functions of generated code, by name; those that one calls are added with it."""
 
 HELPER_CALLS = {
-    "__tilesmith_raise": ("__tilesmith_decimal",),
+    "__tilesmith_raise": ("__tilesmith_decimal", "__tilesmith_type_name"),
     "__tilesmith_any_int": ("__tilesmith_any_release",),
     "__tilesmith_any_float": ("__tilesmith_any_int",),
 }

@@ -275,9 +275,7 @@ class StatementEmitter(MemoryEmitter):
         if len(parts) == 1 and isinstance(parts[0], StringImm):
             self.module.set_error(self, kind, parts[0].value)
             return "-1"
-        texts = "".join(
-            [p.value if isinstance(p, StringImm) else packed.NUMBER_MARK for p in parts]
-        )
+        texts = packed.message_text(parts)
         numbers = [part for part in parts if not isinstance(part, StringImm)]
         values = self.error_values(len(numbers))
         with self.own_memo():

@@ -44,6 +44,7 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.stmt import (
     Evaluate as EvaluateStmt,
 )
+from tilesmith.tir.struct_fields import joined
 
 THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
@@ -120,7 +121,7 @@ class StatementCompiler(TransferCompiler):
             if not condition(env):
                 text = message(env)
                 if isinstance(text, tuple):  # texts and numbers, to be joined
-                    text = "".join([str(part) for part in text])
+                    text = joined(text)
                 raise ExecutionError(str(text), span=span)
             body(env)
 

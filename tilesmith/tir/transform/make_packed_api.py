@@ -52,7 +52,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.struct_fields import StructField
+from tilesmith.tir.struct_fields import TYPE_MARK, StructField
 from tilesmith.tir.transform.kernel import (
     declared_alignment,
     kernel_function,
@@ -209,7 +209,7 @@ class _Wrapper:
             unpacked = ops.cast(dtype, value("int64"))
         message = self.message(
             "TypeMismatchError", f"{self.where(number, param.name)} must be {_KINDS[dtype.code]} "
-            f"({dtype}), got a value with type index ", ops.cast("int64", kind),
+            f"({dtype}), got {TYPE_MARK}", ops.cast("int64", kind),
         )  # fmt: skip
         self.check(ops.any_of(*[ops.equal(kind, index) for index in allowed]), message)
         self.let(param, unpacked)
@@ -223,8 +223,9 @@ class _Wrapper:
     def tensor(self, number: int, buffer: Buffer, kind: Var) -> Var:
         """The DLTensor of an argument."""
         message = self.message(
-            "TypeMismatchError", f"{self.where(number, buffer.name)} must be a tensor, got a value "
-            "with type index ", ops.cast("int64", kind),
+            "TypeMismatchError",
+            f"{self.where(number, buffer.name)} must be a tensor, got {TYPE_MARK}",
+            ops.cast("int64", kind),
         )  # fmt: skip
         self.check(ops.logical_or(ops.equal(kind, TENSOR), ops.equal(kind, DLTENSOR)), message)
         value = self.field(self.args, number, StructField.ANY_UNION_VALUE, "handle")
