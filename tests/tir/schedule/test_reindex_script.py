@@ -198,7 +198,7 @@ def test_reindex_cache_refusals():
         return lambda sch: sch.reindex_cache_read(sch.get_block(name), number, "local", function)
 
     program = programs.matmul
-    refused(program, read(lambda i, j, k: (i, j)), "the new indices do not tell iterator 'vk'")
+    refused(program, read(lambda i, j, k: (i, 0)), "the new indices do not tell iterator 'vk'")
     refused(program, read(lambda i, j, k: (i // 2, k)), "do not tell iterator 'vi'")
     refused(program, read(lambda i, j, k: (i - 1, k)), "may be negative or unbounded")
     mapping = IndexMap.from_func(lambda i: (i,), index_dtype="int32")
@@ -406,3 +406,48 @@ def test_symbolic_sizes():
         sch.read_at(outer, "B", 0, "local")
 
     check(programs.copy_symbolic, steps, sizes={"n": 13})
+
+
+def test_a_cache_may_be_indexed_by_the_sums_that_index_the_buffer():
+    """Elements that several instances read are copied several times, with the same value."""
+
+    @T.prim_func
+    def windows(A: T.Buffer((9, 3), "float32"), C: T.Buffer((3, 7), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j, r in T.grid(3, 7, 3):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vj + vr, vi]
+
+    @T.prim_func
+    def expected(A: T.Buffer((9, 3), "float32"), C: T.Buffer((3, 7), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        A_local = T.alloc_buffer((3, 9), "float32", scope="local")
+        for i, j, r in T.grid(3, 7, 3):
+            with T.block("A_local"):
+                vi, vj, vr = T.axis.remap("SSS", [i, j, r])
+                A_local[vi, vj + vr] = A[vj + vr, vi]
+        for i, j, r in T.grid(3, 7, 3):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A_local[vi, vj + vr]
+
+    def through(mapping):
+        return lambda sch: sch.reindex_cache_read("C", 0, "local", mapping)
+
+    check(windows, through(lambda i, j, r: (i, j + r)), expected)
+    check(windows, through(lambda i, j, r: (r + j, i)))
+    refused(windows, through(lambda i, j, r: (i, j + r * 2)), "the new indices do not tell")
+    refused(windows, through(lambda i, j, r: (j + r,)), "the new indices do not tell")
+
+
+def test_a_cache_is_indexed_by_what_the_buffer_is_indexed_by():
+    refused(
+        programs.matmul,
+        lambda sch: sch.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
+        "the new indices use iterator 'vj', on which the place in 'A' does not depend",
+    )

@@ -217,6 +217,12 @@ def reindex_cache(
             f"has {len(block.iter_vars)} iterators"
         )
     indices = index_map.map_indices([iterator.var for iterator in block.iter_vars])
+    own = variables_in(*access.indices)
+    for iterator in access.used(indices):
+        is_open = access.reads and not is_const(iterator.dom.extent, 1)
+        if is_open and iterator.var not in own:
+            reason = f"the new indices use iterator '{iterator.var.name}', on which the place in "
+            raise access.refuse(reason + f"'{access.buffer.name}' does not depend")
     domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
     analyzer = Analyzer()
     shape = []
@@ -308,12 +314,17 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
     pairs = [(indices, access.indices, "the new indices do not tell")]
     if not access.reads:
         pairs.append((list(access.indices), indices, f"the place in '{access.buffer.name}' leaves"))
+    plain = Analyzer()
     for given, wanted, reason in pairs:
         _, known = inverse_of(list(given), domains)
-        for variable in variables_in(*wanted):
-            if variable in domains and variable not in known:
-                open_ = "" if reason.startswith("the new") else " open"
-                raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
+        for index in wanted:
+            # An index of what is read may be one of the cache, as the sum 'h + r'.
+            if access.reads and any(plain.can_prove_equal(index, other) for other in given):
+                continue
+            for variable in variables_in(index):
+                if variable in domains and variable not in known:
+                    open_ = "" if reason.startswith("the new") else " open"
+                    raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
     analyzer = analyzer_for(access.state, access.sref)
     for variable, domain in domains.items():
         analyzer.bind(variable, domain)
