@@ -14,6 +14,7 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    Written,
     holds_data,
     in_other_order,
     retyped,
@@ -76,6 +77,13 @@ class FormTable(FormWriter):
             atom.expr = expr
             atom.is_data = not isinstance(expr, Var)
         return atom  # type: ignore[return-value]
+
+    def written(self, expr: PrimExpr, key: object, is_data: bool) -> Atom:
+        """The atom of an expression that is to be written as it is."""
+        atom, new = self._intern(Written, key, expr.dtype)
+        if new:
+            atom.expr, atom.is_data = expr, is_data
+        return atom
 
     def known(self, key: object) -> bool:
         """Whether a leaf of that key has been made."""

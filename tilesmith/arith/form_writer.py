@@ -17,6 +17,7 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    Written,
     factors_of,
     is_zero,
     magnitude,
@@ -40,7 +41,6 @@ from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
-_RANKED = frozenset((Min, Max, Div, Mod))
 
 
 class FormWriter:
@@ -243,11 +243,7 @@ def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
     with one that is added first."""
     digits = False
     for atom, _ in parts:
-        kind = atom.__class__
-        if kind is Leaf:
-            digits = digits or atom.expr.__class__ in _RANKED
-        elif kind is Split or kind is Extreme:
-            digits = True
+        digits = digits or atom.__class__ is not Leaf
         if atom.is_data:
             first = next((k for k, part in enumerate(parts) if part[1] > 0), 0)
             return [parts[first], *parts[:first], *parts[first + 1 :]]
@@ -271,7 +267,7 @@ def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
         upper: int = atom.upper  # type: ignore[attr-defined]
         return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
     expr: Any = atom.expr
-    if kind is Leaf:
+    if kind is Written:
         kind = expr.__class__
         if kind is Div and expr.b.__class__ is IntImm:
             return -coefficient, -expr.b.value, _UNBOUNDED

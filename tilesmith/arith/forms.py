@@ -67,6 +67,12 @@ class Product(Atom):
     factors: tuple[Atom, ...]
 
 
+class Written(Leaf):
+    """An expression over sums, to be written as it is."""
+
+    __slots__ = ()
+
+
 class Split(Atom):
     """``(index // lower) % (upper // lower)``, without the remainder where ``upper`` is 0.
 

@@ -39,9 +39,8 @@ class Joiner(Proofs):
 
     def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
         """An expression over sums as one atom, to be written as it is."""
-        atom = self.leaf(expr)
-        atom.is_data = max([holds_data(part) for part in parts])
-        return self.of_atom(atom)
+        is_data = max([holds_data(part) for part in parts])
+        return self.of_atom(self.table.written(expr, ("written", self.number(expr)), is_data))
 
     def tidy(self, form: Sum) -> Sum:
         """Join digits of one number, and put the rest of a sum into a minimum if that cancels."""
