@@ -290,6 +290,8 @@ class IterRewriter(IterSums):
                 op.maximum(smallest, self.quotient(above, digit.scale))
             )
         size = self.analyzer.simplify(largest - smallest + 1)
+        if isinstance(size, IntImm) and size.value <= 0:
+            raise NotAffine("the predicate never holds")
         if self.equal(size, digit.extent) and op.is_const(smallest, 0):
             return
         for key, known in list(self.caps.items()):

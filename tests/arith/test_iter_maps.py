@@ -1,0 +1,116 @@
+"""Shapes of what the analysis of iterators gives, on small maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilesmith.arith import (
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    detect_clip_bound,
+    detect_iter_map,
+    estimate_region_strict_bound,
+    estimate_region_upper_bound,
+    inverse_affine_iter_map,
+    iter_map_simplify,
+    normalize_to_iter_sum,
+    subspace_divide,
+)  # fmt: skip
+from tilesmith.ir import And, Not, Range, Var
+from tilesmith.ir import operators as op
+from tilesmith.ir.structural import structural_equal
+from tilesmith.support.errors import TilesmithError
+
+i, j, k, n = [Var(name, "int32") for name in "ijkn"]
+DOMAINS = {i: Range(0, 4), j: Range(0, 8), k: Range(0, 16)}
+
+
+def text(node: Any) -> str:
+    """A sum, digit or iterator in short."""
+    if isinstance(node, IterSumExpr):
+        return " + ".join([*[text(arg) for arg in node.args], str(node.base)])
+    if isinstance(node, IterSplitExpr):
+        return f"{text(node.source)}/{node.lower_factor}%{node.extent}*{node.scale}"
+    if isinstance(node, IterMark):
+        return f"({text(node.source)}:{node.extent})"
+    return str(node)
+
+
+MAPS = [
+    (i, True, "((i:4)/1%4*1 + 0:4)/1%4*1 + 0"),
+    (k // 4, True, "((k:16)/4%4*1 + 0:4)/1%4*1 + 0"),
+    (i * 8 + j, True, "((i:4)/1%4*8 + (j:8)/1%8*1 + 0:32)/1%32*1 + 0"),
+    (i, i < 3, "((i:3)/1%3*1 + 0:3)/1%3*1 + 0"),
+    (i, i >= 1, "((i - 1:3)/1%3*1 + 0:3)/1%3*1 + 1"),
+    (i + j, True, "((i:4)/1%4*1 + (j:8)/1%8*1 + 0:11)/1%11*1 + 0"),
+    (i * 7 + j, True, "((i:4)/1%4*7 + (j:8)/1%8*1 + 0:29)/1%29*1 + 0"),
+]
+
+
+@pytest.mark.parametrize("case", MAPS, ids=[str(index) for index, _, _ in MAPS])
+def test_indices_are_whole_iterators(case: tuple[Any, Any, str]) -> None:
+    index, predicate, expected = case
+    found = detect_iter_map([index], DOMAINS, predicate)
+    assert [text(form) for form in found.indices] == [expected]
+
+
+@pytest.mark.parametrize("level", ["surjective", "nocheck"])
+def test_digits_may_leave_no_gap(level: str) -> None:
+    assert not detect_iter_map([i * 9 + j], DOMAINS, True, level).indices
+    assert not detect_iter_map([i + j], {i: DOMAINS[i], j: DOMAINS[j]}, True, "bijective").indices
+
+
+def test_overlapping_digits_have_no_inverse() -> None:
+    found = detect_iter_map([i + j], DOMAINS)
+    with pytest.raises(TilesmithError, match="no bijective map"):
+        inverse_affine_iter_map(found.indices, [n])
+
+
+def test_a_predicate_that_never_holds() -> None:
+    domains = {i: Range(2, 4), j: Range(0, 8)}
+    assert not detect_iter_map([i, j], domains, i < 2).indices
+    assert estimate_region_strict_bound([Range(i, i + 1)], domains, i < 2) is None
+
+
+def test_sums_of_digits_that_do_not_come_out_even() -> None:
+    form = normalize_to_iter_sum(k // 3, DOMAINS)
+    assert text(form) == "(k:16)/3%6*1 + 0"
+    form = normalize_to_iter_sum(k % 3 + i * 3, DOMAINS)
+    assert text(form) == "(i:4)/1%4*3 + (k:16)/1%3*1 + 0"
+    with pytest.raises(TilesmithError, match="is no sum of iterators"):
+        normalize_to_iter_sum((k + 1) // 3, DOMAINS)
+
+
+def test_subspaces() -> None:
+    outer_inner = subspace_divide([i * 8 + j, k], DOMAINS, [j, k])
+    found = [[text(mark) for mark in pair] for pair in outer_inner]
+    assert found == [
+        ["((i:4)/1%4*1 + 0:4)", "((j:8)/1%8*1 + 0:8)"],
+        ["(0:1)", "((k:16)/1%16*1:16)"],
+        ["(0:T.bool(True))", "(0:T.bool(True))"],
+    ]
+    *_, (outer, inner) = subspace_divide([i * 8 + j], DOMAINS, [i, j], i * 8 + j < 20)
+    assert op.is_const(outer.extent, 1) and structural_equal(inner.extent, i * 8 + j < 20)
+
+
+def test_simplified_indices_keep_iterators_of_one_value_on_request() -> None:
+    domains = {i: Range(0, 1), j: Range(0, 8)}
+    assert structural_equal(iter_map_simplify([i * 8 + j], domains)[0], j)
+    (kept,) = iter_map_simplify([i * 8 + j], domains, simplify_trivial_iterators=False)
+    assert structural_equal(kept, i * 8 + j)
+
+
+def test_bounds_of_regions_of_any_extent() -> None:
+    domains = {i: Range(0, n), j: Range(0, 8)}
+    (found,) = estimate_region_upper_bound([Range(i * 2, i * 2 + 2)], domains, i * 8 + j < 20)
+    assert op.is_const(found.min_value, 0)
+
+
+def test_clip_bounds_are_the_whole_condition() -> None:
+    assert detect_clip_bound(And(And(i >= 0, i < 10), j < 3), [i]) == []
+    assert detect_clip_bound(i < 4, [j]) == []
+    low, high = detect_clip_bound(Not(i < 3), [i])
+    assert op.is_const(low, 3) and high is None
