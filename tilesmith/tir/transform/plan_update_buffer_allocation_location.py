@@ -187,8 +187,25 @@ class _Mover(Rewriter):
         self.inside.update(added)
         reads, writes = self.outside(block.reads), self.outside(block.writes)
         return block.with_fields(
-            body=body, init=init, alloc_buffers=(*kept, *added), reads=reads, writes=writes
-        )
+            body=body, init=init, alloc_buffers=(*kept, *added), reads=reads, writes=writes,
+            annotations=_renumbered(block, writes),
+        )  # fmt: skip
+
+
+def _renumbered(block: Block, writes: tuple[BufferRegion, ...]) -> Any:
+    """The annotations of a block that declares fewer writes: alignments name them by number. That
+    of a buffer that is nobody else's any more goes."""
+    entries = block.annotations.get("buffer_dim_align")
+    if entries is None or len(writes) == len(block.writes):
+        return block.annotations
+    numbers = {id(region): number for number, region in enumerate(writes)}
+    kept = [
+        [numbers[id(block.writes[int(number)])], *rest]
+        for number, *rest in entries
+        if id(block.writes[int(number)]) in numbers
+    ]
+    others = {key: value for key, value in block.annotations.items() if key != "buffer_dim_align"}
+    return {**others, **({"buffer_dim_align": kept} if kept else {})}
 
 
 class _Allocations(Visitor):
