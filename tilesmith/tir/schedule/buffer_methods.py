@@ -21,7 +21,11 @@ class BufferMethods(ScheduleBase):
         storage_scope: str,
         consumer_blocks: list | None = None,
     ) -> BlockRV:
-        """Read a buffer through a copy in another scope; gives the block that copies."""
+        """Read a buffer through a copy in another scope; gives the block that copies.
+
+        At most one block of the scope writes the buffer. Made at the top of a block, the copy is as
+        large as what the block reads.
+        """
         block_sref = self._block(block, "cache_read")
         index = self._buffer_index(block, read_buffer_index, "read")
         consumers = [self._block(consumer, "cache_read") for consumer in consumer_blocks or []]
@@ -198,7 +202,13 @@ class BufferMethods(ScheduleBase):
         assume_injective_transform: bool = False,
     ) -> None:
         """Change the layout of a buffer that a block reads or writes: element ``i`` goes to
-        ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer."""
+        ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer.
+
+        Where the new shape has more elements, ``pad_value`` fills them: a number, an expression or
+        a function of the new indices, in the dtype of the buffer. The producer writes them, or a
+        block after it; of a parameter that is only read they are assumed to hold it. Refuses
+        padding without a value, unless ``assume_injective_transform`` vouches for the map.
+        """
         block_sref = self._block(block, "transform_layout")
         index, kind = self._buffer_of(block, buffer)
         mapping = self._run(primitives.as_index_map, block_sref, index, kind, index_map)

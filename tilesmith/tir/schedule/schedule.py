@@ -134,6 +134,8 @@ class Schedule(BlockMethods, BufferMethods):
               for j in range(16): A[i, j] = f(i, j)
         fuse(i, j)
           for i_j_fused in range(64): A[i_j_fused // 16, i_j_fused % 16] = ...
+
+        The new loop is serial.
         """
         srefs = [self._loop(loop, "fuse") for loop in loops]
         (fused,) = self._new_loops([self._run(primitives.fuse, srefs, preserve_unit_iters)])
@@ -153,7 +155,8 @@ class Schedule(BlockMethods, BufferMethods):
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of several that stand one after the other; their bodies follow in turn.
 
-        Refuses loops of different kinds or extents, and those whose blocks depend on each other.
+        Refuses loops of different kinds or extents, and nests of which one uses in an iteration
+        what another one writes in other iterations.
         """
         srefs = [self._loop(loop, "merge") for loop in loops]
         (merged,) = self._new_loops([self._run(primitives.merge, srefs)])
@@ -259,9 +262,9 @@ class Schedule(BlockMethods, BufferMethods):
     ) -> None:
         """Move a consumer under a loop of its producers, for the part that they have made there.
 
-        Refuses places inside of a producer's reduction, and consumers that would read what is not
-        there yet, run several times, or not run for all that they write. Marks as in
-        ``compute_at``.
+        All producers have to be under the loop. Refuses places inside of a producer's reduction,
+        and consumers that would read what is not there yet, run several times, or not run for all
+        that they write. Marks as in ``compute_at``.
         """
         block_sref = self._block(block, "reverse_compute_at")
         if not self._serve_mark(loop, primitives.reverse_compute_inline, block_sref):
