@@ -25,7 +25,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
-from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, Stmt
+from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, LetStmt, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
@@ -190,20 +190,29 @@ def SplitHostDevice() -> Pass:  # noqa: N802
 
 
 class _LaunchFinder(Visitor):
-    """The axes of a kernel with their extents, and its dynamic shared memory."""
+    """The axes of a kernel with their extents, and its dynamic shared memory with its extents.
+
+    The host computes them: values that the kernel has bound to variables are written out.
+    """
 
     def __init__(self) -> None:
         self.extents: dict[str, PrimExpr] = {}
-        self.dynamic: list[Allocate] = []
+        self.dynamic: list[tuple[Allocate, list[PrimExpr]]] = []
+        self.bound: dict[Var, PrimExpr] = {}
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        self.bound[node.var] = substitute(node.value, self.bound)
+        self.visit(node.body)
 
     def visit_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
-            self.extents.setdefault(node.node.thread_tag, node.value)  # type: ignore[arg-type]
+            extent = substitute(node.value, self.bound)
+            self.extents.setdefault(node.node.thread_tag, extent)  # type: ignore[arg-type]
         self.visit(node.body)
 
     def visit_Allocate(self, node: Allocate) -> None:
         if node.buffer_var.storage_scope == "shared.dyn":
-            self.dynamic.append(node)
+            self.dynamic.append((node, [substitute(one, self.bound) for one in node.extents]))
         self.visit(node.body)
 
 
@@ -217,15 +226,15 @@ class _Kernel:
         self.tags = list(finder.extents)
         self.values = list(finder.extents.values())
         if len(finder.dynamic) > 1:
-            names = ", ".join([f"'{one.buffer_var.name}'" for one in finder.dynamic])
+            names = ", ".join([f"'{one.buffer_var.name}'" for one, _ in finder.dynamic])
             raise UnsupportedError(
                 f"kernel '{name}' has several allocations of dynamic shared memory: {names}",
                 notes=("run MergeSharedMemoryAllocations before",),
             )
         if finder.dynamic:
-            (memory,) = finder.dynamic
+            ((memory, extents),) = finder.dynamic
             size: PrimExpr = const(memory.dtype.nbytes, "int32")
-            for extent in memory.extents:
+            for extent in extents:
                 size = size * (extent if extent.dtype is size.dtype else extent.astype("int32"))
             self.tags.append(DYNAMIC_SHARED_MEMORY)
             self.values.append(size)
