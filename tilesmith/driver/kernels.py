@@ -16,8 +16,8 @@ from tilesmith.codegen.llvm import compile_text, emit_text
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
-from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.ir.pass_context import PassContext
+from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
 from tilesmith.support.cache import DiskCache, digest, version_digest

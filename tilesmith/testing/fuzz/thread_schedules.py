@@ -112,9 +112,7 @@ def _tile_two(pick: Pick, first: Any, second: Any, others: list[Any]) -> None:
 def _in_kernel(pick: Pick) -> Any:
     """A block under threads, but no copy that they share out: each does a part of it only."""
     blocks = [(one, _bound(pick, one)) for one in _top_blocks(pick)]
-    fitting = [
-        one for one, tags in blocks if "threadIdx.x" in tags and len(set(tags)) == len(tags)
-    ]
+    fitting = [one for one, tags in blocks if "threadIdx.x" in tags and len(set(tags)) == len(tags)]
     return pick.among(fitting)
 
 
