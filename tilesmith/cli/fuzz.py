@@ -110,6 +110,10 @@ def _print(record: dict[str, Any]) -> None:
         f"{sum(record['passes'].values())} passes, code: {code}"
     )
     click.echo(", ".join(f"{count} {name}" for name, count in record["fields"].items()))
+    devices = [f"{count} for {name}" for name, count in record["devices"].items()]
+    click.echo(f"lowered for devices: {', '.join(devices) or 'none'}")
+    if record["too_large"]:
+        click.echo(f"left when their schedules made too much work: {record['too_large']} programs")
     for message, count in record["unsupported"].items():
         click.echo(f"not supported, {count} times: {message}")
     for text in record["broken_cases"]:

@@ -69,6 +69,8 @@ class Summary:
             "fields": self.table("field"),
             "passes": self.table("pass"),
             "code": self.table("code"),
+            "devices": self.table("device"),
+            "too_large": self.counts["too large"],
             "unsupported": self.table("unsupported"),
             "scripts": self.counts["script"], "traces": self.counts["trace"],
             "broken_cases": self.broken,

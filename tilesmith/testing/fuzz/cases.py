@@ -127,6 +127,8 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
         )  # fmt: skip
         return
     module = checker.check_steps(case["steps"], case["recipe"], only in (None, "primitive"))
+    if module is None:
+        return
     if only in (None, "primitive"):
         checker.check_script(module)
         checker.check_trace(module)

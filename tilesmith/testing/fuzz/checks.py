@@ -21,6 +21,7 @@ from tilesmith.codegen import build as generate_code
 from tilesmith.ir import IRModule, Rewriter, Var, load_json, save_json, structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.lowering import host_passes, lower_passes
+from tilesmith.lowering.check_inputs import promised_statements
 from tilesmith.lowering.pipelines import classic_passes, device_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.nd import array as as_tensor
@@ -58,6 +59,8 @@ BARRIER_PASSES = 3
 
 _WATCHED = Options(check_races=True, check_undefined=True)
 """From the last barrier on, threads run freely: what they need of each other they wait for."""
+
+_MOST_STATEMENTS = 200_000
 
 PHASES = ("script", "primitive", "trace", "pass", "codegen")
 
@@ -123,6 +126,29 @@ class Checker:
         self.current: IRModule | None = None  # what was looked at last, for reports
         verify_well_formed(function, strict=False)
         self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
+
+    def _sizes(self, arrays: list[Any]) -> dict[Var, int]:
+        """The symbolic sizes that arguments stand for."""
+        found: dict[Var, int] = {}
+        for param, array in zip(self.function.params, arrays):
+            buffer = self.function.buffer_map.get(param)
+            if buffer is None:
+                found[param] = array
+                continue
+            for size, number in zip(buffer.shape, numpy.shape(array)):
+                if isinstance(size, Var):
+                    found[size] = number
+        return found
+
+    def is_too_large(self, module: IRModule) -> bool:
+        """Whether to interpret a module would take minutes: what is computed again in each
+        iteration of a nest multiplies. Such a program is left out, and counted."""
+        function = module["main"]
+        sizes = [self._sizes(arrays) for arrays in self.inputs]
+        if max(promised_statements(function, one) for one in sizes) <= _MOST_STATEMENTS:
+            return False
+        self.counts["too large"] += 1
+        return True
 
     # Comparison.
 
@@ -223,8 +249,9 @@ class Checker:
 
     def check_steps(
         self, steps: list[list[Any]], recipe: dict[str, Any], compare: bool
-    ) -> IRModule:
-        """Apply steps; after each one the program is compared. Gives the scheduled module."""
+    ) -> IRModule | None:
+        """Apply steps; after each one the program is compared. Gives the scheduled module, None
+        when it became too large to go on."""
         sch = self.schedule()
         recorder = self.recorder
         assert recorder is not None
@@ -246,7 +273,11 @@ class Checker:
                 else:
                     self.counts[f"applied {kind}"] += 1
                 self.current = sch.mod
-                if sch.mod is not before and compare:
+                if sch.mod is before:
+                    continue
+                if self.is_too_large(sch.mod):
+                    return None
+                if compare:
                     self.compare(sch.mod)
                     self.compare_orders(sch.mod)
         return sch.mod
@@ -362,7 +393,7 @@ class Checker:
                 return  # a nest that cannot be bound to threads is none for a device
             lowered = self.check_passes(module, Target(self.device, host="llvm"), compare)
             if lowered is not None:
-                self.counts[f"code {self.device}"] += 1
+                self.counts[f"device {self.device}"] += 1
             return
         threads = _has_threads(module)
         for number, name in enumerate(back_ends or ["llvm"]):
