@@ -19,11 +19,13 @@ from __future__ import annotations
 from tilesmith.ir import IntImm, Var, Visitor, const
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import (
     Allocate,
+    AttrStmt,
     BufferStore,
     DeclBuffer,
     Evaluate,
@@ -46,7 +48,7 @@ class _Life:
     def __init__(self, allocation: Allocate, size: int, depth: int, region: int) -> None:
         self.allocation = allocation
         self.size = size  # elements
-        self.last_in: For | While | None = None  # the loop that is used in last
+        self.last_in: For | While | AttrStmt | None = None  # the loop that is used in last
         self.depth = depth
         self.region = region  # id of the parallel loop around, 0 for the function
         self.first = -1
@@ -54,8 +56,12 @@ class _Life:
 
     @property
     def bits(self) -> int:
-        dtype = self.allocation.dtype
-        return self.size * dtype.bits * dtype.lanes
+        return self.size * _bits(self.allocation.dtype)
+
+
+def _bits(dtype: DataType) -> int:
+    """The bits that an element takes in memory: a truth value takes a byte."""
+    return (8 if dtype.is_bool else dtype.bits) * dtype.lanes
 
 
 def _constant_size(allocation: Allocate) -> int | None:
@@ -86,6 +92,7 @@ class _LifeFinder(Visitor):
         self.position = 0
         self.loops: list[tuple[int, set[Var]]] = []  # first position, pointers from outside used
         self.regions = [0]
+        self.in_kernel = False
         self.lives: dict[Var, _Life] = {}
 
     def use(self, pointer: Var) -> None:
@@ -130,7 +137,17 @@ class _LifeFinder(Visitor):
         if loop.kind is ForKind.PARALLEL:
             self.regions.pop()
 
-    def visit_loop(self, loop: For | While) -> None:
+    def visit_AttrStmt(self, attr: AttrStmt) -> None:
+        # Threads do not wait for each other: what a kernel uses is in use until its end.
+        is_kernel = attr.attr_key == "thread_extent" and not self.in_kernel
+        if not is_kernel:
+            self.visit_children(attr)
+            return
+        self.in_kernel = True
+        self.visit_loop(attr)
+        self.in_kernel = False
+
+    def visit_loop(self, loop: For | While | AttrStmt) -> None:
         self.position += 1
         used: set[Var] = set()
         start = self.position
@@ -175,8 +192,7 @@ class _Slot:
     @property
     def size(self) -> int:
         """Elements of the first allocation's dtype."""
-        dtype = self.life.allocation.dtype
-        return -(-self.bits // (dtype.bits * dtype.lanes))
+        return -(-self.bits // _bits(self.life.allocation.dtype))
 
     def takes(self, life: _Life) -> bool:
         """Whether an allocation may come into this memory, which may grow for it."""
