@@ -13,7 +13,7 @@ from tilesmith.codegen.c import find_compiler
 from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
-from tilesmith.tir.transform.lower_intrin import lower_intrin
+from tilesmith.tir.transform.functions.lower_intrin import lower_intrin
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 ONE = {

@@ -16,7 +16,7 @@ def flatten_with_turned_strides() -> None:
             buffer.with_fields(strides=buffer.strides[::-1]), indices
         )
 
-    replace(module("tir.transform.flatten_buffer"), "_flat_indices", make)
+    replace(module("tir.transform.storage.flatten_buffer"), "_flat_indices", make)
 
 
 def views_from_the_begin_of_their_source() -> None:
@@ -30,7 +30,7 @@ def views_from_the_begin_of_their_source() -> None:
 
         return indices
 
-    replace(module("tir.transform.lower_match_buffer")._MatchLowerer, "indices", make)
+    replace(module("tir.transform.blocks.lower_match_buffer")._MatchLowerer, "indices", make)
 
 
 def barriers_that_are_forgotten() -> None:
@@ -51,7 +51,7 @@ def one_thread_too_few() -> None:
 
 
 def pipelines_of_one_version() -> None:
-    owner = module("tir.transform.buffer_versions").VersionedBuffers
+    owner = module("tir.transform.loops.buffer_versions").VersionedBuffers
     replace(owner, "version", lambda _: lambda self, buffer: const(0, "int32"))
 
 
@@ -59,7 +59,7 @@ def realized_parts_without_their_begin() -> None:
     def make(right: Any) -> Any:
         return lambda self, buffer, indices: (right(self, buffer, indices)[0], list(indices))
 
-    replace(module("tir.transform.storage_flatten")._Realizer, "moved", make)
+    replace(module("tir.transform.storage.storage_flatten")._Realizer, "moved", make)
 
 
 def tensors_whose_sums_start_late() -> None:

@@ -208,7 +208,7 @@ def printer_without_dtypes_of_integers() -> None:
 
 
 def init_in_every_iteration() -> None:
-    replace(module("tir.transform.lower_init_block"), "all_of", lambda _: lambda *all: True)
+    replace(module("tir.transform.blocks.lower_init_block"), "all_of", lambda _: lambda *all: True)
 
 
 def flatten_buffer_in_the_wrong_order() -> None:
@@ -220,11 +220,11 @@ def flatten_buffer_in_the_wrong_order() -> None:
 
         return flat_indices
 
-    replace(module("tir.transform.flatten_buffer"), "_flat_indices", make)
+    replace(module("tir.transform.storage.flatten_buffer"), "_flat_indices", make)
 
 
 def compact_buffers_too_much() -> None:
-    cls = module("tir.transform.compact_buffer_allocation")._RegionFinder
+    cls = module("tir.transform.blocks.compact_buffer_allocation")._RegionFinder
 
     def make(right: Any) -> Any:
         def dimension(self: Any, size: Any, found: Any) -> Range:
@@ -272,11 +272,11 @@ def storage_rewrite_of_live_buffers() -> None:
 
         return assign
 
-    replace(module("tir.transform.storage_rewrite"), "_assign", make)
+    replace(module("tir.transform.storage.storage_rewrite"), "_assign", make)
 
 
 def unroll_without_the_last_iteration() -> None:
-    cls = module("tir.transform.unroll_loop")._Unroller
+    cls = module("tir.transform.loops.unroll_loop")._Unroller
 
     def make(right: Any) -> Any:
         return lambda self, loop, body, extent: right(self, loop, body, max(extent - 1, 1))
@@ -286,14 +286,14 @@ def unroll_without_the_last_iteration() -> None:
 
 def narrow_to_eight_bits() -> None:
     """Every index is taken to fit into a byte."""
-    cls = module("tir.transform.narrow_data_type")._Narrower
+    cls = module("tir.transform.dtypes.narrow_data_type")._Narrower
     replace(cls, "fits", lambda right: lambda self, interval: interval is not None)
     passes = module("tir.transform")
     replace(passes, "NarrowDataType", lambda right: lambda bits: right(8))
 
 
 def loop_partition_without_its_tail() -> None:
-    cls = module("tir.transform.loop_partition").Partitioner
+    cls = module("tir.transform.loops.loop_partition").Partitioner
 
     def make(right: Any) -> Any:
         def part(self: Any, loop: Any, low: Any, high: Any, body: Any) -> Any:

@@ -10,7 +10,7 @@ from tilesmith.lowering import build, lower
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import transform
-from tilesmith.tir.transform.kernel import kernel_parameters
+from tilesmith.tir.transform.functions.kernel import kernel_parameters
 
 
 @T.prim_func

@@ -13,7 +13,7 @@ from tilesmith.support.errors import ConfigError, UnsupportedError
 from tilesmith.tir import For, ForKind, PrimFunc, Var, decl_buffer, transform
 from tilesmith.tir.interpreter import run
 from tilesmith.tir.stmt import BufferStore
-from tilesmith.tir.transform.float_bits import FORMATS, decode, encode, storage_dtype
+from tilesmith.tir.transform.dtypes.float_bits import FORMATS, decode, encode, storage_dtype
 
 
 def as_bits(array):

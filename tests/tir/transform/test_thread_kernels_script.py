@@ -8,13 +8,13 @@ from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform.device_regions import (
+from tilesmith.tir.transform.functions.device_regions import (
     AnnotateDeviceRegions,
     DecorateDeviceScope,
     LowerDeviceKernelLaunch,
     SplitHostDevice,
 )
-from tilesmith.tir.transform.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
+from tilesmith.tir.transform.threads.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
 
 CHECKED = Options(check_races=True, check_undefined=True)
 

@@ -9,9 +9,9 @@ from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
-from tilesmith.tir.transform.default_gpu_schedule import DefaultGPUSchedule
-from tilesmith.tir.transform.lift_thread_binding import LiftThreadBinding
-from tilesmith.tir.transform.manifest_shared_memory_local_stage import (
+from tilesmith.tir.transform.threads.default_gpu_schedule import DefaultGPUSchedule
+from tilesmith.tir.transform.threads.lift_thread_binding import LiftThreadBinding
+from tilesmith.tir.transform.threads.manifest_shared_memory_local_stage import (
     ManifestSharedMemoryLocalStage,
 )
 

@@ -13,7 +13,7 @@ from tilesmith.lowering import build
 from tilesmith.script import tir as T
 from tilesmith.tir import BufferLoad, BufferStore, For, ForKind, IfThenElse, PrimFunc, transform
 from tilesmith.tir import decl_buffer as declare
-from tilesmith.tir.transform.vectorize_loop import MAX_LANES
+from tilesmith.tir.transform.loops.vectorize_loop import MAX_LANES
 
 
 def check(before, after, sizes=None):

@@ -1,5 +1,5 @@
 """pass: tir.CompactBufferAllocation: raises IndexError in
-tir/transform/compact_buffer_allocation.py:visit_Block
+tir/transform/blocks/compact_buffer_allocation.py:visit_Block
 
 Found by ``tilesmith fuzz tir``, seed 310007.
 """
@@ -8,10 +8,10 @@ from tilesmith.script import tir as T
 from tilesmith.testing.fuzz import replay
 
 # IndexError: tuple index out of range
-#   File "/tmp/fzme/tilesmith/tir/transform/compact_buffer_allocation.py", line 259, in
+#   File "/tmp/fzme/tilesmith/tir/transform/blocks/compact_buffer_allocation.py", line 259, in
 # visit_BlockRealize
 #     self.visit_under(realize.predicate, realize.block)
-#   File "/tmp/fzme/tilesmith/tir/transform/compact_buffer_allocation.py", line 265, in
+#   File "/tmp/fzme/tilesmith/tir/transform/blocks/compact_buffer_allocation.py", line 265, in
 # visit_under
 #     self.visit(node)
 #   File "/tmp/fzme/tilesmith/ir/visitor.py", line 38, in visit

@@ -1,5 +1,5 @@
 """pass: tir.CompactBufferAllocation: raises IndexError in
-tir/transform/compact_buffer_allocation.py:visit_Block
+tir/transform/blocks/compact_buffer_allocation.py:visit_Block
 
 Found by ``tilesmith fuzz tir``, seed 4000126.
 """

@@ -38,7 +38,7 @@ from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.primitives.common import refuse_at, variables_in
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_seq
-from tilesmith.tir.transform.reducers import BlockReduction, reduction_of
+from tilesmith.tir.transform.blocks.reducers import BlockReduction, reduction_of
 
 __all__ = ["Combiner", "combiner_of", "loads_in"]
 

@@ -35,7 +35,7 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 from tilesmith.tir.tensor_intrin import TensorIntrin
-from tilesmith.tir.transform.lower_match_buffer import row_major_strides
+from tilesmith.tir.transform.blocks.lower_match_buffer import row_major_strides
 
 __all__ = ["as_tensor_intrin", "described_statement", "tensorize"]
 

@@ -41,9 +41,9 @@ from tilesmith.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.simplification.known_values import with_known_values
 from tilesmith.tir.transform.uses import reads_memory
 
 __all__ = ["Simplify", "simplify"]

@@ -43,7 +43,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_list,
 )
-from tilesmith.tir.transform.pipeline_parts import PipelineParts, PipelineStep
+from tilesmith.tir.transform.loops.pipeline_parts import PipelineParts, PipelineStep
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["InjectSoftwarePipeline", "inject_software_pipeline"]

@@ -61,7 +61,7 @@ from tilesmith.tir.stmt import (
     MatchBufferRegion,
     Stmt,
 )
-from tilesmith.tir.transform.loop_partition import limit_of
+from tilesmith.tir.transform.loops.loop_partition import limit_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.uses import free_variables
 

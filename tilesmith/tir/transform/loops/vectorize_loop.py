@@ -47,11 +47,11 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.loop_partition import limit_of
+from tilesmith.tir.transform.loops.loop_partition import limit_of
+from tilesmith.tir.transform.loops.vectorizer import Vectorizer
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.uses import has_loop_of_kind, reads_memory, uses_variable
-from tilesmith.tir.transform.vectorizer import Vectorizer
 
 __all__ = ["VectorizeLoop", "vectorize_loop"]
 

@@ -34,8 +34,8 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
-from tilesmith.tir.transform.computed_in_place import element_for_element
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.storage.computed_in_place import element_for_element
 
 __all__ = ["StorageRewrite", "storage_rewrite"]
 

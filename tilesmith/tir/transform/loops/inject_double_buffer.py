@@ -41,7 +41,7 @@ from tilesmith.tir.stmt import (
     stmt_list,
     stmt_seq,
 )
-from tilesmith.tir.transform.inject_software_pipeline import touched
+from tilesmith.tir.transform.loops.inject_software_pipeline import touched
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["InjectDoubleBuffer", "inject_double_buffer"]

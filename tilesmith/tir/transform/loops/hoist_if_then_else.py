@@ -19,7 +19,7 @@ from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.configs import HoistExpressionConfig, HoistIfThenElseConfig
-from tilesmith.tir.transform.hoist_expression import (
+from tilesmith.tir.transform.loops.hoist_expression import (
     HoistedConditionals,
     HoistedLetBindings,
     hoist_expression,

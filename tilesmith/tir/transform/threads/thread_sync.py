@@ -48,7 +48,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.thread_conflicts import Access, Threads, access_of, may_meet
+from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
 from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["ThreadSync", "thread_sync"]

@@ -53,7 +53,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.struct_fields import TYPE_MARK, StructField
-from tilesmith.tir.transform.kernel import (
+from tilesmith.tir.transform.functions.kernel import (
     declared_alignment,
     kernel_function,
     kernel_parameters,

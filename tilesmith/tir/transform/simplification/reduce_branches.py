@@ -27,9 +27,9 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, Stmt
-from tilesmith.tir.transform.known_values import with_known_values
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.simplification.known_values import with_known_values
 from tilesmith.tir.transform.uses import free_variables, has_side_effect
 
 __all__ = [

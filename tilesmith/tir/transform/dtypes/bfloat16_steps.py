@@ -11,8 +11,8 @@ from __future__ import annotations
 from tilesmith.ir import BinaryOp, Call, Cast, CompareOp, FloatImm, PrimExpr, Rewriter
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo, Sequential
 from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.transform.legalize_compute import is_bfloat16
-from tilesmith.tir.transform.legalize_storage import BF16StorageLegalize
+from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16
+from tilesmith.tir.transform.dtypes.legalize_storage import BF16StorageLegalize
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["BF16CastElimination", "BF16Legalize", "BF16Promote", "BF16TypeLowering"]

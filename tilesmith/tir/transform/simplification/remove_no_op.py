@@ -34,8 +34,8 @@ from tilesmith.tir.stmt import (
     is_no_op,
     stmt_seq,
 )
-from tilesmith.tir.transform.dead_stores import without_dead_stores
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.simplification.dead_stores import without_dead_stores
 from tilesmith.tir.transform.uses import has_side_effect
 
 __all__ = ["RemoveNoOp", "remove_no_op"]

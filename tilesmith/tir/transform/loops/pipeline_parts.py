@@ -32,7 +32,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.buffer_versions import VersionedBuffers
+from tilesmith.tir.transform.loops.buffer_versions import VersionedBuffers
 
 __all__ = ["PipelineParts", "PipelineStep"]
 

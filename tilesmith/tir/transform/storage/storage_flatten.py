@@ -34,9 +34,9 @@ from tilesmith.tir.stmt import (
     ProducerStore,
     Stmt,
 )
-from tilesmith.tir.transform.flatten_buffer import flatten_buffer
-from tilesmith.tir.transform.inject_prefetch import inject_prefetch
+from tilesmith.tir.transform.loops.inject_prefetch import inject_prefetch
 from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.storage.flatten_buffer import flatten_buffer
 
 __all__ = ["StorageFlatten", "storage_flatten"]
 

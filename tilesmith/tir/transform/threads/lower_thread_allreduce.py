@@ -46,7 +46,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.reducers import combine
+from tilesmith.tir.transform.blocks.reducers import combine
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["LowerThreadAllreduce", "lower_thread_allreduce"]

@@ -43,8 +43,8 @@ from tilesmith.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from tilesmith.tir.transform.float_bits import decode, encode, storage_dtype
-from tilesmith.tir.transform.legalize_compute import is_bfloat16, is_float8
+from tilesmith.tir.transform.dtypes.float_bits import decode, encode, storage_dtype
+from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16, is_float8
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["BF16StorageLegalize", "FP8StorageLegalize", "legalize_storage"]

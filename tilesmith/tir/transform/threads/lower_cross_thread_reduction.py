@@ -44,7 +44,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.reducers import BlockReduction, combine, reduction_of
+from tilesmith.tir.transform.blocks.reducers import BlockReduction, combine, reduction_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.uses import uses_variable
 

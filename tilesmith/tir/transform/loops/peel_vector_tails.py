@@ -19,7 +19,7 @@ from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import For, ForKind, Stmt, stmt_seq
-from tilesmith.tir.transform.loop_partition import Conditions, Partitioner, Replacer
+from tilesmith.tir.transform.loops.loop_partition import Conditions, Partitioner, Replacer
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.uses import has_branches, has_loop_of_kind, uses_variable

@@ -1,0 +1,1 @@
+"""From blocks to loops: what blocks say is made plain statements."""

@@ -1,0 +1,1 @@
+"""Types: what a target lacks is computed and stored otherwise; indices get narrow."""

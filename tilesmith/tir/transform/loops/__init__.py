@@ -1,0 +1,1 @@
+"""Loops: taken apart, unrolled, vectorised, overlapped; what does not change in them goes out."""

@@ -1,0 +1,1 @@
+"""Less to do for the same result: simpler expressions, no idle statements."""

@@ -1,0 +1,1 @@
+"""Memory: layouts of buffers, their flat form, which share a place."""

@@ -1,0 +1,1 @@
+"""Threads of an accelerator: their loops, common reductions, barriers, copies."""
