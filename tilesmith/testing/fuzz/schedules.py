@@ -185,21 +185,27 @@ def add_unit_loop(pick: Pick) -> None:
     pick.call("add_unit_loop", block if pick.chance() else pick.loop(block))
 
 
+def _free_loops(pick: Pick, block: Any) -> list[Any]:
+    """The loops around a block that are not bound to threads. Without its threads, a nest that
+    holds other loops over threads would be run by all of them, at once."""
+    return [loop for loop in pick.loops(block) if pick.statement(loop).thread_binding is None]
+
+
 @sampler("Parallel", 1)
 def parallel(pick: Pick) -> None:
-    pick.call("parallel", pick.loop())
+    pick.call("parallel", pick.among(_free_loops(pick, pick.block())))
 
 
 @sampler("Vectorize", 1.5)
 def vectorize(pick: Pick) -> None:
     block = pick.block()
-    loops = pick.loops(block)
+    loops = _free_loops(pick, block)
     pick.call("vectorize", loops[-1] if loops and pick.chance(0.8) else pick.among(loops))
 
 
 @sampler("Unroll", 0.8)
 def unroll(pick: Pick) -> None:
-    pick.call("unroll", pick.loop())
+    pick.call("unroll", pick.among(_free_loops(pick, pick.block())))
 
 
 @sampler("Bind", 0.15)
