@@ -121,8 +121,12 @@ def share(pick: Pick) -> None:
     block = _in_kernel(pick)
     statement: Block = pick.statement(block)
     written = {region.buffer for region in statement.writes}
-    numbers = [k for k, one in enumerate(statement.reads) if one.buffer not in written]
     scope = pick.among(["shared", "shared", "shared.dyn", "local"])
+    numbers = [
+        k for k, one in enumerate(statement.reads)
+        # what each thread has for itself cannot be shared
+        if one.buffer not in written and (scope == "local" or one.buffer.scope() != "local")
+    ]  # fmt: skip
     loops = list(pick.loops(block))
     tags = [_tag(pick, loop) for loop in loops]
     last = max(k for k, tag in enumerate(tags) if tag)

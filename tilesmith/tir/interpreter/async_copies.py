@@ -196,7 +196,9 @@ class AsyncCompiler(CallCompiler):
 
         def run(env: Environment) -> None:
             value = load(env) if condition(env) else 0
-            target(env).view(kind, (1,), None, place(env))[0] = value
+            register = target(env).moved(place(env) * kind.nbytes)
+            register.view(kind, (1,), None, 0)[0] = value
+            self.touch_bytes(env, register, kind.nbytes, True)
 
         return run
 
