@@ -266,7 +266,7 @@ class Sequential(Pass):
 
 _PASSES: Registry[Callable[..., Pass]] = Registry(
     "pass",
-    providers={"tir.": "tilesmith.tir.transform", "": "tilesmith.relax.transform"},
+    providers={"tir.": "tilesmith.tir.transform.every", "": "tilesmith.relax.transform"},
 )
 
 

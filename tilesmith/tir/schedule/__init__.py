@@ -1,6 +1,6 @@
 """Schedules of TensorIR programs."""
 
-from tilesmith.tir.schedule import analysis
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.schedule.schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
 from tilesmith.tir.schedule.state import ScheduleDebugMask, ScheduleState, StmtSRef
 from tilesmith.tir.schedule.trace import Instruction, InstructionKind, Trace
@@ -9,3 +9,5 @@ __all__ = [
     "BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule",
     "ScheduleDebugMask", "ScheduleError", "ScheduleState", "StmtSRef", "Trace", "analysis",
 ]  # fmt: skip
+
+__getattr__, __dir__ = lazy_attributes(__name__, {"analysis": "tilesmith.tir.schedule.analysis"})

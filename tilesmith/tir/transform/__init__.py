@@ -5,136 +5,137 @@ They live in rooms by what they do: `blocks` (from blocks to loops), `loops`, `s
 which they run stands in `tilesmith/lowering/pipelines.py`.
 """
 
+from typing import TYPE_CHECKING
+
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.transform import options
-from tilesmith.tir.transform.apply import Apply
-from tilesmith.tir.transform.blocks.annotate_irregular_loop import AnnotateIrregularLoop
-from tilesmith.tir.transform.blocks.compact_buffer_allocation import CompactBufferAllocation
-from tilesmith.tir.transform.blocks.convert_blocks_to_opaque import ConvertBlocksToOpaque
-from tilesmith.tir.transform.blocks.lower_auto_copy import LowerAutoCopy
-from tilesmith.tir.transform.blocks.lower_init_block import LowerInitBlock
-from tilesmith.tir.transform.blocks.lower_match_buffer import LowerMatchBuffer
-from tilesmith.tir.transform.blocks.lower_opaque_block import LowerOpaqueBlock
-from tilesmith.tir.transform.blocks.plan_update_buffer_allocation_location import (
-    PlanAndUpdateBufferAllocationLocation,
-)
-from tilesmith.tir.transform.blocks.remove_weight_layout_rewrite_block import (
-    RemoveWeightLayoutRewriteBlock,
-)
-from tilesmith.tir.transform.configs import (
-    HoistExpressionConfig,
-    HoistIfThenElseConfig,
-    InjectDoubleBufferConfig,
-    LoopPartitionConfig,
-    ReduceBranchingThroughOvercomputeConfig,
-    RemoveNoOpConfig,
-    SimplifyConfig,
-    StmtSimplifyConfig,
-    UnrollLoopConfig,
-)
-from tilesmith.tir.transform.dtypes.bfloat16_steps import (
-    BF16CastElimination,
-    BF16Legalize,
-    BF16Promote,
-    BF16TypeLowering,
-)
-from tilesmith.tir.transform.dtypes.force_narrow_index_to_int32 import ForceNarrowIndexToInt32
-from tilesmith.tir.transform.dtypes.legalize_compute import BF16ComputeLegalize, FP8ComputeLegalize
-from tilesmith.tir.transform.dtypes.legalize_storage import BF16StorageLegalize, FP8StorageLegalize
-from tilesmith.tir.transform.dtypes.lower_custom_datatypes import LowerCustomDatatypes
-from tilesmith.tir.transform.dtypes.narrow_data_type import NarrowDataType
-from tilesmith.tir.transform.filter import Filter
-from tilesmith.tir.transform.function_pass import CreatePrimFuncPass, PrimFuncPass, prim_func_pass
-from tilesmith.tir.transform.functions.annotate_entry_func import AnnotateEntryFunc
-from tilesmith.tir.transform.functions.bind_target import BindTarget
-from tilesmith.tir.transform.functions.combine_context_call import CombineContextCall
-from tilesmith.tir.transform.functions.device_regions import (
-    AnnotateDeviceRegions,
-    DecorateDeviceScope,
-    LowerDeviceKernelLaunch,
-    SplitHostDevice,
-)
-from tilesmith.tir.transform.functions.extract_prim_func_constants import ExtractPrimFuncConstants
-from tilesmith.tir.transform.functions.inline_private_functions import InlinePrivateFunctions
-from tilesmith.tir.transform.functions.install_debug_spans import InstallDebugSpans
-from tilesmith.tir.transform.functions.instrument_bound_checkers import InstrumentBoundCheckers
-from tilesmith.tir.transform.functions.instrument_profile_intrinsics import (
-    InstrumentProfileIntrinsics,
-)
-from tilesmith.tir.transform.functions.legalize_packed_calls import LegalizePackedCalls
-from tilesmith.tir.transform.functions.lower_intrin import LowerIntrin
-from tilesmith.tir.transform.functions.lower_tvm_builtin import LowerTVMBuiltin
-from tilesmith.tir.transform.functions.make_packed_api import MakePackedAPI, MakeUnpackedAPI
-from tilesmith.tir.transform.loops.canonicalize_loop import CanonicalizeLoop
-from tilesmith.tir.transform.loops.convert_for_loops_to_serial import ConvertForLoopsToSerial
-from tilesmith.tir.transform.loops.hoist_expression import (
-    HoistedConditionals,
-    HoistedLetBindings,
-    HoistExpression,
-)
-from tilesmith.tir.transform.loops.hoist_if_then_else import HoistIfThenElse, HoistIfThenElseBasic
-from tilesmith.tir.transform.loops.inject_double_buffer import InjectDoubleBuffer
-from tilesmith.tir.transform.loops.inject_prefetch import InjectPrefetch
-from tilesmith.tir.transform.loops.inject_software_pipeline import InjectSoftwarePipeline
-from tilesmith.tir.transform.loops.inject_virtual_thread import InjectVirtualThread
-from tilesmith.tir.transform.loops.loop_partition import LoopPartition
-from tilesmith.tir.transform.loops.peel_vector_tails import PeelVectorTails
-from tilesmith.tir.transform.loops.renormalize_split_pattern import RenormalizeSplitPattern
-from tilesmith.tir.transform.loops.unroll_loop import UnrollLoop
-from tilesmith.tir.transform.loops.vectorize_loop import VectorizeLoop
-from tilesmith.tir.transform.refused import (
-    LowerTIRx,
-    LowerTIRxOpaque,
-    TilePrimitiveDispatch,
-    UnifiedStaticMemoryPlanner,
-)
-from tilesmith.tir.transform.simplification.common_subexpr_elim import (
-    CommonSubexprElim,
-    CommonSubexprElimTIR,
-)
-from tilesmith.tir.transform.simplification.convert_ssa import ConvertSSA
-from tilesmith.tir.transform.simplification.reduce_branches import (
-    ReduceBranchingThroughOvercompute,
-    UseAssumeToReduceBranches,
-)
-from tilesmith.tir.transform.simplification.remove_assume import RemoveAssume
-from tilesmith.tir.transform.simplification.remove_no_op import RemoveNoOp
-from tilesmith.tir.transform.simplification.remove_store_undef import RemoveStoreUndef
-from tilesmith.tir.transform.simplification.rewrite_unsafe_select import RewriteUnsafeSelect
-from tilesmith.tir.transform.simplification.simplify import Simplify, StmtSimplify
-from tilesmith.tir.transform.simplification.skip_assert import SkipAssert
-from tilesmith.tir.transform.storage.apply_layout_transforms import ApplyLayoutTransforms
-from tilesmith.tir.transform.storage.flatten_buffer import FlattenBuffer
-from tilesmith.tir.transform.storage.inject_copy_intrin import InjectCopyIntrin
-from tilesmith.tir.transform.storage.inject_rolling_buffer import InjectRollingBuffer
-from tilesmith.tir.transform.storage.lower_async_dma import LowerAsyncDMA
-from tilesmith.tir.transform.storage.lower_device_storage_access_info import (
-    LowerDeviceStorageAccessInfo,
-)
-from tilesmith.tir.transform.storage.lower_vtcm_alloc import LowerVtcmAlloc
-from tilesmith.tir.transform.storage.merge_shared_memory_allocations import (
-    MergeDynamicSharedMemoryAllocations,
-    MergeSharedMemoryAllocations,
-)
-from tilesmith.tir.transform.storage.pointer_value_type_rewrite import PointerValueTypeRewrite
-from tilesmith.tir.transform.storage.storage_flatten import StorageFlatten
-from tilesmith.tir.transform.storage.storage_rewrite import StorageRewrite
-from tilesmith.tir.transform.storage.texture_flatten import TextureFlatten
-from tilesmith.tir.transform.threads.co_proc_sync import CoProcSync
-from tilesmith.tir.transform.threads.default_gpu_schedule import DefaultGPUSchedule
-from tilesmith.tir.transform.threads.infer_fragment import InferFragment
-from tilesmith.tir.transform.threads.inject_permuted_layout import InjectPermutedLayout
-from tilesmith.tir.transform.threads.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
-from tilesmith.tir.transform.threads.lift_attr_scope import LiftAttrScope
-from tilesmith.tir.transform.threads.lift_thread_binding import LiftThreadBinding
-from tilesmith.tir.transform.threads.lower_cross_thread_reduction import LowerCrossThreadReduction
-from tilesmith.tir.transform.threads.lower_thread_allreduce import LowerThreadAllreduce
-from tilesmith.tir.transform.threads.lower_warp_memory import LowerWarpMemory
-from tilesmith.tir.transform.threads.manifest_shared_memory_local_stage import (
-    ManifestSharedMemoryLocalStage,
-)
-from tilesmith.tir.transform.threads.remap_thread_axis import RemapThreadAxis
-from tilesmith.tir.transform.threads.thread_sync import ThreadSync
-from tilesmith.tir.transform.threads.transform_mma_buffer_layout import TransformMmaBufferLayout
-from tilesmith.tir.transform.threads.unify_thread_binding import UnifyThreadBinding
-from tilesmith.tir.transform.threads.verify_gpu_code import VerifyGPUCode
-from tilesmith.tir.transform.verification import VerifyMemory, VerifySSA, VerifyVTCMLimit
+
+if TYPE_CHECKING:
+    from tilesmith.tir.transform.every import *  # noqa: F403
+
+_LIVES_IN = {
+    "apply": ["Apply"],
+    "blocks.annotate_irregular_loop": ["AnnotateIrregularLoop"],
+    "blocks.compact_buffer_allocation": ["CompactBufferAllocation"],
+    "blocks.convert_blocks_to_opaque": ["ConvertBlocksToOpaque"],
+    "blocks.lower_auto_copy": ["LowerAutoCopy"],
+    "blocks.lower_init_block": ["LowerInitBlock"],
+    "blocks.lower_match_buffer": ["LowerMatchBuffer"],
+    "blocks.lower_opaque_block": ["LowerOpaqueBlock"],
+    "blocks.plan_update_buffer_allocation_location": ["PlanAndUpdateBufferAllocationLocation"],
+    "blocks.remove_weight_layout_rewrite_block": ["RemoveWeightLayoutRewriteBlock"],
+    "configs": [
+        "HoistExpressionConfig",
+        "HoistIfThenElseConfig",
+        "InjectDoubleBufferConfig",
+        "LoopPartitionConfig",
+        "ReduceBranchingThroughOvercomputeConfig",
+        "RemoveNoOpConfig",
+        "SimplifyConfig",
+        "StmtSimplifyConfig",
+        "UnrollLoopConfig",
+    ],
+    "dtypes.bfloat16_steps": [
+        "BF16CastElimination",
+        "BF16Legalize",
+        "BF16Promote",
+        "BF16TypeLowering",
+    ],
+    "dtypes.force_narrow_index_to_int32": ["ForceNarrowIndexToInt32"],
+    "dtypes.legalize_compute": ["BF16ComputeLegalize", "FP8ComputeLegalize"],
+    "dtypes.legalize_storage": ["BF16StorageLegalize", "FP8StorageLegalize"],
+    "dtypes.lower_custom_datatypes": ["LowerCustomDatatypes"],
+    "dtypes.narrow_data_type": ["NarrowDataType"],
+    "filter": ["Filter"],
+    "function_pass": ["CreatePrimFuncPass", "PrimFuncPass", "prim_func_pass"],
+    "functions.annotate_entry_func": ["AnnotateEntryFunc"],
+    "functions.bind_target": ["BindTarget"],
+    "functions.combine_context_call": ["CombineContextCall"],
+    "functions.device_regions": [
+        "AnnotateDeviceRegions",
+        "DecorateDeviceScope",
+        "LowerDeviceKernelLaunch",
+        "SplitHostDevice",
+    ],
+    "functions.extract_prim_func_constants": ["ExtractPrimFuncConstants"],
+    "functions.inline_private_functions": ["InlinePrivateFunctions"],
+    "functions.install_debug_spans": ["InstallDebugSpans"],
+    "functions.instrument_bound_checkers": ["InstrumentBoundCheckers"],
+    "functions.instrument_profile_intrinsics": ["InstrumentProfileIntrinsics"],
+    "functions.legalize_packed_calls": ["LegalizePackedCalls"],
+    "functions.lower_intrin": ["LowerIntrin"],
+    "functions.lower_tvm_builtin": ["LowerTVMBuiltin"],
+    "functions.make_packed_api": ["MakePackedAPI", "MakeUnpackedAPI"],
+    "loops.canonicalize_loop": ["CanonicalizeLoop"],
+    "loops.convert_for_loops_to_serial": ["ConvertForLoopsToSerial"],
+    "loops.hoist_expression": ["HoistExpression", "HoistedConditionals", "HoistedLetBindings"],
+    "loops.hoist_if_then_else": ["HoistIfThenElse", "HoistIfThenElseBasic"],
+    "loops.inject_double_buffer": ["InjectDoubleBuffer"],
+    "loops.inject_prefetch": ["InjectPrefetch"],
+    "loops.inject_software_pipeline": ["InjectSoftwarePipeline"],
+    "loops.inject_virtual_thread": ["InjectVirtualThread"],
+    "loops.loop_partition": ["LoopPartition"],
+    "loops.peel_vector_tails": ["PeelVectorTails"],
+    "loops.renormalize_split_pattern": ["RenormalizeSplitPattern"],
+    "loops.unroll_loop": ["UnrollLoop"],
+    "loops.vectorize_loop": ["VectorizeLoop"],
+    "refused": [
+        "LowerTIRx",
+        "LowerTIRxOpaque",
+        "TilePrimitiveDispatch",
+        "UnifiedStaticMemoryPlanner",
+    ],
+    "simplification.common_subexpr_elim": ["CommonSubexprElim", "CommonSubexprElimTIR"],
+    "simplification.convert_ssa": ["ConvertSSA"],
+    "simplification.reduce_branches": [
+        "ReduceBranchingThroughOvercompute",
+        "UseAssumeToReduceBranches",
+    ],
+    "simplification.remove_assume": ["RemoveAssume"],
+    "simplification.remove_no_op": ["RemoveNoOp"],
+    "simplification.remove_store_undef": ["RemoveStoreUndef"],
+    "simplification.rewrite_unsafe_select": ["RewriteUnsafeSelect"],
+    "simplification.simplify": ["Simplify", "StmtSimplify"],
+    "simplification.skip_assert": ["SkipAssert"],
+    "storage.apply_layout_transforms": ["ApplyLayoutTransforms"],
+    "storage.flatten_buffer": ["FlattenBuffer"],
+    "storage.inject_copy_intrin": ["InjectCopyIntrin"],
+    "storage.inject_rolling_buffer": ["InjectRollingBuffer"],
+    "storage.lower_async_dma": ["LowerAsyncDMA"],
+    "storage.lower_device_storage_access_info": ["LowerDeviceStorageAccessInfo"],
+    "storage.lower_vtcm_alloc": ["LowerVtcmAlloc"],
+    "storage.merge_shared_memory_allocations": [
+        "MergeDynamicSharedMemoryAllocations",
+        "MergeSharedMemoryAllocations",
+    ],
+    "storage.pointer_value_type_rewrite": ["PointerValueTypeRewrite"],
+    "storage.storage_flatten": ["StorageFlatten"],
+    "storage.storage_rewrite": ["StorageRewrite"],
+    "storage.texture_flatten": ["TextureFlatten"],
+    "threads.co_proc_sync": ["CoProcSync"],
+    "threads.default_gpu_schedule": ["DefaultGPUSchedule"],
+    "threads.infer_fragment": ["InferFragment"],
+    "threads.inject_permuted_layout": ["InjectPermutedLayout"],
+    "threads.inject_ptx_copies": ["InjectPTXAsyncCopy", "InjectPTXLDG32"],
+    "threads.lift_attr_scope": ["LiftAttrScope"],
+    "threads.lift_thread_binding": ["LiftThreadBinding"],
+    "threads.lower_cross_thread_reduction": ["LowerCrossThreadReduction"],
+    "threads.lower_thread_allreduce": ["LowerThreadAllreduce"],
+    "threads.lower_warp_memory": ["LowerWarpMemory"],
+    "threads.manifest_shared_memory_local_stage": ["ManifestSharedMemoryLocalStage"],
+    "threads.remap_thread_axis": ["RemapThreadAxis"],
+    "threads.thread_sync": ["ThreadSync"],
+    "threads.transform_mma_buffer_layout": ["TransformMmaBufferLayout"],
+    "threads.unify_thread_binding": ["UnifyThreadBinding"],
+    "threads.verify_gpu_code": ["VerifyGPUCode"],
+    "verification": ["VerifyMemory", "VerifySSA", "VerifyVTCMLimit"],
+}
+"""The names in each module: who uses a few passes does not wait for all."""
+
+_NAMES = {
+    name: f"{__name__}.{module}:{name}" for module, names in _LIVES_IN.items() for name in names
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _NAMES)
+
+__all__ = [*_NAMES, "options"]  # noqa: PLE0604

@@ -6,7 +6,18 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import sum_of_digits
-from tilesmith.ir import PrimExpr, Range, Rewriter, Var, Visitor
+from tilesmith.ir import (
+    Add,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Range,
+    Rewriter,
+    Var,
+    Visitor,
+)
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
@@ -123,11 +134,35 @@ class SimplifyBindings(Rebuild):
         )
 
     def _is_plain(self, value: PrimExpr) -> bool:
-        """Whether there is nothing to simplify."""
+        """Whether there is nothing to simplify: a loop's variable, a constant, and what a split or
+        fuse makes of a plain variable."""
         if isinstance(value, Var):
-            domain = self.domain.get(value)
-            return self.preserve_unit_iters or domain is None or not is_one(domain.extent)
+            return self._is_loop(value)
+        if isinstance(value, Add) and isinstance(value.a, Mul):
+            outer, inner, factor = value.a.a, value.b, value.a.b
+            return (
+                isinstance(factor, IntImm)
+                and isinstance(outer, Var)
+                and isinstance(inner, Var)
+                and self._is_loop(outer)
+                and self._is_loop(inner)
+                and self._extent(inner) == factor.value
+            )
+        if isinstance(value, (FloorDiv, FloorMod)) and isinstance(value.a, Var):
+            extent, by = self._extent(value.a), value.b
+            return isinstance(by, IntImm) and 1 < by.value < extent and extent % by.value == 0
         return is_const(value)
+
+    def _is_loop(self, variable: Var) -> bool:
+        domain = self.domain.get(variable)
+        return self.preserve_unit_iters or domain is None or not is_one(domain.extent)
+
+    def _extent(self, variable: Var) -> int:
+        """The iterations of a loop from 0; 0 where they are not known."""
+        domain = self.domain.get(variable)
+        if domain is None or not isinstance(domain.extent, IntImm) or not is_const(domain.min, 0):
+            return 0
+        return int(domain.extent.value)
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
         """Expressions outside of bindings stay."""
