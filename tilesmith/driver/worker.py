@@ -1,7 +1,44 @@
 """A worker: compiles the kernels that come through its pipe. Started as ``python -m``."""
 
-from tilesmith.driver.kernels import handle_job
+from tilesmith.driver.kernels import compile_job, handle_job
+from tilesmith.ir import IRModule, Range, Var
+from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import serve
+from tilesmith.target import Target
+from tilesmith.tir import (
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    IterVar,
+    PrimFunc,
+    decl_buffer,
+)
+
+
+def warm_up() -> None:
+    """Compile a small kernel, so that what all kernels need is there when the first one comes: the
+    parent still reads the model meanwhile."""
+    source, target = decl_buffer((4,), "float32"), decl_buffer((4,), "float32")
+    i, place = Var("i", "int32"), Var("v", "int32")
+    block = Block(
+        [IterVar(Range(0, 4), place, IterVar.DataPar)],
+        [BufferRegion.from_point(source, [place])],
+        [BufferRegion.from_point(target, [place])],
+        "copy",
+        BufferStore(target, BufferLoad(source, [place]) * 2.0, [place]),
+    )
+    loop = For(i, 0, 4, ForKind.SERIAL, BlockRealize([i], True, block))
+    body = BlockRealize([], True, Block([], [], [], "root", loop))
+    params = [Var("a", "handle"), Var("b", "handle")]
+    copy = PrimFunc(params, body, None, dict(zip(params, (source, target))))
+    with knobs.override(check=False):  # it is nobody's program
+        compile_job(IRModule({"warm_up": copy}), Target("llvm"))
+
 
 if __name__ == "__main__":
+    warm_up()
     serve(handle_job)
