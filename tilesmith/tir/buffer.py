@@ -217,34 +217,6 @@ def _strided_size(shape: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]) ->
     return size
 
 
-def _strided_size(shape: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]) -> PrimExpr:
-    """How many elements lie from the first of a strided buffer to the end of its last row.
-
-    Mostly the first dimension is the slowest and has the answer. Where others may be slower (their
-    strides are unknown, or larger) it is the most that any of them has.
-    """
-    from tilesmith.arith import Analyzer  # most buffers have no strides
-
-    known = [value.value for value in (*shape, *strides) if isinstance(value, IntImm)]
-    if len(known) == 2 * len(shape):
-        steps = [(size - 1) * step for size, step in zip(known, known[len(shape) :])]
-        needed = max(known[0] * known[len(shape)], 1 + sum(steps))
-        return const(needed, strides[0].dtype)
-    analyzer = Analyzer()
-    size, slowest = strides[0] * shape[0], strides[0]
-    for extent, stride in zip(shape[1:], strides[1:]):
-        reach = stride * extent
-        if is_const(extent, 1) or analyzer.can_prove(slowest >= reach):
-            continue
-        if isinstance(stride, IntImm) and not isinstance(slowest, IntImm):
-            continue  # rows that the caller places: not closer than one behind the other
-        if analyzer.can_prove(stride >= size):
-            size, slowest = reach, stride
-        else:
-            size = maximum(size, reach)
-    return size
-
-
 def decl_buffer(
     shape: Any,
     dtype: Any = None,

@@ -9,7 +9,7 @@ that are tensors of int64 cannot be narrowed, that is an error; constants that d
 
 from __future__ import annotations
 
-from tilesmith.ir import Call, Cast, IntImm, Let, PointerType, PrimExpr, PrimType, Range, Var, const
+from tilesmith.ir import Call, Cast, IntImm, Let, PrimExpr, Range, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
@@ -17,8 +17,8 @@ from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["ForceNarrowIndexToInt32", "force_narrow_index_to_int32"]
@@ -32,28 +32,11 @@ def _narrow(dtype: DataType) -> DataType:
     return dtype.with_bits(32) if _is_wide(dtype) else dtype
 
 
-class _Forcer(BufferRemapper):
+class _Forcer(RetypesVariables):
     """All integers of 64 bits below become such of 32; the operators follow their operands."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.variables: dict[Var, Var] = {}
-
-    def visit_Var(self, var: Var) -> Var:
-        found = self.variables.get(var)
-        if found is None:
-            found = self.variables[var] = self.renewed(var)
-        return found
-
-    def renewed(self, var: Var) -> Var:
-        annotation = var.type_annotation
-        if isinstance(annotation, PointerType):
-            element = annotation.element_type
-            if isinstance(element, PrimType) and _is_wide(DataType(element.dtype)):
-                narrow = PointerType(PrimType(_narrow(DataType(element.dtype))))
-                return Var(var.name, PointerType(narrow.element_type, annotation.storage_scope))
-            return var
-        return type(var)(var.name, _narrow(var.dtype), var.span) if _is_wide(var.dtype) else var
+    def changed(self, dtype: DataType) -> DataType:
+        return _narrow(dtype)
 
     def visit_IntImm(self, number: IntImm) -> PrimExpr:
         if not _is_wide(number.dtype):

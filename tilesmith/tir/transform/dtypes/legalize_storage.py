@@ -19,9 +19,7 @@ from tilesmith.ir import (
     Cast,
     FloatImm,
     Let,
-    PointerType,
     PrimExpr,
-    PrimType,
     Select,
     Var,
     const,
@@ -33,7 +31,6 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -45,12 +42,13 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.dtypes.float_bits import decode, encode, storage_dtype
 from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16, is_float8
+from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["BF16StorageLegalize", "FP8StorageLegalize", "legalize_storage"]
 
 
-class _Storer(BufferRemapper):
+class _Storer(RetypesVariables):
     """A visited expression of a narrow dtype is its code."""
 
     def __init__(self, is_narrow: Callable[[DataType], bool], views: set[Buffer]) -> None:
@@ -58,27 +56,14 @@ class _Storer(BufferRemapper):
         self.is_narrow = is_narrow
         self.views = views  # buffers of parameters, whose pointers stay
         self.kept = {buffer.data for buffer in views}
-        self.variables: dict[Var, Var] = {}
 
     # -- variables and buffers
 
-    def visit_Var(self, var: Var) -> Var:
-        found = self.variables.get(var)
-        if found is None:
-            found = self.variables[var] = self.renewed(var)
-        return found
+    def changed(self, dtype: DataType) -> DataType:
+        return storage_dtype(dtype) if self.is_narrow(dtype) else dtype
 
     def renewed(self, var: Var) -> Var:
-        annotation = var.type_annotation
-        if isinstance(annotation, PointerType) and var not in self.kept:
-            element = annotation.element_type
-            if isinstance(element, PrimType) and self.is_narrow(DataType(element.dtype)):
-                stored = PrimType(storage_dtype(DataType(element.dtype)))
-                return Var(var.name, PointerType(stored, annotation.storage_scope), var.span)
-            return var
-        if not var.dtype.is_handle and self.is_narrow(var.dtype):
-            return Var(var.name, storage_dtype(var.dtype), var.span)
-        return var
+        return var if var in self.kept else super().renewed(var)
 
     def remap_buffer(self, node: Buffer) -> Buffer:
         new = super().remap_buffer(node)

@@ -15,11 +15,8 @@ from tilesmith.ir import (
     Cast,
     FloatImm,
     Let,
-    PointerType,
     PrimExpr,
-    PrimType,
     Select,
-    Var,
 )
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
@@ -28,8 +25,8 @@ from tilesmith.target.datatype import find_lower_func, stored_dtype
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
+from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["LowerCustomDatatypes", "lower_custom_datatypes"]
@@ -39,31 +36,15 @@ def _name(dtype: DataType) -> str:
     return dtype.code[len("custom[") : -1] if dtype.is_custom else dtype.code
 
 
-class _CustomLowerer(BufferRemapper):
+class _CustomLowerer(RetypesVariables):
     def __init__(self, target: str) -> None:
         super().__init__()
         self.target = target
-        self.variables: dict[Var, Var] = {}
 
     # -- variables and memory
 
-    def visit_Var(self, var: Var) -> Var:
-        found = self.variables.get(var)
-        if found is None:
-            found = self.variables[var] = self.renewed(var)
-        return found
-
-    def renewed(self, var: Var) -> Var:
-        annotation = var.type_annotation
-        if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
-            element = DataType(annotation.element_type.dtype)
-            if not element.is_custom:
-                return var
-            kind = PointerType(PrimType(stored_dtype(element)), annotation.storage_scope)
-            return Var(var.name, kind, var.span)
-        if not var.dtype.is_handle and var.dtype.is_custom:
-            return Var(var.name, stored_dtype(var.dtype), var.span)
-        return var
+    def changed(self, dtype: DataType) -> DataType:
+        return stored_dtype(dtype) if dtype.is_custom else dtype
 
     def remap_buffer(self, node: Buffer) -> Buffer:
         new = super().remap_buffer(node)

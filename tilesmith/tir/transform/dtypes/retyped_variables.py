@@ -1,0 +1,45 @@
+"""A rewriter whose variables and pointers get other dtypes."""
+
+from __future__ import annotations
+
+from tilesmith.ir import PointerType, PrimType, Var
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.functor import BufferRemapper
+
+__all__ = ["RetypesVariables"]
+
+
+class RetypesVariables(BufferRemapper):
+    """Each variable of a dtype that ``changed`` changes, and each pointer to such, is replaced by
+    one new variable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: dict[Var, Var] = {}
+
+    def changed(self, dtype: DataType) -> DataType:
+        """The dtype that takes the place of another; most stay."""
+        raise NotImplementedError
+
+    def visit_Var(self, var: Var) -> Var:
+        found = self.variables.get(var)
+        if found is None:
+            found = self.variables[var] = self.renewed(var)
+        return found
+
+    def renewed(self, var: Var) -> Var:
+        """The variable in the place of ``var``: itself where nothing changes."""
+        annotation = var.type_annotation
+        if isinstance(annotation, PointerType):
+            if not isinstance(annotation.element_type, PrimType):
+                return var
+            element = DataType(annotation.element_type.dtype)
+            new = self.changed(element)
+            if new == element:
+                return var
+            kind = PointerType(PrimType(new), annotation.storage_scope)
+            return Var(var.name, kind, var.span)
+        if var.dtype.is_handle:
+            return var
+        dtype = self.changed(var.dtype)
+        return var if dtype == var.dtype else type(var)(var.name, dtype, var.span)
