@@ -250,3 +250,30 @@ def test_checks_can_be_turned_off():
     sch = schedule_of(programs.scan, enable_check=False)
     sch.parallel(loops(sch, "B")[0])
     assert sch.get(loops(sch, "B")[0]).kind == 1
+
+
+@T.prim_func
+def fused_rows(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (6, n), "float32")
+    B = T.match_buffer(b, (6, n), "float32")
+    for i, j in T.grid(6, n):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+@pytest.mark.parametrize("tag, scope", [("threadIdx.x", "local"), ("vthread", "local")])
+def test_memory_of_one_thread_is_read_by_that_thread(tag, scope):
+    """What a thread makes of rows whose length is not known may be in any row."""
+
+    def divide(sch):
+        sch.cache_write(sch.get_block("B"), 0, scope)
+        outer, middle, _ = sch.split(sch.fuse(*loops(sch, "B")), [None, 3, 2])
+        sch.bind(outer, "blockIdx.x")
+        sch.bind(middle, tag)
+
+    def move(sch):
+        sch.reverse_compute_at(sch.get_block(f"B_{scope}"), loops(sch, "B")[1])
+
+    refused(fused_rows, [divide, move], "of which each thread has its own")

@@ -83,8 +83,10 @@ def double_buffer(pick: Pick) -> None:
 
 
 def virtual_threads(pick: Pick) -> None:
-    """A loop as virtual threads; what they hold is theirs."""
-    block = pick.block(lambda one: one.init is None)
+    """A loop as virtual threads; what they hold is theirs, so that others cannot read it."""
+    block = pick.block(
+        lambda one: one.init is None and all(r.buffer.scope() != "local" for r in one.writes)
+    )
     loop = pick.among(_serial(pick, block))
     if (pick.extent(loop) or 99) > 6:
         loop = pick.call("split", loop, [None, pick.among([2, 3])])[1]

@@ -28,6 +28,7 @@ from tilesmith.tir.schedule.primitives.common import (
     refuse_at,
     variables_in,
 )
+from tilesmith.tir.schedule.primitives.copies import region_at
 from tilesmith.tir.schedule.primitives.domains import (
     Domains,
     Interval,
@@ -112,11 +113,34 @@ def reverse_compute_at(
     _check_order(state, "reverse_compute_at", sref, loop_sref, scope)
     check_covers_domain(state, "reverse_compute_at", sref)
     _check_finished(state, sref, under, loop_sref)
+    _check_own_memory(state, sref, under, loop_sref)
     buffers = [region.buffer for region in block.reads]
     touched = touched_parts(state, under, loop_sref, buffers, reads=False)
     domains, is_open = consumer_domains(state, sref, loop_sref, touched)
     place = _Place(loop_sref, scope, preserve_unit_loops, index, is_open)
     _move(state, "reverse_compute_at", sref, place, domains)
+
+
+def _check_own_memory(
+    state: ScheduleState, sref: StmtSRef, producers: list[StmtSRef], loop_sref: StmtSRef
+) -> None:
+    """What lies in memory that each thread has for itself is read by the thread that made it: it
+    has to be known which part that is."""
+    around = [state.stmt(one) for one in (loop_sref, *state.loops(loop_sref))]
+    tags = [one.thread_binding.thread_tag for one in around if one.thread_binding is not None]
+    if not any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
+        return
+    read = {region.buffer for region in state.stmt(sref).block.reads}
+    for producer in producers:
+        for region in state.stmt(producer).block.writes:
+            own = region.buffer in read and region.buffer.scope() == "local"
+            if own and region_at(state, producer, region, loop_sref, exact=True) is None:
+                name = state.stmt(sref).block.name_hint
+                reason = (
+                    f"block '{name}' reads '{region.buffer.name}', of which each thread has its "
+                    "own, and it is not known which part a thread makes"
+                )
+                raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
 
 
 def _check_place(
