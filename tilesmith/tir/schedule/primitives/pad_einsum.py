@@ -84,6 +84,9 @@ class _Einsum:
     def check_nest(self) -> None:
         """Each iterator is one of the loops, and these hold nothing else."""
         name = self.block.name_hint
+        if self.block.match_buffers:
+            view = self.block.match_buffers[0].buffer.name
+            raise self.refuse(f"block '{name}' uses the view '{view}', which is its own")
         stmts = [self.state.stmt(loop) for loop in self.loops]
         for outer, inner in zip(stmts, [*stmts[1:], self.realize]):
             if outer.body is not inner:
