@@ -279,7 +279,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             end = simplify(ops.maximum(end, begin))
         if not proven or self.analyzer.can_prove(end <= begin):
             return None
-        return begin, end, proven
+        # Between the ends of the loop, so that its dtype holds them, whatever the condition's is.
+        dtype = loop.loop_var.dtype
+        return simplify(ops.cast(dtype, begin)), simplify(ops.cast(dtype, end)), proven
 
     def part(self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt) -> Stmt:
         """The iterations from ``low`` up to ``high``, counted from zero."""
