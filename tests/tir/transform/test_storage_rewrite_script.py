@@ -19,19 +19,21 @@ def main(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
 
 
 def chain(*buffers):
-    """Each buffer is computed of the one before, element by element: (size, dtype) of each."""
+    """Each buffer is computed of the one before, element by element: (size, dtype) of each. What
+    no element was computed for is not read."""
     lines = [
         f'    C{number} = T.decl_buffer(({size},), "{dtype}")'
         for number, (size, dtype) in enumerate(buffers)
     ]
-    last = ("A", 128)
+    last, written = "A", 128
     for name, size, dtype in [
         *[(f"C{number}", size, dtype) for number, (size, dtype) in enumerate(buffers)],
         ("B", 128, "float32"),
     ]:
-        lines.append(f"    for i in range({min(size, last[1])}):")
-        lines.append(f'        {name}[i] = T.Cast("{dtype}", {last[0]}[i])')
-        last = (name, size)
+        written = min(size, written)
+        lines.append(f"    for i in range({written}):")
+        lines.append(f'        {name}[i] = T.Cast("{dtype}", {last}[i])')
+        last = name
     return from_source(HEAD + "\n".join(lines) + "\n")
 
 
