@@ -60,6 +60,9 @@ BARRIER_PASSES = 3
 _WATCHED = Options(check_races=True, check_undefined=True)
 """From the last barrier on, threads run freely: what they need of each other they wait for."""
 
+_ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegalize")
+"""From these on, functions that are no exact operations may round otherwise."""
+
 _MOST_STATEMENTS = 200_000
 
 PHASES = ("script", "primitive", "trace", "pass", "codegen")
@@ -329,7 +332,7 @@ class Checker:
                     return None
                 self.counts[f"pass {name}"] += 1
                 changed = not _same_functions(new, module)
-                rounded = rounded or name == "tir.LowerIntrin"
+                rounded = rounded or name in _ROUNDING
                 barriers += name == "tir.ThreadSync"
                 if barriers == BARRIER_PASSES and self.device is not None:
                     changed, self.options = True, _WATCHED

@@ -80,6 +80,8 @@ def _convert_vector(source: DataType, target: DataType) -> Callable[[Any], Any]:
         return lambda value: numpy.array([wrap_int(truncate(v), target) for v in value], kind)
     if target.is_bool:
         return lambda value: value != 0
+    if source.is_integer and target.is_integer and min(source.bits, target.bits) < 8:
+        return lambda value: numpy.array([wrap_int(int(v), target) for v in value], kind)
     if target.is_float and target.bits <= 8:
         make = kind.type
         return lambda value: numpy.array([make(float(v)) for v in value], kind)

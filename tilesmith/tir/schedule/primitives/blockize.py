@@ -203,6 +203,8 @@ class _Blockizer:
             rename.visit(substitute.visit(WithoutViews(block).visit(block.init))),
             span=block.span,
         )
+        reads, _, _ = get_block_access_region(init_block, {})
+        init_block = init_block.with_fields(reads=tuple(reads))
         predicate = all_of(*conditions) if conditions else const(True, "bool")
         body: Stmt = BlockRealize([relocate.visit(v) for v in values], predicate, init_block)
         for loop in reversed(loops):

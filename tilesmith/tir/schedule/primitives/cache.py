@@ -441,7 +441,9 @@ def part_written(
     part = bounds
     if place is not scope and always:
         part = region_at(state, sref, region, place, exact=True)
-    elif bounds is None and region.buffer in state.stmt(scope).block.alloc_buffers:
+    elif (
+        place is scope and bounds is None and region.buffer in state.stmt(scope).block.alloc_buffers
+    ):
         part = bounds = possible_region(analyzer_inside(state, place), block, region)
     elif bounds is not None and region.buffer in state.stmt(scope).block.alloc_buffers:
         return bounds, bounds

@@ -16,6 +16,7 @@ from tilesmith.tir.schedule.primitives.common import (
     simplified,
     variables_in,
 )
+from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For
@@ -50,7 +51,8 @@ def touched_parts(
     for sref in blocks:
         realize: BlockRealize = state.stmt(sref)
         ranges = ranges_between(state, sref, loop_sref)
-        bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
+        values = without_lets(state, sref, realize.iter_values)
+        bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, values)})
         for region in realize.block.reads if reads else realize.block.writes:
             if id(region.buffer) not in wanted:
                 continue

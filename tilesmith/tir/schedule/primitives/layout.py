@@ -212,6 +212,7 @@ def transform_layout(
 ) -> None:
     """Change the layout of a buffer; see ``Schedule.transform_layout``."""
     old = _buffer(state, sref, index, kind)
+    _check_no_view(state, sref, old)
     _check_arguments(state, sref, old, mapping, padding)
     inverse, padded = None, None
     if not assume_injective_transform:
@@ -310,6 +311,16 @@ def _inverse_of(
         return mapping.non_surjective_inverse(domain)
     except (ShapeError, UnsupportedError) as error:
         raise refuse_at(state, primitive, error.message, sref, *error.notes[:1]) from error
+
+
+def _check_no_view(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> None:
+    for place in (sref, *state.ancestors(sref)):
+        stmt = state.stmt(place)
+        if isinstance(stmt, BlockRealize) and any(
+            match.buffer is buffer for match in stmt.block.match_buffers
+        ):
+            reason = f"'{buffer.name}' is a view of another buffer, whose layout it has"
+            raise refuse_at(state, "transform_layout", reason, place)
 
 
 def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:

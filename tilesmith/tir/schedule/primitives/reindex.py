@@ -341,6 +341,13 @@ def _check_place(access: _Access) -> None:
     check_outside_init(state, access.primitive, scope, [sref])
     number = statement_number(state, scope, sref)
     if not access.reads:
+        own = [region.buffer for region in access.block.reads]
+        if access.block.init is None and buffer in own:
+            name = access.block.name_hint
+            raise access.refuse(
+                f"block '{name}' reads what is in '{buffer.name}' before it writes; the copy "
+                "is empty"
+            )
         if not is_dominant(state, sref, scope):
             raise access.refuse(f"another block writes '{buffer.name}' too")
         check_covers_domain(state, access.primitive, sref)
