@@ -54,8 +54,8 @@ class ExpressionEmitter(Dispatcher[str]):
         self.facts = Facts()
         self.block = "entry"  # label of the block that is being written
         self.uses_vectors = False  # set by vector loads and stores: such loops are finished
-        self.loop_var: Var | None = None  # of the innermost loop around what is being written
-        self.wraps_around = False  # set where the loop's variable comes in modulo a power of two
+        self.loop_vars: list[Var] = []  # of the loops around what is being written
+        self.wrapping: set[Var] = set()  # those that come in modulo a power of two
         self.mask: tuple[str, int] | None = None  # lanes that are on, inside a vector choice
         self._memo: dict[int, str] = {}
         self._kept: list[PrimExpr] = []  # keeps the keys of the memo alive
@@ -380,10 +380,12 @@ class ExpressionEmitter(Dispatcher[str]):
         return self.define(f"add {kind} {quotient}, {minus_one}")
 
     def note_wrapping(self, dividend: PrimExpr) -> None:
-        """Note that the loop's variable is reduced by a mask: LLVM 22 then takes addresses for
-        consecutive that wrap around, and makes one wide load of them."""
-        if self.loop_var is not None and not self.wraps_around and not reads_memory(dividend):
-            self.wraps_around = uses_variable(dividend, {self.loop_var})
+        """Note that variables of loops are reduced by a mask: LLVM 22 then takes addresses for
+        consecutive that wrap around, and makes one wide load of them. An outer loop is vectorised,
+        too, when those in it have been unrolled."""
+        if self.wrapping.issuperset(self.loop_vars) or reads_memory(dividend):
+            return
+        self.wrapping.update([one for one in self.loop_vars if uses_variable(dividend, {one})])
 
     def visit_FloorMod(self, expr: ir.FloorMod) -> str:
         dtype = expr.dtype

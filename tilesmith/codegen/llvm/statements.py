@@ -382,9 +382,10 @@ class StatementEmitter(MemoryEmitter):
         self._count += 1
         name, following = f"%{hint}.{self._count}", f"%{hint}.next.{self._count}"
         self.variables[var] = name
-        outer = self.uses_vectors, self.loop_var, self.wraps_around
-        self.uses_vectors, self.loop_var, self.wraps_around = False, var, False
+        outer_vectors, self.uses_vectors = self.uses_vectors, False
+        self.loop_vars.append(var)
         self.statement(loop.body)
+        self.loop_vars.pop()
         no_wrap = " nuw nsw" if var in self.facts.non_negative else " nsw"
         self.write(f"{following} = add{no_wrap if var.dtype.is_int else ''} {kind} {name}, 1")
         again = self.define(f"icmp {less} {kind} {following}, {stop}")
@@ -393,7 +394,6 @@ class StatementEmitter(MemoryEmitter):
         self.lines[place] = (
             f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{self.block} ]"
         )
-        outer_vectors, self.loop_var, self.wraps_around = outer
         self.uses_vectors = outer_vectors or self.uses_vectors
         self.begin_block(after)
         self.forget()
@@ -415,7 +415,7 @@ class StatementEmitter(MemoryEmitter):
                     advice.append(f'!"{key}", i32 {value}')
                 elif value:
                     advice.append(f'!"{key}"')
-        stays_scalar = self.uses_vectors or self.wraps_around
+        stays_scalar = self.uses_vectors or loop.loop_var in self.wrapping
         if stays_scalar and not any("llvm.loop.vectorize" in line for line in advice):
             advice.append('!"llvm.loop.vectorize.enable", i1 false')
         if not advice:
