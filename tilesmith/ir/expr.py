@@ -582,6 +582,8 @@ class Range(Node, key="ir.Range"):
             min_value = convert(min_value, extent.dtype)
         made.min = _as_expr(min_value)
         made.extent = extent if isinstance(extent, PrimExpr) else convert(extent, made.min.dtype)
+        if made.extent.dtype is not made.min.dtype and isinstance(made.extent, IntImm):
+            made.extent = convert(made.extent.value, made.min.dtype)
         made.span = span
         return made
 
