@@ -5,15 +5,10 @@ They live in rooms by what they do: `blocks` (from blocks to loops), `loops`, `s
 which they run stands in `tilesmith/lowering/pipelines.py`.
 """
 
-from typing import TYPE_CHECKING
-
 from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.transform import options
 
-if TYPE_CHECKING:
-    from tilesmith.tir.transform.every import *  # noqa: F403
-
-_LIVES_IN = {
+MODULES = {
     "apply": ["Apply"],
     "blocks.annotate_irregular_loop": ["AnnotateIrregularLoop"],
     "blocks.compact_buffer_allocation": ["CompactBufferAllocation"],
@@ -133,7 +128,7 @@ _LIVES_IN = {
 """The names in each module: who uses a few passes does not wait for all."""
 
 _NAMES = {
-    name: f"{__name__}.{module}:{name}" for module, names in _LIVES_IN.items() for name in names
+    name: f"{__name__}.{module}:{name}" for module, names in MODULES.items() for name in names
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)

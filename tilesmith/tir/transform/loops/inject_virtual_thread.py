@@ -29,7 +29,6 @@ from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     ForKind,
@@ -40,6 +39,7 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
+from tilesmith.tir.transform.moved_accesses import MovesAccesses
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.uses import uses_variable
 
@@ -129,7 +129,7 @@ def _may_write(call: Call) -> bool:
     return name not in ("tir.if_then_else", "tir.likely", "tir.reinterpret")
 
 
-class _Injector(Rewriter):
+class _Injector(MovesAccesses):
     """Rewrites what is inside of one attribute."""
 
     def __init__(self, variable: Var, count: int, touched: set[Var]) -> None:
@@ -173,20 +173,6 @@ class _Injector(Rewriter):
         if offset.dtype is not first.dtype.element:
             offset = offset.astype(first.dtype.element)
         return (offset + first, *indices[1:])
-
-    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        buffer, body = self.buffer(node.buffer), self.visit(node.body)
-        if buffer is node.buffer and body is node.body:
-            return node
-        return DeclBuffer(buffer, body, node.span)
-
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        buffer = self.buffer(node.buffer)
-        node = self.children(node)
-        if buffer is node.buffer:
-            return node
-        indices = self.indices(node.buffer, node.indices)
-        return BufferLoad(buffer, indices, node.predicate, node.span)
 
     def visit_Call(self, node: Call) -> PrimExpr:
         name = getattr(node.op, "name", "")

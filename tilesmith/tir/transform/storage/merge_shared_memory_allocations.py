@@ -21,7 +21,7 @@ from tilesmith.ir.intrinsics import handle_add_byte_offset
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     Allocate,
@@ -34,6 +34,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
+from tilesmith.tir.transform.moved_accesses import MovesAccesses
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
@@ -188,7 +189,7 @@ def _largest_first(life: _Life) -> tuple[int, int]:
     return -(life.nbytes() or 0), life.first
 
 
-class _Merger(Rewriter):
+class _Merger(MovesAccesses):
     """Replaces the allocations of one kernel by parts of one."""
 
     def __init__(self, memory: Var, lives: dict[Var, _Life]) -> None:
@@ -224,28 +225,6 @@ class _Merger(Rewriter):
         first = indices[0]
         start = self.start(buffer.data, buffer.dtype.nbytes, first.dtype.element)
         return (first + start, *indices[1:])
-
-    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        buffer, body = self.buffer(node.buffer), self.visit(node.body)
-        if buffer is node.buffer and body is node.body:
-            return node
-        return DeclBuffer(buffer, body, node.span)
-
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        buffer = self.buffer(node.buffer)
-        node = self.children(node)
-        if buffer is node.buffer:
-            return node
-        indices = self.indices(node.buffer, node.indices)
-        return BufferLoad(buffer, indices, node.predicate, node.span)
-
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        buffer = self.buffer(node.buffer)
-        node = self.children(node)
-        if buffer is node.buffer:
-            return node
-        indices = self.indices(node.buffer, node.indices)
-        return BufferStore(buffer, node.value, indices, node.predicate, node.span)
 
     def visit_Call(self, node: Call) -> PrimExpr:
         name = getattr(node.op, "name", "")
