@@ -31,10 +31,11 @@ demo: $(VENV)/.demo ## compile the digits model, classify held-out digits, compa
 
 test: lint unit ## everything that has to pass: style, floors, all tests, the acceptance programs
 
-lint: $(VENV)/.dev ## ruff (check and format) and the contracts between the floors
+lint: $(VENV)/.dev ## ruff (check and format), the contracts between the floors, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_types.py
 
 unit: $(VENV)/.dev ## all tests and the acceptance programs
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests
@@ -53,6 +54,6 @@ bench: $(VENV)/.dev ## latency of the four large models against onnxruntime and 
 	$(BIN)/python -m benchmarks.run models
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/results
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/results
 	rm -f examples/digits/predictions.png
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

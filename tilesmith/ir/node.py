@@ -26,7 +26,7 @@ import linecache
 import os
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar
 
 __all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "node_class", "note"]
 
@@ -208,7 +208,6 @@ def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
     type(self).__init__(self, *args, **kwargs)
 
 
-@dataclass_transform(field_specifiers=(child, defines, data, note))
 class NodeMeta(type):
     """Makes ``__slots__`` and the table of fields from a class's declarations.
 
@@ -259,10 +258,14 @@ class NodeMeta(type):
 class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     """Base of everything that makes up a program."""
 
-    _fields: tuple[Field, ...]
-    _key: str
-    is_leaf = False  # whether generic walks stop here: a use of a buffer is looked at from outside
-    is_variable = False  # whether equality is identity or having been bound in the same place
+    _fields: ClassVar[tuple[Field, ...]]
+    _key: ClassVar[str]
+    is_leaf: ClassVar[bool] = (
+        False  # whether generic walks stop here: a use of a buffer is looked at from outside
+    )
+    is_variable: ClassVar[bool] = (
+        False  # whether equality is identity or having been bound in the same place
+    )
 
     def map_children(self, f: Callable[[Any], Any]) -> Any:
         """A copy with ``f`` applied to each child; this very object when no child changed."""

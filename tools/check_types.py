@@ -1,0 +1,76 @@
+"""Run mypy over the package and hold each floor to its budget of type errors.
+
+    python tools/check_types.py             # what `make lint` runs
+    python tools/check_types.py relax       # list the errors of one package, too
+
+The packages in ``STRICT`` have none. For the others ``BUDGET`` says how many there still are: a
+number may only fall, and whoever mends some writes the new number here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+
+from mypy import api
+
+STRICT = ("error",)
+BUDGET = {
+    "arith": 128,
+    "cli": 11,
+    "codegen": 122,
+    "contrib": 1,
+    "driver": 32,
+    "ir": 81,
+    "lowering": 10,
+    "relax": 627,
+    "runtime": 56,
+    "schedule_rules": 203,
+    "script": 59,
+    "support": 4,
+    "target": 10,
+    "te": 24,
+    "testing": 47,
+    "tir": 674,
+    "topi": 95,
+}
+
+
+def errors_by_package() -> dict[str, list[str]]:
+    """The errors that mypy reports, by the package of the house that they are in."""
+    report, failure, _ = api.run(["--config-file", "pyproject.toml", "--no-error-summary"])
+    if failure:
+        sys.exit(failure)
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in report.splitlines():
+        path, _, rest = line.partition(":")
+        if ": error: " in rest:
+            found[path.removeprefix("tilesmith/").split("/")[0].removesuffix(".py")].append(line)
+    return found
+
+
+def main(shown: list[str]) -> int:
+    """Compare with the budgets; 1 when some package has more errors than it may have, or fewer."""
+    found = errors_by_package()
+    failed = False
+    for package in sorted({*found, *BUDGET, *shown}):
+        errors, allowed = found.get(package, []), BUDGET.get(package, 0)
+        if package in shown or len(errors) > allowed:
+            print(*errors, sep="\n")
+        if len(errors) > allowed:
+            print(f"{package}: {len(errors)} type errors, at most {allowed} may be there")
+            failed = True
+        elif len(errors) < allowed:
+            print(f"{package}: {len(errors)} type errors; lower its budget of {allowed} to that")
+            failed = True
+    strict_budgets = [package for package in STRICT if package in BUDGET]
+    if strict_budgets:
+        print(f"strict packages have no budget: {', '.join(strict_budgets)}")
+        failed = True
+    if not failed:
+        print(f"types: {len(STRICT)} packages strict, {sum(BUDGET.values())} errors in the others")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
