@@ -7,13 +7,13 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import relax, te, topi
-from tilesmith.driver.kernels import kernel_jobs
-from tilesmith.driver.schedule import is_unscheduled
+from tilesmith.driver.kernels import KernelTable
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
 from tilesmith.support.errors import FrontendError, ShapeError, TilesmithError, UnsupportedError
 from tilesmith.target import Target
+from tilesmith.tir.analysis import is_unscheduled
 
 
 def run(mod, *inputs, **options):
@@ -213,9 +213,12 @@ def test_equal_kernels_are_compiled_once():
         return value
 
     mod = relax.transform.LegalizeOps()(build_function([tensor("x", (7,))], body))
-    names = [v.name_hint for v, f in mod.items() if isinstance(f, ts.tir.PrimFunc)]
-    jobs = kernel_jobs(mod, names, Target("llvm"))
-    assert len({job.key for job in jobs.values()}) == len(names) == 2
+    kernels = [variable for variable, f in mod.items() if isinstance(f, ts.tir.PrimFunc)]
+    mod["copy"] = mod[kernels[0]].with_attr("global_symbol", "copy")
+    table = KernelTable(mod, Target("llvm"))
+    symbols = [table.symbol(kernel) for kernel in [*kernels, mod.get_global_var("copy")]]
+    assert len(kernels) == len(table.jobs) == 2
+    assert symbols[2].name_hint == symbols[0].name_hint == next(iter(table.jobs.values())).symbol
 
 
 def test_parameters_bound_at_build_time():

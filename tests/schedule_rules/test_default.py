@@ -7,12 +7,12 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import te, topi
-from tilesmith.driver.schedule import is_unscheduled
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.contraction import find_contraction
 from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model
+from tilesmith.tir.analysis import is_unscheduled
 from tilesmith.tir.schedule import Schedule
 
 

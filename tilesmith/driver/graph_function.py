@@ -16,6 +16,7 @@ from typing import Any
 from tilesmith import relax
 from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_values import (
+    ConstantTable,
     ScalarValue,
     ShapeValue,
     TensorValue,
@@ -26,6 +27,7 @@ from tilesmith.driver.graph_values import (
     static_shape,
 )
 from tilesmith.driver.kernel_call import kernel_arguments
+from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
     Call,
@@ -65,7 +67,7 @@ from tilesmith.tir import (
 )
 from tilesmith.tir.functor import substitute
 
-__all__ = ["ConstantTable", "GraphFunction", "lower_graph_function"]
+__all__ = ["GraphFunction", "lower_graph_function"]
 
 _INT64 = DataType("int64")
 
@@ -87,37 +89,22 @@ class GraphFunction:
     metadata: dict[str, Any]
 
 
-class ConstantTable:
-    """The constants of all graph functions of a module, each once, by position."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[str, Any] = {}
-        self._positions: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that an id stays the constant's
-
-    def position(self, constant: relax.Constant) -> int:
-        """The position of a constant, taken in at first use."""
-        found = self._positions.get(id(constant))
-        if found is None:
-            found = self._positions[id(constant)] = len(self._kept)
-            self._kept.append(constant)
-            self.arrays[f"constant_{found}"] = constant.data
-        return found
-
-
 def lower_graph_function(
-    module: IRModule, name: GlobalVar, constants: ConstantTable
+    module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
 ) -> GraphFunction:
-    """Lower one function; its constants are added to the table."""
-    return _Lowering(module, name, constants).run()
+    """Lower one function; its constants and the kernels that it calls are added to the tables."""
+    return _Lowering(module, name, constants, kernels).run()
 
 
 class _Lowering:
-    def __init__(self, module: IRModule, name: GlobalVar, constants: ConstantTable) -> None:
+    def __init__(
+        self, module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
+    ) -> None:
         self.module = module
         self.name = name.name_hint
         self.function: relax.Function = module[name]
         self.constants = constants
+        self.kernels = kernels
         self.values: dict[Any, Any] = {}
         self.steps: list[Step] = []
         self.params: list[Any] = []  # Buffers and Vars
@@ -384,7 +371,8 @@ class _Lowering:
         operands = [*arguments, *kept]
         words = kernel_arguments(kernel, function, operands, sizes)
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
-        self._step(lambda: Evaluate(Call("void", kernel, [word() for word in words])), touched)
+        symbol = self.kernels.symbol(kernel)
+        self._step(lambda: Evaluate(Call("void", symbol, [word() for word in words])), touched)
         return result
 
     def _call_dps(self, call: relax.Call) -> Any:

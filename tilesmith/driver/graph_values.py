@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import IntImm, PrimExpr, SizeVar, Var
 from tilesmith.relax import (
+    Constant,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -16,8 +17,8 @@ from tilesmith.relax import (
 from tilesmith.runtime.dtype import DataType
 
 __all__ = [
-    "ScalarValue", "ShapeValue", "TensorValue", "TupleValue", "describe_input", "describe_value",
-    "leaves", "static_shape",
+    "ConstantTable", "ScalarValue", "ShapeValue", "TensorValue", "TupleValue", "describe_input",
+    "describe_value", "leaves", "static_shape",
 ]  # fmt: skip
 
 
@@ -49,6 +50,24 @@ class ScalarValue:
     """A number."""
 
     value: PrimExpr
+
+
+class ConstantTable:
+    """The constants of all graph functions of a module, each once, by position."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Any] = {}
+        self._positions: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that an id stays the constant's
+
+    def position(self, constant: Constant) -> int:
+        """The position of a constant, taken in at first use."""
+        found = self._positions.get(id(constant))
+        if found is None:
+            found = self._positions[id(constant)] = len(self._kept)
+            self._kept.append(constant)
+            self.arrays[f"constant_{found}"] = constant.data
+        return found
 
 
 def leaves(value: Any) -> list[Any]:

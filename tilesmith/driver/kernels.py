@@ -26,7 +26,7 @@ from tilesmith.support.workers import WorkerPool
 from tilesmith.target import Target, target_identity
 from tilesmith.tir import Call, PrimFunc
 
-__all__ = ["KernelJob", "compile_job", "compile_kernels", "kernel_jobs", "start_workers"]
+__all__ = ["KernelJob", "KernelTable", "compile_job", "compile_kernels", "start_workers"]
 
 KERNEL_CACHE = DiskCache("kernels")
 _FEWEST_FOR_WORKERS = 3  # below that, starting a worker costs more than it saves
@@ -77,14 +77,24 @@ def _with_renamed_calls(module: IRModule, names: dict[str, str]) -> IRModule:
     return module
 
 
-def kernel_jobs(module: IRModule, names: Iterable[str], target: Target) -> dict[str, KernelJob]:
-    """A job for each named function; functions that are equal share one."""
-    jobs: dict[str, KernelJob] = {}
-    known: dict[str, KernelJob] = {}
-    for name in names:
-        job = KernelJob(_with_callees(module, name), target)
-        jobs[name] = known.setdefault(job.key, job)
-    return jobs
+class KernelTable:
+    """The kernels that the graph functions of a module call, each with the symbol of its code."""
+
+    def __init__(self, module: IRModule, target: Target) -> None:
+        self.jobs: dict[str, KernelJob] = {}
+        """Job by key, in order of the first call; equal functions share one."""
+        self._module = module
+        self._target = target
+        self._symbols: dict[str, GlobalVar] = {}
+
+    def symbol(self, kernel: GlobalVar) -> GlobalVar:
+        """What a call of a kernel names: the symbol of its object code."""
+        found = self._symbols.get(kernel.name_hint)
+        if found is None:
+            job = KernelJob(_with_callees(self._module, kernel.name_hint), self._target)
+            job = self.jobs.setdefault(job.key, job)
+            found = self._symbols[kernel.name_hint] = GlobalVar(job.symbol)
+        return found
 
 
 def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.codegen.llvm import thread_runtime_object
-from tilesmith.driver.graph_function import ConstantTable, GraphFunction, lower_graph_function
-from tilesmith.driver.kernels import KernelJob, compile_kernels, kernel_jobs
+from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
+from tilesmith.driver.graph_values import ConstantTable
+from tilesmith.driver.kernels import KernelTable, compile_kernels
 from tilesmith.driver.pipelines import get_pipeline
-from tilesmith.ir import Call, GlobalVar, IRModule, Rewriter, post_order_visit
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.lowering import build as build_functions
 from tilesmith.relax import transform as graph
 from tilesmith.runtime.executable import Executable
@@ -94,59 +95,32 @@ def public_functions(module: IRModule) -> list[GlobalVar]:
 
 def build_graph(module: IRModule, target: Target) -> Executable:
     """Compile the graph functions and kernels of a module after the graph passes."""
-    constants = ConstantTable()
-    lowered = [lower_graph_function(module, name, constants) for name in public_functions(module)]
-    jobs = kernel_jobs(module, _called(lowered), target)
+    constants, kernels = ConstantTable(), KernelTable(module, target)
+    lowered = [
+        lower_graph_function(module, name, constants, kernels) for name in public_functions(module)
+    ]
     with progress("compiling kernels") as report:
-        objects = compile_kernels(jobs.values(), report)
-    entry = _build_entries(lowered, jobs, target)
-    kernels = {variable.name_hint: function for variable, function in module.items()}
-    names = [name for name, function in kernels.items() if isinstance(function, PrimFunc)]
+        objects = compile_kernels(kernels.jobs.values(), report)
+    entry = build_functions(_entries(lowered), target=target)
+    functions = {variable.name_hint: function for variable, function in module.items()}
+    names = [name for name, function in functions.items() if isinstance(function, PrimFunc)]
     metadata = {
         "functions": {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered},
         "constants": list(constants.arrays),
         "target": str(target),
         "kernels": names,
     }
-    kernel_code = dict.fromkeys(objects[job.key] for job in jobs.values())
+    kernel_code = dict.fromkeys([objects[key] for key in kernels.jobs])
     code = [*kernel_code, *entry.objects, thread_runtime_object(target)]
     sources = {"script": lambda: module.script(), "ll": lambda: entry.get_source("ll")}
     return Executable(metadata, code, constants.arrays, sources)
 
 
-def _called(lowered: list[GraphFunction]) -> list[str]:
-    """The kernels that graph functions call, in order of the first call."""
-    found: dict[str, None] = {}
-
-    def look(node: Any) -> None:
-        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
-            found[node.op.name_hint] = None
-
-    for one in lowered:
-        post_order_visit(one.function.body, look)
-    return list(found)
-
-
-class _UseSymbols(Rewriter):
-    """Lets calls name kernels by the symbols of their object code."""
-
-    def __init__(self, jobs: Mapping[str, KernelJob]) -> None:
-        self.jobs = jobs
-        self.symbols: dict[str, GlobalVar] = {}
-
-    def visit_GlobalVar(self, node: GlobalVar) -> GlobalVar:
-        symbol = self.jobs[node.name_hint].symbol
-        return self.symbols.setdefault(symbol, GlobalVar(symbol))
-
-
-def _build_entries(
-    lowered: list[GraphFunction], jobs: Mapping[str, KernelJob], target: Target
-) -> Any:
-    rename = _UseSymbols(jobs)
+def _entries(lowered: list[GraphFunction]) -> IRModule:
+    """The functions that the runtime calls: those of the graph, and those that tell shapes."""
     entries = IRModule()
     for one in lowered:
-        function = one.function.with_body(rename.visit(one.function.body))
-        entries[str(function.attrs["global_symbol"])] = function
-        if one.shapes_function is not None:
-            entries[str(one.shapes_function.attrs["global_symbol"])] = one.shapes_function
-    return build_functions(entries, target=target)
+        for function in (one.function, one.shapes_function):
+            if function is not None:
+                entries[str(function.attrs["global_symbol"])] = function
+    return entries

@@ -1,6 +1,6 @@
 """Questions about the graph: variables, effects, liveness, sizes, the rules of a module."""
 
-from tilesmith.relax.analysis.op_pattern import newborn_blocks, tir_op_pattern
+from tilesmith.relax.analysis.op_pattern import tir_op_pattern
 from tilesmith.relax.analysis.purity import contains_impure_call, is_impure_call
 from tilesmith.relax.analysis.queries import (
     collect_non_negative_expressions,
@@ -44,7 +44,7 @@ __all__ = [
     "contains_impure_call", "definable_tir_vars_in_struct_info", "defined_symbolic_vars",
     "derive_call_ret_struct_info", "detect_recursion", "erase_to_well_defined",
     "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val",
-    "is_impure_call", "name_to_binding", "newborn_blocks", "post_order_visit",
+    "is_impure_call", "name_to_binding", "post_order_visit",
     "remove_all_unused", "struct_info_base_check", "struct_info_lca", "tensor_bytes",
     "tir_op_pattern", "tir_vars_in_struct_info", "udchain", "used_vars", "well_formed",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """How a PrimFunc fuses with its neighbours, read off its blocks.
 
-Only functions that are as a compute is born are looked at: serial loops, each block right under its
-own loops and bound to their variables. Any other function is its author's and stays by itself.
+Only unscheduled functions are looked at (``tir.analysis.unscheduled``). Any other function is its
+author's and stays by itself.
 """
 
 from __future__ import annotations
@@ -14,54 +14,10 @@ from tilesmith.ir import Var as ScalarVar
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
 from tilesmith.relax.op.spec import FusionKind
-from tilesmith.tir import (
-    Block,
-    BlockRealize,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    IterVar,
-    PrimFunc,
-    SeqStmt,
-    Stmt,
-)
+from tilesmith.tir import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
+from tilesmith.tir.analysis import unscheduled_blocks
 
-__all__ = ["newborn_blocks", "tir_op_pattern"]
-
-
-def _statements(body: Stmt) -> tuple[Stmt, ...]:
-    return body.seq if isinstance(body, SeqStmt) else (body,)
-
-
-def newborn_blocks(func: PrimFunc) -> list[Block] | None:
-    """The blocks of a function that is as a compute is born, in order; None for any other."""
-    if func.attrs.get("tir.is_scheduled"):
-        return None
-    body = func.body
-    if isinstance(body, BlockRealize) and not body.block.iter_vars:
-        if body.block.annotations or body.block.match_buffers:
-            return None
-        body = body.block.body
-    blocks = []
-    for nest in _statements(body):
-        loops: list[Any] = []
-        while isinstance(nest, For):
-            if nest.kind is not ForKind.SERIAL or nest.annotations or not is_const(nest.min, 0):
-                return None
-            loops.append(nest.loop_var)
-            nest = nest.body
-        if not isinstance(nest, BlockRealize) or not is_const(nest.predicate, 1):
-            return None
-        values = nest.iter_values
-        if len(values) != len(loops) or any(v is not loop for v, loop in zip(values, loops)):
-            # A block without loops runs over iterators that are constant zero.
-            if loops or not all(is_const(value, 0) for value in values):
-                return None
-        if nest.block.match_buffers or nest.block.alloc_buffers:
-            return None
-        blocks.append(nest.block)
-    return blocks
+__all__ = ["tir_op_pattern"]
 
 
 class _Access:
@@ -154,7 +110,7 @@ def _block_kind(access: _Access) -> FusionKind:
 
 def tir_op_pattern(func: PrimFunc) -> FusionKind:
     """How calls of a PrimFunc fuse with their neighbours."""
-    blocks = newborn_blocks(func)
+    blocks = unscheduled_blocks(func)
     if not blocks or any(param not in func.buffer_map for param in func.params):
         return FusionKind.OPAQUE
     accesses = [_Access(block) for block in blocks]

@@ -9,19 +9,19 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import GlobalVar, IRModule, Op, Range, const
 from tilesmith.ir.transform import Pass
-from tilesmith.relax.analysis.op_pattern import newborn_blocks
 from tilesmith.relax.expr import Call, Constant, ShapeExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.function_pass import each_function
 from tilesmith.tir import BufferLoad, BufferStore, PrimFunc
+from tilesmith.tir.analysis import unscheduled_blocks
 
 _CALL_TIR, _RESHAPE = Op.get("relax.call_tir"), Op.get("relax.reshape")
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
     """Whether a PrimFunc copies its first buffer to its last one, elements in the same order."""
-    blocks = newborn_blocks(func)
+    blocks = unscheduled_blocks(func)
     if blocks is None or len(blocks) != 1 or len(func.buffer_map) < 2:
         return False
     block, buffers = blocks[0], func.buffers

@@ -8,6 +8,7 @@ from tilesmith.tir.analysis.memory_access import verify_memory
 from tilesmith.tir.analysis.memory_constraints import *  # noqa: F403
 from tilesmith.tir.analysis.out_of_bounds import OOBChecker
 from tilesmith.tir.analysis.purity import *  # noqa: F403
+from tilesmith.tir.analysis.unscheduled import *  # noqa: F403
 from tilesmith.tir.analysis.variables import *  # noqa: F403
 from tilesmith.tir.analysis.verify_gpu_code import *  # noqa: F403
 from tilesmith.tir.analysis.vtcm import get_vtcm_compaction_passes
