@@ -14,9 +14,9 @@ from tilesmith.topi import tag
 
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "clip", "cos", "cosh",
-    "elemwise_sum", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor", "full", "full_like",
-    "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt",
-    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor", "identity", "isfinite",
+    "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt", "sigmoid", "sign",
+    "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -131,27 +131,3 @@ def cast(x: Any, dtype: str, span: Any = None) -> Any:
         return op.cast(target, value)
 
     return _unary("T_cast", function, x)
-
-
-def elemwise_sum(xs: list[Tensor]) -> Tensor:
-    """The sum of tensors of one shape."""
-
-    def function(*indices: Any) -> PrimExpr:
-        total = xs[0](*indices)
-        for x in xs[1:]:
-            total = total + x(*indices)
-        return total
-
-    return te.compute(xs[0].shape, function, name="T_elemwise_sum", tag=tag.ELEMWISE)
-
-
-def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
-    """A tensor of one value."""
-    value = fill_value if isinstance(fill_value, PrimExpr) else const(fill_value, dtype)
-    value = op.cast(dtype, value)
-    return te.compute(shape, lambda *i: value, name="T_full", tag=tag.ELEMWISE)
-
-
-def full_like(x: Tensor, fill_value: Any) -> Tensor:
-    """A tensor of one value with the shape and dtype of another."""
-    return full(x.shape, x.dtype, fill_value)

@@ -8,12 +8,18 @@ from typing import Any
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
+from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi import tag
-from tilesmith.topi.utils import normalize_axes
+from tilesmith.topi.broadcast import multiply, subtract
+from tilesmith.topi.math import sqrt
+from tilesmith.topi.utils import Axes, Shape, equal_const_int, normalize_axes, product
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod", "sum"]
+__all__ = [
+    "all", "any", "argmax", "argmin", "collapse_sum", "max", "mean", "min", "prod", "std", "sum",
+    "variance",
+]  # fmt: skip
 
 _prod = tir.comm_reducer(lambda x, y: x * y, lambda dtype: const(1, dtype), name="prod")
 _all = tir.comm_reducer(lambda x, y: tir.And(x, y), lambda dtype: const(True, "bool"), name="all")
@@ -23,7 +29,7 @@ _any = tir.comm_reducer(lambda x, y: tir.Or(x, y), lambda dtype: const(False, "b
 class _Axes:
     """Which dimensions are reduced, and how an index of the result becomes one of the input."""
 
-    def __init__(self, data: Tensor, axis: Any, keepdims: bool) -> None:
+    def __init__(self, data: Tensor, axis: Axes, keepdims: bool) -> None:
         self.data = data
         self.keepdims = keepdims
         self.axes = normalize_axes(axis, len(data.shape))
@@ -52,7 +58,7 @@ class _Axes:
 
 
 def _reduce(
-    data: Tensor, axis: Any, keepdims: bool, combine: Callable[..., Any], name: str
+    data: Tensor, axis: Axes, keepdims: bool, combine: Callable[..., Any], name: str
 ) -> Tensor:
     axes = _Axes(data, axis, keepdims)
     if not axes.iterators:
@@ -66,32 +72,32 @@ def _reduce(
     )
 
 
-def sum(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum over axes (all of them for None)."""
     return _reduce(data, axis, keepdims, te.sum, "T_sum")
 
 
-def prod(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The product over axes."""
     return _reduce(data, axis, keepdims, _prod, "T_prod")
 
 
-def max(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest value over axes."""
     return _reduce(data, axis, keepdims, te.max, "T_max")
 
 
-def min(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest value over axes."""
     return _reduce(data, axis, keepdims, te.min, "T_min")
 
 
-def all(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether all values over axes are true."""
     return _reduce(data, axis, keepdims, _all, "T_all")
 
 
-def any(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether some value over axes is true."""
     return _reduce(data, axis, keepdims, _any, "T_any")
 
@@ -112,7 +118,7 @@ def _arg_reducer(name: str, better: Callable[[Any, Any], PrimExpr], worst: Any, 
 
 
 def _arg(
-    data: Tensor, axis: Any, keepdims: bool, name: str, better: Any, worst: Any, last: bool
+    data: Tensor, axis: Axes, keepdims: bool, name: str, better: Any, worst: Any, last: bool
 ) -> Tensor:
     axes = _Axes(data, axis, keepdims)
     iterators = list(axes.iterators.values())
@@ -130,14 +136,65 @@ def _arg(
 
 
 def argmax(
-    data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False
+    data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """The index of the largest value along an axis (of the flattened tensor for None)."""
     return _arg(data, axis, keepdims, "argmax", op.greater, tir.min_value, select_last_index)
 
 
 def argmin(
-    data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False
+    data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """The index of the smallest value along an axis (of the flattened tensor for None)."""
     return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
+
+
+def _divided(total: Tensor, count: PrimExpr, name: str) -> Tensor:
+    def element(*i: Any) -> PrimExpr:
+        value = total(*i)
+        return value / count if value.dtype.is_float else op.truncdiv(value, count)
+
+    return te.compute(total.shape, element, name=name, tag=tag.ELEMWISE)
+
+
+def _count(data: Tensor, axis: Axes) -> PrimExpr:
+    axes = normalize_axes(axis, len(data.shape))
+    return op.cast(data.dtype, product([data.shape[number] for number in axes]))
+
+
+def mean(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean over axes, in the dtype of ``data`` (integers are divided toward zero)."""
+    return _divided(sum(data, axis, keepdims), _count(data, axis), "T_mean")
+
+
+def variance(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean of the squared differences from the mean over axes."""
+    difference = subtract(data, mean(data, axis, True))
+    squares = multiply(difference, difference)
+    return _divided(sum(squares, axis, keepdims), _count(data, axis), "T_variance")
+
+
+def std(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The standard deviation over axes: the square root of ``variance``."""
+    return sqrt(variance(data, axis, keepdims))
+
+
+def collapse_sum(data: Tensor, target_shape: Shape) -> Tensor:
+    """The sum of ``data`` over what broadcasting ``target_shape`` to its shape repeats.
+
+    (2, 3, 4) to (3, 1): summed over the first axis, and over the last one, which stays with size 1.
+    Raises ShapeError where ``target_shape`` has more axes than ``data``.
+    """
+    extra = len(data.shape) - len(target_shape)
+    if extra < 0:
+        raise ShapeError(
+            f"collapse_sum: {len(data.shape)} dimensions do not collapse to {len(target_shape)}"
+        )
+    if extra:
+        data = sum(data, list(range(extra)))
+    axes = [
+        number
+        for number, (size, target) in enumerate(zip(data.shape, target_shape))
+        if equal_const_int(target, 1) and not equal_const_int(size, 1)
+    ]
+    return sum(data, axes, keepdims=True) if axes else data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith import te, tir
@@ -10,23 +11,28 @@ from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
+from tilesmith.tir.functor import substitute
 from tilesmith.topi import tag
 from tilesmith.topi.utils import (
+    Axes,
+    DType,
+    Number,
+    Shape,
+    arange_size,
     equal_const_int,
     get_const_int,
     normalize_axes,
     product,
     ravel_index,
     simplify,
+    slice_bounds,
     unravel_index,
 )
 
 __all__ = [
     "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd",
-    "layout_transform",
-    "one_hot", "repeat", "reshape", "shape", "split", "squeeze", "stack", "strided_slice", "take",
-    "tile",
-    "transpose", "trilu",
+    "index_map_transform", "layout_transform", "one_hot", "repeat", "reshape", "shape", "split",
+    "squeeze", "stack", "strided_slice", "take", "tile", "transpose", "trilu",
 ]  # fmt: skip
 
 
@@ -46,7 +52,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     )
 
 
-def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
+def expand_like(a: Tensor, shape_like: Tensor, axis: Axes) -> Tensor:
     """``a`` stretched along ``axis`` to the shape of another tensor."""
     axes = normalize_axes(axis, len(shape_like.shape))
     kept = [k for k in range(len(shape_like.shape)) if k not in axes]
@@ -58,12 +64,12 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     )
 
 
-def transpose(a: Tensor, axes: Any = None) -> Tensor:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """``a`` with its axes in another order, reversed by default."""
     ndim = len(a.shape)
     order = list(range(ndim))[::-1] if axes is None else [int(axis) % ndim for axis in axes]
     if sorted(order) != list(range(ndim)):
-        raise ShapeError(f"{axes} is no order of {ndim} axes")
+        raise ShapeError(f"{axes} is not an order of {ndim} axes")
 
     def element(*indices: Any) -> PrimExpr:
         own: list[Any] = [None] * ndim
@@ -88,8 +94,9 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     )
 
 
-def reshape(a: Tensor, newshape: Any) -> Tensor:
-    """``a`` in another shape with the same number of elements; -1 is found, 0 copies a size."""
+def reshape(a: Tensor, newshape: Shape) -> Tensor:
+    """``a`` in another shape with the same number of elements; one size may be -1, which is then
+    the number that is left."""
     sizes = [convert(size) for size in newshape]
     if any(op.is_const(size, -1) for size in sizes):
         rest = product([size for size in sizes if not op.is_const(size, -1)])
@@ -107,7 +114,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     return te.compute(sizes, element, name="T_reshape", tag=tag.INJECTIVE)
 
 
-def squeeze(a: Tensor, axis: Any = None) -> Tensor:
+def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     """``a`` without axes of size 1 (all of them by default)."""
     ndim = len(a.shape)
     if axis is None:
@@ -128,7 +135,7 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
     return te.compute([a.shape[k] for k in kept], element, name="T_squeeze", tag=tag.INJECTIVE)
 
 
-def concatenate(a_tuple: Any, axis: int = 0) -> Tensor:
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors one after the other along an axis."""
     tensors = list(a_tuple)
     (axis,) = normalize_axes(axis, len(tensors[0].shape))
@@ -153,14 +160,16 @@ def concatenate(a_tuple: Any, axis: int = 0) -> Tensor:
     return te.compute(shape, element, name="T_concat", tag=tag.INJECTIVE)
 
 
-def stack(tensors: Any, axis: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     tensors = list(tensors)
     axis = axis + len(tensors[0].shape) + 1 if axis < 0 else axis
     return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis)
 
 
-def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def split(
+    ary: Tensor, indices_or_sections: int | Sequence[int | PrimExpr], axis: int = 0
+) -> list[Tensor]:
     """Parts along an axis: that many equal ones, or cut at the given indices."""
     (axis,) = normalize_axes(axis, len(ary.shape))
     size = ary.shape[axis]
@@ -191,34 +200,35 @@ def _slice_axis(a: Tensor, axis: int, begin: PrimExpr, length: PrimExpr) -> Tens
 
 
 def strided_slice(
-    a: Tensor, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
+    a: Tensor,
+    begin: Sequence[int | PrimExpr | None],
+    end: Sequence[int | PrimExpr | None],
+    strides: Sequence[int | PrimExpr] | None = None,
+    axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
+    assume_inbound: bool = False,
 ) -> Tensor:
     """``a[begin:end:strides]`` along ``axes`` (the first ones by default), as numpy slices.
 
-    ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest.
+    ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest, and strides are not looked at.
+    ``assume_inbound``: begin and end are known to lie within the axes, so that nothing is clamped.
     """
     ndim = len(a.shape)
     axes = list(range(len(begin))) if axes is None else [int(axis) % ndim for axis in axes]
-    strides = [1] * len(axes) if strides is None else [get_const_int(stride) for stride in strides]
-    if len(strides) == 1 and len(axes) > 1:
-        strides = strides * len(axes)
+    steps_given = [1] if strides is None else [get_const_int(stride) for stride in strides]
+    if len(steps_given) == 1:
+        steps_given = steps_given * len(axes)
+    if not len(begin) == len(end) == len(axes) == len(steps_given):
+        raise ShapeError("strided_slice needs as many begins, ends and strides as axes")
     starts: list[Any] = [const(0, size.dtype) for size in a.shape]
     steps = [1] * ndim
     shape = list(a.shape)
-    for position, axis in enumerate(axes):
-        size = a.shape[axis]
-        step = strides[position]
-        if step == 0:
-            raise ShapeError("a slice has stride 0")
+    for axis, start, stop, step in zip(axes, begin, end, steps_given):
         if slice_mode == "size":
-            start = convert(begin[position])
-            length = convert(end[position])
-            stop = size if op.is_const(length, -1) else start + length
+            stop = None if op.is_const(convert(stop), -1) else convert(start) + stop
             step = 1
-        else:
-            start, stop = begin[position], end[position]
-        first, count = _slice_bounds(start, stop, step, size)
-        starts[axis], steps[axis], shape[axis] = first, step, count
+        bounds = slice_bounds(a.shape[axis], start, stop, step, assume_inbound)
+        starts[axis], steps[axis], shape[axis] = bounds[0], step, bounds[1]
 
     def element(*indices: Any) -> PrimExpr:
         return a(*[index * step + start for index, step, start in zip(indices, steps, starts)])
@@ -226,40 +236,12 @@ def strided_slice(
     return te.compute(shape, element, name="T_strided_slice", tag=tag.INJECTIVE)
 
 
-def _slice_bounds(start: Any, stop: Any, step: int, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """First index and number of elements of a slice; negative indices count from the end."""
-    start = None if start is None else simplify(convert(start))
-    stop = None if stop is None else simplify(convert(stop))
-    known = (start is None or isinstance(start, IntImm)) and (
-        stop is None or isinstance(stop, IntImm)
-    )
-    if isinstance(size, IntImm) and known:
-        first = None if start is None else int(start)
-        last = None if stop is None else int(stop)
-        chosen = range(size.value)[slice(first, last, step)]
-        begin = chosen.start if len(chosen) else 0
-        return const(begin, size.dtype), const(len(chosen), size.dtype)
-
-    def limited(value: PrimExpr) -> PrimExpr:
-        value = op.cast(size.dtype, value)
-        if isinstance(value, IntImm) and value.value < 0:
-            return value + size
-        return value
-
-    if step > 0:
-        begin = const(0, size.dtype) if start is None else limited(start)
-        far = isinstance(stop, IntImm) and stop.value >= 2**31 - 1
-        end = size if stop is None or far else op.minimum(limited(stop), size)
-    else:
-        begin = size - 1 if start is None else op.minimum(limited(start), size - 1)
-        far = isinstance(stop, IntImm) and stop.value <= -(2**31) + 1
-        end = const(-1, size.dtype) if stop is None or far else limited(stop)
-    count = op.floordiv(end - begin + (step - (1 if step > 0 else -1)), const(step, size.dtype))
-    return simplify(begin), simplify(op.maximum(count, const(0, size.dtype)))
-
-
 def take(
-    a: Tensor, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
+    a: Tensor,
+    indices: Tensor | int | PrimExpr,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    mode: str = "clip",
 ) -> Tensor:
     """Elements (slices along ``axis``) at the given indices.
 
@@ -272,7 +254,7 @@ def take(
         index = convert(indices)
         indices = te.compute((), lambda: index, name="T_index")
     if axis is None:
-        a = reshape(a, [product(a.shape)])
+        a = a if len(a.shape) == 1 else reshape(a, [product(a.shape)])
         axis = 0
     (axis,) = normalize_axes(axis, len(a.shape))
     size = a.shape[axis]
@@ -330,8 +312,10 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     return te.compute(shape, element, name="T_gather_nd", tag=tag.INJECTIVE)
 
 
-def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
-    """Each element several times along an axis."""
+def repeat(a: Tensor, repeats: int, axis: int | None = None) -> Tensor:
+    """Each element several times along an axis (of the flattened tensor for None)."""
+    if axis is None:
+        a, axis = reshape(a, [product(a.shape)]), 0
     (axis,) = normalize_axes(axis, len(a.shape))
     shape = list(a.shape)
     shape[axis] = simplify(shape[axis] * repeats)
@@ -343,7 +327,7 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
     )
 
 
-def tile(a: Tensor, reps: Any) -> Tensor:
+def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
     """Copies of ``a`` side by side, ``reps`` along each axis."""
     reps = list(reps) if isinstance(reps, (list, tuple)) else [reps]
     ndim = max(len(reps), len(a.shape))
@@ -359,7 +343,7 @@ def tile(a: Tensor, reps: Any) -> Tensor:
     return te.compute(shape, element, name="T_tile", tag=tag.BROADCAST)
 
 
-def shape(array: Tensor, dtype: str = "int32") -> Tensor:
+def shape(array: Tensor, dtype: DType = "int32") -> Tensor:
     """The shape of a tensor as a tensor."""
     sizes = list(array.shape)
 
@@ -372,17 +356,15 @@ def shape(array: Tensor, dtype: str = "int32") -> Tensor:
     return te.compute((len(sizes),), element, name="T_shape", tag=tag.INJECTIVE)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Tensor:
-    """``start, start + step, ...`` below ``stop``."""
+def arange(
+    start: Number, stop: Number | None = None, step: Number = 1, dtype: DType = "float32"
+) -> Tensor:
+    """``start, start + step, ...`` as long as they lie before ``stop``; one number is the stop."""
     if stop is None:
         start, stop = 0, start
     start, stop, step = convert(start), convert(stop), convert(step)
-    if start.dtype.is_integer and stop.dtype.is_integer and step.dtype.is_integer:
-        count = simplify(op.floordiv(stop - start + step - 1, step))
-    else:
-        count = simplify(op.cast("int32", tir.ceil((op.cast("float32", stop) - start) / step)))
     return te.compute(
-        (count,),
+        (arange_size(start, stop, step),),
         lambda i: op.cast(dtype, start) + op.cast(dtype, step) * op.cast(dtype, i),
         name="T_arange",
         tag=tag.INJECTIVE,
@@ -390,24 +372,25 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") 
 
 
 def one_hot(
-    indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str
+    indices: Tensor, on_value: Number, off_value: Number, depth: int, axis: int, dtype: DType
 ) -> Tensor:
-    """``on_value`` where the new axis equals the index, ``off_value`` elsewhere."""
-    ndim = len(indices.shape)
-    axis = ndim if axis == -1 else axis
-    new_shape = [*indices.shape[:axis], convert(depth), *indices.shape[axis:]]
+    """``on_value`` where the index along a new axis of size ``depth`` is the one in ``indices``,
+    ``off_value`` elsewhere; an index out of range gives no ``on_value``."""
+    axis = axis % (len(indices.shape) + 1)
+    size_dtype = indices.shape[0].dtype if indices.shape else "int32"
+    new_shape = [*indices.shape[:axis], const(int(depth), size_dtype), *indices.shape[axis:]]
+    on, off = op.cast(dtype, convert(on_value)), op.cast(dtype, convert(off_value))
 
     def element(*i: Any) -> PrimExpr:
-        own = indices(*i[:axis], *i[axis + 1 :])
-        hit = op.equal(own, op.cast(own.dtype, i[axis]))
-        return tir.Select(
-            hit, op.cast(dtype, convert(on_value)), op.cast(dtype, convert(off_value))
-        )
+        index, place = indices(*i[:axis], *i[axis + 1 :]), i[axis]
+        # In the wider of the two dtypes, so that neither wraps around.
+        wide = index.dtype if index.dtype.bits > place.dtype.bits else place.dtype
+        return tir.Select(op.equal(op.cast(wide, index), op.cast(wide, place)), on, off)
 
     return te.compute(new_shape, element, name="T_one_hot", tag=tag.INJECTIVE)
 
 
-def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
+def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
     """The upper (or lower) triangle of the last two axes, zero elsewhere; ``k`` shifts the
     diagonal.
     """
@@ -445,3 +428,25 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
         return value
 
     return te.compute(shape, element, name="T_layout_trans", tag=tag.INJECTIVE)
+
+
+def index_map_transform(
+    data: Tensor, index_map: tir.IndexMap, pad_value: int | float | None = None
+) -> Tensor:
+    """Each element at the place to which ``index_map`` sends its indices.
+
+    Places of the result to which no element is sent hold ``pad_value`` (0 for None). Raises what
+    ``IndexMap.non_surjective_inverse`` raises for a map that has no inverse.
+    """
+    inverse, padding = index_map.non_surjective_inverse(list(data.shape))
+    shape = index_map.map_shape(list(data.shape))
+    fill = const(pad_value or 0, data.dtype)
+
+    def element(*indices: Any) -> PrimExpr:
+        value = data(*inverse.map_indices(list(indices)))
+        own = inverse.initial_indices
+        places = {var: op.cast(var.dtype, index) for var, index in zip(own, indices)}
+        outside = simplify(substitute(padding, places))
+        return value if op.is_const(outside, 0) else tir.if_then_else(outside, fill, value)
+
+    return te.compute(shape, element, name="te_layout_transform", tag=tag.INJECTIVE)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import IntImm, PrimExpr, const, convert
+from tilesmith import tir
+from tilesmith.arith import Analyzer, ConstIntBound
+from tilesmith.ir import FloatImm, IntImm, PrimExpr, const, convert
+from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
+from tilesmith.tir.analysis import undefined_vars
 
 __all__ = [
-    "equal_const_int", "get_const_int", "get_const_tuple", "normalize_axes", "product",
-    "ravel_index",
-    "same_size", "simplify", "unravel_index",
+    "Axes", "DType", "Number", "Shape", "arange_size", "equal_const_int", "get_const_int",
+    "get_const_tuple", "is_tensor", "normalize_axes", "product", "ravel_index", "same_size",
+    "simplify", "slice_bounds", "unravel_index",
 ]  # fmt: skip
+
+Axes: TypeAlias = int | Sequence[int] | None
+"""One axis, several, or all of them (None); negative axes count from the last one."""
+DType: TypeAlias = str | DataType
+Number: TypeAlias = int | float | PrimExpr
+Shape: TypeAlias = Sequence[int | PrimExpr]
 
 
 def simplify(expr: Any) -> Any:
@@ -85,19 +97,82 @@ def ravel_index(indices: Any, shape: Any) -> PrimExpr:
 
 def unravel_index(flat: PrimExpr, shape: Any) -> list[PrimExpr]:
     """The indices in a shape of a flat, row-major position."""
-    from tilesmith.ir.operators import floordiv, floormod
-
     indices: list[PrimExpr] = []
     for number, size in enumerate(reversed(list(shape))):
         last = number == len(shape) - 1
-        indices.append(flat if last else floormod(flat, size))
-        flat = floordiv(flat, size)
+        indices.append(flat if last else op.floormod(flat, size))
+        flat = op.floordiv(flat, size)
     return indices[::-1]
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether a value is a tensor rather than a number."""
     return isinstance(value, Tensor)
 
 
-__all__ += ["is_tensor"]
+def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
+    """How many values ``start, start + step, ...`` lie before ``stop``: exactly for constants."""
+    integers = start.dtype.is_integer and stop.dtype.is_integer and step.dtype.is_integer
+    constants = [item.value for item in (start, stop, step) if isinstance(item, (IntImm, FloatImm))]
+    dtype = op.match_types(op.match_types(start, stop)[0], step)[0].dtype if integers else "int64"
+    if len(constants) == 3:
+        first, last, by = constants
+        return const(max(0, math.ceil((last - first) / by)), dtype)
+    if not integers:
+        span = (op.cast("float32", stop) - op.cast("float32", start)) / op.cast("float32", step)
+        return simplify(op.maximum(op.cast(dtype, tir.ceil(span)), const(0, dtype)))
+    start, stop, step = (op.cast(dtype, item) for item in (start, stop, step))
+    if isinstance(step, IntImm) and step.value < 0:
+        count = op.floordiv(start - stop - step - 1, const(-step.value, dtype))
+    else:
+        count = op.floordiv(stop - start + step - 1, step)
+    return simplify(op.maximum(count, const(0, dtype)))
+
+
+_FAR = 2**31 - 1
+"""An end from here on means "up to the last element", whatever the size."""
+
+
+def slice_bounds(
+    size: PrimExpr,
+    begin: int | PrimExpr | None,
+    end: int | PrimExpr | None,
+    stride: int = 1,
+    assume_inbound: bool = False,
+) -> tuple[PrimExpr, PrimExpr]:
+    """The first index and the number of elements of a slice by Python's rule.
+
+    Constant negative indices count from the end; symbolic ones are taken as not negative.
+    ``assume_inbound``: begin and end are known to lie within the size, so that nothing is clamped.
+    """
+    if stride == 0:
+        raise ShapeError("a slice has stride 0")
+    zero, one = const(0, size.dtype), const(1, size.dtype)
+    analyzer = Analyzer()
+    for item in (size, begin, end):
+        if isinstance(item, PrimExpr) and not isinstance(item, IntImm):
+            for variable in undefined_vars(item):
+                analyzer.update(variable, ConstIntBound(0, ConstIntBound.POS_INF))
+    simplify = analyzer.simplify
+
+    def clamped(value: int | PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
+        expr = simplify(op.cast(size.dtype, convert(value)))
+        if assume_inbound:
+            return expr
+        if isinstance(expr, IntImm) and expr.value >= _FAR:
+            return high
+        if isinstance(expr, IntImm) and expr.value < 0:
+            expr = low if expr.value <= -_FAR else expr + size
+        return simplify(op.minimum(op.maximum(expr, low), high))
+
+    if stride > 0:
+        first = zero if begin is None else clamped(begin, zero, size)
+        last = size if end is None else clamped(end, zero, size)
+        count = op.floordiv(last - first + (stride - 1), const(stride, size.dtype))
+    else:
+        # An end below minus the size stands before the first element.
+        first = size - one if begin is None else clamped(begin, -one, size - one)
+        last = -one if end is None else clamped(end, -one, size - one)
+        count = op.floordiv(first - last + (-stride - 1), const(-stride, size.dtype))
+    count = simplify(count)
+    return first, count if assume_inbound else simplify(op.maximum(count, zero))

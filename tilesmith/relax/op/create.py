@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IntImm, PrimExpr
-from tilesmith.ir.operators import cast, maximum
 from tilesmith.relax.attrs import Schema, dtype, integer
 from tilesmith.relax.expr import Call, PrimValue, RelaxExpr, const
-from tilesmith.relax.op.common import as_shape, result, shape_argument, size, sizes_of, tensor
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.common import as_shape, result, shape_argument, sizes_of, tensor
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.struct_info import PrimStructInfo, TensorStructInfo
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
@@ -32,7 +30,7 @@ _FULL = define(
     "shape fill_value",
     _infer_full,
     schema=Schema(dtype=dtype()),
-    compute="create:full",
+    compute=lambda attrs, shape, value: topi.full(shape, attrs.dtype or value.dtype, value()),
     kind=_BROADCAST,
     evaluate=lambda attrs, shape, value: numpy.full(shape, value),
 )
@@ -61,7 +59,7 @@ _FULL_LIKE = define(
     "x fill_value",
     _infer_full_like,
     schema=Schema(dtype=dtype()),
-    compute="create:full_like",
+    compute=lambda attrs, x, value: topi.full(x.shape, attrs.dtype or value.dtype, value()),
     kind=_BROADCAST,
     evaluate=lambda attrs, x, value: numpy.full(x.shape, value),
 )
@@ -90,7 +88,7 @@ def _filled(name: str, value: int) -> Any:
         "shape",
         _infer_filled,
         schema=Schema(dtype=dtype("float32")),
-        compute="create:" + name,
+        compute=lambda attrs, shape: topi.full(shape, attrs.dtype or "float32", value),
         kind=_BROADCAST,
         evaluate=lambda attrs, shape: numpy.full(shape, value),
     )
@@ -99,7 +97,7 @@ def _filled(name: str, value: int) -> Any:
         "x",
         _infer_filled_like,
         schema=Schema(dtype=dtype()),
-        compute=f"create:{name}_like",
+        compute=lambda attrs, x: topi.full(x.shape, attrs.dtype or x.dtype, value),
         kind=_BROADCAST,
         evaluate=lambda attrs, x: numpy.full(x.shape, value),
     )
@@ -120,20 +118,6 @@ ones, ones_like = _filled("ones", 1)
 zeros, zeros_like = _filled("zeros", 0)
 
 
-def arange_size(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """How many values ``arange`` gives."""
-    values = [getattr(item, "value", None) for item in (start, end, step)]
-    if None not in values:
-        first, last, by = values
-        return size(max(0, int(numpy.ceil((last - first) / by))))
-    start, end, step = (cast("int64", item) for item in (start, end, step))
-    if isinstance(step, IntImm) and step.value < 0:
-        count = (start - end - step - 1) // (-step)
-    else:
-        count = (end - start + step - 1) // step
-    return maximum(count, size(0))
-
-
 def _infer_arange(call: Call) -> Any:
     values = []
     for arg in call.args:
@@ -143,7 +127,7 @@ def _infer_arange(call: Call) -> Any:
         values.append(info.value)
     if None in values:
         return result(None, call.attrs.dtype or "int64", 1)
-    return result([arange_size(*values)], call.attrs.dtype or "int64")
+    return result([topi.utils.arange_size(*values)], call.attrs.dtype or "int64")
 
 
 _ARANGE = define(
@@ -151,7 +135,7 @@ _ARANGE = define(
     "start end step",
     _infer_arange,
     schema=Schema(dtype=dtype()),
-    compute="create:arange",
+    compute=lambda attrs, start, end, step: topi.arange(start, end, step, attrs.dtype or "int64"),
     kind=_INJECTIVE,
     evaluate=lambda attrs, start, end, step: numpy.arange(start, end, step),
 )
@@ -183,7 +167,7 @@ def _triangle(name: str, evaluate: Any, meaning: str) -> Any:
         "x",
         _infer_triangle,
         schema=Schema(k=integer(0)),
-        compute="create:" + name,
+        compute=lambda attrs, x: topi.trilu(x, attrs.k, name == "triu"),
         kind=_INJECTIVE,
         evaluate=lambda attrs, x: evaluate(x, attrs.k),
     )

@@ -19,7 +19,7 @@ from tilesmith.relax.op.common import (
     tensor,
     tensor_or_scalar,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define, operand
+from tilesmith.relax.op.spec import Compute, FusionKind, call, define, operand, topi
 
 Elementwise = Callable[..., Call]
 
@@ -43,7 +43,11 @@ def infer_predicate(call: Call) -> Any:
 
 
 def unary(
-    name: str, evaluate: Callable[[Any], Any], compute: str, meaning: str, infer: Any = infer_same
+    name: str,
+    evaluate: Callable[[Any], Any],
+    compute: Compute,
+    meaning: str,
+    infer: Any = infer_same,
 ) -> Elementwise:
     """Register an operator of one tensor and give its function."""
     op = define(
@@ -87,7 +91,7 @@ def infer_comparison(call: Call) -> Any:
 def binary(
     name: str,
     evaluate: Callable[[Any, Any], Any],
-    compute: str,
+    compute: Compute,
     meaning: str,
     infer: Any = infer_arithmetic,
 ) -> Elementwise:
@@ -152,7 +156,7 @@ sign = unary("sign", numpy.sign, "topi.sign", "-1, 0 or 1 by the sign of x")
 sin = unary("sin", numpy.sin, "topi.sin", "sine", infer_float)
 sinh = unary("sinh", numpy.sinh, "topi.sinh", "hyperbolic sine", infer_float)
 sqrt = unary("sqrt", numpy.sqrt, "topi.sqrt", "square root", infer_float)
-square = unary("square", _square, "elementwise:square", "x * x")
+square = unary("square", _square, lambda attrs, x: topi.multiply(x, x), "x * x")
 tan = unary("tan", numpy.tan, "topi.tan", "tangent", infer_float)
 tanh = unary("tanh", numpy.tanh, "topi.tanh", "hyperbolic tangent", infer_float)
 trunc = unary("trunc", numpy.trunc, "topi.trunc", "x rounded toward zero")
@@ -195,7 +199,7 @@ _CLIP = define(
     "x",
     infer_same,
     schema=Schema(min=scalar(), max=scalar()),
-    compute="elementwise:clip",
+    compute=lambda attrs, x: topi.clip(x, attrs.min, attrs.max),
     kind=FusionKind.ELEMWISE,
     evaluate=lambda attrs, x: numpy.clip(x, attrs.min, attrs.max),
 )
@@ -228,7 +232,7 @@ _FMA = define(
     "ewise_fma",
     "x1 x2 x3",
     _infer_fma,
-    compute="elementwise:fused_multiply_add",
+    compute=lambda attrs, a, b, c: topi.add(topi.multiply(a, b), c),
     kind=FusionKind.ELEMWISE,
     evaluate=lambda attrs, a, b, c: a * b + c,
 )

@@ -12,6 +12,7 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import Call, ShapeExpr, Tuple, const, known_struct_info
 from tilesmith.relax.op import grad as adjoints
 from tilesmith.relax.op.common import prove_equal, sizes_of
+from tilesmith.relax.op.spec import topi
 from tilesmith.support.errors import UnsupportedError
 
 Gradient = Callable[[Any, Call, Any, Any], list[Any]]
@@ -335,7 +336,7 @@ def split_grad(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> li
 @gradient("strided_slice")
 def strided_slice_grad(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
     """Zeros around the part"""
-    from tilesmith.relax.op.index import slice_arguments, slice_bounds
+    from tilesmith.relax.op.index import slice_arguments
 
     x = orig_call.args[0]
     axes, begin, _, strides = slice_arguments(orig_call)
@@ -345,7 +346,9 @@ def strided_slice_grad(orig_var: Any, orig_call: Call, output_grad: Any, ctx: An
     width = [[0, 0] for _ in sizes]
     end = slice_arguments(orig_call)[2]
     for axis, first, last in zip(axes, begin, end):
-        start, count = slice_bounds(sizes[axis], first, last, 1, orig_call.attrs.assume_inbound)
+        start, count = topi.utils.slice_bounds(
+            sizes[axis], first, last, 1, orig_call.attrs.assume_inbound
+        )
         if not all(isinstance(item, IntImm) for item in (start, count, sizes[axis])):
             raise UnsupportedError("the gradient of strided_slice needs constant sizes")
         width[axis] = [start.value, sizes[axis].value - start.value - count.value]

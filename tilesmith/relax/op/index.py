@@ -7,19 +7,17 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IntImm, PrimExpr
-from tilesmith.ir.operators import maximum, minimum
 from tilesmith.relax.attrs import Schema, boolean, integer, optional_integer, text
 from tilesmith.relax.expr import Call, PrimValue, Tuple, known_struct_info
 from tilesmith.relax.op.common import (
     check_axes,
     check_axis,
     result,
-    simplify_size,
     size,
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.relations import describe
 from tilesmith.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
@@ -62,7 +60,7 @@ _TAKE = define(
     "x indices",
     _infer_take,
     schema=Schema(axis=optional_integer(), mode=text("fast")),
-    compute="index:take",
+    compute="topi.take",
     kind=_INJECTIVE,
     evaluate=_take,
 )
@@ -96,7 +94,7 @@ _GATHER_ELEMENTS = define(
     "data indices",
     _infer_gather_elements,
     schema=Schema(axis=integer(0)),
-    compute="index:gather_elements",
+    compute=lambda attrs, data, indices: topi.gather(data, attrs.axis, indices),
     kind=_INJECTIVE,
     evaluate=_gather_elements,
 )
@@ -127,12 +125,22 @@ def _gather_nd(attrs: Any, data: Any, indices: Any) -> Any:
     return data[(*grid, *places)]
 
 
+def index_tuples_first(indices: Any) -> Any:
+    """Indices of `gather_nd` as topi takes them: their tuples along the first axis."""
+    last = len(indices.shape) - 1
+    return topi.transpose(indices, [last, *range(last)])
+
+
+def _gather_nd_expression(attrs: Any, data: Any, indices: Any) -> Any:
+    return topi.gather_nd(data, index_tuples_first(indices), attrs.batch_dims)
+
+
 _GATHER_ND = define(
     "gather_nd",
     "data indices",
     _infer_gather_nd,
     schema=Schema(batch_dims=integer(0)),
-    compute="index:gather_nd",
+    compute=_gather_nd_expression,
     kind=_INJECTIVE,
     evaluate=_gather_nd,
 )
@@ -162,33 +170,6 @@ def _scalars(call: Call, index: int) -> list[PrimExpr]:
     )
 
 
-def _clamp(value: PrimExpr, extent: PrimExpr, low: int, high: PrimExpr) -> PrimExpr:
-    """An index counted from the front and limited to the range from ``low`` to ``high``."""
-    if isinstance(value, IntImm) and value.value < 0:
-        value = value + extent
-    return simplify_size(minimum(maximum(value, size(low)), high))
-
-
-def slice_bounds(
-    extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, inbound: bool
-) -> tuple[PrimExpr, PrimExpr]:
-    """The first index and the number of elements of a slice by Python's rule."""
-    if not inbound:
-        if stride > 0:
-            begin, end = _clamp(begin, extent, 0, extent), _clamp(end, extent, 0, extent)
-        else:
-            # An end below minus the size stands before the first element.
-            begin, end = _clamp(begin, extent, -1, extent - 1), _clamp(end, extent, -1, extent - 1)
-    if stride > 0:
-        count = (end - begin + (stride - 1)) // stride
-    else:
-        count = (begin - end + (-stride - 1)) // (-stride)
-    count = simplify_size(count)
-    if not inbound:
-        count = simplify_size(maximum(count, size(0)))
-    return begin, count
-
-
 def slice_arguments(call: Call) -> tuple[list[int], list[Any], list[Any], list[int]]:
     """Axes, begins, ends and strides of a strided_slice."""
     axes = [int(value) for value in _scalars(call, 1)]  # type: ignore[call-overload]
@@ -215,10 +196,9 @@ def _infer_strided_slice(call: Call) -> Any:
         return result(None, data.dtype, data.ndim)
     sizes = list(sizes)
     for axis, first, last, stride in zip(axes, begin, end, strides):
-        bounds = slice_bounds(
-            sizes[axis], size(first), size(last), stride, call.attrs.assume_inbound
-        )
-        sizes[axis] = bounds[1]
+        sizes[axis] = topi.utils.slice_bounds(
+            sizes[axis], first, last, stride, call.attrs.assume_inbound
+        )[1]
     return result(sizes, data.dtype, data.ndim, data)
 
 
@@ -235,12 +215,18 @@ def _strided_slice(attrs: Any, x: Any, axes: Any, begin: Any, end: Any, strides:
     return x[tuple(parts)]
 
 
+def _strided_slice_expression(
+    attrs: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None
+) -> Any:
+    return topi.strided_slice(x, begin, end, strides, axes, assume_inbound=attrs.assume_inbound)
+
+
 _STRIDED_SLICE = define(
     "strided_slice",
     "x axes begin end strides",
     _infer_strided_slice,
     schema=Schema(assume_inbound=boolean(False)),
-    compute="index:strided_slice",
+    compute=_strided_slice_expression,
     kind=_INJECTIVE,
     evaluate=_strided_slice,
 )

@@ -20,7 +20,7 @@ from tilesmith.relax.op.common import (
 )
 from tilesmith.relax.op.elementwise import add
 from tilesmith.relax.op.manipulate import permute_dims
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.relations import describe, surely_different
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
@@ -68,7 +68,7 @@ _MATMUL = define(
     "x1 x2",
     _infer_matmul,
     schema=Schema(out_dtype=dtype()),
-    compute="linear_algebra:matmul",
+    compute="topi.matmul",
     kind=FusionKind.OUT_ELEMWISE_FUSABLE,
     evaluate=_matmul,
 )
@@ -104,7 +104,7 @@ _DENSE = define(
     "data weight",
     _infer_dense,
     schema=Schema(out_dtype=dtype()),
-    compute="linear_algebra:dense",
+    compute="topi.nn.dense",
     kind=FusionKind.OUT_ELEMWISE_FUSABLE,
     evaluate=lambda attrs, a, b: _matmul(attrs, a, b.T),
 )
@@ -156,7 +156,7 @@ _EINSUM = define(
     "operands",
     _infer_einsum,
     schema=Schema(subscripts=text()),
-    compute="linear_algebra:einsum",
+    compute=lambda attrs, operands: topi.einsum(attrs.subscripts, *operands),
     evaluate=lambda attrs, operands: numpy.einsum(attrs.subscripts, *operands),
 )
 

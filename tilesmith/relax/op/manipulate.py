@@ -34,7 +34,7 @@ from tilesmith.relax.op.common import (
     tensor,
     tensors,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.relations import describe
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import ShapeError
@@ -67,7 +67,7 @@ _RESHAPE = define(
     "reshape",
     "x shape",
     _infer_reshape,
-    compute="manipulate:reshape",
+    compute="topi.reshape",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x, shape: numpy.reshape(x, shape),
 )
@@ -125,7 +125,7 @@ _FLATTEN = define(
     "flatten",
     "x",
     _infer_flatten,
-    compute="manipulate:flatten",
+    compute=lambda attrs, x: topi.reshape(x, [number_of_elements(x.shape)]),
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: x.reshape(-1),
 )
@@ -148,7 +148,7 @@ _BATCH_FLATTEN = define(
     "nn.batch_flatten",
     "data",
     _infer_batch_flatten,
-    compute="manipulate:batch_flatten",
+    compute="topi.nn.flatten",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: x.reshape(x.shape[0], -1),
 )
@@ -175,12 +175,19 @@ def _infer_expand_dims(call: Call) -> Any:
     )
 
 
+def _expand_dims(attrs: Any, x: Any) -> Any:
+    ndim = len(x.shape) + len(attrs.axis)
+    for axis in sorted([axis % ndim for axis in attrs.axis]):
+        x = topi.expand_dims(x, axis)
+    return x
+
+
 _EXPAND_DIMS = define(
     "expand_dims",
     "x",
     _infer_expand_dims,
     schema=Schema(axis=ints()),
-    compute="manipulate:expand_dims",
+    compute=_expand_dims,
     kind=FusionKind.BROADCAST,
     evaluate=lambda attrs, x: numpy.expand_dims(x, attrs.axis),
 )
@@ -215,7 +222,7 @@ _SQUEEZE = define(
     "x",
     _infer_squeeze,
     schema=Schema(axis=optional_ints()),
-    compute="manipulate:squeeze",
+    compute="topi.squeeze",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: numpy.squeeze(x, None if attrs.axis is None else tuple(attrs.axis)),
 )
@@ -244,7 +251,7 @@ _PERMUTE = define(
     "x",
     _infer_permute,
     schema=Schema(axes=optional_ints()),
-    compute="manipulate:permute_dims",
+    compute="topi.transpose",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: numpy.transpose(x, attrs.axes),
 )
@@ -274,7 +281,7 @@ _BROADCAST_TO = define(
     "broadcast_to",
     "x shape",
     _infer_broadcast_to,
-    compute="manipulate:broadcast_to",
+    compute="topi.broadcast_to",
     kind=FusionKind.BROADCAST,
     evaluate=lambda attrs, x, shape: numpy.broadcast_to(x, shape),
 )
@@ -322,7 +329,7 @@ _CONCAT = define(
     "tensors",
     _infer_concat,
     schema=Schema(axis=optional_integer(0)),
-    compute="manipulate:concat",
+    compute=lambda attrs, tensors: topi.concatenate(tensors, attrs.axis or 0),
     kind=_INJECTIVE,
     evaluate=lambda attrs, tensors: numpy.concatenate(tensors, attrs.axis or 0),
 )
@@ -355,7 +362,7 @@ _STACK = define(
     "tensors",
     _infer_stack,
     schema=Schema(axis=integer(0)),
-    compute="manipulate:stack",
+    compute="topi.stack",
     kind=_INJECTIVE,
     evaluate=lambda attrs, tensors: numpy.stack(tensors, attrs.axis),
 )
@@ -403,12 +410,21 @@ def _split(attrs: Any, x: Any) -> Any:
     return tuple(numpy.split(x, sections, attrs.axis))
 
 
+def _split_expression(attrs: Any, x: Any) -> Any:
+    sections, axis = _sections(attrs), attrs.axis % len(x.shape)
+    if isinstance(sections, int):
+        # The last part is smaller where the sections do not divide the size.
+        step = simplify_size((x.shape[axis] + (sections - 1)) // sections)
+        sections = [simplify_size(step * i) for i in range(1, sections)]
+    return topi.split(x, sections, axis)
+
+
 _SPLIT = define(
     "split",
     "x",
     _infer_split,
     schema=Schema(indices_or_sections=anything(1), axis=integer(0)),
-    compute="manipulate:split",
+    compute=_split_expression,
     kind=_INJECTIVE,
     evaluate=_split,
 )
@@ -444,7 +460,7 @@ _REPEAT = define(
     "data",
     _infer_repeat,
     schema=Schema(repeats=integer(), axis=optional_integer()),
-    compute="manipulate:repeat",
+    compute="topi.repeat",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: numpy.repeat(x, attrs.repeats, attrs.axis),
 )
@@ -473,7 +489,7 @@ _TILE = define(
     "data",
     _infer_tile,
     schema=Schema(repeats=ints()),
-    compute="manipulate:tile",
+    compute=lambda attrs, x: topi.tile(x, attrs.repeats),
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: numpy.tile(x, attrs.repeats),
 )
@@ -495,7 +511,7 @@ _FLIP = define(
     "data",
     _infer_flip,
     schema=Schema(axis=integer()),
-    compute="manipulate:flip",
+    compute="topi.flip",
     kind=_INJECTIVE,
     evaluate=lambda attrs, x: numpy.flip(x, attrs.axis),
 )
@@ -539,7 +555,7 @@ _LAYOUT_TRANSFORM = define(
         axis_separators=anything(),
         input_axis_separators=anything(),
     ),
-    compute="manipulate:layout_transform",
+    compute=lambda attrs, x: topi.index_map_transform(x, attrs.index_map, attrs.pad_value),
     kind=_INJECTIVE,
     evaluate=_layout_transform,
 )

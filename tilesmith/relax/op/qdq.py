@@ -53,7 +53,7 @@ _QUANTIZE = define(
     "data scale zero_point",
     _infer_quantize,
     schema=Schema(axis=integer(-1), out_dtype=dtype("int8")),
-    compute="qdq:quantize",
+    compute="topi.nn.quantize",
     kind=FusionKind.BROADCAST,
     evaluate=_quantize,
 )
@@ -62,7 +62,7 @@ _DEQUANTIZE = define(
     "data scale zero_point",
     _infer_quantize,
     schema=Schema(axis=integer(-1), out_dtype=dtype("float32")),
-    compute="qdq:dequantize",
+    compute="topi.nn.dequantize",
     kind=FusionKind.BROADCAST,
     evaluate=_dequantize,
 )

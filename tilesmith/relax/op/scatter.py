@@ -21,7 +21,8 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.index import index_tuples_first
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.relations import describe
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
@@ -45,7 +46,7 @@ _COLLAPSE_TO = define(
     "collapse_sum_to",
     "data shape",
     _infer_collapse_to,
-    compute="manipulate:collapse_sum_to",
+    compute="topi.collapse_sum",
     kind=FusionKind.COMM_REDUCE,
     evaluate=lambda attrs, x, shape: _collapse(x, shape),
 )
@@ -65,7 +66,7 @@ _COLLAPSE_LIKE = define(
     "collapse_sum_like",
     "data collapse_target",
     _infer_collapse_like,
-    compute="manipulate:collapse_sum_like",
+    compute=lambda attrs, x, target: topi.collapse_sum(x, target.shape),
     kind=FusionKind.COMM_REDUCE,
     evaluate=lambda attrs, x, target: _collapse(x, target.shape),
 )
@@ -122,12 +123,16 @@ def _scatter_nd(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
     return _scatter(data.copy(), places, updates, attrs.reduction)
 
 
+def _scatter_nd_expression(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
+    return topi.scatter_nd(data, index_tuples_first(indices), updates, attrs.reduction)
+
+
 _SCATTER_ELEMENTS = define(
     "scatter_elements",
     "data indices updates",
     _infer_scatter,
     schema=Schema(axis=integer(0), reduction=text("update")),
-    compute="manipulate:scatter_elements",
+    compute="topi.scatter_elements",
     evaluate=_scatter_elements,
 )
 _SCATTER_ND = define(
@@ -135,7 +140,7 @@ _SCATTER_ND = define(
     "data indices updates",
     _infer_scatter,
     schema=Schema(reduction=text("update")),
-    compute="manipulate:scatter_nd",
+    compute=_scatter_nd_expression,
     evaluate=_scatter_nd,
 )
 

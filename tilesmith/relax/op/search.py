@@ -26,7 +26,7 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define, operand
+from tilesmith.relax.op.spec import FusionKind, call, define, operand, topi
 from tilesmith.relax.op.statistical import infer_reduction
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import OpAttributeInvalid, TypeMismatchError
@@ -48,7 +48,7 @@ _ASTYPE = define(
     "x",
     _infer_astype,
     schema=Schema(dtype=dtype_attribute()),
-    compute="search:astype",
+    compute="topi.cast",
     kind=FusionKind.ELEMWISE,
     evaluate=_astype,
 )
@@ -64,7 +64,7 @@ _WRAP_PARAM = define(
     "data",
     _infer_astype,
     schema=Schema(dtype=dtype_attribute("float32")),
-    compute="search:astype",
+    compute="topi.cast",
     kind=FusionKind.ELEMWISE,
     evaluate=_astype,
 )
@@ -119,6 +119,14 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Call:
 # Places of extreme values
 
 
+def _arg_expression(name: str) -> Callable[..., Any]:
+    def expression(attrs: Any, x: Any) -> Any:
+        found = getattr(topi, name)(x, attrs.axis, attrs.keepdims)
+        return found if found.dtype == "int64" else topi.cast(found, "int64")
+
+    return expression
+
+
 def _arg_reduction(name: str, evaluate: Any, word: str) -> Callable[..., Call]:
     def arg(attrs: Any, x: Any) -> Any:
         if attrs.axis is None:
@@ -131,7 +139,7 @@ def _arg_reduction(name: str, evaluate: Any, word: str) -> Callable[..., Call]:
         "x",
         lambda call: infer_reduction(call, "int64"),
         schema=Schema(axis=optional_integer(), keepdims=boolean(False)),
-        compute="search:" + name,
+        compute=_arg_expression(name),
         kind=FusionKind.COMM_REDUCE,
         evaluate=arg,
     )
@@ -183,7 +191,7 @@ _SORT = define(
     "x",
     _infer_sort,
     schema=Schema(axis=integer(-1), descending=boolean(False)),
-    compute="search:sort",
+    compute=lambda attrs, x: topi.sort(x, attrs.axis, not attrs.descending),
     evaluate=_sort,
 )
 _ARGSORT = define(
@@ -191,7 +199,9 @@ _ARGSORT = define(
     "data",
     _infer_argsort,
     schema=Schema(axis=integer(-1), descending=boolean(False), dtype=dtype_attribute("int32")),
-    compute="search:argsort",
+    compute=lambda attrs, x: topi.argsort(
+        x, axis=attrs.axis, is_ascend=not attrs.descending, dtype=attrs.dtype
+    ),
     evaluate=lambda attrs, x: _sorted_indices(x, attrs.axis, attrs.descending),
 )
 
@@ -241,7 +251,9 @@ _TOPK = define(
         largest=boolean(True),
         dtype=dtype_attribute("int32"),
     ),
-    compute="search:topk",
+    compute=lambda attrs, x: topi.topk(
+        x, attrs.k, attrs.axis, attrs.ret_type, not attrs.largest, attrs.dtype
+    ),
     evaluate=_topk,
 )
 
@@ -386,7 +398,7 @@ _ONE_HOT = define(
         axis=integer(-1),
         dtype=dtype_attribute("float32"),
     ),
-    compute="search:one_hot",
+    compute="topi.one_hot",
     kind=FusionKind.INJECTIVE,
     evaluate=_one_hot,
 )

@@ -7,17 +7,34 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilesmith.ir import Op
 from tilesmith.relax.attrs import Schema
 from tilesmith.relax.expr import Call, RelaxExpr, as_expr, const
+from tilesmith.support.errors import InternalError
 from tilesmith.support.lazy import resolve
 
-__all__ = ["FusionKind", "OpSpec", "call", "define", "operand"]
+__all__ = ["Compute", "FusionKind", "OpSpec", "call", "define", "operand", "topi"]
+
+Compute: TypeAlias = str | Callable[..., Any]
+"""Where to find a tensor expression, or a function ``(attrs, *inputs)`` that makes it."""
+
+
+class _Inventory:
+    """Stands for `tilesmith.topi`, which loads when the first program is made: a graph can be
+    built, read and inspected without tensor expressions."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("tilesmith.topi"), name)
+
+
+topi: Any = _Inventory()
 
 
 class FusionKind(IntEnum):
@@ -37,9 +54,9 @@ class FusionKind(IntEnum):
 class OpSpec:
     """One operator.
 
-    ``infer(call)`` gives the struct info of a call. ``compute`` makes its tensor expression: a
-    function ``(attrs, *inputs)``, or where to find one: ``"nn:conv2d"`` is ``conv2d`` of
-    ``relax/op/compute/nn.py``; ``"topi.add"`` is a function of topi that takes the inputs alone.
+    ``infer(call)`` gives the struct info of a call. ``compute`` makes its tensor expression:
+    ``"topi.nn.softmax"`` is a function of topi that takes the inputs and then the attributes, each
+    under its own name; where names or forms differ, a function ``(attrs, *inputs)`` calls topi.
     ``legalize(builder, call)`` replaces a call where that is not enough. ``evaluate(attrs,
     *arrays)`` is its meaning in numpy, for constants and as the oracle.
     """
@@ -48,7 +65,7 @@ class OpSpec:
     arguments: tuple[str, ...]
     infer: Callable[[Call], Any]
     schema: Schema | None = None
-    compute: str | Callable[..., Any] | None = None
+    compute: Compute | None = None
     kind: FusionKind = FusionKind.OPAQUE
     evaluate: Callable[..., Any] | None = None
     legalize: Callable[[Any, Call], Any] | None = None
@@ -62,15 +79,24 @@ class OpSpec:
 
     def compute_function(self) -> Callable[..., Any] | None:
         """The compute as a function ``(attrs, *inputs)``."""
-        compute = self.compute
-        if not isinstance(compute, str):
-            return compute
-        if compute.startswith("topi."):
-            found = resolve("tilesmith.topi:" + compute[len("topi.") :])
-            self.compute = lambda attrs, *inputs: found(*inputs)
-        else:
-            self.compute = resolve("tilesmith.relax.op.compute." + compute)
+        if isinstance(self.compute, str):
+            if self.compute.startswith("topi."):
+                self.compute = self._topi_call(self.compute)
+            else:
+                self.compute = resolve("tilesmith.relax.op.compute." + self.compute)
         return self.compute
+
+    def _topi_call(self, name: str) -> Callable[..., Any]:
+        """A call of a topi function that hands over every attribute under its own name."""
+        function = resolve("tilesmith." + name.replace(".", ":", 1))
+        attributes = list(self.schema.fields) if self.schema is not None else []
+        unknown = set(attributes) - set(inspect.signature(function).parameters)
+        if unknown:
+            raise InternalError(
+                f"{self.name}: {name} does not take {', '.join(sorted(unknown))}",
+                notes=("give a function (attrs, *inputs) that calls topi as its compute",),
+            )
+        return lambda attrs, *inputs: function(*inputs, **{key: attrs[key] for key in attributes})
 
 
 def define(
@@ -79,7 +105,7 @@ def define(
     infer: Callable[[Call], Any],
     *,
     schema: Schema | None = None,
-    compute: str | Callable[..., Any] | None = None,
+    compute: Compute | None = None,
     kind: FusionKind = FusionKind.OPAQUE,
     evaluate: Callable[..., Any] | None = None,
     legalize: Callable[[Any, Call], Any] | None = None,

@@ -52,7 +52,7 @@ def _reduction(name: str, evaluate: Callable[..., Any], meaning: str) -> Callabl
         "x",
         infer_reduction,
         schema=Schema(axis=optional_ints(), keepdims=boolean(False)),
-        compute="statistical:" + name,
+        compute="topi." + name,
         kind=FusionKind.COMM_REDUCE,
         evaluate=lambda attrs, x: evaluate(x, axis=_axes(attrs), keepdims=attrs.keepdims),
     )
@@ -115,7 +115,7 @@ def _scan(name: str, evaluate: Any, identity: int, meaning: str) -> Callable[...
         "data",
         _infer_scan,
         schema=Schema(axis=optional_integer(), dtype=dtype(), exclusive=boolean(False)),
-        compute="statistical:" + name,
+        compute="topi." + name,
         evaluate=scan,
     )
 

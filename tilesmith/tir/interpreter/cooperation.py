@@ -1,4 +1,4 @@
-"""Finds the parts of a program that need threads which run side by side.
+"""Which parts of a program need threads that run side by side.
 
 Threads may run one after the other as long as none of them sees what another one does. Where they
 talk (barriers, exchanges within a warp, memory that one writes and another reads) each statement
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, Var, Visitor
+from tilesmith.ir import Call, GlobalVar, Var, Visitor
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.interpreter.call_rules import is_collective
-from tilesmith.tir.interpreter.threads import THREAD_ATTRIBUTES, sharing_level
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -29,11 +27,57 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 
-__all__ = ["ASYNC_ATTRIBUTES", "Cooperation", "launched_thread", "needs_groups"]
+__all__ = [
+    "ASYNC_ATTRIBUTES", "COLLECTIVE_CALLS", "EXCHANGES", "Cooperation", "is_collective",
+    "launched_thread", "needs_groups", "sharing_level",
+]  # fmt: skip
 
+THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 ASYNC_ATTRIBUTES = (
     "async_scope", "async_commit_queue_scope", "async_wait_queue_scope",
 )  # fmt: skip
+
+EXCHANGES = frozenset(
+    ["tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_activemask"]
+)
+"""Calls that give a thread what another one holds."""
+
+COLLECTIVE_CALLS = frozenset(
+    [
+        "tvm_storage_sync", "tvm_thread_allreduce", "tvm_global_barrier_kinit",
+        "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+        "tvm_store_matrix_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
+        "ptx_ldg32", "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
+        "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier",
+        "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "create_barriers",
+        "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store",
+        "simdgroup_multiply_accumulate",
+    ]
+)  # fmt: skip
+"""Statements that threads carry out together."""
+
+EXTERNAL_EXCHANGES = ("__shfl", "__activemask")
+
+
+def is_collective(call: Any) -> bool:
+    """Whether a call makes threads work together."""
+    if not isinstance(call, Call) or isinstance(call.op, GlobalVar):
+        return False
+    name = call.op.name.removeprefix("tir.")
+    if name in EXCHANGES or name in COLLECTIVE_CALLS:
+        return True
+    if name in ("call_extern", "call_pure_extern"):
+        return str(getattr(call.args[0], "value", "")).startswith(EXTERNAL_EXCHANGES)
+    return False
+
+
+def sharing_level(scope: str) -> str:
+    """Who shares memory of a scope: "block", "warp" or "thread"; "" for what is not on chip."""
+    if scope.startswith("shared"):
+        return "block"
+    if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
+        return "warp"
+    return "thread" if scope.startswith("local") else ""
 
 
 def launched_thread(stmt: Stmt) -> IterVar | None:

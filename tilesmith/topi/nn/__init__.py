@@ -7,3 +7,4 @@ from tilesmith.topi.nn.normalization import *  # noqa: F403
 from tilesmith.topi.nn.packed import *  # noqa: F403
 from tilesmith.topi.nn.pad import *  # noqa: F403
 from tilesmith.topi.nn.pooling import *  # noqa: F403
+from tilesmith.topi.nn.quantization import *  # noqa: F403

@@ -1,0 +1,239 @@
+"""Computes that move, choose, order and scatter elements, and reductions made of others."""
+
+import numpy as np
+import pytest
+
+from tests.topi.harness import Case, check, real, whole
+from tilesmith import te, tir, topi
+from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.te import create_prim_func
+from tilesmith.tir import interpreter
+
+A = real(3, 5)
+TIES = whole(2, 7, 3, low=0, high=3)
+VALUES = np.array([7, -2, 0, 3], "int32")
+
+
+def scattered(data, indices, updates, axis, combine):
+    """`scatter_elements`, update by update."""
+    out = data.copy()
+    for place in np.ndindex(*indices.shape):
+        target = list(place)
+        target[axis] = indices[place]
+        out[tuple(target)] = combine(out[tuple(target)], updates[place])
+    return out
+
+
+def scattered_nd(data, indices, updates, combine):
+    out = data.copy()
+    for place in np.ndindex(*indices.shape[1:]):
+        target = tuple(indices[(slice(None), *place)])
+        out[target] = combine(out[target], updates[place])
+    return out
+
+
+COMBINE = {
+    "update": lambda old, new: new,
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+INDICES = whole(2, 5, low=-3, high=3)
+UPDATES = real(2, 5, seed=3)
+TUPLES = whole(2, 4, low=0, high=3)
+
+CASES = [
+    Case("mean", lambda x: topi.mean(x, 1), lambda x: x.mean(1), (A,)),
+    Case(
+        "mean_keep",
+        lambda x: topi.mean(x, [0, -1], True),
+        lambda x: x.mean((0, 1), keepdims=True),
+        (A,),
+    ),
+    Case("mean_int", topi.mean, lambda x: np.trunc(x.mean()), (VALUES,)),
+    Case("variance", lambda x: topi.variance(x, 0), lambda x: x.var(0), (A,)),
+    Case("std", lambda x: topi.std(x, -1, True), lambda x: x.std(-1, keepdims=True), (A,)),
+    Case(
+        "collapse_sum",
+        lambda x: topi.collapse_sum(x, (3, 1)),
+        lambda x: x.sum((0, 2))[:, None],
+        (real(2, 3, 4),),
+    ),
+    Case("cumsum", lambda x: topi.cumsum(x, 1), lambda x: x.cumsum(1), (A,)),
+    Case("cumsum_flat", topi.cumsum, lambda x: x.cumsum(), (A,)),
+    Case("cumsum_wide", lambda x: topi.cumsum(x, -1, "int64"), lambda x: x.cumsum(-1), (TIES,)),
+    Case(
+        "cumsum_exclusive",
+        lambda x: topi.cumsum(x, 0, exclusive=True),
+        lambda x: x.cumsum(0) - x,
+        (A,),
+    ),
+    Case("cumprod", lambda x: topi.cumprod(x, 0), lambda x: x.cumprod(0), (A,)),
+    Case(
+        "scan_max",
+        lambda x: topi.scanop(x, lambda a, b: tir.max(a, b), -1e9, "cummax", 1),
+        lambda x: np.maximum.accumulate(x, 1),
+        (A,),
+    ),
+    Case("sort", lambda x: topi.sort(x, 1), lambda x: np.sort(x, 1), (TIES,)),
+    Case("sort_down", lambda x: topi.sort(x, is_ascend=0), lambda x: -np.sort(-x), (A,)),
+    Case(
+        "argsort",
+        lambda x: topi.argsort(x, axis=1),
+        lambda x: np.argsort(x, 1, kind="stable"),
+        (TIES,),
+    ),
+    Case(
+        "argsort_down",
+        lambda x: topi.argsort(x, axis=1, is_ascend=False, dtype="int32"),
+        lambda x: np.argsort(-x, 1, kind="stable"),
+        (TIES,),
+    ),
+    Case(
+        "topk",
+        lambda x: topi.topk(x, 3),
+        lambda x: [-np.sort(-x)[:, :3], np.argsort(-x)[:, :3]],
+        (A,),
+    ),
+    Case("topk_all", lambda x: topi.topk(x, 0, 0, "values", True), lambda x: np.sort(x, 0), (A,)),
+    Case(
+        "topk_indices",
+        lambda x: topi.topk(x, 2, 0, "indices", dtype="int32"),
+        lambda x: np.argsort(-x, 0)[:2],
+        (A,),
+    ),
+    Case(
+        "one_hot",
+        lambda x: topi.one_hot(x, 2, -1, 4, 0, "float32"),
+        lambda x: np.where(x == np.arange(4)[:, None], 2, -1),
+        (VALUES,),
+    ),
+    Case(
+        "one_hot_narrow",
+        lambda x: topi.one_hot(x, 1, 0, 300, -1, "int32"),
+        lambda x: np.arange(300) == x[:, None],
+        (np.array([5, -5], "int8"),),
+    ),
+    Case("repeat_flat", lambda x: topi.repeat(x, 2), lambda x: np.repeat(x, 2), (A,)),
+    Case(
+        "take_vector",
+        lambda x, i: topi.take(x, i),
+        lambda x, i: x[i],
+        (real(6), whole(2, 3, low=0, high=6)),
+    ),
+    Case(
+        "index_map",
+        lambda x: topi.index_map_transform(
+            x, tir.IndexMap.from_func(lambda i, j: (j // 4, i, j % 4)), 7
+        ),
+        lambda x: (
+            np.pad(x, ((0, 0), (0, 3)), constant_values=7).reshape(3, 2, 4).transpose(1, 0, 2)
+        ),
+        (A,),
+    ),
+    Case(
+        "einsum",
+        lambda a, b: topi.einsum("bij, bkj -> bik", a, b),
+        lambda a, b: np.einsum("bij,bkj->bik", a, b),
+        (real(2, 3, 5), real(2, 4, 5)),
+        1e-4,
+    ),
+    Case(
+        "einsum_implicit",
+        lambda a, b: topi.einsum("ij,jk", a, b),
+        np.matmul,
+        (real(3, 5), real(5, 2)),
+        1e-4,
+    ),
+    Case("einsum_diagonal", lambda a: topi.einsum("ii->i", a), np.diagonal, (real(4, 4),)),
+    Case("einsum_sum", lambda a: topi.einsum("ij->", a), np.sum, (A,), 1e-4),
+    *[
+        Case(
+            f"scatter_elements_{name}",
+            lambda d, i, u, name=name: topi.scatter_elements(d, i, u, 0, name),
+            lambda d, i, u, combine=combine: scattered(d, i, u, 0, combine),
+            (A, INDICES, UPDATES),
+        )
+        for name, combine in COMBINE.items()
+    ],
+    Case(
+        "scatter_elements_axis",
+        lambda d, i, u: topi.scatter_elements(d, i, u, -1),
+        lambda d, i, u: scattered(d, i, u, 1, COMBINE["update"]),
+        (A, whole(2, 4, low=-5, high=5), real(2, 4)),
+    ),
+    *[
+        Case(
+            f"scatter_nd_{name}",
+            lambda d, i, u, name=name: topi.scatter_nd(d, i, u, name),
+            lambda d, i, u, combine=combine: scattered_nd(d, i, u, combine),
+            (real(3, 3, 2), TUPLES, real(4, 2)),
+        )
+        for name, combine in COMBINE.items()
+    ],
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_compute(case):
+    check(case)
+
+
+RANGES = [(5,), (2, 9, 3), (9, 2, -3), (4, 4, 1), (0, 1, 0.3), (3, 0, -0.7), (5, 2)]
+
+
+@pytest.mark.parametrize("numbers", RANGES)
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_arange(numbers, dtype):
+    wanted = np.arange(*numbers).astype(dtype)
+    if dtype == "int32" and any(isinstance(number, float) for number in numbers):
+        wanted = np.zeros_like(wanted) + np.arange(len(wanted)) * np.int32(numbers[2]) + numbers[0]
+    check(Case("arange", lambda x: topi.arange(*numbers, dtype=dtype), lambda x: wanted, (A,)))
+
+
+SLICES = [
+    (slice(1, 4), slice(None, None, 2)), (slice(-3, -1), slice(2, 100)),
+    (slice(None, None, -1), slice(4, None, -2)), (slice(-100, 2), slice(-1, -100, -3)),
+    (slice(3, 1), slice(100, -100, -1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", SLICES)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_slices_follow_python(parts, symbolic):
+    """Symbolic sizes clamp as constant ones do."""
+    data = real(5, 6)
+    shape = [tir.Var("n", "int32"), tir.Var("m", "int32")] if symbolic else [5, 6]
+    x = te.placeholder(shape, "float32", "x")
+    made = topi.strided_slice(
+        x,
+        [part.start for part in parts],
+        [part.stop for part in parts],
+        [part.step or 1 for part in parts],
+    )
+    wanted = data[parts]
+    out = np.zeros(wanted.shape, "float32")
+    interpreter.run(create_prim_func([x, made]), data.copy(), out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "text"),
+    [
+        (lambda x: topi.collapse_sum(x, (1, 3, 5)), ShapeError, "collapse"),
+        (lambda x: topi.topk(x, 6), ShapeError, "6 elements"),
+        (lambda x: topi.topk(x, 1, ret_type="all"), UnsupportedError, "ret_type"),
+        (lambda x: topi.argsort(x, x), UnsupportedError, "valid_count"),
+        (lambda x: topi.einsum("ij,jk->ik", x), ShapeError, "2 terms for 1"),
+        (lambda x: topi.einsum("ij,ij->ik", x, x), ShapeError, "'k'"),
+        (lambda x: topi.einsum("ij,jk->ik", x, x), ShapeError, "sizes 5 and 3"),
+        (lambda x: topi.einsum("i...->i", x), UnsupportedError, "ellipsis"),
+        (lambda x: topi.scatter_elements(x, x, x, 0, "mean"), UnsupportedError, "'mean'"),
+        (lambda x: topi.scatter_nd(x, x, x, "add"), ShapeError, "3 indices"),
+        (lambda x: topi.strided_slice(x, [0], [1], [0]), ShapeError, "stride 0"),
+    ],
+)
+def test_mistakes_are_said(build, error, text):
+    with pytest.raises(error, match=text):
+        build(te.placeholder((3, 5), "float32", "x"))
