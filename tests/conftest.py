@@ -1,5 +1,6 @@
-"""What holds for every test: no disk caches, two threads at most, checked schedules,
-reproducible property tests. With ``TILESMITH_CHECK=1`` the report ends with what was checked."""
+"""What holds for every test, and for the processes that it starts: no disk caches, two threads at
+most, checked schedules, frozen nodes, no doors and no truth of `==` from inside; reproducible
+property tests. With ``TILESMITH_CHECK=1`` the report ends with what was checked."""
 
 import os
 from typing import Any
@@ -11,14 +12,10 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("TILESMITH_CACHE", "0")
 os.environ.setdefault("TILESMITH_NUM_THREADS", "2")
 os.environ.setdefault("TILESMITH_CHECK_SCHEDULES", "1")
+os.environ.setdefault("TILESMITH_CHECK_INSIDE", "1")
+os.environ.setdefault("TILESMITH_CHECK_FROZEN", "1")
 
-from tilesmith.ir.operators import check_truth_of_equality
 from tilesmith.lowering import checking
-from tilesmith.support.lazy import check_doors
-
-# Doors are for users, and an expression's `==` has a truth only for them.
-check_doors(True)
-check_truth_of_equality(True)
 
 settings.register_profile(
     "tilesmith",

@@ -3,8 +3,8 @@ import types
 
 import pytest
 
-from tilesmith.support import lazy
 from tilesmith.support.errors import InternalError
+from tilesmith.support.knobs import knobs
 from tilesmith.support.lazy import lazy_attributes
 
 
@@ -14,14 +14,6 @@ def module(request):
     sys.modules[made.__name__] = made
     yield made
     del sys.modules[made.__name__]
-
-
-@pytest.fixture
-def checked():
-    before = lazy._check_doors
-    lazy.check_doors(True)
-    yield
-    lazy.check_doors(before)
 
 
 def test_names_are_resolved_at_first_use(module):
@@ -46,7 +38,7 @@ def call_from(module_name, getter):
     return scope["call"]
 
 
-def test_doors_refuse_the_house_itself(module, checked):
+def test_doors_refuse_the_house_itself(module):
     module.__getattr__, _ = lazy_attributes(module.__name__, {"dumps": "json:dumps"}, doors=True)
     import json
 
@@ -58,14 +50,10 @@ def test_doors_refuse_the_house_itself(module, checked):
 
 def test_doors_are_open_without_the_check(module):
     module.__getattr__, _ = lazy_attributes(module.__name__, {"dumps": "json:dumps"}, doors=True)
-    before = lazy._check_doors
-    lazy.check_doors(False)
-    try:
-        import json
+    import json
 
+    with knobs.override(check_inside=False):
         assert call_from("tilesmith.tir.stmt", None)(module) is json.dumps
-    finally:
-        lazy.check_doors(before)
 
 
 def test_a_name_is_not_that_of_the_module_it_lives_in():

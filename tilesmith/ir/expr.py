@@ -259,8 +259,14 @@ class Cast(PrimExpr, key="tir.Cast"):
             )
 
 
+def _bool_of(lanes: int) -> DataType:
+    return _BOOL if lanes == 1 else _BOOL.with_lanes(lanes)
+
+
 class BinaryOp(PrimExpr, key="tir.BinaryOp"):
     """Two operands of one dtype."""
+
+    is_comparison = False  # whether the result is boolean
 
     a: PrimExpr = child()
     b: PrimExpr = child()
@@ -276,7 +282,7 @@ class BinaryOp(PrimExpr, key="tir.BinaryOp"):
             )
         self.a = a
         self.b = b
-        self.dtype = a.dtype
+        self.dtype = _bool_of(a.dtype.lanes) if self.is_comparison else a.dtype
 
 
 class Add(BinaryOp, key="tir.Add"):
@@ -318,9 +324,7 @@ class Max(BinaryOp, key="tir.Max"):
 class CompareOp(BinaryOp, key="tir.CompareOp"):
     """A comparison of two values of one dtype; the result is bool with as many lanes."""
 
-    def __init__(self, a: Any, b: Any, span: Any = None) -> None:
-        BinaryOp.__init__(self, a, b)
-        self.dtype = _BOOL if self.dtype.lanes == 1 else _BOOL.with_lanes(self.dtype.lanes)
+    is_comparison = True
 
 
 class EQ(CompareOp, key="tir.EQ"):
@@ -500,17 +504,21 @@ class Call(PrimExpr, key="tir.Call"):
     def __init__(self, dtype: str, op: Any, args: Any, span: Any = None) -> None:
         self.dtype = DataType(dtype)
         self.op = Op.get(op) if isinstance(op, str) else op
-        self.args = args if args.__class__ is tuple else tuple(args)
-        for arg in self.args:
+        if args.__class__ is not tuple:
+            args = tuple(args)
+        for arg in args:
             if not isinstance(arg, Node):
-                self.args = tuple(
-                    [convert(item) if not isinstance(item, Node) else item for item in args]
-                )
+                args = tuple([convert(arg) if not isinstance(arg, Node) else arg for arg in args])
                 break
+        self.args = args
 
 
-class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("struct_info",)):
-    """The name of a function of a module."""
+class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
+    """The name of a function of a module.
+
+    It knows the struct info of its function once somebody has told it (`describe`): the module that
+    takes the function in, or the pass that makes it. This is no field: neither compared nor saved.
+    """
 
     name_hint: str = data()
     span: Any = note(default=None)
@@ -518,7 +526,16 @@ class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("struct_info",)):
     def __init__(self, name_hint: str, span: Any = None) -> None:
         self.name_hint = name_hint
         self.span = span
-        self.struct_info = None
+        self._struct_info = [None]
+
+    @property
+    def struct_info(self) -> Any:
+        """The struct info of the function, or None where it is not known yet."""
+        return self._struct_info[0]
+
+    def describe(self, struct_info: Any) -> None:
+        """Remember the struct info of the function that this name stands for."""
+        self._struct_info[0] = struct_info
 
     def __call__(self, *args: Any) -> Any:
         """A call of this function; where an argument is of the graph, a ``relax.Call``."""

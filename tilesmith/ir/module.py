@@ -78,6 +78,8 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
     ``functions`` maps GlobalVar to function; a module is indexed by GlobalVar or by name.
     """
 
+    is_frozen = False
+
     functions: dict[GlobalVar, BaseFunc] = data()
     attrs: Mapping[str, Any] = data(default=None)
     global_infos: Mapping[str, Any] = data(default=None)
@@ -149,7 +151,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         self.functions[known] = function
         struct_info = getattr(function, "struct_info", None)
         if struct_info is not None and known.struct_info is None:
-            known.struct_info = struct_info
+            known.describe(struct_info)
 
     def __delitem__(self, name: Any) -> None:
         variable = self._variable(name)

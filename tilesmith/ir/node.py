@@ -23,10 +23,11 @@ Whether a field holds one node, an optional one, a tuple or a mapping is read of
 from __future__ import annotations
 
 import linecache
-import os
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar
+
+from tilesmith.support.knobs import knobs
 
 __all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "node_class", "note"]
 
@@ -260,12 +261,12 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
 
     _fields: ClassVar[tuple[Field, ...]]
     _key: ClassVar[str]
-    is_leaf: ClassVar[bool] = (
-        False  # whether generic walks stop here: a use of a buffer is looked at from outside
-    )
-    is_variable: ClassVar[bool] = (
-        False  # whether equality is identity or having been bound in the same place
-    )
+    # Whether generic walks stop here: a use of a buffer is looked at from outside.
+    is_leaf: ClassVar[bool] = False
+    # Whether equality is identity or having been bound in the same place.
+    is_variable: ClassVar[bool] = False
+    # Whether fields never change once they are set (TILESMITH_CHECK_FROZEN looks).
+    is_frozen: ClassVar[bool] = True
 
     def map_children(self, f: Callable[[Any], Any]) -> Any:
         """A copy with ``f`` applied to each child; this very object when no child changed."""
@@ -327,13 +328,17 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         printing.show(self, style, black_format, **options)
 
 
-if os.environ.get("TILESMITH_CHECK_FROZEN") == "1":
+if knobs.check_frozen:
 
     def _set_once(self: Node, name: str, value: Any) -> None:
-        if hasattr(self, name):
+        if self.is_frozen and hasattr(self, name):
             raise AttributeError(
                 f"{type(self).__name__}.{name} cannot be changed: nodes are immutable"
             )
         object.__setattr__(self, name, value)
 
+    def _never_deleted(self: Node, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be deleted: nodes are immutable")
+
     Node.__setattr__ = _set_once  # type: ignore[method-assign,assignment]
+    Node.__delattr__ = _never_deleted  # type: ignore[method-assign,assignment]

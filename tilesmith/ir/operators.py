@@ -14,6 +14,7 @@ from typing import Any
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.knobs import knobs
 
 __all__ = [
     "add", "all_of", "any_of", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast",
@@ -427,21 +428,12 @@ def greater_equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 def truth_of_equality(comparison: ir.CompareOp) -> bool:
     """Whether both sides of an EQ or NE that did not fold are one object.
 
-    In checked mode the question is an error when it comes from inside Tilesmith: library code says
-    ``is``, ``structural_equal`` or ``is_const``.
+    With TILESMITH_CHECK_INSIDE the question is an error when it comes from inside Tilesmith:
+    library code says ``is``, ``structural_equal`` or ``is_const``.
     """
-    if _checked_mode:
+    if knobs.check_inside:
         _refuse_from_inside()
     return comparison.a is comparison.b
-
-
-_checked_mode = False
-
-
-def check_truth_of_equality(enabled: bool = True) -> None:
-    """Switch checked mode on or off; the tests switch it on."""
-    global _checked_mode
-    _checked_mode = enabled
 
 
 def _refuse_from_inside() -> None:

@@ -503,7 +503,7 @@ class BlockBuilder:
         self._module[variable] = function
         info = getattr(function, "struct_info", None)
         if isinstance(info, FuncStructInfo):
-            variable.struct_info = info
+            variable.describe(info)
 
     def get(self) -> IRModule:
         """The module built so far."""

@@ -221,7 +221,7 @@ def declare_function(
     params, returned = _signature(parser, node, function)
     if returned is not None:
         infos = [param.struct_info for param in params]
-        variable.struct_info = FuncStructInfo(infos, returned, bool(options.get("pure", True)))
+        variable.describe(FuncStructInfo(infos, returned, bool(options.get("pure", True))))
 
 
 @R_DIALECT.function
@@ -257,7 +257,7 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
     if outer is None and parser.module is not None:
         variable = parser.module.variables.get(node.name)
         if variable is not None:  # without a declared result: known from here on
-            variable.struct_info = made.struct_info
+            variable.describe(made.struct_info)
     return made
 
 

@@ -86,7 +86,11 @@ class Knobs:
     )  # fmt: skip
     check = Knob(
         "check", bool, False,
-        "verify and compare programs before and after each pass, refuse doors from inside", True,
+        "verify and compare programs before and after each pass", True,
+    )  # fmt: skip
+    check_inside = Knob(
+        "check_inside", bool, False,
+        "a door, or the truth of an `==` of expressions, is an error when Tilesmith itself uses it",
     )  # fmt: skip
     check_schedules = Knob(
         "check_schedules", bool, False, "verify the program after every schedule primitive"

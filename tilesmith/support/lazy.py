@@ -7,8 +7,8 @@
 
 A *door* is a name that users expect below the code that does the work (`relax.build` lives in
 `driver`). All doors stand in `DOORS`, so that the exceptions to "imports go down" can be read in
-one place. Doors are for users: in checked mode a door raises when a module of Tilesmith goes
-through it.
+one place. Doors are for users: with TILESMITH_CHECK_INSIDE a door raises when a module of
+Tilesmith goes through it.
 """
 
 from __future__ import annotations
@@ -59,14 +59,6 @@ DOORS: dict[str, dict[str, str]] = {
 The name "*" stands for all public names of a module.
 """
 
-_check_doors: bool | None = None
-
-
-def check_doors(enabled: bool | None = True) -> None:
-    """Switch checked mode for doors on or off; None leaves it to TILESMITH_CHECK."""
-    global _check_doors
-    _check_doors = enabled
-
 
 def resolve(path: str) -> Any:
     """The object at "module:attr" or the module at "module"."""
@@ -112,7 +104,7 @@ def lazy_attributes(
             _refuse_from_inside(module, name, path)
         value = resolve(path)
         if not checked:
-            # Kept: the next look-up does not come here. In checked mode each one has to.
+            # Kept: the next look-up does not come here. Where doors are checked each one has to.
             setattr(sys.modules[module], name, value)
         return value
 
@@ -126,11 +118,9 @@ def lazy_attributes(
 
 
 def _doors_are_checked() -> bool:
-    if _check_doors is not None:
-        return _check_doors
     from tilesmith.support.knobs import knobs  # not before a door is used: imports stay light
 
-    return bool(knobs.check)
+    return bool(knobs.check_inside)
 
 
 def _refuse_from_inside(module: str, name: str, path: str) -> None:

@@ -254,15 +254,16 @@ class For(Stmt, key="tir.For"):
         dtype = loop_var.dtype
         if not dtype.is_integer or dtype.lanes != 1:
             raise TypeMismatchError(f"the variable of a loop is an integer, got {dtype}")
-        self.min = min if isinstance(min, PrimExpr) else const(min, dtype)
-        self.extent = extent if isinstance(extent, PrimExpr) else const(extent, dtype)
-        for name, value in (("min", self.min), ("extent", self.extent)):
-            if value.dtype is not dtype:
+        for name, value in (("min", min), ("extent", extent)):
+            if not isinstance(value, PrimExpr):
+                value = const(value, dtype)
+            elif value.dtype is not dtype:
                 if not (value.dtype.is_integer and dtype.is_integer):
                     raise TypeMismatchError(
                         f"loop '{loop_var.name}' is {dtype}, its {name} is {value.dtype}"
                     )
-                setattr(self, name, cast(dtype, value))
+                value = cast(dtype, value)
+            setattr(self, name, value)
         if kind.__class__ is not ForKind:
             if not isinstance(kind, int) or not 0 <= kind <= 4:
                 raise TypeMismatchError(f"{kind!r} is no kind of loop; see tir.ForKind")

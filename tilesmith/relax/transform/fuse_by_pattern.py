@@ -202,7 +202,7 @@ class _FuseByPattern(PyExprMutator):
             symbol = self.builder_.get_unique_name(f"{symbol}_{name.split('.')[0]}")
             function = codegen_function([function], name.split(".")[0], symbol)
             variable = GlobalVar(symbol)
-            variable.struct_info = function.struct_info
+            variable.describe(function.struct_info)
             self.builder_.update_func(variable, function)
             return Call(variable, args)
         return Call(self.builder_.add_func(function, symbol), args)
@@ -355,7 +355,7 @@ class _Merge(PyExprMutator):
             list(params.values()), SeqExpr([BindingBlock(bindings)], body), None, True, attrs
         )
         variable = GlobalVar(symbol)
-        variable.struct_info = merged.struct_info
+        variable.describe(merged.struct_info)
         self.builder_.update_func(variable, merged)
         call = Call(variable, args)
         if len(outputs) == 1:

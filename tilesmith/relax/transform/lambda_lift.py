@@ -44,7 +44,7 @@ class _Lifter(PyExprMutator):
             [*params, *inner.params], body, inner.ret_struct_info, inner.is_pure, inner.attrs
         )
         lifted = copy_with_new_vars(lifted)
-        variable.struct_info = lifted.struct_info
+        variable.describe(lifted.struct_info)
         self.builder_.update_func(variable, lifted)
 
     def visit_call_(self, op: Call) -> Any:

@@ -286,7 +286,7 @@ def NormalizeGlobalVar() -> Pass:  # noqa: N802
             symbol = function.attrs.get("global_symbol", name.name_hint)
             if symbol != name.name_hint:
                 names[name] = GlobalVar(symbol)
-                names[name].struct_info = name.struct_info
+                names[name].describe(name.struct_info)
         if not names:
             return mod
         result = IRModule({}, None, mod.attrs, mod.global_infos)

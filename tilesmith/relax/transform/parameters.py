@@ -79,7 +79,7 @@ def _apply(
 ) -> IRModule:
     for name, function in new.items():
         mod[name] = function
-        name.struct_info = function.struct_info
+        name.describe(function.struct_info)
     mutator = _Callers(mod, change)
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:

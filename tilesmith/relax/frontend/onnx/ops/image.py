@@ -80,8 +80,12 @@ class _Plan:
         return [
             i
             for i, (old, new, scale) in enumerate(zip(self.before, self.after, self.scales))
-            if not (old is new or (isinstance(old, int) and old == new and scale in (1.0, None)))
+            if not (old is new or (_same_size(old, new) and scale in (1.0, None)))
         ]
+
+
+def _same_size(old: Any, new: Any) -> bool:
+    return isinstance(old, int) and isinstance(new, int) and old == new
 
 
 @converter("Resize", since=11)
