@@ -259,15 +259,10 @@ class Cast(PrimExpr, key="tir.Cast"):
             )
 
 
-def _bool_of(lanes: int) -> DataType:
-    return _BOOL if lanes == 1 else _BOOL.with_lanes(lanes)
-
-
 class BinaryOp(PrimExpr, key="tir.BinaryOp"):
     """Two operands of one dtype."""
 
     is_comparison = False  # whether the result is boolean
-
     a: PrimExpr = child()
     b: PrimExpr = child()
 
@@ -282,7 +277,7 @@ class BinaryOp(PrimExpr, key="tir.BinaryOp"):
             )
         self.a = a
         self.b = b
-        self.dtype = _bool_of(a.dtype.lanes) if self.is_comparison else a.dtype
+        self.dtype = _BOOL.with_lanes(a.dtype.lanes) if self.is_comparison else a.dtype
 
 
 class Add(BinaryOp, key="tir.Add"):
@@ -504,8 +499,7 @@ class Call(PrimExpr, key="tir.Call"):
     def __init__(self, dtype: str, op: Any, args: Any, span: Any = None) -> None:
         self.dtype = DataType(dtype)
         self.op = Op.get(op) if isinstance(op, str) else op
-        if args.__class__ is not tuple:
-            args = tuple(args)
+        args = args if args.__class__ is tuple else tuple(args)
         for arg in args:
             if not isinstance(arg, Node):
                 args = tuple([convert(arg) if not isinstance(arg, Node) else arg for arg in args])
@@ -514,11 +508,7 @@ class Call(PrimExpr, key="tir.Call"):
 
 
 class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
-    """The name of a function of a module.
-
-    It knows the struct info of its function once somebody has told it (`describe`): the module that
-    takes the function in, or the pass that makes it. This is no field: neither compared nor saved.
-    """
+    """The name of a function of a module; knows its struct info once somebody has described it."""
 
     name_hint: str = data()
     span: Any = note(default=None)
@@ -534,7 +524,7 @@ class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
         return self._struct_info[0]
 
     def describe(self, struct_info: Any) -> None:
-        """Remember the struct info of the function that this name stands for."""
+        """Remember the struct info of the function: neither compared nor saved."""
         self._struct_info[0] = struct_info
 
     def __call__(self, *args: Any) -> Any:
