@@ -584,13 +584,14 @@ class Range(Node, key="ir.Range"):
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
         """The range that starts at ``min_value`` and has ``extent`` elements."""
-        made = Range.__new__(Range)
         if not isinstance(min_value, PrimExpr) and isinstance(extent, PrimExpr):
             min_value = convert(min_value, extent.dtype)
-        made.min = _as_expr(min_value)
-        made.extent = extent if isinstance(extent, PrimExpr) else convert(extent, made.min.dtype)
-        if made.extent.dtype is not made.min.dtype and isinstance(made.extent, IntImm):
-            made.extent = convert(made.extent.value, made.min.dtype)
+        min_value = _as_expr(min_value)
+        if isinstance(extent, IntImm) and extent.dtype is not min_value.dtype:
+            extent = extent.value
+        made = Range.__new__(Range)
+        made.min = min_value
+        made.extent = extent if isinstance(extent, PrimExpr) else convert(extent, min_value.dtype)
         made.span = span
         return made
 
