@@ -584,9 +584,8 @@ class Range(Node, key="ir.Range"):
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
         """The range that starts at ``min_value`` and has ``extent`` elements."""
-        if not isinstance(min_value, PrimExpr) and isinstance(extent, PrimExpr):
-            min_value = convert(min_value, extent.dtype)
-        min_value = _as_expr(min_value)
+        if not isinstance(min_value, PrimExpr):
+            min_value = convert(min_value, extent.dtype if isinstance(extent, PrimExpr) else None)
         if isinstance(extent, IntImm) and extent.dtype is not min_value.dtype:
             extent = extent.value
         made = Range.__new__(Range)
