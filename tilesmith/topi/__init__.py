@@ -1,6 +1,6 @@
 """The inventory of operators as tensor expressions."""
 
-from tilesmith.topi import nn, tag, utils
+from tilesmith.topi import image, nn, tag, utils
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
 from tilesmith.topi.math import *  # noqa: F403

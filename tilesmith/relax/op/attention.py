@@ -69,7 +69,7 @@ _ATTENTION = define(
     "query key value bias",
     _infer_attention,
     schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
-    compute="nn:attention",
+    compute="topi.nn.attention",
     evaluate=_attention,
 )
 
@@ -111,7 +111,7 @@ _CROSS_ENTROPY = define(
     "nn.cross_entropy_with_logits",
     "predictions labels",
     _infer_cross_entropy,
-    compute="nn:cross_entropy_with_logits",
+    compute="topi.nn.cross_entropy_with_logits",
     evaluate=_cross_entropy,
 )
 
@@ -151,7 +151,7 @@ _NLL_LOSS = define(
     "predictions targets weights",
     _infer_nll_loss,
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
-    compute="nn:nll_loss",
+    compute="topi.nn.nll_loss",
     evaluate=_nll_loss,
 )
 

@@ -223,7 +223,7 @@ _NLL = define(
     "output_grad predictions targets weights",
     lambda call: tensor(call, 1),
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
-    compute="grad:nll_loss_backward",
+    compute="topi.nn.nll_loss_grad",
     evaluate=_nll_backward,
 )
 

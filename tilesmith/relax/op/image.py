@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Call, ShapeExpr
 from tilesmith.relax.op.common import check_ndim, result, shape_argument, sizes_of, tensor
 from tilesmith.relax.op.convolution import from_primal_array, to_primal_array
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.support.errors import OpAttributeInvalid
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -111,6 +111,22 @@ def _resize2d(attrs: Any, data: Any, size: Any) -> Any:
     return from_primal_array(x.astype(out), attrs.layout, "NCHW")
 
 
+def _resize2d_expression(attrs: Any, data: Any, size: Any) -> Any:
+    return topi.image.resize2d(
+        data,
+        attrs.roi,
+        size,
+        attrs.layout,
+        attrs.method,
+        attrs.coordinate_transformation_mode,
+        attrs.rounding_method,
+        attrs.cubic_alpha,
+        attrs.cubic_exclude,
+        attrs.extrapolation_value,
+        attrs.out_dtype,
+    )
+
+
 _RESIZE2D = define(
     "image.resize2d",
     "data size",
@@ -126,7 +142,7 @@ _RESIZE2D = define(
         extrapolation_value=number(0.0),
         out_dtype=dtype(),
     ),
-    compute="image:resize2d",
+    compute=_resize2d_expression,
     kind=FusionKind.INJECTIVE,
     evaluate=_resize2d,
 )

@@ -29,7 +29,7 @@ from tilesmith.relax.op.common import (
     tensor,
 )
 from tilesmith.relax.op.elementwise import infer_float, infer_same, unary
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 _erf = numpy.vectorize(math.erf, otypes=["float64"])
@@ -48,18 +48,22 @@ def _silu(x: Any) -> Any:
 
 
 relu = unary("nn.relu", lambda x: numpy.maximum(x, 0), "topi.nn.relu", "max(x, 0)")
-gelu = unary("nn.gelu", _gelu, "nn:gelu", "x times the normal distribution at x", infer_float)
+gelu = unary("nn.gelu", _gelu, "topi.nn.gelu", "x times the normal distribution at x", infer_float)
 gelu_tanh = unary(
-    "nn.gelu_tanh", _gelu_tanh, "nn:gelu_tanh", "gelu approximated with tanh", infer_float
+    "nn.gelu_tanh",
+    _gelu_tanh,
+    lambda attrs, x: topi.nn.gelu(x, True),
+    "gelu approximated with tanh",
+    infer_float,
 )
-silu = unary("nn.silu", _silu, "nn:silu", "x * sigmoid(x)", infer_float)
+silu = unary("nn.silu", _silu, "topi.nn.silu", "x * sigmoid(x)", infer_float)
 
 _LEAKYRELU = define(
     "nn.leakyrelu",
     "data",
     infer_same,
     schema=Schema(alpha=number(0.01)),
-    compute="nn:leakyrelu",
+    compute="topi.nn.leaky_relu",
     kind=FusionKind.ELEMWISE,
     evaluate=lambda attrs, x: numpy.where(x > 0, x, x * x.dtype.type(attrs.alpha)),
 )
@@ -88,7 +92,7 @@ _PRELU = define(
     "data alpha",
     _infer_prelu,
     schema=Schema(axis=integer(1)),
-    compute="nn:prelu",
+    compute="topi.nn.prelu",
     kind=FusionKind.BROADCAST,
     evaluate=_prelu,
 )
@@ -124,7 +128,7 @@ _SOFTMAX = define(
     "data",
     _infer_softmax,
     schema=Schema(axis=integer(-1)),
-    compute="nn:softmax",
+    compute="topi.nn.softmax",
     evaluate=_softmax,
 )
 _LOG_SOFTMAX = define(
@@ -132,7 +136,7 @@ _LOG_SOFTMAX = define(
     "data",
     _infer_softmax,
     schema=Schema(axis=integer(-1)),
-    compute="nn:log_softmax",
+    compute="topi.nn.log_softmax",
     evaluate=_log_softmax,
 )
 
@@ -175,12 +179,20 @@ def _pad(attrs: Any, x: Any) -> Any:
     return numpy.pad(x[tuple(cut)], width, mode, **extra)
 
 
+def _pad_expression(attrs: Any, x: Any) -> Any:
+    before, after = attrs.pad_width[::2], attrs.pad_width[1::2]
+    if attrs.pad_mode == "constant":
+        return topi.nn.pad(x, before, after, attrs.pad_value)
+    mode = "replicate" if attrs.pad_mode == "edge" else attrs.pad_mode
+    return getattr(topi.nn, mode + "_pad")(x, before, after)
+
+
 _PAD = define(
     "nn.pad",
     "data",
     _infer_pad,
     schema=Schema(pad_width=ints(), pad_value=scalar(0), pad_mode=text("constant")),
-    compute="nn:pad",
+    compute=_pad_expression,
     kind=FusionKind.INJECTIVE,
     evaluate=_pad,
 )

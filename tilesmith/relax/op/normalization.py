@@ -24,7 +24,7 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import call, define
+from tilesmith.relax.op.spec import call, define, topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import ShapeError
 
@@ -82,7 +82,7 @@ _BATCH_NORM = define(
         scale=boolean(True),
         momentum=number(0.1),
     ),
-    compute="nn:batch_norm",
+    compute="topi.nn.batch_norm",
     evaluate=_batch_norm,
 )
 
@@ -149,12 +149,22 @@ def _layer_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     return scaled.astype(data.dtype)
 
 
+def _scale_and_shift(attrs: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+    """gamma and beta, None for the one that a call leaves out."""
+    return gamma if attrs.scale else None, beta if attrs.center else None
+
+
+def _layer_norm_expression(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    gamma, beta = _scale_and_shift(attrs, gamma, beta)
+    return topi.nn.layer_norm(data, gamma, beta, attrs.axes, attrs.epsilon)
+
+
 _LAYER_NORM = define(
     "nn.layer_norm",
     "data gamma beta",
     _infer_layer_norm,
     schema=Schema(axes=ints(-1), epsilon=number(1e-5), center=boolean(True), scale=boolean(True)),
-    compute="nn:layer_norm",
+    compute=_layer_norm_expression,
     evaluate=_layer_norm,
 )
 
@@ -207,6 +217,17 @@ def _group_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     return scaled.astype(data.dtype)
 
 
+def _group_norm_expression(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    return topi.nn.group_norm(
+        data,
+        *_scale_and_shift(attrs, gamma, beta),
+        attrs.num_groups,
+        attrs.channel_axis,
+        attrs.axes,
+        attrs.epsilon,
+    )
+
+
 _GROUP_NORM = define(
     "nn.group_norm",
     "data gamma beta",
@@ -219,7 +240,7 @@ _GROUP_NORM = define(
         center=boolean(True),
         scale=boolean(True),
     ),
-    compute="nn:group_norm",
+    compute=_group_norm_expression,
     evaluate=_group_norm,
 )
 
@@ -275,7 +296,9 @@ _INSTANCE_NORM = define(
     "data gamma beta",
     _infer_instance_norm,
     schema=Schema(channel_axis=integer(1), axes=ints(), epsilon=number(1e-5)),
-    compute="nn:instance_norm",
+    compute=lambda attrs, data, gamma, beta: topi.nn.instance_norm(
+        data, gamma, beta, attrs.axes, attrs.epsilon, attrs.channel_axis
+    ),
     evaluate=_instance_norm,
 )
 
@@ -301,7 +324,7 @@ _RMS_NORM = define(
     "data weight",
     _infer_layer_norm,
     schema=Schema(axes=ints(-1), epsilon=number(1e-5)),
-    compute="nn:rms_norm",
+    compute=lambda attrs, data, weight: topi.nn.rms_norm(data, weight, attrs.axes, attrs.epsilon),
     evaluate=_rms_norm,
 )
 
@@ -321,7 +344,7 @@ _DROPOUT = define(
     "data",
     _infer_dropout,
     schema=Schema(rate=number(0.5)),
-    compute="nn:dropout",
+    compute=lambda attrs, x: [topi.identity(x), topi.full_like(x, 1)],
     evaluate=lambda attrs, x: (x, numpy.ones_like(x)),
 )
 
@@ -355,7 +378,7 @@ _LRN = define(
     schema=Schema(
         size=integer(5), axis=integer(1), bias=number(1.0), alpha=number(1e-4), beta=number(0.75)
     ),
-    compute="nn:lrn",
+    compute="topi.nn.lrn",
     evaluate=_lrn,
 )
 

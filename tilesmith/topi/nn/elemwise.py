@@ -9,6 +9,8 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.transform import reshape
+from tilesmith.topi.utils import normalize_axes, product, simplify
 
 __all__ = [
     "elu",
@@ -54,7 +56,8 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
-    """x, or x times the slope of its channel where it is negative."""
+    """x, or x times the slope of its channel (along ``axis``) where it is negative."""
+    (axis,) = normalize_axes(axis, len(x.shape))
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i)
@@ -109,10 +112,4 @@ def hard_swish(x: Tensor) -> Tensor:
 
 def flatten(data: Tensor) -> Tensor:
     """All axes but the first as one."""
-    from tilesmith.topi.transform import reshape
-    from tilesmith.topi.utils import product, simplify
-
-    rest = simplify(product(data.shape[1:]))
-    sizes = list(data.shape)
-    made = reshape(data, [sizes[0], rest])
-    return made
+    return reshape(data, [data.shape[0], simplify(product(data.shape[1:]))])

@@ -1,4 +1,4 @@
-"""softmax, batch and layer normalisation."""
+"""softmax, and normalisations: batch, layer, group, instance, root mean square, local response."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from typing import Any
 
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
-from tilesmith.topi.utils import normalize_axes, product
+from tilesmith.topi.nn.pad import pad
+from tilesmith.topi.transform import reshape
+from tilesmith.topi.utils import Axes, get_const_int, normalize_axes, product
 
-__all__ = ["batch_norm", "instance_norm", "layer_norm", "log_softmax", "rms_norm", "softmax"]
+__all__ = [
+    "batch_norm", "fast_softmax", "group_norm", "instance_norm", "layer_norm", "log_softmax", "lrn",
+    "rms_norm", "softmax",
+]  # fmt: skip
 
 
 def _without(indices: tuple, axis: int) -> tuple:
@@ -87,8 +93,6 @@ def batch_norm(
 ) -> list[Tensor]:
     """Normalisation with given statistics: the result, and the statistics as they were."""
     if training:
-        from tilesmith.support.errors import UnsupportedError
-
         raise UnsupportedError("batch_norm: training is not served, statistics are taken as given")
     (axis,) = normalize_axes(axis, len(data.shape))
 
@@ -139,7 +143,7 @@ def _moments(data: Tensor, axes: list[int], dtype: Any) -> tuple[Tensor, Tensor,
 
 
 def layer_norm(
-    data: Tensor, gamma: Tensor | None, beta: Tensor | None, axis: Any = -1, epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor | None, beta: Tensor | None, axis: Axes = -1, epsilon: float = 1e-5
 ) -> Tensor:
     """Normalisation over ``axis`` (one or several): ``(x - mean) / sqrt(variance + epsilon) * gamma
     + beta``.
@@ -163,9 +167,17 @@ def layer_norm(
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axis: Any, epsilon: float = 1e-5
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    axis: Axes,
+    epsilon: float = 1e-5,
+    channel_axis: int = 1,
 ) -> Tensor:
-    """Normalisation over the spatial axes of each channel of each sample."""
+    """Normalisation over ``axis`` (the spatial axes) of each channel of each sample: ``(x - mean) /
+    sqrt(variance + epsilon) * gamma + beta``, with gamma and beta of shape (channels,).
+    """
+    channel_axis = channel_axis % len(data.shape)
     axes = normalize_axes(axis, len(data.shape))
     total, squares, kept = _moments(data, axes, data.dtype)
     count = product([data.shape[k] for k in axes]).astype(data.dtype)
@@ -180,7 +192,78 @@ def instance_norm(
     return te.compute(data.shape, element, name="T_instance_norm", tag=tag.INJECTIVE)
 
 
-def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5) -> Tensor:
+def group_norm(
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    num_groups: int,
+    channel_axis: int,
+    axes: Axes,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Normalisation over each of ``num_groups`` groups of channels and over ``axes``.
+
+    ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, with gamma and beta of shape
+    (channels,), or None to leave one out.
+
+    Raises ShapeError where the channels do not divide into the groups.
+    """
+    ndim = len(data.shape)
+    channel_axis = channel_axis % ndim
+    channels = get_const_int(data.shape[channel_axis])
+    if channels % num_groups:
+        raise ShapeError(f"group_norm: {channels} channels are not {num_groups} equal groups")
+    per_group = channels // num_groups
+    outer, inner = data.shape[:channel_axis], data.shape[channel_axis + 1 :]
+    groups = reshape(data, [*outer, num_groups, per_group, *inner])
+    # The channels of a group are an axis of their own; axes behind them move by one.
+    normalised = [axis + (axis > channel_axis) for axis in normalize_axes(axes, ndim)]
+    normal = layer_norm(groups, None, None, [channel_axis + 1, *normalised], epsilon)
+
+    def element(*i: Any) -> PrimExpr:
+        channel = i[channel_axis]
+        place = (channel // per_group, channel % per_group)
+        value = normal(*i[:channel_axis], *place, *i[channel_axis + 1 :])
+        if gamma is not None:
+            value = value * gamma(channel)
+        return value if beta is None else value + beta(channel)
+
+    return te.compute(data.shape, element, name="T_group_norm", tag=tag.INJECTIVE)
+
+
+def lrn(
+    data: Tensor,
+    size: int,
+    axis: int = 1,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 2,
+) -> Tensor:
+    """Local response normalisation: ``data / (bias + alpha / size * s) ** beta``.
+
+    s is the sum of squares over a window of ``size`` elements along an axis.
+    """
+    (axis,) = normalize_axes(axis, len(data.shape))
+    low, high = [0] * len(data.shape), [0] * len(data.shape)
+    low[axis], high[axis] = (size - 1) // 2, size // 2
+    padded = pad(data, low, high, 0.0, name="pad_data")
+    k = te.reduce_axis((0, size), name="k")
+
+    def squares(*i: Any) -> PrimExpr:
+        place = [*i[:axis], i[axis] + k, *i[axis + 1 :]]
+        return te.sum(padded(*place) * padded(*place), axis=k)
+
+    total = te.compute(data.shape, squares, name="T_square_sum")
+    scale = const(alpha / size, data.dtype)
+
+    def element(*i: Any) -> PrimExpr:
+        base = const(bias, data.dtype) + scale * total(*i)
+        return data(*i) / tir.pow(base, const(beta, data.dtype))
+
+    return te.compute(data.shape, element, name="T_lrn", tag=tag.BROADCAST)
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-5) -> Tensor:
     """``x / sqrt(mean of squares + epsilon) * weight`` over ``axis``."""
     axes = normalize_axes(axis, len(data.shape))
     kept = [k for k in range(len(data.shape)) if k not in axes]
@@ -207,6 +290,3 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5
         )
 
     return te.compute(data.shape, element, name="T_rms_norm", tag=tag.INJECTIVE)
-
-
-__all__ += ["fast_softmax"]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith import te, tir
-from tilesmith.ir import const, convert
+from tilesmith.ir import PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.utils import simplify
 
-__all__ = ["get_pad_tuple", "mirror_pad", "pad"]
+__all__ = ["circular_pad", "get_pad_tuple", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 
 
 def get_pad_tuple(padding: Any, kernel: Any) -> tuple[int, int, int, int]:
@@ -71,27 +72,82 @@ def pad(
     return te.compute(shape, element, name=name, tag="injective,pad", attrs=attrs)
 
 
+def _padded(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None,
+    place: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    name: str,
+) -> Tensor:
+    """``data`` with elements of its own around it.
+
+    ``place(index, size)`` is the element at an index of an axis, counted from its first element: it
+    is negative before it, and not below the size behind the last one.
+    """
+    before = [int(value) for value in pad_before]
+    after = before if pad_after is None else [int(value) for value in pad_after]
+    if len(before) != len(data.shape) or len(after) != len(data.shape):
+        raise ShapeError(f"pad needs {len(data.shape)} numbers, got {len(before)} and {len(after)}")
+    shape = [simplify(size + low + high) for size, low, high in zip(data.shape, before, after)]
+
+    def element(*indices: Any) -> PrimExpr:
+        own = [
+            index if low == 0 and high == 0 else place(index - low, size)
+            for index, size, low, high in zip(indices, data.shape, before, after)
+        ]
+        return data(*own)
+
+    return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
+
+
 def mirror_pad(
     data: Tensor,
-    pad_before: Any,
-    pad_after: Any = None,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
     mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Tensor:
     """``data`` with its own mirror image around it; "REFLECT" leaves the border element out."""
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise UnsupportedError(f"mirror_pad: mode '{mode}' is neither SYMMETRIC nor REFLECT")
-    before = [int(value) for value in pad_before]
-    after = before if pad_after is None else [int(value) for value in pad_after]
     shift = 1 if mode == "REFLECT" else 0
-    shape = [simplify(size + low + high) for size, low, high in zip(data.shape, before, after)]
 
-    def element(*indices: Any) -> Any:
-        own = []
-        for index, size, low in zip(indices, data.shape, before):
-            place = index - low
-            mirrored = tir.Select(place < 0, -place - 1 + shift, place)
-            own.append(tir.Select(mirrored >= size, size * 2 - mirrored - 1 - shift, mirrored))
-        return data(*own)
+    def place(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+        index = tir.Select(op.less(index, 0), shift - 1 - index, index)
+        return tir.Select(op.less(index, size), index, size * 2 - (1 + shift) - index)
 
-    return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
+    return _padded(data, pad_before, pad_after, place, name)
+
+
+def reflect_pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "ReflectPadInput",
+) -> Tensor:
+    """``data`` with its mirror image around it, without the border elements: 3 2 (1 2 3) 2 1."""
+    return mirror_pad(data, pad_before, pad_after, "REFLECT", name)
+
+
+def replicate_pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "ReplicatePadInput",
+) -> Tensor:
+    """``data`` with its border elements repeated around it: 1 1 (1 2 3) 3 3."""
+
+    def place(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+        return op.maximum(op.minimum(index, size - 1), const(0, index.dtype))
+
+    return _padded(data, pad_before, pad_after, place, name)
+
+
+def circular_pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "CircularPadInput",
+) -> Tensor:
+    """``data`` with copies of itself around it: 2 3 (1 2 3) 1 2."""
+    return _padded(data, pad_before, pad_after, op.floormod, name)

@@ -1,0 +1,3 @@
+"""Computes of images."""
+
+from tilesmith.topi.image.resize import *  # noqa: F403

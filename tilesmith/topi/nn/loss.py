@@ -1,0 +1,112 @@
+"""Losses and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.te import Tensor
+from tilesmith.topi import tag
+from tilesmith.topi.broadcast import divide, multiply
+from tilesmith.topi.math import negative
+from tilesmith.topi.reduction import sum
+
+__all__ = ["cross_entropy_with_logits", "nll_loss", "nll_loss_grad"]
+
+_REDUCTIONS = ("none", "sum", "mean")
+
+
+def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
+    """Minus the sum of ``predictions * labels``, divided by the size of the first axis where there
+    are two or more."""
+    total = negative(sum(multiply(predictions, labels)))
+    if len(predictions.shape) < 2:
+        return total
+    batch = op.cast(predictions.dtype, predictions.shape[0])
+    return te.compute((), lambda: total() / batch, name="T_divide")
+
+
+def _class_weight(
+    targets: Tensor, weights: Tensor | None, dtype: Any, ignore_index: int
+) -> Callable[..., tuple[PrimExpr, PrimExpr]]:
+    """The class at a place of the targets and its weight: class 0 and weight 0 where ignored."""
+    ignored = const(ignore_index, targets.dtype)
+
+    def at(*i: Any) -> tuple[PrimExpr, PrimExpr]:
+        target = targets(*i)
+        is_ignored = op.equal(target, ignored)
+        chosen = tir.Select(is_ignored, const(0, target.dtype), target)
+        weight = const(1, dtype) if weights is None else weights(chosen)
+        return chosen, tir.Select(is_ignored, const(0, dtype), weight)
+
+    return at
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in _REDUCTIONS:
+        raise UnsupportedError(
+            f"nll_loss: reduction '{reduction}' is not one of {', '.join(_REDUCTIONS)}"
+        )
+
+
+def _total_weight(targets: Tensor, at: Callable[..., tuple[PrimExpr, PrimExpr]]) -> Tensor:
+    factors = te.compute(targets.shape, lambda *i: at(*i)[1], name="T_weights", tag=tag.INJECTIVE)
+    return sum(factors) if targets.shape else factors
+
+
+def nll_loss(
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Tensor:
+    """The negative log-likelihood: minus the prediction of the target's class times its weight.
+
+    predictions (N, C, ...) and targets (N, ...), or (C,) and a scalar; weights (C,), ones by
+    default. Targets equal to ``ignore_index`` count as nothing. ``reduction``: "none", "sum", or
+    "mean" (the sum divided by the sum of the weights).
+    """
+    _check_reduction(reduction)
+    at = _class_weight(targets, weights, predictions.dtype, ignore_index)
+
+    def loss(*i: Any) -> PrimExpr:
+        chosen, weight = at(*i)
+        picked = predictions(*i[:1], chosen, *i[1:]) if i else predictions(chosen)
+        return -picked * weight
+
+    losses = te.compute(targets.shape, loss, name="T_nll_loss", tag=tag.INJECTIVE)
+    if reduction == "none":
+        return losses
+    total = sum(losses) if targets.shape else losses
+    return total if reduction == "sum" else divide(total, _total_weight(targets, at))
+
+
+def nll_loss_grad(
+    grads: Tensor,
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Tensor:
+    """The gradient of `nll_loss` by its predictions: minus the weight at the target's class."""
+    _check_reduction(reduction)
+    dtype = predictions.dtype
+    axis = 1 if len(predictions.shape) > 1 else 0
+    at = _class_weight(targets, weights, dtype, ignore_index)
+    total = _total_weight(targets, at) if reduction == "mean" else None
+
+    def element(*i: Any) -> PrimExpr:
+        outer = (*i[:axis], *i[axis + 1 :])
+        scale = grads(*outer) if reduction == "none" else grads()
+        if total is not None:
+            scale = scale / total()
+        hit = op.equal(op.cast("int64", targets(*outer)), op.cast("int64", i[axis]))
+        return tir.Select(hit, -(at(*outer)[1] * scale), const(0, dtype))
+
+    return te.compute(predictions.shape, element, name="nll_loss_grad")
