@@ -35,6 +35,7 @@ from tilesmith.ir import (
     Visitor,
 )
 from tilesmith.ir import expr as ir
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir import stmt as tir
@@ -112,7 +113,7 @@ def _cast(facts: Facts, expr: Any) -> bool:
 
 
 def _call(facts: Facts, expr: Any) -> bool:
-    name = getattr(expr.op, "name", "")
+    name = called_name(expr)
     if name == "tir.bitwise_and":
         return bool([arg for arg in expr.args if facts.is_non_negative(arg)])
     if name == "tir.shift_right":
@@ -184,7 +185,7 @@ def _some_node(expr: PrimExpr, holds: Callable[[Any], bool]) -> bool:
         if holds(node):
             return True
         seen.add(id(node))
-        if isinstance(node, Call) and getattr(node.op, "name", "") == "tir.address_of":
+        if is_call(node, "tir.address_of"):
             waiting += node.args[0].indices  # type: ignore[attr-defined] - computed, not read
         else:
             node.for_each_child(waiting.append)

@@ -99,6 +99,7 @@ def _as_expr(value: Any) -> PrimExpr:
 class Var(PrimExpr, key="tir.Var"):
     """A variable. Two variables are the same only if they are one object; the name is a hint."""
 
+    is_atom = True
     is_variable = True
 
     name: str = note()
@@ -114,12 +115,6 @@ class Var(PrimExpr, key="tir.Var"):
         self.type_annotation = kind
         self.dtype = kind.dtype if isinstance(kind, PrimType) else _HANDLE
         self.span = span
-
-    def map_children(self, f: Any) -> Var:
-        return self
-
-    def for_each_child(self, f: Any) -> None:
-        pass
 
     @property
     def name_hint(self) -> str:
@@ -165,12 +160,6 @@ class IntImm(ConstExpr, key="tir.IntImm", slots=()):
         self.dtype = dtype
         self.value = value
 
-    def map_children(self, f: Any) -> IntImm:
-        return self
-
-    def for_each_child(self, f: Any) -> None:
-        pass
-
     def __hash__(self) -> int:
         return hash(self.value)
 
@@ -205,12 +194,6 @@ class FloatImm(ConstExpr, key="tir.FloatImm"):
         largest = _LARGEST.get(dtype)
         if largest is not None and largest < abs(value) < math.inf:
             raise TypeMismatchError(f"{value} does not fit into {dtype}")
-
-    def map_children(self, f: Any) -> FloatImm:
-        return self
-
-    def for_each_child(self, f: Any) -> None:
-        pass
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -418,7 +401,7 @@ def lanes_of(lanes: Any) -> int:
         parts = (lanes.a, lanes.b) if isinstance(lanes, Mul) else (lanes, IntImm("int32", 1))
         factors = [part.value for part in parts if isinstance(part, IntImm)]
         calls = [part for part in parts if isinstance(part, Call)]
-        if len(factors) == len(calls) == 1 and getattr(calls[0].op, "name", "") == "tir.vscale":
+        if len(factors) == len(calls) == 1 and calls[0].op is Op.get("tir.vscale"):
             return ScalableLanes(factors[0])
         raise TypeMismatchError(
             f"a vector has a constant number of lanes, or a multiple of T.vscale(), not {lanes}"

@@ -134,6 +134,12 @@ _MAP = {
     "tuple": "{n} = _map_tuple(f, self.{n})",
     "mapping": "{n} = _map_mapping(f, self.{n})",
 }
+_PUSH = {
+    "one": "stack.append(self.{n})",
+    "optional": "if self.{n} is not None: stack.append(self.{n})",
+    "tuple": "stack += self.{n}[::-1]",
+    "mapping": "stack += [*self.{n}.values()][::-1]",
+}
 _EACH = {
     "one": "f(self.{n})",
     "optional": "if self.{n} is not None: f(self.{n})",
@@ -175,8 +181,12 @@ def _make_init(cls: type[Node]) -> Any:
     return _compile(cls, "__init__", source, scope)
 
 
+def _child_fields(cls: type[Node]) -> list[Field]:
+    return [] if cls.is_atom else [field for field in cls._fields if field.role is Role.CHILD]
+
+
 def _make_map_children(cls: type[Node]) -> Any:
-    children = [field for field in cls._fields if field.role is Role.CHILD]
+    children = _child_fields(cls)
     lines = ["def map_children(self, f):"]
     if children:
         lines += ["    " + _MAP[field.shape].format(n=field.name) for field in children]
@@ -192,12 +202,35 @@ def _make_map_children(cls: type[Node]) -> Any:
 
 
 def _make_for_each_child(cls: type[Node]) -> Any:
-    children = [field for field in cls._fields if field.role is Role.CHILD]
+    children = _child_fields(cls)
     lines = ["def for_each_child(self, f):"]
     lines += ["    " + _EACH[field.shape].format(n=field.name) for field in children]
     if not children:
         lines.append("    return None")
     return _compile(cls, "for_each_child", "\n".join(lines) + "\n", {})
+
+
+def _make_push_children(cls: type[Node]) -> Any:
+    children = [] if cls.is_leaf else _child_fields(cls)
+    order = getattr(cls, "structural_order", None)
+    if order is not None:
+        children = sorted(children, key=lambda field: order.index(field.name))
+    lines = ["def push_children(self, stack):"]
+    lines += ["    " + _PUSH[field.shape].format(n=field.name) for field in reversed(children)]
+    if not children:
+        lines.append("    return None")
+    return _compile(cls, "push_children", "\n".join(lines) + "\n", {})
+
+
+def _first_push_children(self: Node, stack: list[Node]) -> None:
+    """Append the children to a stack of nodes still to be walked, the first on top.
+
+    The order is that of the text (``structural_order`` where a class has one). Leaves push nothing.
+    ``ir.queries.walk`` is built on this. Each class gets a method of its own at first use.
+    """
+    cls = type(self)
+    cls.push_children = _make_push_children(cls)  # type: ignore[method-assign]
+    cls.push_children(self, stack)
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
@@ -244,6 +277,7 @@ class NodeMeta(type):
         )
         if own and "__init__" not in namespace:
             namespace["__init__"] = _first_init
+        namespace["push_children"] = _first_push_children
         cls = super().__new__(mcls, name, bases, namespace)
         cls._fields = tuple({**inherited, **own}.values())
         if key is None:
@@ -263,6 +297,8 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     _key: ClassVar[str]
     # Whether generic walks stop here: a use of a buffer is looked at from outside.
     is_leaf: ClassVar[bool] = False
+    # Whether nothing inside is visited or rewritten: the type of a variable.
+    is_atom: ClassVar[bool] = False
     # Whether equality is identity or having been bound in the same place.
     is_variable: ClassVar[bool] = False
     # Whether fields never change once they are set (TILESMITH_CHECK_FROZEN looks).
@@ -279,6 +315,8 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         cls = type(self)
         cls.for_each_child = _make_for_each_child(cls)  # type: ignore[method-assign]
         cls.for_each_child(self, f)
+
+    push_children = _first_push_children
 
     def children(self) -> list[Node]:
         """The children in order of declaration."""

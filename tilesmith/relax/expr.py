@@ -47,6 +47,7 @@ __all__ = [
 class Var(ExprWithOp, key="relax.Var"):
     """A variable of the graph. Two variables are the same only if they are one object."""
 
+    is_atom = True
     is_variable = True
 
     name_hint: str = note()
@@ -59,12 +60,6 @@ class Var(ExprWithOp, key="relax.Var"):
             struct_info = as_struct_info(struct_info)
         self.struct_info = struct_info
         self.span = span
-
-    def map_children(self, f: Any) -> Var:
-        return self
-
-    def for_each_child(self, f: Any) -> None:
-        pass
 
     @property
     def name(self) -> str:
@@ -102,6 +97,8 @@ def as_struct_info(value: Any) -> StructInfo:
 class Constant(ExprWithOp, key="relax.Constant"):
     """A tensor known at compile time; ``data`` is an NDArray."""
 
+    is_atom = True
+
     data: NDArray = data_field()
     struct_info: StructInfo = child()
     span: Any = note(default=None)
@@ -112,12 +109,6 @@ class Constant(ExprWithOp, key="relax.Constant"):
             struct_info = types.TensorStructInfo(self.data.shape, self.data.dtype)
         self.struct_info = struct_info
         self.span = span
-
-    def map_children(self, f: Any) -> Constant:
-        return self
-
-    def for_each_child(self, f: Any) -> None:
-        pass
 
 
 class Tuple(ExprWithOp, key="relax.Tuple"):

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import cast
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -145,7 +146,7 @@ class _Body(_MatchDtypes):
 
     def visit_Call(self, call: Any) -> PrimExpr:
         new = self.children(call)
-        if new is not call and getattr(new.op, "name", "") == "tir.if_then_else":
+        if new is not call and is_call(new, "tir.if_then_else"):
             condition, a, b = new.args
             a, b = _same_dtype(a, b)
             return type(new)(a.dtype, new.op, (condition, a, b))

@@ -8,6 +8,7 @@ from tilesmith.codegen.c.expressions import ATOM, UNARY, Piece
 from tilesmith.codegen.c.helpers import c_type
 from tilesmith.codegen.c.intrinsics import handles, text_argument
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
 _NONE_OR_POINTER = "({value} == NULL ? 0 : 4)"
@@ -38,7 +39,7 @@ def _store_argument(write: Any, place: str, arg: PrimExpr) -> bool:
     dtype = arg.dtype
     if dtype.lanes > 1:
         raise write.unsupported(f"a vector ('{dtype}') cannot be an argument of a packed function")
-    is_tensor = getattr(getattr(arg, "op", None), "name", "") == "tir.tvm_stack_make_array"
+    is_tensor = is_call(arg, "tir.tvm_stack_make_array")
     value, index, kind = write.widened(arg), "1", "i"
     if is_tensor:
         index, kind = "7", "p"

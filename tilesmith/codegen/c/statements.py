@@ -28,6 +28,7 @@ from tilesmith.ir import (
     Var,
     post_order_visit,
 )
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
@@ -153,7 +154,7 @@ class FunctionWriter(ExpressionWriter):
     def visit_Evaluate(self, stmt: tir.Evaluate) -> Piece:
         value = stmt.value
         self.begin_statement(value)
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.ret":
+        if is_call(value, "tir.ret"):
             result = self.text(value.args[0]) if value.args else ""
             if self.releases and self.returns != "status":  # it may read what is given back
                 kept = self.fresh("kept")
@@ -263,7 +264,7 @@ class FunctionWriter(ExpressionWriter):
         failed = f"!({self.text(stmt.condition)})"
         self.module.uses_ffi = True
         message = stmt.message
-        is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
+        is_joined = is_call(message, "tir.tvm_tuple")
         parts = list(message.args) if is_joined else [message]  # type: ignore[attr-defined]
         kind = "ExecutionError"
         named = _KIND.match(parts[0].value) if isinstance(parts[0], StringImm) else None

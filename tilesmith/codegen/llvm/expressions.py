@@ -23,7 +23,7 @@ from tilesmith.ir import Broadcast, Dispatcher, FloatImm, IntImm, PrimExpr, Stri
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
-from tilesmith.tir.transform.uses import reads_memory, uses_variable
+from tilesmith.tir.queries import reads_memory, uses_variable
 
 if TYPE_CHECKING:
     from tilesmith.codegen.llvm.module import ModuleEmitter

@@ -18,6 +18,7 @@ from tilesmith.codegen.llvm.functions import FunctionEmitter
 from tilesmith.codegen.llvm.module import ModuleEmitter
 from tilesmith.codegen.registry import BACK_ENDS
 from tilesmith.ir import Call, IRModule, StringImm
+from tilesmith.ir.queries import called_name
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.module import Module
 from tilesmith.target import Target
@@ -172,7 +173,7 @@ class KernelEmitter(FunctionEmitter):
         return ""
 
     def visit_Call(self, call: Call) -> str:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.tvm_storage_sync":
             return self._barrier(call)
         if name in _SHUFFLES:

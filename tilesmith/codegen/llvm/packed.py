@@ -14,6 +14,7 @@ from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.intrinsics import handles
 from tilesmith.codegen.llvm.pointers_and_calls import text_argument
 from tilesmith.ir import Call, PrimExpr, StringImm
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.struct_fields import OTHER_TYPE, TYPE_MARK, TYPE_NAMES, StructField
 
@@ -173,7 +174,7 @@ def _call_packed(emit: Any, call: Call) -> str:
 def _store_argument(emit: Any, place: str, arg: PrimExpr) -> bool:
     """Write one argument as TVMFFIAny; whether it holds an object that has to be released."""
     dtype = arg.dtype
-    if isinstance(arg, Call) and getattr(arg.op, "name", "") == "tir.tvm_stack_make_array":
+    if is_call(arg, "tir.tvm_stack_make_array"):
         helper = emit.module.helper("__tilesmith_make_tensor")
         tensor = emit.value(arg)
         emit.check_status(emit.define(f"call i32 {helper}(ptr {tensor}, ptr {place})"))

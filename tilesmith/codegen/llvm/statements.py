@@ -20,6 +20,7 @@ from tilesmith.codegen.llvm.dtypes import element_bytes, local_name, memory_type
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.memory import MemoryEmitter
 from tilesmith.ir import Call, CallEffectKind, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 
@@ -177,7 +178,7 @@ class StatementEmitter(MemoryEmitter):
 
     def visit_Evaluate(self, stmt: tir.Evaluate) -> str:
         value = stmt.value
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.ret":
+        if is_call(value, "tir.ret"):
             self.visit_return(value)
         elif not isinstance(value, (IntImm, StringImm)):
             self.value(value)
@@ -206,7 +207,7 @@ class StatementEmitter(MemoryEmitter):
         """What is known of the alignment of a pointer expression."""
         if isinstance(value, Var):
             return self.pointer_alignment.get(value, self._natural(var))
-        name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
+        name = called_name(value)
         if name == "tir.handle_add_byte_offset" and isinstance(value.args[0], Var):  # type: ignore[attr-defined]
             base, offset = value.args  # type: ignore[attr-defined]
             known = self.pointer_alignment.get(base, 1)
@@ -264,7 +265,7 @@ class StatementEmitter(MemoryEmitter):
 
         A text that begins like `TypeError: ` names the kind of the error.
         """
-        is_joined = isinstance(message, Call) and getattr(message.op, "name", "") == "tir.tvm_tuple"
+        is_joined = is_call(message, "tir.tvm_tuple")
         parts = list(message.args) if is_joined else [message]
         kind = "ExecutionError"
         if isinstance(parts[0], StringImm):
@@ -299,9 +300,7 @@ class StatementEmitter(MemoryEmitter):
 
     def visit_IfThenElse(self, stmt: tir.IfThenElse) -> str:
         condition = stmt.condition
-        is_likely = (
-            isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely"
-        )
+        is_likely = is_call(condition, "tir.likely")
         value = self.index(condition) if not has_load(condition) else self.value(condition)
         then, after = self.label("then"), self.label("after")
         other = self.label("else") if stmt.else_case is not None else after

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import Call, IntImm
+from tilesmith.ir import IntImm
+from tilesmith.ir.queries import is_call
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
 from tilesmith.tir.schedule.trace import KINDS
@@ -298,7 +299,7 @@ def fuse_reduction_epilogue(pick: Pick) -> None:
 def decompose_padding(pick: Pick) -> None:
     def chooses(block: Block) -> bool:
         value = getattr(block.body, "value", None)
-        return isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else"
+        return is_call(value, "tir.if_then_else")
 
     block = pick.block(chooses if pick.chance(0.8) else lambda one: True)
     pick.call("decompose_padding", block, pick.loop(block))

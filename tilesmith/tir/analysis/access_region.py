@@ -29,6 +29,7 @@ from tilesmith.ir import (
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import maximum, minimum
+from tilesmith.ir.queries import is_call
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
@@ -223,7 +224,7 @@ class _AccessFinder(Visitor):
             self.record(self.opaque, buffer, _everything(buffer))
 
     def visit_Call(self, node: Call) -> None:
-        if getattr(node.op, "name", "") == "tir.tvm_access_ptr":
+        if is_call(node, "tir.tvm_access_ptr"):
             self.visit_access_ptr(node)
         else:
             node.for_each_child(self.visit)

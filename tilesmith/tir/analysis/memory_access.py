@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, Var, Visitor
+from tilesmith.ir.queries import is_call
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
@@ -54,7 +55,7 @@ class _HostAccesses(Visitor):
         self.visit_children(store)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") != "tir.address_of":  # an address is no access
+        if not is_call(call, "tir.address_of"):  # an address is no access
             self.visit_children(call)
 
 

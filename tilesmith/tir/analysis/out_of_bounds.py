@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
@@ -66,7 +67,7 @@ class _BoundsFinder(Visitor):
             self.under(Not(branch.condition), branch.else_case)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.if_then_else":
+        if is_call(call, "tir.if_then_else"):
             self.visit(call.args[0])
             self.under(call.args[0], call.args[1])
             self.under(Not(call.args[0]), call.args[2])

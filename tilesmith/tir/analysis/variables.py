@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilesmith.ir import Node, Var
-from tilesmith.ir.structural import definition_steps
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.free_variables import free_variables, scope_plan
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferRealize, DeclBuffer
 
 __all__ = ["undefined_vars", "verify_ssa"]
-
-
-# Class → the steps of walking it (what to do, name of the field), and whether definitions end.
-_PLANS: dict[type, tuple[tuple[tuple[str, str], ...], bool]] = {}
-
-
-def _plan_of(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
-    steps = definition_steps(cls)
-    ends = issubclass(cls, Block) or any(step.action == "undo" for step in steps)
-    parts = [(step[0], step[1]) for step in steps if step.action != "undo"]
-    if issubclass(cls, BufferRealize):  # the part of a buffer that is live is its definition
-        parts = [("define" if name == "buffer" else action, name) for action, name in parts]
-        ends = True
-    plan = tuple(parts), ends
-    _PLANS[cls] = plan
-    return plan
 
 
 class ScopeWalker:
@@ -55,7 +39,7 @@ class ScopeWalker:
         if isinstance(node, (Var, Buffer)):
             self.use(node)
             return
-        steps, ends = _PLANS.get(node.__class__) or _plan_of(node.__class__)
+        steps, ends = scope_plan(node.__class__)
         if not steps:
             return
         self.parents.append(node)
@@ -124,37 +108,10 @@ class ScopeWalker:
         return False
 
 
-class _Undefined(ScopeWalker):
-    def __init__(self, known: Iterable[Var]) -> None:
-        super().__init__()
-        self.known: set[Var | Buffer] = set(known)
-        self.found: dict[Var, None] = {}
-
-    def define(self, value: Var | Buffer) -> None:
-        self.known.add(value)
-
-    def knows(self, variable: Var) -> bool:
-        return variable in self.known
-
-    def use(self, value: Var | Buffer) -> None:
-        if value in self.known:
-            return
-        if isinstance(value, Var):
-            self.found[value] = None
-            return
-        self.known.add(value)  # looked at once
-        self.use(value.data)
-        for expr in (*value.shape, *value.strides, value.elem_offset):
-            self.walk(expr)
-
-
-def undefined_vars(node: Any, defs: Iterable[Var] | None = None) -> list[Var]:
+def undefined_vars(node: Node | Sequence[Node], defs: Iterable[Var] | None = None) -> list[Var]:
     """The variables that a statement, expression or function uses without binding them, in order of
     first use; pointers and sizes of buffers count. ``defs`` are known from outside."""
-    finder = _Undefined(defs or ())
-    with deep_recursion():
-        finder._walk_all(tuple(node) if isinstance(node, list) else node)
-    return list(finder.found)
+    return free_variables(node, defs or ())
 
 
 class _Definitions(ScopeWalker):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, Visitor
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
@@ -39,7 +40,7 @@ class _JumpFinder(Visitor):
         """A loop inside."""
 
     def visit_Call(self, call: Call) -> None:
-        self.found = self.found or getattr(call.op, "name", "") in JUMPS
+        self.found = self.found or called_name(call) in JUMPS
         self.visit_children(call)
 
 

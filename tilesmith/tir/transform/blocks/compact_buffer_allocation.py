@@ -46,10 +46,12 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import is_call, variables
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -63,7 +65,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.loops.loop_partition import limit_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import free_variables
 
 __all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]
 
@@ -129,7 +130,7 @@ class _RegionFinder(Visitor):
             return low, low if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
         if isinstance(expr, Select):
             return self.either(expr.true_value, expr.false_value, depth)
-        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.if_then_else":
+        if is_call(expr, "tir.if_then_else"):
             return self.either(expr.args[1], expr.args[2], depth)
         return None
 
@@ -245,7 +246,7 @@ class _RegionFinder(Visitor):
             self.visit(branch.else_case)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") != "tir.if_then_else":
+        if not is_call(call, "tir.if_then_else"):
             self.visit_children(call)
             return
         self.visit(call.args[0])
@@ -278,7 +279,7 @@ class _RegionFinder(Visitor):
         for clause in conjuncts(condition):
             if not isinstance(clause, (LT, LE, GT, GE)):
                 continue
-            used = [var for var in free_variables(clause) if var in self.depth_of]
+            used = [var for var in variables(clause) if var in self.depth_of]
             if len(used) != 1:
                 continue
             number = self.depth_of[used[0]]
@@ -365,7 +366,7 @@ class _RegionFinder(Visitor):
         if not isinstance(extent, IntImm):
             constant = self.analyzer.const_int_bound(extent)
             is_size = isinstance(extent, Var) or constant.min_value >= 0  # else memory of size -1
-            if is_size and free_variables(extent) < free_variables(size):
+            if is_size and set(free_variables(extent, sizes=False)) < set(free_variables(size)):
                 smaller = simplify(ops.minimum(size, extent))
                 return Range.from_min_extent(ops.cast(size.dtype, first), smaller)
             bound = constant.max_value

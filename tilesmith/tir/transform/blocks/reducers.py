@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from tilesmith.ir import (
     Add,
     And,
-    Call,
     FloatImm,
     IntImm,
     Max,
@@ -26,6 +25,7 @@ from tilesmith.ir import (
     structural_equal,
 )
 from tilesmith.ir.intrinsics import max_value, min_value
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -204,7 +204,7 @@ def _identity_of(value: PrimExpr) -> PrimExpr | None:
 
 
 def _is_call(value: PrimExpr, *names: str) -> bool:
-    return isinstance(value, Call) and getattr(value.op, "name", "") in ["tir." + n for n in names]
+    return called_name(value) in ["tir." + n for n in names]
 
 
 def combine(reducer: CommReducer, left: Any, right: Any) -> tuple[PrimExpr, ...]:

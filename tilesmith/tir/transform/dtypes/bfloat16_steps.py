@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from tilesmith.ir import BinaryOp, Call, Cast, CompareOp, FloatImm, PrimExpr, Rewriter
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo, Sequential
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16
@@ -47,7 +48,7 @@ class _Promoter(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name in ("", "tir.reinterpret") or not call.op.get_attr("TVectorizable", False):
             return new
         if not any(is_bfloat16(arg.dtype) for arg in call.args):

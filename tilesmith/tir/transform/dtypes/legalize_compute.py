@@ -29,6 +29,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ConfigError
@@ -133,7 +134,7 @@ class _Promoter(BufferRemapper):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         arguments = [self.visit(argument) for argument in call.args]
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.if_then_else":
             true, false = self.alike(arguments[1], arguments[2])
             return _rebuilt(call, true.dtype, [arguments[0], true, false])
@@ -225,7 +226,7 @@ def _opaque_pointers(func: PrimFunc) -> set[Var]:
             for argument in call.args:
                 if isinstance(argument, Var) and argument.dtype.is_handle:
                     found.add(argument)
-            if getattr(call.op, "name", "") == "tir.address_of":
+            if is_call(call, "tir.address_of"):
                 found.add(call.args[0].buffer.data)
             self.visit_children(call)
 

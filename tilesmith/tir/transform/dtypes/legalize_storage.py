@@ -25,6 +25,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
@@ -119,7 +120,7 @@ class _Storer(RetypesVariables):
         return Let(var, value, body)
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         new = self.children(call)
         if name == "tir.reinterpret":
             source = call.args[0].dtype

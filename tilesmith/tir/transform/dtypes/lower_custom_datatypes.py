@@ -18,6 +18,7 @@ from tilesmith.ir import (
     PrimExpr,
     Select,
 )
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
@@ -127,7 +128,7 @@ class _CustomLowerer(RetypesVariables):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         arguments = tuple([self.visit(argument) for argument in call.args])
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         kinds = [argument.dtype for argument in call.args if isinstance(argument, PrimExpr)]
         custom = next((kind for kind in [call.dtype, *kinds] if kind.is_custom), None)
         if custom is None:

@@ -38,6 +38,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -127,7 +128,7 @@ class _Narrower(Rewriter):
             return None if a is None or b is None else rule(a, b)
         if isinstance(expr, Select):
             return _union(self.interval(expr.true_value), self.interval(expr.false_value))
-        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.if_then_else":
+        if is_call(expr, "tir.if_then_else"):
             return _union(self.interval(expr.args[1]), self.interval(expr.args[2]))
         return None
 
@@ -206,14 +207,14 @@ class _Narrower(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         given, call = call, self.children(call)
-        if getattr(call.op, "name", "") == "tir.tvm_thread_allreduce" and call is not given:
+        if is_call(call, "tir.tvm_thread_allreduce") and call is not given:
             # the last arguments name threads: the variables themselves, not their values
             args = [
                 new.value if isinstance(old, Var) and isinstance(new, Cast) else new
                 for old, new in zip(given.args, call.args)
             ]
             return call.with_fields(args=tuple(args))
-        if self.is_wide(call.dtype) and getattr(call.op, "name", "") == "tir.if_then_else":
+        if self.is_wide(call.dtype) and is_call(call, "tir.if_then_else"):
             true, false = self.narrow(call.args[1]), self.narrow(call.args[2])
             if true is not None and false is not None:
                 return Cast(call.dtype, Call(true.dtype, call.op, (call.args[0], true, false)))

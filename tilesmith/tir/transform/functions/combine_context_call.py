@@ -11,12 +11,13 @@ parallel loops and tasks, where other threads run.
 from __future__ import annotations
 
 from tilesmith.ir import Call, PrimExpr, Rewriter, Var
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, LetStmt, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import free_variables
 
 __all__ = ["CombineContextCall", "combine_context_call"]
 
@@ -30,9 +31,9 @@ class _Combiner(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         call = self.children(call)
-        if getattr(call.op, "name", "") not in CONTEXT_CALLS:
+        if called_name(call) not in CONTEXT_CALLS:
             return call
-        if free_variables(call) & self.bound:
+        if not self.bound.isdisjoint(free_variables(call, sizes=False)):
             return call  # it depends on something that is known further in only
         for value, var in self.known:
             if structural_equal(value, call):

@@ -24,6 +24,7 @@ from tilesmith.ir import (
     VoidType,
     post_order_visit,
 )
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.tir.function import PrimFunc
@@ -67,7 +68,7 @@ def _returns(func: PrimFunc) -> bool:
     found: list[bool] = []
 
     def look(node: Any) -> None:
-        if isinstance(node, Call) and getattr(node.op, "name", "") == "tir.ret":
+        if is_call(node, "tir.ret"):
             found.append(True)
 
     post_order_visit(func.body, look)

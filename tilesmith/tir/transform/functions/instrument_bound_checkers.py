@@ -14,6 +14,7 @@ from typing import Any
 
 from tilesmith.ir import Call, Let, PrimExpr, Rewriter, StringImm, Visitor, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -56,7 +57,7 @@ class _AccessFinder(Visitor):
                 self.checks.append((inside, _message(access, axis, index, size)))
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") != "tir.if_then_else":
+        if not is_call(call, "tir.if_then_else"):
             self.visit_children(call)
             return
         condition, true, false = call.args
@@ -101,7 +102,7 @@ class _Instrumenter(Rewriter):
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         value = evaluation.value
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.prefetch":
+        if is_call(value, "tir.prefetch"):
             return evaluation  # it may look beyond the end
         return self.checked(evaluation, value)
 

@@ -7,10 +7,11 @@ declarations mention and the body uses, in the order in which the declarations m
 
 from __future__ import annotations
 
-from tilesmith.ir import IntImm, PrimExpr, Var, Visitor
+from tilesmith.ir import IntImm, Var
+from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.uses import free_variables
+from tilesmith.tir.queries import buffers, free_variables
 
 __all__ = ["DEFAULT_ALIGNMENT", "declared_alignment", "kernel_function", "kernel_parameters"]
 
@@ -33,35 +34,16 @@ def kernel_parameters(func: PrimFunc) -> tuple[Var, ...]:
         func.buffer_map[param].data if param in func.buffer_map else param for param in func.params
     ]
     known = set(params)
-    used = free_variables(func.body)
+    used = set(free_variables(func.body, sizes=False))
     if any(not isinstance(size, IntImm) for buffer in func.buffers for size in buffer.shape):
         # What is accessed under its own declaration needs the sizes of that declaration.
-        accessed = _Buffers()
-        accessed.visit(func.body)
-        for buffer in accessed.found:
-            used.update([var for size in buffer.shape for var in _variables(size)])
+        used.update(variables([size for buffer in buffers(func.body) for size in buffer.shape]))
     for buffer in func.buffers:
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            for var in _variables(part):
-                if var not in known and var in used:
-                    known.add(var)
-                    params.append(var)
+        for var in variables((*buffer.shape, *buffer.strides, buffer.elem_offset)):
+            if var not in known and var in used:
+                known.add(var)
+                params.append(var)
     return tuple(params)
-
-
-class _Buffers(Visitor):
-    def __init__(self) -> None:
-        self.found: set[Buffer] = set()
-
-    def visit_Buffer(self, buffer: Buffer) -> None:
-        self.found.add(buffer)
-
-
-def _variables(expr: PrimExpr) -> list[Var]:
-    if isinstance(expr, Var):
-        return [expr]
-    return [var for child in expr.children() if isinstance(child, PrimExpr)
-            for var in _variables(child)]  # fmt: skip
 
 
 def kernel_function(func: PrimFunc) -> PrimFunc:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
@@ -52,7 +53,7 @@ class _Legalizer(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         call = self.children(call)
-        if getattr(call.op, "name", "") not in PACKED_CALLS:
+        if called_name(call) not in PACKED_CALLS:
             return call
         arguments: list[Any] = [
             tensor_argument(self.buffers[arg], arg)

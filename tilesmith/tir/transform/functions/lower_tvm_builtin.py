@@ -34,6 +34,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import tvm_struct_get, tvm_struct_set
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -172,7 +173,7 @@ class _BuiltinLowerer(Rewriter):
     # -- calls
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name in _LOWERED:
             return self.packed(call, _LOWERED[name])
         if name == "tir.tvm_stack_make_shape":
@@ -260,13 +261,13 @@ def _alloca(kind: str, count: int) -> PrimExpr:
 
 def _is_array(value: Call) -> bool:
     """Whether a call gives the address of a tensor on the stack."""
-    if getattr(value.op, "name", "") != "tir.tvm_struct_get":
+    if not is_call(value, "tir.tvm_struct_get"):
         return False
     return ops.is_const(value.args[2], int(StructField.ARRAY_ADDRESS))
 
 
 def _has_packed_call(expr: Any) -> bool:
-    if isinstance(expr, Call) and getattr(expr.op, "name", "") in _LOWERED:
+    if called_name(expr) in _LOWERED:
         return True
     for child in expr.children():
         if isinstance(child, PrimExpr) and _has_packed_call(child):

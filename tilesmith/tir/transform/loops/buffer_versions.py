@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import floormod
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
@@ -87,7 +88,7 @@ class VersionedBuffers(Rewriter):
 
     def visit_Call(self, node: Call) -> PrimExpr:
         node = self.children(node)
-        if getattr(node.op, "name", "") != "tir.tvm_access_ptr":
+        if not is_call(node, "tir.tvm_access_ptr"):
             return node
         annotation, data, offset, extent, mask = node.args
         buffer = self.pointers.get(data) if isinstance(data, Var) else None

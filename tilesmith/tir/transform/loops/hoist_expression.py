@@ -35,11 +35,13 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of, likely
+from tilesmith.ir.queries import called_name, is_call, walk
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -56,7 +58,6 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.configs import HoistExpressionConfig
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
-from tilesmith.tir.transform.uses import free_variables
 
 __all__ = [
     "HoistExpression", "HoistedConditionals", "HoistedLetBindings",
@@ -125,13 +126,13 @@ class _Candidates(Visitor):
         """The condition of one statement is not that of the others."""
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.if_then_else":
+        if is_call(call, "tir.if_then_else"):
             self.condition(call.args[0], HoistedConditionals.IfElseExpr)
         self.visit_children(call)
 
     def condition(self, condition: PrimExpr, kind: HoistedConditionals) -> None:
         """Note a condition, or its parts where they may be hoisted by themselves."""
-        if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        if is_call(condition, "tir.likely"):
             condition = condition.args[0]
             self.likely.add(id(condition))
         if (self.kinds & kind or id(condition) in self.risen) and self.is_free(condition):
@@ -157,7 +158,7 @@ class _Candidates(Visitor):
         """Whether a condition means the same before the loop."""
         if ops.is_const(condition) or condition.dtype.lanes > 1 or not _is_harmless(condition):
             return False
-        used = free_variables(condition)
+        used = set(free_variables(condition, sizes=False))
         if used & self.bound:
             return False
         return bool(self.kinds & HoistedConditionals.UsingBlockVar) or not used & self.threads
@@ -180,7 +181,7 @@ class _Decider(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
-        name = getattr(new.op, "name", "")
+        name = called_name(new)
         if new is not call and ops.is_const(new.args[0]):
             if name == "tir.likely":
                 return new.args[0]
@@ -302,20 +303,12 @@ class Hoister(StatementRewriter):
 
     def needed_by_conditions(self, loop: For) -> set[Var]:
         """The variables in conditions below, which may go only when they are bound outside."""
-        found: set[Var] = set()
-
-        class Conditions(Visitor):
-            def visit_IfThenElse(self, branch: IfThenElse) -> None:
-                found.update(free_variables(branch.condition))
-                self.visit_children(branch)
-
-            def visit_Select(self, expr: Select) -> None:
-                found.update(free_variables(expr.condition))
-                self.visit_children(expr)
-
-        if self.lets & HoistedLetBindings.RequiredByCondition:
-            Conditions().visit(loop.body)
-        return found
+        if not self.lets & HoistedLetBindings.RequiredByCondition:
+            return set()
+        conditions = [
+            node.condition for node in walk(loop.body) if isinstance(node, (IfThenElse, Select))
+        ]
+        return {var for one in conditions for var in free_variables(one, sizes=False)}
 
 
 class _LetTaker(Rewriter):
@@ -338,7 +331,7 @@ class _LetTaker(Rewriter):
             return False
         if let.var.dtype.is_handle or not _is_harmless(let.value):
             return False
-        return not free_variables(let.value) & self.bound
+        return self.bound.isdisjoint(free_variables(let.value, sizes=False))
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         if not self.wanted(let, HoistedLetBindings.LetStmt):
@@ -387,7 +380,7 @@ def _plain_condition(stmt: Stmt) -> PrimExpr | None:
     if not isinstance(stmt, IfThenElse):
         return None
     condition = stmt.condition
-    if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+    if is_call(condition, "tir.likely"):
         return condition.args[0]
     return condition
 

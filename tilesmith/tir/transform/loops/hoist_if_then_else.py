@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import IfThenElse
 from tilesmith.tir.transform.configs import HoistExpressionConfig, HoistIfThenElseConfig
 from tilesmith.tir.transform.loops.hoist_expression import (
     HoistedConditionals,
@@ -25,7 +27,6 @@ from tilesmith.tir.transform.loops.hoist_expression import (
     hoist_expression,
 )
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import has_branches
 
 __all__ = ["HoistIfThenElse", "HoistIfThenElseBasic", "hoist_if_then_else"]
 
@@ -37,7 +38,7 @@ def hoist_if_then_else(
 
     ``variant`` is None or "basic"; ``config`` holds the values of the option.
     """
-    if not has_branches(func.body):
+    if not any(nodes(func.body, IfThenElse)):
         return func
     settings = HoistIfThenElseConfig(**(config or {}))
     kinds = HoistedConditionals.IfElseStmt

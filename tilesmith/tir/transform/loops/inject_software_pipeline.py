@@ -26,6 +26,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Var, Visitor
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ScheduleError
@@ -88,7 +89,7 @@ class _Touches(Visitor):
             self.writes.add(self.root(node))
 
     def visit_Call(self, node: Any) -> None:
-        if getattr(node.op, "name", "") == "tir.tvm_access_ptr" and isinstance(node.args[1], Var):
+        if is_call(node, "tir.tvm_access_ptr") and isinstance(node.args[1], Var):
             mask = node.args[4].value if isinstance(node.args[4], IntImm) else 3
             pointer = self.root(node.args[1])
             if mask & 1:

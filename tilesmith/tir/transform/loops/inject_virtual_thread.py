@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, Visitor, const
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -25,6 +26,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -41,7 +43,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.moved_accesses import MovesAccesses
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["InjectVirtualThread", "inject_virtual_thread"]
 
@@ -125,7 +126,7 @@ class _Touched(Visitor):
 
 
 def _may_write(call: Call) -> bool:
-    name = getattr(call.op, "name", "")
+    name = called_name(call)
     return name not in ("tir.if_then_else", "tir.likely", "tir.reinterpret")
 
 
@@ -175,7 +176,7 @@ class _Injector(MovesAccesses):
         return (offset + first, *indices[1:])
 
     def visit_Call(self, node: Call) -> PrimExpr:
-        name = getattr(node.op, "name", "")
+        name = called_name(node)
         if name == "tir.tvm_access_ptr" and node.args[1] in self.expanded:
             annotation, data, offset, *rest = [self.visit(arg) for arg in node.args]
             size = self.expanded[node.args[1]]
@@ -318,7 +319,7 @@ class _Barriers(Visitor):
         self.found = False
 
     def visit_Call(self, node: Call) -> None:
-        name = getattr(node.op, "name", "")
+        name = called_name(node)
         self.found |= name in ("tir.tvm_storage_sync", "tir.tvm_thread_allreduce")
         self.visit_children(node)
 

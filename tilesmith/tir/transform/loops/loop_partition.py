@@ -37,17 +37,17 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
-from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
-from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import (
-    free_variables,
+from tilesmith.tir.queries import (
     reads_memory,
     uses_variable,
 )
+from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
+from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["Conditions", "LoopPartition", "Partitioner", "Replacer", "limit_of", "loop_partition"]
 
@@ -91,12 +91,12 @@ class Conditions(Visitor):
         self.visit_children(expr)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.if_then_else":
+        if is_call(call, "tir.if_then_else"):
             self.add(call.args[0], not self.only_likely)
         self.visit_children(call)
 
     def add(self, condition: PrimExpr, wanted: bool) -> None:
-        if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        if is_call(condition, "tir.likely"):
             self.add(condition.args[0], True)
         elif isinstance(condition, And):
             self.add(condition.a, wanted)
@@ -131,7 +131,7 @@ class Replacer(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if self.fold and new is not call and ops.is_const(new.args[0], 1):
             if name == "tir.likely":
                 return new.args[0]
@@ -370,7 +370,7 @@ def limit_of(
     if factor is None or factor == 0:
         return None
     rest = analyzer.simplify(slack - var * factor)
-    if uses_variable(rest, {var}) or free_variables(rest) & set(inner):
+    if uses_variable(rest, {var, *inner}):
         return None
     if factor > 0:
         return analyzer.simplify(ops.floordiv(-rest, factor) + 1), None
@@ -386,7 +386,7 @@ def _limit_of_equality(
     if factor is None or abs(factor) != 1:
         return None
     rest = analyzer.simplify((difference - var * factor) * -factor)
-    if free_variables(rest) & {var, *inner}:
+    if uses_variable(rest, {var, *inner}):
         return None
     return rest, analyzer.simplify(rest + 1)
 
@@ -403,7 +403,7 @@ class _LikelyRemover(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         call = self.children(call)
-        return call.args[0] if getattr(call.op, "name", "") == "tir.likely" else call
+        return call.args[0] if is_call(call, "tir.likely") else call
 
 
 def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:

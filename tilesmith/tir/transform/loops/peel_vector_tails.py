@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from tilesmith.ir import PrimExpr, Select, Var
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.stmt import For, ForKind, Stmt, stmt_seq
+from tilesmith.tir.queries import has_loop_of_kind, uses_variable
+from tilesmith.tir.stmt import For, ForKind, IfThenElse, Stmt, stmt_seq
 from tilesmith.tir.transform.loops.loop_partition import Conditions, Partitioner, Replacer
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import has_branches, has_loop_of_kind, uses_variable
 
 __all__ = ["PeelVectorTails", "peel_vector_tails"]
 
@@ -76,7 +77,9 @@ class _TailPeeler(Partitioner):
 def peel_vector_tails(func: PrimFunc) -> PrimFunc:
     """``func`` with the last iteration of a loop apart, where only that one needs a condition on
     the lanes of a vectorized loop."""
-    if not has_branches(func.body) or not has_loop_of_kind(func.body, ForKind.VECTORIZED):
+    if not any(nodes(func.body, IfThenElse)):
+        return func
+    if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
     return func.with_body(_TailPeeler({}).visit(func.body))
 

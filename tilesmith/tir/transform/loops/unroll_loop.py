@@ -18,6 +18,7 @@ from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -33,7 +34,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.configs import UnrollLoopConfig
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["UnrollLoop", "unroll_loop"]
 

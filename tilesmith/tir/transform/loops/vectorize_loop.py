@@ -39,6 +39,7 @@ from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.queries import has_loop_of_kind, reads_memory, uses_variable
 from tilesmith.tir.stmt import (
     Evaluate,
     For,
@@ -51,7 +52,6 @@ from tilesmith.tir.transform.loops.loop_partition import limit_of
 from tilesmith.tir.transform.loops.vectorizer import Vectorizer
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
-from tilesmith.tir.transform.uses import has_loop_of_kind, reads_memory, uses_variable
 
 __all__ = ["VectorizeLoop", "vectorize_loop"]
 

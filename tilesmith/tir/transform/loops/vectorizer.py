@@ -36,12 +36,14 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.call_intrinsics import get_active_lane_mask
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import reads_memory, uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -58,7 +60,6 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
-from tilesmith.tir.transform.uses import loads_from, reads_memory
 
 __all__ = ["NeedsLanes", "Vectorizer"]
 
@@ -279,7 +280,7 @@ class Vectorizer(Rewriter):
     visit_Shuffle = visit_Ramp
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.if_then_else":
             return self.if_then_else(call)
         if name == "tir.likely":
@@ -410,13 +411,13 @@ class Vectorizer(Rewriter):
             # All lanes write one element. Once is enough if all write the same, whatever it was.
             if value.dtype.lanes > 1 or self.mask is not None or store.predicate is not None:
                 raise NeedsLanes
-            if loads_from(store.value, store.buffer.data):
+            if uses_variable(store.value, {store.buffer.data}):
                 raise NeedsLanes
             if value is store.value and all(a is b for a, b in zip(indices, store.indices)):
                 return store
             return BufferStore(store.buffer, value, indices, None, store.span)
         distinct = isinstance(place, Ramp) and ops.is_const(place.stride)
-        if not distinct and loads_from(store.value, store.buffer.data):
+        if not distinct and uses_variable(store.value, {store.buffer.data}):
             raise NeedsLanes
         predicate = None if store.predicate is None else self.wide(self.visit(store.predicate))
         if self.mask is not None and not self.predicates:
@@ -578,7 +579,7 @@ class Vectorizer(Rewriter):
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         value = evaluation.value
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.prefetch":
+        if is_call(value, "tir.prefetch"):
             # One line of memory holds all lanes: the first one is asked for.
             return substitute(evaluation, {self.var: self.low})
         if ops.is_const(value):

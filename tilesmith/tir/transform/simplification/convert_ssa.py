@@ -19,9 +19,9 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import Renewal
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import AttrStmt, Block, DeclBuffer
 from tilesmith.tir.transform.registration import register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["ConvertSSA", "convert_ssa"]
 

@@ -18,8 +18,8 @@ from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import has_side_effect
 from tilesmith.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, stmt_seq
-from tilesmith.tir.transform.uses import has_side_effect
 
 __all__ = ["without_dead_stores"]
 

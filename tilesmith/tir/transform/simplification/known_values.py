@@ -25,10 +25,12 @@ from tilesmith.ir import (
     Visitor,
 )
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import reads_memory, uses_variable
 from tilesmith.tir.stmt import (
     BufferStore,
     Evaluate,
@@ -40,7 +42,6 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
-from tilesmith.tir.transform.uses import reads_memory, uses_variable
 
 __all__ = ["with_known_values"]
 
@@ -59,7 +60,7 @@ class _Writes(Visitor):
 
     def visit_Call(self, call: Call) -> None:
         effect = effect_of(call)
-        if effect is CallEffectKind.UpdateState or getattr(call.op, "name", "") == "tir.address_of":
+        if effect is CallEffectKind.UpdateState or is_call(call, "tir.address_of"):
             self.found.add(None)
         self.visit_children(call)
 
@@ -152,7 +153,7 @@ class _Follower(Rewriter):
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         call = evaluation.value
-        if isinstance(call, Call) and getattr(call.op, "name", "") == "tir.assume":
+        if is_call(call, "tir.assume"):
             self.assume(call.args[0])
             return evaluation
         if None in _writes(evaluation):

@@ -20,17 +20,18 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, Visitor, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import free_variables, has_side_effect
 from tilesmith.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.simplification.known_values import with_known_values
-from tilesmith.tir.transform.uses import free_variables, has_side_effect
 
 __all__ = [
     "ReduceBranchingThroughOvercompute", "UseAssumeToReduceBranches", "reduce_branches",
@@ -60,7 +61,7 @@ class _AssumptionFinder(Visitor):
             self.written.add(var)  # somebody gets the pointer
 
     def visit_Call(self, call: Call) -> None:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.assume":
             self.assumption(call.args[0])
         elif name == "tir.address_of":
@@ -100,7 +101,7 @@ class _KnownLoads(Rewriter):
         for assumption in self.known.get(load.buffer, ()):
             mapping = dict(zip(assumption.places, load.indices))
             otherwise = substitute(assumption.otherwise, mapping)
-            if free_variables(assumption.value) - set(mapping):
+            if not mapping.keys() >= set(free_variables(assumption.value, sizes=False)):
                 continue
             if self.analyzer.can_prove(ops.logical_not(otherwise)):
                 return substitute(assumption.value, mapping)
@@ -118,7 +119,7 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         return block
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        if getattr(call.op, "name", "") != "tir.if_then_else":
+        if not is_call(call, "tir.if_then_else"):
             return self.children(call)
         new = self.children(call)
         found = self.without_choice(*new.args)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, Rewriter, const
+from tilesmith.ir import Rewriter, const
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Evaluate, For, Stmt, is_no_op
@@ -19,7 +20,7 @@ class _AssumeRemover(Rewriter):
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         value = evaluation.value
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.assume":
+        if is_call(value, "tir.assume"):
             return Evaluate(const(0, "int32"))
         return evaluation
 

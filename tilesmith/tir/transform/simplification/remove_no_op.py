@@ -19,6 +19,7 @@ from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import has_side_effect
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -36,7 +37,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.simplification.dead_stores import without_dead_stores
-from tilesmith.tir.transform.uses import has_side_effect
 
 __all__ = ["RemoveNoOp", "remove_no_op"]
 

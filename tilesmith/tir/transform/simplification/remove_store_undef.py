@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, Cast, PrimExpr, Rewriter, const
+from tilesmith.ir import Cast, PrimExpr, Rewriter, const
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import BufferStore, Evaluate, For, IfThenElse, Stmt, is_no_op
@@ -16,7 +17,7 @@ __all__ = ["RemoveStoreUndef", "remove_store_undef"]
 def _is_undef(value: PrimExpr) -> bool:
     while isinstance(value, Cast):
         value = value.value
-    return isinstance(value, Call) and getattr(value.op, "name", "") == "tir.undef"
+    return is_call(value, "tir.undef")
 
 
 class _UndefRemover(Rewriter):

@@ -24,6 +24,7 @@ from tilesmith.ir import (
     Select,
 )
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -49,7 +50,7 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
             if expr.predicate is None and not self.is_inside(expr):
                 return False
         elif isinstance(expr, Call):
-            name = getattr(expr.op, "name", "")
+            name = called_name(expr)
             if name == "tir.if_then_else":
                 return self.is_safe(expr.args[0])
             if name == "tir.address_of":

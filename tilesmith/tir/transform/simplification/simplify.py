@@ -28,9 +28,11 @@ from tilesmith.ir import (
     structural_equal,
 )
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import (
     AssertStmt,
     BlockRealize,
@@ -44,7 +46,6 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.simplification.known_values import with_known_values
-from tilesmith.tir.transform.uses import reads_memory
 
 __all__ = ["Simplify", "simplify"]
 
@@ -82,7 +83,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return load.map_children(self.visit)
 
     def visit_Call(self, call: Call) -> PrimExpr:
-        if getattr(call.op, "name", "") == "tir.if_then_else":
+        if is_call(call, "tir.if_then_else"):
             return self.visit_choice(call)
         return self.visit_PrimExpr(call) if _is_whole(call) else call.map_children(self.visit)
 
@@ -163,7 +164,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         condition = self.visit(branch.condition)
         inner = condition
-        if isinstance(inner, Call) and getattr(inner.op, "name", "") == "tir.likely":
+        if is_call(inner, "tir.likely"):
             inner = inner.args[0]
         known = isinstance(inner, Or) and any(structural_equal(inner, a) for a in self.alternatives)
         if known or is_const(inner):
@@ -194,7 +195,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
 def _is_whole(call: Call) -> bool:
     """Whether a call is arithmetic that the analyzer understands."""
-    return getattr(call.op, "name", "") in _ARITHMETIC and call.dtype.is_integer
+    return called_name(call) in _ARITHMETIC and call.dtype.is_integer
 
 
 _ARITHMETIC = {

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.arith import Analyzer, detect_clip_bound, detect_linear_equation
-from tilesmith.ir import Call, PrimExpr, Select, Var, const
+from tilesmith.ir import PrimExpr, Select, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -142,7 +143,7 @@ def _choice(value: PrimExpr) -> tuple[PrimExpr | None, PrimExpr, PrimExpr | None
     """Condition, value and padding of what a copy stores."""
     if isinstance(value, Select):
         return value.condition, value.true_value, value.false_value
-    if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+    if is_call(value, "tir.if_then_else"):
         return value.args[0], value.args[1], value.args[2]
     return None, value, None
 

@@ -23,6 +23,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     AttrStmt,
     BufferRealize,
@@ -33,7 +34,6 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["ROLLING", "InjectRollingBuffer", "inject_rolling_buffer"]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
 from tilesmith.ir.intrinsics import handle_add_byte_offset
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
@@ -114,7 +115,7 @@ class _LifeFinder(Visitor):
     def visit_Evaluate(self, node: Evaluate) -> None:
         self.position += 1
         call = node.value
-        if getattr(getattr(call, "op", None), "name", "") == "tir.tvm_storage_sync":
+        if is_call(call, "tir.tvm_storage_sync"):
             if str(call.args[0].value) != "warp" and not self.branches:  # type: ignore[attr-defined]
                 self.barriers.append(self.position)
         self.visit_children(node)
@@ -227,7 +228,7 @@ class _Merger(MovesAccesses):
         return (first + start, *indices[1:])
 
     def visit_Call(self, node: Call) -> PrimExpr:
-        name = getattr(node.op, "name", "")
+        name = called_name(node)
         if name == "tir.tvm_access_ptr" and node.args[1] in self.lives:
             annotation, data, offset, extent, mask = node.args
             offset = self.visit(offset)

@@ -26,6 +26,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
@@ -81,7 +82,7 @@ class _AccessTypes(Visitor):
         self.visit_children(store)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.address_of":
+        if is_call(call, "tir.address_of"):
             self.lanes[call.args[0].buffer.data] = 0
         self.visit_children(call)
 

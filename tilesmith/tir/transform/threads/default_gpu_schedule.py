@@ -14,9 +14,9 @@ from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.stmt import BlockRealize, ForKind
 from tilesmith.tir.transform.registration import register_pass
-from tilesmith.tir.transform.uses import has_loop_of_kind, uses_variable
 
 __all__ = ["DefaultGPUSchedule", "default_gpu_schedule"]
 

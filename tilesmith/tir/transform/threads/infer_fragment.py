@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, StringImm, Var, Visitor
+from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -33,7 +34,7 @@ class _Finder(Visitor):
         self.products: list[tuple[Any, ...]] = []
 
     def visit_Call(self, node: Call) -> None:
-        name = getattr(node.op, "name", "").removeprefix("tir.")
+        name = called_name(node).removeprefix("tir.")
         if name in ("tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_fill_fragment"):
             fragment, sizes = node.args[0], node.args[1:4]
             if not isinstance(fragment, Var) or not all(isinstance(s, IntImm) for s in sizes):

@@ -16,6 +16,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, Visitor, const
 from tilesmith.ir.operators import bitwise_xor
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -140,12 +141,12 @@ class _Permuter(Rewriter):
         return BufferStore(node.buffer, node.value, indices, node.predicate, node.span)
 
     def visit_Call(self, node: Call) -> PrimExpr:
-        if getattr(node.op, "name", "") != "tir.ptx_ldmatrix":
+        if not is_call(node, "tir.ptx_ldmatrix"):
             return self.children(node)
         source, offset = node.args[5], self.visit(node.args[6])
         start: PrimExpr = const(0, offset.dtype)
         pointer = source
-        if isinstance(source, Call) and getattr(source.op, "name", "") == "tir.tvm_access_ptr":
+        if is_call(source, "tir.tvm_access_ptr"):
             pointer, start = source.args[1], source.args[2]
         size = self.sizes.get(pointer) if isinstance(pointer, Var) else None
         if size is None:

@@ -15,9 +15,10 @@ InjectPTXLDG32 (option ``tir.ptx_ldg32``), for 32-bit values:
 
 from __future__ import annotations
 
-from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, PrimExpr, Ramp, const
+from tilesmith.ir import Broadcast, FloatImm, IntImm, PrimExpr, Ramp, const
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import BufferLoad
@@ -32,7 +33,7 @@ def _guarded(value: PrimExpr) -> tuple[PrimExpr | None, BufferLoad | None]:
     """The condition and the load of a value that is a load or zero."""
     if isinstance(value, BufferLoad):
         return None, value
-    if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+    if is_call(value, "tir.if_then_else"):
         condition, yes, no = value.args
         if isinstance(yes, BufferLoad) and _is_zero(no):
             return condition, yes

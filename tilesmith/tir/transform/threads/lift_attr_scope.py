@@ -10,6 +10,7 @@ from __future__ import annotations
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -23,7 +24,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.registration import function_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["LiftAttrScope", "lift_attr_scope"]
 

@@ -21,9 +21,9 @@ from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import For, ForKind, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["LiftThreadBinding", "lift_thread_binding"]
 

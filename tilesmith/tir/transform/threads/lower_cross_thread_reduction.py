@@ -33,6 +33,7 @@ from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import post_order_visit, substitute
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -46,7 +47,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, combine, reduction_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reduction"]
 

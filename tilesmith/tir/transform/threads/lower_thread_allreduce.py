@@ -28,6 +28,7 @@ from tilesmith.ir.intrinsics import (
     tvm_warp_shuffle_down,
 )
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -80,7 +81,7 @@ class _Lowering(Rewriter):
 
     def visit_Evaluate(self, node: Evaluate) -> Stmt:
         call = node.value
-        if not isinstance(call, Call) or getattr(call.op, "name", "") != "tir.tvm_thread_allreduce":
+        if not is_call(call, "tir.tvm_thread_allreduce"):
             return node
         if not self.reducers:
             raise UnsupportedError(

@@ -23,10 +23,10 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["LowerWarpMemory", "lower_warp_memory"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tilesmith.arith import Analyzer, detect_linear_equation, eval_set
 from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.transform.uses import uses_variable
+from tilesmith.tir.queries import uses_variable
 
 __all__ = ["Access", "Threads", "may_meet"]
 

@@ -25,11 +25,13 @@ from tilesmith.ir import Call, IntImm, Range, Var, Visitor
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.intrinsics import tvm_storage_sync
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -49,7 +51,6 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["ThreadSync", "thread_sync"]
 
@@ -158,7 +159,7 @@ class _Inserter:
 
     def visit_Evaluate(self, node: Evaluate) -> tuple[Stmt, _Summary]:
         call = node.value
-        name = getattr(getattr(call, "op", None), "name", "")
+        name = called_name(call)
         if name == "tir.tvm_storage_sync" and self.passes(str(call.args[0].value)):  # type: ignore[attr-defined]
             summary = _Summary()
             summary.synced = True
@@ -358,7 +359,7 @@ class _Uneven(Visitor):
         self.visit_children(node)
 
     def visit_Call(self, node: Call) -> None:
-        if getattr(node.op, "name", "") != "tir.tvm_thread_invariant":
+        if not is_call(node, "tir.tvm_thread_invariant"):
             self.visit_children(node)
 
 
@@ -389,7 +390,7 @@ class _AccessFinder(Visitor):
             self.found += [Access(node, None, 1, None, writes) for writes in (False, True)]
 
     def visit_Call(self, node: Call) -> None:
-        name = getattr(node.op, "name", "")
+        name = called_name(node)
         if name == "tir.tvm_access_ptr":
             self.visit(node.args[2])
             mask = node.args[4]

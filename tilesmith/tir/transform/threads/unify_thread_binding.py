@@ -22,9 +22,9 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, Stmt
 from tilesmith.tir.transform.registration import function_pass, register_pass
-from tilesmith.tir.transform.uses import uses_variable
 
 __all__ = ["UnifyThreadBinding", "unify_thread_binding"]
 

@@ -1,0 +1,147 @@
+"""Questions about statements and buffers: accesses, buffers in use, free variables, effects.
+
+Accesses are those that a program carries out: the regions that a block declares to read or write
+are not entered (the regions that a block matches with buffers are: they are computed). Otherwise
+the walk is that of ``ir.queries``, which see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from tilesmith.ir import Call, CallEffectKind, Node, Var
+from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import any_node, walk_stack
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.free_variables import free_variables
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, Stmt
+
+__all__ = [
+    "accesses", "buffers", "executed", "free_variables", "has_loop_of_kind", "has_side_effect",
+    "loads", "reads_memory", "statements", "stores", "uses_variable",
+]  # fmt: skip
+
+
+def executed(root: Node | Sequence[Node]) -> Iterator[Node]:
+    """Yield ``root`` and all nodes below it, without the regions that blocks declare."""
+    stack = walk_stack(root)
+    pop = stack.pop
+    while stack:
+        node = pop()
+        yield node
+        if node.__class__ is Block:
+            _push_executed(node, stack)  # type: ignore[arg-type]
+        else:
+            node.push_children(stack)
+
+
+def _push_executed(block: Block, stack: list[Node]) -> None:
+    stack.append(block.body)
+    if block.init is not None:
+        stack.append(block.init)
+    stack += block.match_buffers[::-1]
+    stack += block.iter_vars[::-1]
+
+
+def loads(root: Node | Sequence[Node], buffer: Buffer | None = None) -> Iterator[BufferLoad]:
+    """Yield the loads, or those of one buffer; an outer load comes before those in its indices."""
+    for node in executed(root):
+        if node.__class__ is BufferLoad and (buffer is None or node.buffer is buffer):
+            yield node
+
+
+def stores(root: Node | Sequence[Node], buffer: Buffer | None = None) -> Iterator[BufferStore]:
+    """Yield the stores, or those to one buffer."""
+    for node in statements(root):
+        if node.__class__ is BufferStore and (buffer is None or node.buffer is buffer):
+            yield node
+
+
+def accesses(
+    root: Node | Sequence[Node], buffer: Buffer | None = None
+) -> Iterator[BufferLoad | BufferStore]:
+    """Yield loads and stores, or those of one buffer; a store comes before the loads in it."""
+    for node in executed(root):
+        kind = node.__class__
+        if (kind is BufferLoad or kind is BufferStore) and (
+            buffer is None or node.buffer is buffer
+        ):
+            yield node
+
+
+def statements(root: Node | Sequence[Node]) -> Iterator[Stmt]:
+    """Yield the statements in order, an outer one before those in it; expressions are left out."""
+    stack = walk_stack(root)
+    pop = stack.pop
+    while stack:
+        node = pop()
+        if isinstance(node, Stmt):
+            yield node
+            node.push_children(stack)
+        elif isinstance(node, PrimFunc):
+            stack.append(node.body)
+
+
+def has_loop_of_kind(root: Node | Sequence[Node], kind: ForKind) -> bool:
+    """Whether a statement contains a loop of a kind."""
+    for stmt in statements(root):
+        if stmt.__class__ is For and stmt.kind is kind:  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def buffers(root: Node | Sequence[Node]) -> list[Buffer]:
+    """The buffers that are used, in accesses and in declared regions, each once, in order of their
+    first use; one that is only defined is not used.
+    """
+    found: dict[Buffer, None] = {}
+    stack = walk_stack(root)
+    pop = stack.pop
+    while stack:
+        node = pop()
+        if node.__class__ is Buffer:
+            found[node] = None
+        else:
+            node.push_children(stack)
+    return list(found)
+
+
+def uses_variable(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
+    """Whether one of some variables occurs; an access uses the pointer of its buffer."""
+    stack = walk_stack(root)
+    pop = stack.pop
+    seen: set[int] = set()
+    while stack:
+        node = pop()
+        if node.is_variable and isinstance(node, Var):
+            if node in wanted:
+                return True
+        elif node.__class__ is Buffer:
+            if node.data in wanted:
+                return True
+        elif id(node) not in seen:
+            seen.add(id(node))
+            node.push_children(stack)
+    return False
+
+
+def reads_memory(expr: Node | Sequence[Node]) -> bool:
+    """Whether the value of an expression may change when memory does."""
+    return any_node(expr, _reads)
+
+
+def _reads(node: Node) -> bool:
+    if isinstance(node, Call):
+        return effect_of(node) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
+    return node.__class__ is BufferLoad
+
+
+def has_side_effect(expr: Node | Sequence[Node]) -> bool:
+    """Whether evaluating an expression does anything besides giving a value."""
+    return any_node(expr, _writes)
+
+
+def _writes(node: Node) -> bool:
+    return isinstance(node, Call) and effect_of(node) > CallEffectKind.ReadState
