@@ -26,7 +26,7 @@ from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.functor import post_order_visit, substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.primitives.common import variables_in
+from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["Contraction", "find_contraction", "schedule_contraction"]
 
@@ -278,13 +278,13 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None
 
 def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops of a block below ``place``: those of the tile, those of the reduction."""
-    realize = sch.state.stmt(sch.get_sref(block))
+    realize = sch.cursor(block).stmt
     reduction_vars: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type == IterVar.CommReduce:
             reduction_vars.update(variables_in(value))
     loops = sch.get_loops(block)
-    outside = [sch.get_sref(loop) for loop in loops].index(sch.get_sref(place)) + 1
+    outside = sch.cursor(block).loops().index(sch.cursor(place)) + 1
     inside = loops[outside:]
     reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
     return [loop for loop in inside if loop not in reduction], reduction

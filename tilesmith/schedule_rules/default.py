@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
-from tilesmith.schedule_rules.inline import inline_elementwise
+from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.support.errors import ScheduleError
@@ -18,7 +18,7 @@ from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
 from tilesmith.tir import Block, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.primitives.common import variables_in
+from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["default_schedule"]
 
@@ -47,7 +47,7 @@ def _attempt(sch: Schedule, change: Callable[[Schedule], None]) -> Schedule:
 
 def _blocks(sch: Schedule) -> list[BlockRV]:
     (variable,) = sch.mod.get_global_vars()
-    return sch._new_blocks(sch.state.blocks_below(sch.state.root(variable)))
+    return top_blocks(sch, variable)
 
 
 def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
@@ -127,8 +127,7 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
 
 def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
     """Whether all that a reduction reads moves along a spatial loop, not along the reduction."""
-    realize = sch.state.stmt(sch.get_sref(loop))
-    variable = realize.loop_var
+    variable = sch.get(loop).loop_var
     inner = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
     if not inner:
         return False

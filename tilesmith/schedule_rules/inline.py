@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from tilesmith.ir import GlobalVar
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import Block, IterVar
 from tilesmith.tir.schedule import BlockRV, Schedule
+from tilesmith.tir.schedule.cursor import FunctionCursor
 
-__all__ = ["inline_elementwise"]
+__all__ = ["inline_elementwise", "top_blocks"]
 
 
 def inline_elementwise(sch: Schedule) -> None:
     """Inline each block without a reduction into its consumers, except where that repeats work."""
     for variable in sch.mod.get_global_vars():
-        state = sch.state
-        root = state.root(variable)
-        for sref in state.blocks_below(root):
-            (block,) = sch._new_blocks([sref])
+        for block in top_blocks(sch, variable):
             if _is_cheap(sch, block):
                 try:
                     sch.compute_inline(block)
                 except ScheduleError:
                     continue
+
+
+def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
+    """The blocks right below the root block of a function; the trace does not keep the look."""
+    root = FunctionCursor(sch.state, variable).root()
+    return [sch.variables.new_block(block) for block in root.blocks_below()]
 
 
 def _is_cheap(sch: Schedule, block: BlockRV) -> bool:

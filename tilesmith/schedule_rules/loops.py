@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith.tir import IterVar
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.primitives.common import variables_in
+from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["FEWEST_FOR_THREADS", "split_loops"]
 
@@ -18,7 +18,7 @@ def split_loops(
     sch: Schedule, block: BlockRV, loops: list[LoopRV]
 ) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops that drive data-parallel iterators, and those that drive reductions."""
-    realize: Any = sch.state.stmt(sch.get_sref(block))
+    realize: Any = sch.cursor(block).stmt
     reduction_vars = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type != IterVar.DataPar:

@@ -83,15 +83,15 @@ def reorder_over_a_dependent_range() -> None:
     """Loops change places with their extents left where they were."""
 
     def make(right: Any) -> Any:
-        def reorder(state: Any, srefs: Any) -> None:
-            extents = [state.stmt(sref).extent for sref in srefs]
-            right(state, srefs)
-            for sref, extent in zip(srefs, extents[1:] + extents[:1]):
-                state.replace(sref, state.stmt(sref).with_fields(extent=extent))
+        def reorder(*loops: Any) -> None:
+            extents = [loop.stmt.extent for loop in loops]
+            right(*loops)
+            for loop, extent in zip(loops, extents[1:] + extents[:1]):
+                loop.replace(loop.stmt.with_fields(extent=extent))
 
         return reorder
 
-    replace(module("tir.schedule.primitives"), "reorder", make)
+    replace(module("tir.schedule.primitive").PRIMITIVES.get("reorder"), "function", make)
 
 
 def decompose_reduction_without_init() -> None:

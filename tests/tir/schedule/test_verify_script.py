@@ -12,12 +12,12 @@ from tilesmith.support.knobs import knobs
 from tilesmith.tir.analysis import DepKind
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.schedule import ScheduleDebugMask, ScheduleError, StmtSRef
-from tilesmith.tir.schedule.primitives.flags import BlockFlags
+from tilesmith.tir.schedule.flags import BlockFlags, cached_flags
 from tilesmith.tir.stmt import BufferStore
 
 
 def flags_of(sch, name):
-    return sch.state.get_flags(sch.get_sref(sch.get_block(name)))
+    return cached_flags(sch.cursor(sch.get_block(name)))
 
 
 def change_block(sch, name, **fields):

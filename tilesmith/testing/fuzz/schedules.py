@@ -1,5 +1,6 @@
-"""What draws the arguments of each schedule primitive: one small function for each kind of the
-trace's table. A kind without a function has a reason in ``WITHOUT``; a test holds to that."""
+"""What draws the arguments of each schedule primitive: one small function each, registered by the
+name of the primitive's instructions. A primitive without one says why in its declaration
+(``no_sampler``); a test holds to that."""
 
 from __future__ import annotations
 
@@ -10,20 +11,12 @@ from tilesmith.ir import IntImm
 from tilesmith.ir.queries import is_call
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
-from tilesmith.tir.schedule.trace import KINDS
 from tilesmith.tir.stmt import Block
 
-__all__ = ["SAMPLERS", "WITHOUT", "sampler", "usable_kinds"]
+__all__ = ["SAMPLERS", "sampler"]
 
 SAMPLERS: dict[str, tuple[float, Callable[[Pick], Any]]] = {}
 """Kind → how often it is drawn, and what draws its arguments and calls it."""
-
-WITHOUT = {
-    "GetBlock": "every other sampler calls it",
-    "GetLoops": "every other sampler calls it",
-    "EnterPostproc": "a mark in the trace, drawn at the end of a schedule",
-}
-"""Kinds that have no sampler of their own, and why."""
 
 
 def sampler(kind: str, weight: float = 1.0) -> Callable[[Callable[[Pick], Any]], Any]:
@@ -34,11 +27,6 @@ def sampler(kind: str, weight: float = 1.0) -> Callable[[Callable[[Pick], Any]],
         return function
 
     return add
-
-
-def usable_kinds(schedule_class: type) -> list[str]:
-    """Kinds that have a sampler and a method; others belong to primitives still to be written."""
-    return [kind for kind in SAMPLERS if hasattr(schedule_class, KINDS[kind].method)]
 
 
 def _regions(block: Block, kind: str) -> Any:

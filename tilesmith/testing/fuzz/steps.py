@@ -10,12 +10,10 @@ from typing import Any
 from tilesmith.ir import IntImm
 from tilesmith.tir import PrimFunc, Schedule
 from tilesmith.tir.schedule import BlockRV, LoopRV
+from tilesmith.tir.schedule.primitive import PRIMITIVES
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
-
-_LOOKS = {"get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers",
-          "get_output_blocks", "get_sref"}  # fmt: skip
 
 
 class Nothing(Exception):
@@ -60,12 +58,16 @@ class Recorder:
         kept = []
         for number, (method, args, kwargs, result) in enumerate(reversed(self.calls)):
             made = _flat(result)
-            if method in _LOOKS and number and not any(id(one) in needed for one in made):
+            if _only_looks(method) and number and not any(id(one) in needed for one in made):
                 continue
             kept.append((method, args, kwargs, result))
             needed.update(id(value) for value in _flat([*args, *kwargs.values()]))
         names: dict[int, str] = {}
         return [_line(call, names) for call in reversed(kept)]
+
+
+def _only_looks(method: str) -> bool:
+    return method == "get_sref" or PRIMITIVES.get(method).only_looks
 
 
 def _plain(value: Any) -> Any:
@@ -182,7 +184,7 @@ class Pick:
 
     def realize(self, block: Any) -> BlockRealize:
         """The block with its bindings."""
-        found: BlockRealize = self.sch.state.stmt(self.sch.get_sref(block))
+        found: BlockRealize = self.sch.cursor(block).stmt
         return found
 
     def loops(self, block: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from tilesmith.ir import IntImm
 from tilesmith.support.errors import ScheduleError
 from tilesmith.testing.fuzz.steps import Nothing, Pick
-from tilesmith.tir import ForKind, IterVar
+from tilesmith.tir import For, ForKind, IterVar
 from tilesmith.tir.stmt import Block
 
 __all__ = ["THREAD_STEPS", "bind_the_rest"]
@@ -30,12 +30,12 @@ def _tag(pick: Pick, loop: Any) -> str:
 
 def _bound(pick: Pick, block: Any) -> list[str]:
     """The threads that the loops around a block, in all scopes, are bound to."""
-    state, found = pick.sch.state, []
-    for sref in state.ancestors(pick.sch.get_sref(block)):
-        stmt = state.stmt(sref)
-        if getattr(stmt, "kind", None) is ForKind.THREAD_BINDING:
-            found.append(str(stmt.thread_binding.thread_tag))
-    return found
+    around = [cursor.stmt for cursor in pick.sch.cursor(block).ancestors()]
+    return [
+        str(stmt.thread_binding.thread_tag)
+        for stmt in around
+        if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING
+    ]
 
 
 def _try(pick: Pick, method: str, *args: Any, **kwargs: Any) -> bool:

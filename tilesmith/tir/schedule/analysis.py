@@ -14,9 +14,9 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.schedule.primitives.blocks import is_output_block as writes_output
-from tilesmith.tir.schedule.primitives.blocks import scope_of
-from tilesmith.tir.schedule.primitives.common import variables_in
+from tilesmith.tir.schedule.blocks import is_output_block as writes_output
+from tilesmith.tir.schedule.cursor import BlockCursor, cursor_of
+from tilesmith.tir.schedule.nests import variables_in
 from tilesmith.tir.schedule.primitives.tensorize import described_statement
 from tilesmith.tir.schedule.state import StmtSRef
 from tilesmith.tir.stmt import BlockRealize, BufferStore, For, Stmt
@@ -45,10 +45,12 @@ def has_block(sch: Any, block_name: str) -> bool:
 
 def is_output_block(sch: Any, block: Any) -> bool:
     """Whether a block writes a buffer from outside of its scope."""
-    sref = sch.get_sref(block)
-    if not isinstance(sch.state.stmt(sref), BlockRealize):
-        raise ScheduleError("is_output_block: expected a block, got a loop")
-    return writes_output(sch.state, sref, scope_of(sch.state, sref, "is_output_block"))
+    cursor = cursor_of(sch.state, sch.get_sref(block))
+    scope = cursor.scope()
+    if not isinstance(cursor, BlockCursor) or scope is None:
+        found = "the root block" if scope is None else "a loop"
+        raise ScheduleError(f"is_output_block: expected a block inside of another, got {found}")
+    return writes_output(cursor, scope)
 
 
 # --- layouts --------------------------------------------------------------------------------------

@@ -1,28 +1,52 @@
-"""Errors of schedule primitives: they show the loop nest and mark the culprit."""
+"""Refusals: a primitive says why and where; the one who carried it out is named by its record."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import Node
 from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule.cursor import Cursor, FunctionCursor
 
-__all__ = ["ScheduleError", "refuse"]
+__all__ = ["Refusal", "ScheduleError", "refuse"]
+
+
+class Refusal(ScheduleError):
+    """A refusal on its way to the door of a schedule, which makes the error that users see.
+
+    The program is printed only there: who tries a primitive and goes on pays nothing for it.
+    """
+
+    def __init__(
+        self, reason: str, where: Cursor | FunctionCursor | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.advice = advice
+        # Both are kept as they are now: until the door, a copy of the state may take its place.
+        self.function = None if where is None else where.function
+        self.culprit = where.node if isinstance(where, Cursor) else None
+
+    def named(self, primitive: str) -> ScheduleError:
+        """The error of a primitive: its name, the reason, the program with the culprit marked."""
+        notes = []
+        if self.function is not None:
+            notes.append(_program(self.function, self.culprit))
+        if self.advice:
+            notes.append(self.advice)
+        return ScheduleError(f"{primitive}: {self.message}", notes=tuple(notes))
 
 
 def refuse(
-    primitive: str, reason: str, function: Any = None, culprit: Node | None = None, advice: str = ""
+    reason: str, where: Cursor | FunctionCursor | None = None, advice: str = ""
 ) -> ScheduleError:
-    """The error of a primitive that cannot be applied: the program, ``culprit`` marked."""
-    notes = []
-    if function is not None:
-        notes.append(_program(function, culprit))
-    if advice:
-        notes.append(advice)
-    return ScheduleError(f"{primitive}: {reason}", notes=tuple(notes))
+    """What a primitive raises where it cannot be applied.
+
+    ``reason`` is shown after the primitive's name, ``where`` is marked in the program, ``advice``
+    says what to do instead.
+    """
+    return Refusal(reason, where, advice)
 
 
-def _program(function: Any, culprit: Node | None) -> str:
+def _program(function: PrimFunc, culprit: Node | None) -> str:
     from tilesmith.ir import printing
 
     try:

@@ -152,13 +152,15 @@ class FunctionState:
     """One function with the tables of its loops and blocks."""
 
     __slots__ = (
-        "checked", "flags", "function", "original", "parent_of", "regions_hold", "shared",
+        "below", "checked", "flags", "function", "original", "parent_of", "regions_hold", "shared",
         "sref_of", "stmt_of", "verified",
     )  # fmt: skip
 
     def __init__(self, function: PrimFunc) -> None:
         self.function = self.original = function
-        self.flags: dict[StmtSRef, Any] = {}  # of blocks; see primitives/flags.py
+        self.flags: dict[StmtSRef, Any] = {}  # of blocks; see flags.py
+        # The blocks right below a statement, as long as it is the same object.
+        self.below: dict[StmtSRef, tuple[Stmt, tuple[StmtSRef, ...]]] = {}
         # What the verifier knows: the function it has passed last, blocks that declare all that
         # they touch (by id), and whether all blocks did so when the schedule began.
         self.verified: PrimFunc | None = None
@@ -180,6 +182,7 @@ class FunctionState:
         copy.parent_of = dict(self.parent_of)
         copy.sref_of = dict(self.sref_of)
         copy.flags = dict(self.flags)
+        copy.below = dict(self.below)
         copy.checked = dict(self.checked)
         copy.original = self.original
         copy.verified = self.verified
@@ -235,6 +238,7 @@ class FunctionState:
         elif sref is not None:
             del self.sref_of[key], self.stmt_of[sref], self.parent_of[sref]
             self.flags.pop(sref, None)
+            self.below.pop(sref, None)
         for inner in child_statements(old):
             self._forget(inner, reached)
 
@@ -323,6 +327,10 @@ class ScheduleState:
                 self._function_of[sref] = variable
         return state
 
+    def function_states(self) -> list[tuple[GlobalVar, FunctionState]]:
+        """The functions that have been taken up, with their tables."""
+        return list(self._functions.items())
+
     def variable_of(self, sref: StmtSRef) -> GlobalVar:
         """The function that a loop or block belongs to."""
         return self._function_of[sref]
@@ -367,12 +375,6 @@ class ScheduleState:
         scope = BlockScope(realize.block)
         scope.name_by(lambda child: self.handed_out(table[child.block]))
         return scope
-
-    def get_flags(self, block_sref: StmtSRef) -> Any:
-        """What is known of a block: ``affine_binding``, ``region_cover``, ``stage_pipeline``."""
-        from tilesmith.tir.schedule.primitives.flags import cached_flags
-
-        return cached_flags(self, block_sref)
 
     def loop_of(self, variable: Var, near: StmtSRef) -> StmtSRef:
         """The loop of a variable, in the function that ``near`` belongs (or belonged) to."""
@@ -422,7 +424,15 @@ class ScheduleState:
 
     def blocks_below(self, sref: StmtSRef) -> list[StmtSRef]:
         """The blocks right below a loop or block: not those inside of other blocks; in order."""
-        state, found = self.state_of(sref), []
+        state = self.state_of(sref)
+        stmt = state.stmt_of[sref]
+        known = state.below.get(sref)
+        if known is None or known[0] is not stmt:
+            known = state.below[sref] = (stmt, tuple(self._find_below(state, stmt)))
+        return list(known[1])
+
+    def _find_below(self, state: FunctionState, stmt: Stmt) -> list[StmtSRef]:
+        found: list[StmtSRef] = []
 
         def walk(stmt: Stmt) -> None:
             for inner in child_statements(stmt):
@@ -431,7 +441,7 @@ class ScheduleState:
                 else:
                     walk(inner)
 
-        walk(state.stmt_of[sref])
+        walk(stmt)
         return found
 
     def get_sref(self, stmt: Any) -> StmtSRef:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from tilesmith.support.errors import ScheduleError, TilesmithError
 from tilesmith.support.registry import Registry
@@ -22,7 +22,7 @@ from tilesmith.tir.schedule.trace_values import (
     to_json,
 )
 
-__all__ = ["KINDS", "BlockRV", "Instruction", "InstructionKind", "LoopRV", "Trace"]
+__all__ = ["KINDS", "Argument", "BlockRV", "Instruction", "InstructionKind", "LoopRV", "Trace"]
 
 
 class BlockRV:
@@ -37,30 +37,54 @@ class LoopRV:
     __slots__ = ("__weakref__",)
 
 
+class Argument(NamedTuple):
+    """How an instruction keeps an argument of its primitive, and how that is written in Python."""
+
+    name: str
+    is_input: bool = False
+    """Random variables and expressions over them, else plain values (attributes)."""
+    form: Literal["one", "list", "rest"] = "one"
+    """``list``: several random variables; ``rest``: all positional arguments from here on."""
+    as_tuple: bool = False
+    as_function: bool = False
+    optional: bool = False
+    """Left out where it is empty."""
+
+    def __str__(self) -> str:
+        return {"one": "", "list": "*", "rest": "**"}[self.form] + self.name
+
+
 class InstructionKind:
-    """A row of the table: the method that carries an instruction out, and its arguments' names.
+    """What an instruction of that name does: the method that carries it out, and its arguments."""
 
-    ``inputs``: names of the arguments that hold random variables or expressions; ``*name`` is a
-    list, ``**name`` takes the rest of the positional arguments. ``attrs``: names of plain ones.
-    """
-
-    __slots__ = ("attrs", "inputs", "is_postproc", "is_pure", "method", "name")
+    __slots__ = ("arguments", "is_postproc", "is_pure", "method", "name", "returns_list")
 
     def __init__(
         self,
         name: str,
         method: str,
-        inputs: str,
-        attrs: str,
-        is_pure: bool,
+        arguments: Sequence[Argument] = (),
+        *,
+        is_pure: bool = False,
         is_postproc: bool = False,
+        returns_list: bool = False,
     ) -> None:
         self.name = name
         self.method = method
-        self.inputs = inputs.split()
-        self.attrs = attrs.split()
+        self.arguments = tuple(arguments)
         self.is_pure = is_pure
         self.is_postproc = is_postproc
+        self.returns_list = returns_list
+
+    @property
+    def inputs(self) -> list[Argument]:
+        """The arguments that hold random variables."""
+        return [argument for argument in self.arguments if argument.is_input]
+
+    @property
+    def attrs(self) -> list[Argument]:
+        """The arguments that are plain values."""
+        return [argument for argument in self.arguments if not argument.is_input]
 
     @staticmethod
     def get(name: str) -> InstructionKind:
@@ -71,78 +95,8 @@ class InstructionKind:
         return f"InstructionKind({self.name})"
 
 
-KINDS: Registry = Registry("instruction kind")
-
-
-def _kind(name: str, inputs: str, attrs: str = "", pure: bool = False, method: str = "") -> None:
-    if not method:
-        method = "".join(["_" + c.lower() if c.isupper() else c for c in name]).lstrip("_")
-    KINDS.register(name, InstructionKind(name, method, inputs, attrs, pure))
-
-
-# fmt: off
-_kind("GetBlock", "", "name func_name", pure=True)
-_kind("GetLoops", "block", pure=True)
-_kind("GetChildBlocks", "block_or_loop", pure=True)
-_kind("GetProducers", "block", pure=True)
-_kind("GetConsumers", "block", pure=True)
-_kind("GetOutputBlocks", "scope_block", pure=True)
-_kind("SampleCategorical", "", "candidates probs", pure=True)
-_kind("SamplePerfectTile", "loop", "n max_innermost_factor", pure=True)
-_kind("SamplePartitionedTile", "loop", "n partition_pos innerpart_factor", pure=True)
-_kind("SampleComputeLocation", "block", "", pure=True)
-_kind("Merge", "**loops")
-_kind("Fuse", "**loops", "preserve_unit_iters")
-_kind("Split", "loop *factors", "preserve_unit_iters disable_predication")
-_kind("LoopPartition", "loop *factors", "preserve_unit_iters")
-_kind("Reorder", "**ordered_loops")
-_kind("ReorderBlockIterVar", "block", "new_order")
-_kind("AddUnitLoop", "block_or_loop")
-_kind("Parallel", "loop")
-_kind("Vectorize", "loop")
-_kind("Bind", "loop", "thread_axis")
-_kind("Unroll", "loop")
-_kind("CacheRead", "block *consumer_blocks", "read_buffer_index storage_scope")
-_kind("CacheWrite", "block *consumer_blocks", "write_buffer_index storage_scope")
-_kind("ReindexCacheRead", "block", "read_buffer_index storage_scope index_map")
-_kind("ReindexCacheWrite", "block", "write_buffer_index storage_scope index_map")
-_kind("CacheInplace", "block", "read_buffer_index storage_scope")
-_kind("CacheIndex", "block", "storage_scope cse_thresh")
-_kind("ReIndex", "block", "buffer", method="reindex")
-_kind("ReadAt", "loop block", "read_buffer_index storage_scope")
-_kind("WriteAt", "loop block", "write_buffer_index storage_scope")
-_kind("ComputeAt", "block loop", "preserve_unit_loops index")
-_kind("ReverseComputeAt", "block loop", "preserve_unit_loops index")
-_kind("ComputeInline", "block")
-_kind("ReverseComputeInline", "block")
-_kind("DecomposeReduction", "block loop")
-_kind("RFactor", "loop", "factor_axis", method="rfactor")
-_kind("StorageAlign", "block", "buffer_index axis factor offset")
-_kind("SetScope", "block", "buffer_index storage_scope")
-_kind("UnsafeSetDType", "block", "buffer_index dtype", method="unsafe_set_dtype")
-_kind("Blockize", "target", "preserve_unit_iters")
-_kind("Tensorize", "block_or_loop", "tensor_intrin preserve_unit_iters")
-_kind("Annotate", "block_or_loop ann_val", "ann_key")
-_kind("Unannotate", "block_or_loop", "ann_key")
-_kind("TransformLayout", "block", "buffer index_map pad_value assume_injective_transform")
-_kind("TransformBlockLayout", "block", "index_map")
-_kind("SetAxisSeparator", "block", "buffer axis_separators")
-_kind("DecomposePadding", "block loop")
-_kind("PadEinsum", "block", "padding")
-_kind("FuseReductionEpilogue", "reduction_block epilogue_block")
-_kind("AnnotateBufferAccess", "block", "buffer_index buf_type gen_new_ranges")
-_kind("RollingBuffer", "block", "write_buffer_index")
-_kind("UnsafeHideBufferAccess", "block", "buf_type buf_index_array")
-# These give a list, even of one; the others give their result itself.
-RETURNS_LIST = {
-    "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks",
-    "SamplePerfectTile", "SamplePartitionedTile", "Split", "LoopPartition", "CacheIndex",
-    "CacheInplace",
-}
-KINDS.register(
-    "EnterPostproc", InstructionKind("EnterPostproc", "enter_postproc", "", "", False, True)
-)
-# fmt: on
+KINDS: Registry[InstructionKind] = Registry("instruction kind")
+"""Filled by the declarations of the primitives."""
 
 
 class Instruction:
@@ -160,32 +114,34 @@ class Instruction:
         """Positional and named arguments of the method, with random variables translated."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
-        for name, value in zip(self.kind.inputs, self.inputs):
-            if name.startswith("**"):
+        inputs, attrs = iter(self.inputs), iter(self.attrs)
+        for argument in self.kind.arguments:
+            value = next(inputs) if argument.is_input else next(attrs)
+            if not argument.is_input:
+                named[argument.name] = value
+            elif argument.form == "rest":
                 positional += [translate(item) for item in value]
-            elif name.startswith("*"):
-                named[name[1:]] = None if value is None else [translate(item) for item in value]
+            elif argument.form == "list":
+                items = None if value is None else [translate(item) for item in value]
+                named[argument.name] = items
             else:
-                named[name] = translate(value)
-        named.update(zip(self.kind.attrs, self.attrs))
-        if self.kind.name == "Annotate":  # the key stands before the value
-            named["ann_val"] = named.pop("ann_val")
+                named[argument.name] = translate(value)
         return positional, named
 
     def as_python(self, names: dict[int, str], decision: Any = None) -> str:
         """A line of Python, where random variables have these names."""
         positional, named = self.arguments(lambda value: Text(python_text(value, names)))
         arguments = [str(value) for value in positional]
-        arguments += [
-            f"{name}={_argument_text(name, value, names)}"
-            for name, value in named.items()
-            if not (name == "consumer_blocks" and str(value) in ("[]", "None"))
-        ]
+        for argument in self.kind.arguments:
+            value = named.get(argument.name)
+            if argument.form == "rest" or (argument.optional and not value):
+                continue
+            arguments.append(f"{argument.name}={_argument_text(argument, value, names)}")
         if decision is not None:
             arguments.append(f"decision={python_text(decision, names)}")
         call = f"sch.{self.kind.method}({', '.join(arguments)})"
         outputs = ", ".join([names[id(output)] for output in self.outputs])
-        if self.outputs and len(self.outputs) == 1 and self.kind.name in RETURNS_LIST:
+        if self.outputs and len(self.outputs) == 1 and self.kind.returns_list:
             outputs += ","
         return f"{outputs} = {call}" if outputs else call
 
@@ -200,10 +156,10 @@ class Instruction:
     __repr__ = __str__
 
 
-def _argument_text(name: str, value: Any, names: dict[int, str]) -> str:
-    if name == "buffer" and isinstance(value, (list, tuple)):
+def _argument_text(argument: Argument, value: Any, names: dict[int, str]) -> str:
+    if argument.as_tuple and isinstance(value, (list, tuple)):
         return "(" + ", ".join([python_text(item, names) for item in value]) + ")"
-    return python_text(value, names, name in ("index_map", "pad_value"))
+    return python_text(value, names, argument.as_function)
 
 
 def _give_name(variable: Any, names: dict[int, str]) -> None:
@@ -421,11 +377,12 @@ def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruct
         ("inputs", inputs, found.inputs), ("attributes", attrs, found.attrs),
     ):  # fmt: skip
         if len(given) != len(wanted):
-            reason = f"{len(given)} {what} instead of {len(wanted)} ({', '.join(wanted)})"
+            names = ", ".join([str(argument) for argument in wanted])
+            reason = f"{len(given)} {what} instead of {len(wanted)} ({names})"
             raise _broken(number, kind, reason)
-    for name, value in zip(found.inputs, inst.inputs):
-        if name.startswith("**") and not isinstance(value, list):
-            raise _broken(number, kind, f"{name.strip('*')} is no list: {value!r}")
+    for argument, value in zip(found.inputs, inst.inputs):
+        if argument.form == "rest" and not isinstance(value, list):
+            raise _broken(number, kind, f"{argument.name} is no list: {value!r}")
     return inst, outputs
 
 

@@ -8,10 +8,13 @@ from typing import Any
 from tilesmith.ir import Range, Var, structural_equal
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
-from tilesmith.tir.schedule.primitives.common import refuse_at, uses_var, variables_in
-from tilesmith.tir.schedule.primitives.flags import is_covered
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
+from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.flags import is_covered
+from tilesmith.tir.schedule.nests import uses_var, variables_in
+from tilesmith.tir.schedule.parameters import AnnotationValue
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import BlockRealize, For, ForKind
 
 __all__ = ["annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"]
@@ -21,28 +24,26 @@ THREAD_AXES = tuple(
 ) + ("vthread",)
 
 
-def _check_independent(
-    state: ScheduleState, primitive: str, sref: StmtSRef, thread: str = ""
-) -> None:
+def _check_independent(cursor: Cursor, thread: str = "", as_lanes: bool = False) -> None:
     """The iterations of a loop may run in any order: it drives data-parallel iterators only.
 
     A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
     """
-    if not state.enable_check:
+    if not cursor.state.enable_check:
         return
-    loop: For = state.stmt(sref)
+    loop: For = cursor.stmt
     name = loop.loop_var.name
     is_single = is_const(loop.extent, 1)
-    for block_sref in state.blocks_below(sref):
-        realize: BlockRealize = state.stmt(block_sref)
+    for block_cursor in cursor.blocks_below():
+        realize: BlockRealize = block_cursor.stmt
         block = realize.block
         if block.iter_vars:
-            _check_own_elements(state, primitive, block_sref)
-            if not has_affine_binding(state, block_sref, sref) and (
-                primitive == "vectorize" or not _is_repeated(state, sref, block_sref)
+            _check_own_elements(block_cursor)
+            if not has_affine_binding(block_cursor, cursor) and (
+                as_lanes or not _is_repeated(cursor, block_cursor)
             ):
                 reason = f"the binding of block '{block.name_hint}' is not affine"
-                raise refuse_at(state, primitive, reason, block_sref)
+                raise refuse(reason, block_cursor)
         uses_loop = False
         for iterator, value in zip(block.iter_vars, realize.iter_values):
             if loop.loop_var not in variables_in(value):
@@ -61,59 +62,53 @@ def _check_independent(
                     f"of block '{block.name_hint}'"
                 )
             advice = "use rfactor to make the partial results of a reduction independent"
-            raise refuse_at(state, primitive, reason, sref, advice)
+            raise refuse(reason, cursor, advice)
         if block.iter_vars and not uses_loop and not is_single:
-            _check_private(state, primitive, sref, block_sref)
+            _check_private(cursor, block_cursor)
 
 
-def _is_repeated(state: ScheduleState, sref: StmtSRef, block_sref: StmtSRef) -> bool:
+def _is_repeated(cursor: Cursor, block_cursor: Cursor) -> bool:
     """Whether iterations of a loop compute again what others compute too, each for itself: the
     outputs of the block are used in the loop only, and each use finds all that it needs there."""
-    inside = set(state.blocks_below(sref))
-    scope = state.scope(block_sref)
-    allocated = state.stmt(scope).block.alloc_buffers
-    written = [region.buffer for region in state.stmt(block_sref).block.writes]
+    inside = set(cursor.blocks_below())
+    scope = block_cursor.scope()
+    allocated = scope.block.alloc_buffers
+    written = [region.buffer for region in block_cursor.block.writes]
     if any(buffer not in allocated for buffer in written):
         return False
-    for other in state.blocks_below(scope):
-        block = state.stmt(other).block
+    for other in scope.blocks_below():
+        block = other.block
         reads = any(region.buffer in written for region in block.reads)
         writes = any(region.buffer in written for region in block.writes)
         if (reads or writes) and other not in inside:
             return False
-        if other is not block_sref and (writes or (reads and not is_covered(state, other))):
+        if other != block_cursor and (writes or (reads and not is_covered(other))):
             return False
     return True
 
 
-def _check_private(
-    state: ScheduleState, primitive: str, sref: StmtSRef, block_sref: StmtSRef
-) -> None:
+def _check_private(cursor: Cursor, block_cursor: Cursor) -> None:
     """A block that each iteration of a loop repeats: its outputs are used
     in that iteration only."""
-    inside = state.blocks_below(sref)
-    scope = scope_of(state, sref, primitive)
-    allocated = state.stmt(scope).block.alloc_buffers
-    name = state.stmt(sref).loop_var.name
-    for region in state.stmt(block_sref).block.writes:
-        others = [other for other in state.blocks_below(scope) if other not in inside]
-        used = [
-            r.buffer
-            for s in others
-            for r in (*state.stmt(s).block.reads, *state.stmt(s).block.writes)
-        ]
+    inside = cursor.blocks_below()
+    scope = scope_of(cursor)
+    allocated = scope.block.alloc_buffers
+    name = cursor.stmt.loop_var.name
+    for region in block_cursor.block.writes:
+        others = [other for other in scope.blocks_below() if other not in inside]
+        used = [r.buffer for s in others for r in (*s.block.reads, *s.block.writes)]
         if region.buffer not in allocated or region.buffer in used:
             reason = (
                 f"every iteration of loop '{name}' writes the same elements of "
                 f"'{region.buffer.name}'"
             )
-            raise refuse_at(state, primitive, reason, sref)
+            raise refuse(reason, cursor)
 
 
-def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) -> None:
+def _check_own_elements(cursor: Cursor) -> None:
     """Different values of the data-parallel iterators write different elements, and what the block
     reads of its own output is the element that it writes."""
-    block = state.stmt(sref).block
+    block = cursor.block
     name = block.name_hint
     kinds = {iterator.var: iterator.iter_type for iterator in block.iter_vars}
     for variable, kind in kinds.items():
@@ -122,7 +117,7 @@ def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) ->
             advice = (
                 "what an iteration reads, another one writes: only T.axis.spatial is free of that"
             )
-            raise refuse_at(state, primitive, reason, sref, advice)
+            raise refuse(reason, cursor, advice)
     for region in block.writes:
         used = variables_in(*[part.min for part in region.region])
         for variable in variables_in(*region.region):
@@ -130,7 +125,7 @@ def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) ->
                 reason = (
                     f"reduction iterator '{variable.name}' of block '{name}' indexes the output"
                 )
-                raise refuse_at(state, primitive, reason, sref)
+                raise refuse(reason, cursor)
         for iterator in block.iter_vars:
             is_parallel = iterator.iter_type == IterVar.DataPar
             if is_parallel and iterator.var not in used and not is_const(iterator.dom.extent, 1):
@@ -138,106 +133,104 @@ def _check_own_elements(state: ScheduleState, primitive: str, sref: StmtSRef) ->
                     f"block '{name}' writes the same elements of '{region.buffer.name}' "
                     f"for different '{iterator.var.name}'"
                 )
-                raise refuse_at(state, primitive, reason, sref)
+                raise refuse(reason, cursor)
         for read in block.reads:
             if read.buffer is region.buffer and not structural_equal(read, region):
                 reason = (
                     f"block '{name}' reads other elements of '{read.buffer.name}' than it writes"
                 )
-                raise refuse_at(state, primitive, reason, sref)
+                raise refuse(reason, cursor)
 
 
-def _with_kind(state: ScheduleState, sref: StmtSRef, kind: ForKind, binding: Any = None) -> None:
-    loop: For = state.stmt(sref)
+def _with_kind(cursor: Cursor, kind: ForKind, binding: Any = None) -> None:
+    loop: For = cursor.stmt
     if loop.kind is kind and binding is None:
         return
-    state.replace(sref, loop.with_fields(kind=kind, thread_binding=binding))
+    cursor.replace(loop.with_fields(kind=kind, thread_binding=binding))
 
 
-def parallel(state: ScheduleState, sref: StmtSRef) -> None:
-    """Run the iterations in parallel."""
-    _check_independent(state, "parallel", sref)
-    _with_kind(state, sref, ForKind.PARALLEL)
+@primitive()
+def parallel(loop: LoopCursor) -> None:
+    """Run the iterations of a loop in parallel.
+
+    Refuses loops that carry a reduction or dependence, or whose iterations write one element.
+    """
+    _check_independent(loop)
+    _with_kind(loop, ForKind.PARALLEL)
 
 
-def vectorize(state: ScheduleState, sref: StmtSRef) -> None:
-    """Run the iterations as lanes."""
-    _check_independent(state, "vectorize", sref)
-    loop: For = state.stmt(sref)
-    for name, value in (("start", loop.min), ("extent", loop.extent)):
+@primitive()
+def vectorize(loop: LoopCursor) -> None:
+    """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
+    _check_independent(loop, as_lanes=True)
+    stmt: For = loop.stmt
+    for name, value in (("start", stmt.min), ("extent", stmt.extent)):
         if variables_in(value):
-            raise refuse_at(
-                state,
-                "vectorize",
-                f"the {name} of loop '{loop.loop_var.name}' is not constant",
-                sref,
-            )
-    _with_kind(state, sref, ForKind.VECTORIZED)
+            raise refuse(f"the {name} of loop '{stmt.loop_var.name}' is not constant", loop)
+    _with_kind(loop, ForKind.VECTORIZED)
 
 
-def unroll(state: ScheduleState, sref: StmtSRef) -> None:
-    """Unroll."""
-    _with_kind(state, sref, ForKind.UNROLLED)
+@primitive()
+def unroll(loop: LoopCursor) -> None:
+    """Unroll a loop."""
+    _with_kind(loop, ForKind.UNROLLED)
 
 
-def bind(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
-    """Bind a loop to a thread axis."""
+@primitive()
+def bind(loop: LoopCursor, thread_axis: str) -> None:
+    """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
     if thread_axis not in THREAD_AXES:
         near = difflib.get_close_matches(str(thread_axis), THREAD_AXES, n=1)
-        raise refuse_at(
-            state,
-            "bind",
+        raise refuse(
             f"'{thread_axis}' is no thread axis",
-            sref,
+            loop,
             (f"did you mean '{near[0]}'? " if near else "")
             + f"thread axes: {', '.join(THREAD_AXES)}",
         )
-    loop: For = state.stmt(sref)
-    for ancestor in state.ancestors(sref):
-        other = state.stmt(ancestor)
+    stmt: For = loop.stmt
+    for ancestor in loop.ancestors():
+        other = ancestor.stmt
         if isinstance(other, For) and other.thread_binding is not None:
             if other.thread_binding.thread_tag == thread_axis and not _fills_shared_memory(
-                state, sref, other.loop_var
+                loop, other.loop_var
             ):
-                raise refuse_at(
-                    state,
-                    "bind",
+                raise refuse(
                     f"an outer loop is bound to {thread_axis} already",
-                    sref,
+                    loop,
                     "take another axis, or split the loop that is bound",
                 )
-        if isinstance(other, For) and uses_var(loop.extent, other.loop_var):
-            raise refuse_at(state, "bind", "the extent depends on an outer loop", sref)
-    _check_bound_inside(state, sref, thread_axis)
-    _check_independent(state, "bind", sref, thread_axis)
-    variable = Var(thread_axis, loop.loop_var.dtype)
-    domain = Range.from_min_extent(loop.min, loop.extent)
+        if isinstance(other, For) and uses_var(stmt.extent, other.loop_var):
+            raise refuse("the extent depends on an outer loop", loop)
+    _check_bound_inside(loop, thread_axis)
+    _check_independent(loop, thread_axis)
+    variable = Var(thread_axis, stmt.loop_var.dtype)
+    domain = Range.from_min_extent(stmt.min, stmt.extent)
     axis = IterVar(domain, variable, IterVar.ThreadIndex, thread_axis)
-    _with_kind(state, sref, ForKind.THREAD_BINDING, axis)
+    _with_kind(loop, ForKind.THREAD_BINDING, axis)
 
 
-def _check_bound_inside(state: ScheduleState, sref: StmtSRef, thread_axis: str) -> None:
+def _check_bound_inside(cursor: Cursor, thread_axis: str) -> None:
     """No loop inside is bound to the axis, unless to divide the filling of shared memory."""
-    variable = state.stmt(sref).loop_var
-    inside = list(state.child_srefs(sref))
+    variable = cursor.stmt.loop_var
+    inside = list(cursor.children())
     while inside:
         inner = inside.pop()
-        stmt = state.stmt(inner)
-        inside += state.child_srefs(inner)
+        stmt = inner.stmt
+        inside += inner.children()
         if not isinstance(stmt, For) or stmt.thread_binding is None:
             continue
         if stmt.thread_binding.thread_tag == thread_axis and not _fills_shared_memory(
-            state, inner, variable
+            inner, variable
         ):
             reason = f"loop '{stmt.loop_var.name}' inside is bound to {thread_axis} already"
-            raise refuse_at(state, "bind", reason, inner, "take another axis")
+            raise refuse(reason, inner, "take another axis")
 
 
-def _fills_shared_memory(state: ScheduleState, sref: StmtSRef, outer: Var) -> bool:
+def _fills_shared_memory(cursor: Cursor, outer: Var) -> bool:
     """Whether the blocks below a loop do the same for each iteration of an outer one, in memory
     that threads share: then the threads of the outer loop may divide the work."""
-    for below in state.blocks_below(sref):
-        realize: BlockRealize = state.stmt(below)
+    for below in cursor.blocks_below():
+        realize: BlockRealize = below.stmt
         if any(uses_var(v, outer) for v in (*realize.iter_values, realize.predicate)):
             return False
         if not all(
@@ -247,32 +240,32 @@ def _fills_shared_memory(state: ScheduleState, sref: StmtSRef, outer: Var) -> bo
     return True
 
 
-def _with_annotations(state: ScheduleState, sref: StmtSRef, annotations: dict[str, Any]) -> None:
-    stmt = state.stmt(sref)
+def _with_annotations(cursor: Cursor, annotations: dict[str, Any]) -> None:
+    stmt = cursor.stmt
     if isinstance(stmt, For):
-        state.replace(sref, stmt.with_fields(annotations=annotations))
+        cursor.replace(stmt.with_fields(annotations=annotations))
         return
     block = stmt.block.with_fields(annotations=annotations)
-    state.replace(sref, stmt.with_fields(block=block), {stmt.block: block})
+    cursor.replace(stmt.with_fields(block=block), {stmt.block: block})
 
 
-def _annotations(state: ScheduleState, sref: StmtSRef) -> dict[str, Any]:
-    stmt = state.stmt(sref)
+def _annotations(cursor: Cursor) -> dict[str, Any]:
+    stmt = cursor.stmt
     return dict(stmt.annotations if isinstance(stmt, For) else stmt.block.annotations)
 
 
-def annotate(state: ScheduleState, sref: StmtSRef, key: str, value: Any) -> None:
-    """Set an annotation of a loop or block."""
-    _with_annotations(state, sref, {**_annotations(state, sref), key: value})
+@primitive()
+def annotate(block_or_loop: Cursor, ann_key: str, ann_val: AnnotationValue) -> None:
+    """Set an annotation of a block or loop."""
+    _with_annotations(block_or_loop, {**_annotations(block_or_loop), ann_key: ann_val})
 
 
-def unannotate(state: ScheduleState, sref: StmtSRef, key: str) -> None:
-    """Remove an annotation of a loop or block."""
-    found = _annotations(state, sref)
-    if key not in found:
+@primitive()
+def unannotate(block_or_loop: Cursor, ann_key: str) -> None:
+    """Remove an annotation."""
+    found = _annotations(block_or_loop)
+    if ann_key not in found:
         names = ", ".join(found) or "none"
-        raise refuse_at(
-            state, "unannotate", f"there is no annotation '{key}'", sref, f"annotations: {names}"
-        )
-    del found[key]
-    _with_annotations(state, sref, found)
+        raise refuse(f"there is no annotation '{ann_key}'", block_or_loop, f"annotations: {names}")
+    del found[ann_key]
+    _with_annotations(block_or_loop, found)

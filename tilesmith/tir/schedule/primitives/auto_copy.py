@@ -11,21 +11,18 @@ from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import scope_blocks, scope_of
+from tilesmith.tir.schedule.blocks import scope_blocks, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, variables_in
+from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
     ReplaceBuffer,
     cache_of,
-    check_storage_scope,
     part_written,
     region_of,
     replace_buffer,
-)
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    analyzer_for,
-    loop_range,
-    refuse_at,
-    variables_in,
 )
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
@@ -37,117 +34,118 @@ from tilesmith.tir.schedule.primitives.copies import (
     statement_number,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt
 
 __all__ = ["read_at", "write_at"]
 
 
+@primitive()
 def read_at(
-    state: ScheduleState, loop_sref: StmtSRef, sref: StmtSRef, index: int, storage_scope: str
-) -> StmtSRef:
-    """Read a buffer through a copy made in each iteration of a loop; see ``Schedule.read_at``."""
-    buffer = region_of(state, "read_at", sref, index, reads=True).buffer
-    check_storage_scope(state, "read_at", sref, storage_scope)
-    scope = _check_around(state, "read_at", loop_sref, sref)
+    loop: LoopCursor, block: BlockCursor, read_buffer_index: ReadBuffer, storage_scope: StorageScope
+) -> BlockCursor:
+    """Read a buffer through a copy, made anew in each iteration of a loop around the block.
+
+    The copy holds what all blocks under the loop read of the buffer; the block that makes it
+    is marked ``auto_copy``, and its inside is plain loops.
+    """
+    buffer = region_of(block, read_buffer_index, reads=True).buffer
+    scope = _check_around(loop, block)
     readers = []
-    for other in state.blocks_below(loop_sref):
-        block: Block = state.stmt(other).block
-        if any(region.buffer is buffer for region in block.writes):
-            reason = f"block '{block.name_hint}' writes '{buffer.name}' under the loop"
-            raise refuse_at(state, "read_at", reason, other, "use cache_read")
-        if any(region.buffer is buffer for region in block.reads):
+    for other in loop.blocks_below():
+        node: Block = other.block
+        if any(region.buffer is buffer for region in node.writes):
+            reason = f"block '{node.name_hint}' writes '{buffer.name}' under the loop"
+            raise refuse(reason, other, "use cache_read")
+        if any(region.buffer is buffer for region in node.reads):
             readers.append(other)
-    analyzer = analyzer_inside(state, loop_sref)
+    analyzer = analyzer_inside(loop)
     part: list[Range] | None = None
     bounds: list[Range] | None = None
     for reader in readers:
-        block = state.stmt(reader).block
-        for region in block.reads:
+        node = reader.block
+        for region in node.reads:
             if region.buffer is buffer:
-                possible = possible_region(analyzer, block, region)
+                possible = possible_region(analyzer, node, region)
                 bounds = possible if bounds is None else hull(analyzer, bounds, possible)
-                needed = region_at(state, reader, region, loop_sref, exact=False)
+                needed = region_at(reader, region, loop, exact=False)
                 part = needed if part is None else hull(analyzer, part, needed)
     cache = cache_of(buffer, storage_scope)
-    realize = _copy(state, loop_sref, buffer, cache, part, bounds, cache.name)
-    first = sorted(readers, key=lambda one: statement_number(state, loop_sref, one))[0]
+    realize = _copy(loop, buffer, cache, part, bounds, cache.name)
+    first = sorted(readers, key=lambda one: statement_number(loop, one))[0]
     for reader in readers:
-        replace_buffer(state, reader, ReplaceBuffer({buffer: cache}, only_reads=True))
-    insert_nest(state, loop_sref, realize, first, before=True)
-    add_allocation(state, scope, [cache])
-    return state.block_of(realize.block, scope)
+        replace_buffer(reader, ReplaceBuffer({buffer: cache}, only_reads=True))
+    insert_nest(loop, realize, first, before=True)
+    add_allocation(scope, [cache])
+    return scope.block_of(realize.block)
 
 
+@primitive()
 def write_at(
-    state: ScheduleState, loop_sref: StmtSRef, sref: StmtSRef, index: int, storage_scope: str
-) -> StmtSRef:
-    """Write a buffer through a copy, put back in each iteration of a loop; see
-    ``Schedule.write_at``."""
-    region = region_of(state, "write_at", sref, index, reads=False)
-    check_storage_scope(state, "write_at", sref, storage_scope)
+    loop: LoopCursor,
+    block: BlockCursor,
+    write_buffer_index: WrittenBuffer,
+    storage_scope: StorageScope,
+) -> BlockCursor:
+    """Write a buffer through a copy, put back in each iteration of a loop around the block.
+
+    As ``read_at``; the block must have finished what it writes in one iteration.
+    """
+    region = region_of(block, write_buffer_index, reads=False)
     buffer = region.buffer
-    scope = _check_around(state, "write_at", loop_sref, sref)
-    below = state.blocks_below(loop_sref)
+    scope = _check_around(loop, block)
+    below = loop.blocks_below()
     users = []
-    for other in scope_blocks(state, scope):
-        block: Block = state.stmt(other).block
-        reads = any(region.buffer is buffer for region in block.reads)
-        writes = any(region.buffer is buffer for region in block.writes)
-        if other is not sref and writes:
-            reason = f"block '{block.name_hint}' writes '{buffer.name}' too"
-            raise refuse_at(state, "write_at", reason, other)
+    for other in scope_blocks(scope):
+        node: Block = other.block
+        reads = any(region.buffer is buffer for region in node.reads)
+        writes = any(region.buffer is buffer for region in node.writes)
+        if other != block and writes:
+            reason = f"block '{node.name_hint}' writes '{buffer.name}' too"
+            raise refuse(reason, other)
         if other in below and (reads or writes):
             users.append(other)
-    own: Block = state.stmt(sref).block
+    own: Block = block.block
     if own.init is None and any(one.buffer is buffer for one in own.reads):
         reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
-        raise refuse_at(state, "write_at", reason, sref)
-    check_finished(state, "write_at", sref, loop_sref)
-    part, bounds = part_written(state, "write_at", sref, region, loop_sref)
+        raise refuse(reason, block)
+    check_finished(block, loop)
+    part, bounds = part_written(block, region, loop)
     cache = cache_of(buffer, storage_scope)
-    _check_reads_own(state, sref, users, buffer, loop_sref, part)
-    realize = _copy(state, loop_sref, cache, buffer, part, bounds, cache.name)
-    last = sorted(users, key=lambda one: statement_number(state, loop_sref, one))[-1]
+    _check_reads_own(block, users, buffer, loop, part)
+    realize = _copy(loop, cache, buffer, part, bounds, cache.name)
+    last = sorted(users, key=lambda one: statement_number(loop, one))[-1]
     for user in users:
-        replace_buffer(state, user, ReplaceBuffer({buffer: cache}))
-    insert_nest(state, loop_sref, realize, last, before=False)
-    add_allocation(state, scope, [cache])
-    return state.block_of(realize.block, scope)
+        replace_buffer(user, ReplaceBuffer({buffer: cache}))
+    insert_nest(loop, realize, last, before=False)
+    add_allocation(scope, [cache])
+    return scope.block_of(realize.block)
 
 
-def _check_around(
-    state: ScheduleState, primitive: str, loop_sref: StmtSRef, sref: StmtSRef
-) -> StmtSRef:
-    scope = scope_of(state, sref, primitive)
-    if loop_sref not in state.loops(sref):
-        name = state.stmt(sref).block.name_hint
-        raise refuse_at(state, primitive, f"the loop is not around block '{name}'", loop_sref)
+def _check_around(loop_cursor: Cursor, cursor: Cursor) -> Cursor:
+    scope = scope_of(cursor)
+    if loop_cursor not in cursor.loops():
+        name = cursor.block.name_hint
+        raise refuse(f"the loop is not around block '{name}'", loop_cursor)
     return scope
 
 
 def _check_reads_own(
-    state: ScheduleState,
-    sref: StmtSRef,
-    users: list[StmtSRef],
-    buffer: Buffer,
-    loop_sref: StmtSRef,
-    part: list[Range],
+    cursor: Cursor, users: list[Cursor], buffer: Buffer, loop_cursor: Cursor, part: list[Range]
 ) -> None:
     """Readers under the loop, which will read the copy, need nothing from other iterations."""
-    analyzer = analyzer_inside(state, loop_sref)
+    analyzer = analyzer_inside(loop_cursor)
     for user in users:
-        if user is sref:
+        if user == cursor:
             continue
-        block: Block = state.stmt(user).block
-        if users.index(user) < users.index(sref):
-            name = state.stmt(sref).block.name_hint
+        block: Block = user.block
+        if users.index(user) < users.index(cursor):
+            name = cursor.block.name_hint
             reason = f"block '{block.name_hint}' reads '{buffer.name}' before '{name}' writes it"
-            raise refuse_at(state, "write_at", reason, user)
+            raise refuse(reason, user)
         for region in block.reads:
             if region.buffer is not buffer:
                 continue
-            needed = region_at(state, user, region, loop_sref, exact=False)
+            needed = region_at(user, region, loop_cursor, exact=False)
             for inner, outer in zip(needed, part):
                 end, outer_end = inner.min + inner.extent, outer.min + outer.extent
                 if analyzer.can_prove(inner.min >= outer.min) and analyzer.can_prove(
@@ -158,14 +156,14 @@ def _check_reads_own(
                     f"block '{block.name_hint}' reads parts of '{buffer.name}' that this iteration "
                     "of the loop does not write"
                 )
-                raise refuse_at(state, "write_at", reason, user)
+                raise refuse(reason, user)
 
 
-def _whole_domain(state: ScheduleState, sref: StmtSRef) -> Range:
+def _whole_domain(cursor: Cursor) -> Range:
     """The values of a loop's variable over all iterations of the loops around it."""
-    loop: For = state.stmt(sref)
+    loop: For = cursor.stmt
     low, last = loop.min, loop.min + loop.extent - 1
-    for outer in reversed([state.stmt(around) for around in state.loops(sref)]):
+    for outer in reversed([around.stmt for around in cursor.loops()]):
         # From the inside out: the range of an inner loop may depend on an outer one.
         if outer.loop_var not in variables_in(low, last):
             continue
@@ -173,16 +171,15 @@ def _whole_domain(state: ScheduleState, sref: StmtSRef) -> Range:
         first, end = eval_set(low, ranges), eval_set(last, ranges)
         if not (first.has_lower_bound() and end.has_upper_bound()):
             reason = f"the range of loop '{loop.loop_var.name}' is not known outside of the others"
-            raise refuse_at(state, "read_at", reason, sref)
+            raise refuse(reason, cursor)
         low, last = first.min_value, end.max_value
-    analyzer = analyzer_for(state, sref)
+    analyzer = analyzer_for(cursor)
     low = analyzer.simplify(low)
     return Range.from_min_extent(low, analyzer.simplify(last - low + 1))
 
 
 def _copy(
-    state: ScheduleState,
-    loop_sref: StmtSRef,
+    loop_cursor: Cursor,
     source: Buffer,
     target: Buffer,
     part: list[Range],
@@ -195,12 +192,12 @@ def _copy(
     values: list[Var] = []
     inner = Analyzer()
     used = variables_in(*part)
-    for sref in (*state.loops(loop_sref), loop_sref):
-        loop: For = state.stmt(sref)
+    for cursor in (*loop_cursor.loops(), loop_cursor):
+        loop: For = cursor.stmt
         if loop.loop_var in used:
             own = Var(f"v{len(iterators)}", loop.loop_var.dtype)
             mapping[loop.loop_var] = own
-            domain = _whole_domain(state, sref)
+            domain = _whole_domain(cursor)
             iterators.append(IterVar(domain, own, IterVar.DataPar))
             values.append(loop.loop_var)
             inner.bind(own, domain)

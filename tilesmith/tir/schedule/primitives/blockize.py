@@ -21,16 +21,13 @@ from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.schedule.blocks import why_not_reduction
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Replace, WithoutViews, analyzer_for, clauses, variables_in
+from tilesmith.tir.schedule.parameters import Targets
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
-from tilesmith.tir.schedule.primitives.blocks import why_not_reduction
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    WithoutViews,
-    analyzer_for,
-    clauses,
-    refuse_at,
-    variables_in,
-)
 from tilesmith.tir.schedule.primitives.subspace import (
     Division,
     Part,
@@ -38,42 +35,58 @@ from tilesmith.tir.schedule.primitives.subspace import (
     divide,
     loops_in_terms_of,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
 
 __all__ = ["blockize"]
 
 
-def blockize(
-    state: ScheduleState, targets: list[StmtSRef], preserve_unit_iters: bool = True
-) -> StmtSRef:
-    """Make one block of a loop or of blocks beside each other; see ``Schedule.blockize``."""
-    targets = list(dict.fromkeys(targets))  # a block given twice is one block
-    place = find_place(state, targets)
-    blockizer = _Blockizer(state, place, preserve_unit_iters)
+@primitive()
+def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
+    """Make one block of a loop with all that is in it, or of several blocks of one scope.
+
+      for i_0, i_1 in T.grid(8, 16):
+          with T.block("B"):
+              vi = T.axis.spatial(128, i_0 * 16 + i_1)
+    blockize(i_1)
+      for i_0 in range(8):
+          with T.block("B_o"):
+              vi_o = T.axis.spatial(8, i_0)
+              for i_1 in range(16):
+                  with T.block("B"):
+                      vi_i = T.axis.spatial(16, i_1)
+
+    ``target``: a loop, a block, or a list of blocks that stand beside each other. The init of a
+    reduction goes to the new block if that carries the reduction. With ``preserve_unit_iters``
+    an iterator that is wholly inside leaves one of extent 1 outside. Gives the new block.
+
+    Refuses iterators that are no ``outer * extent + inner`` at this place, other statements
+    between the loops, and blocks of different scopes.
+    """
+    targets = list(dict.fromkeys(target))  # a block given twice is one block
+    place = find_place(targets)
+    blockizer = _Blockizer(place, preserve_unit_iters)
     realize = blockizer.outer()
     place.put(realize, blockizer.reuse)
-    return state.block_of(realize.block, targets[0])
+    return targets[0].block_of(realize.block)
 
 
 class _Blockizer:
     """Makes the new block, and notes which block became which."""
 
-    def __init__(self, state: ScheduleState, place: Place, preserve_unit_iters: bool) -> None:
-        self.state = state
+    def __init__(self, place: Place, preserve_unit_iters: bool) -> None:
         self.place = place
         self.preserve_unit_iters = preserve_unit_iters
         self.reuse: dict[Block, Block] = {}
-        self.analyzer = analyzer_for(state, place.blocks[0])
+        self.analyzer = analyzer_for(place.blocks[0])
         self.iterators: list[IterVar] = []
         self.values: list[PrimExpr] = []
         self.predicates: list[PrimExpr] = []
         self.inits: list[Stmt] = []
-        self.lifted: list[StmtSRef] = []
+        self.lifted: list[Cursor] = []
 
     def outer(self) -> BlockRealize:
         """The new block in place."""
-        divisions = [self.divide(sref) for sref in self.place.blocks]
+        divisions = [self.divide(cursor) for cursor in self.place.blocks]
         for division in divisions:
             for part in division.parts:
                 self.add_outer(part)
@@ -83,22 +96,22 @@ class _Blockizer:
             self.iterators, self.values, self.place.outer_ranges(), self.place.outer_predicates()
         )
         lifted = [self.lifts_init(division) for division in divisions]
-        self.lifted = [sref for sref, lift in zip(self.place.blocks, lifted) if lift]
+        self.lifted = [cursor for cursor, lift in zip(self.place.blocks, lifted) if lift]
         body = self.nest(divisions, lifted)
         self.check_closed(body)
         return self.assemble(body)
 
-    def divide(self, sref: StmtSRef) -> Division:
+    def divide(self, cursor: Cursor) -> Division:
         """The iterators of one block in two parts each."""
-        realize: BlockRealize = self.state.stmt(sref)
-        outside, inside = self.place.loops_around(sref)
+        realize: BlockRealize = cursor.stmt
+        outside, inside = self.place.loops_around(cursor)
         keeps_units = self.preserve_unit_iters and not self.place.is_shared
         division = divide(realize, outside, inside, keeps_units)
         if isinstance(division, str):
             name = realize.block.name_hint
             reason = f"the bindings of block '{name}' cannot be divided at this place: {division}"
             advice = "split the loops so that an iterator is outer * extent + inner"
-            raise refuse_at(self.state, "blockize", reason, sref, advice)
+            raise refuse(reason, cursor, advice)
         return division
 
     def add_outer(self, part: Part) -> None:
@@ -138,22 +151,22 @@ class _Blockizer:
         ]
         if block.init is None or not reduces:
             return False
-        sref = self.state.get_sref(block)
-        reason = why_not_reduction(self.state, sref, self.place.scope)
+        cursor = self.place.cursor(block)
+        reason = why_not_reduction(cursor, self.place.scope)
         if not reason:
-            reason = self.earlier_use(sref, block)
+            reason = self.earlier_use(cursor, block)
         if reason:
             reason = f"the init of block '{block.name_hint}' cannot be moved out: {reason}"
-            raise refuse_at(self.state, "blockize", reason, sref)
+            raise refuse(reason, cursor)
         return True
 
-    def earlier_use(self, sref: StmtSRef, block: Block) -> str:
+    def earlier_use(self, cursor: Cursor, block: Block) -> str:
         """Why an init cannot run before the other blocks of the place."""
         written = {id(region.buffer) for region in block.writes}
         for other in self.place.blocks:
-            if other is sref:
+            if other == cursor:
                 return ""
-            before: Block = self.state.stmt(other).block
+            before: Block = other.block
             for region in (*before.reads, *before.writes):
                 if id(region.buffer) in written:
                     return f"block '{before.name_hint}' uses '{region.buffer.name}' before it"
@@ -191,9 +204,9 @@ class _Blockizer:
             if not reduction.intersection(used):
                 conditions.append(relocate.visit(clause))
             elif needed.intersection(used):
-                sref = self.state.get_sref(block)
+                cursor = self.place.cursor(block)
                 reason = f"a condition mixes reduction and other loops: {clause}"
-                raise refuse_at(self.state, "blockize", reason, sref)
+                raise refuse(reason, cursor)
         substitute = Substitute(division.mapping(), self.analyzer)
         init_block = Block(
             iterators,
@@ -221,8 +234,8 @@ class _Blockizer:
             inner = self.inner(division, lift)
             new[id(division.realize)] = inner
             if lift:
-                sref = self.state.get_sref(division.realize.block)
-                _, inside = self.place.loops_around(sref)
+                cursor = self.place.cursor(division.realize.block)
+                _, inside = self.place.loops_around(cursor)
                 self.inits.append(self.init_nest(division, inside, inner))
             self.reuse[division.realize.block] = inner.block
         expressed = Replace(dict(self.outside))
@@ -270,7 +283,7 @@ class _Blockizer:
 
     def inner_predicate(self, division: Division) -> PrimExpr:
         """What of a block's condition is asked inside; the rest is asked by the new block."""
-        outside, inside = self.place.loops_around(self.state.get_sref(division.realize.block))
+        outside, inside = self.place.loops_around(self.place.cursor(division.realize.block))
         outer_vars = {loop.loop_var for loop in outside}
         inner_vars = {loop.loop_var for loop in inside}
         kept = []
@@ -289,8 +302,8 @@ class _Blockizer:
         """Whether all blocks have a condition: then the new block has it, whose iterators are
         within their ranges only where it holds."""
         return all(
-            any(structural_equal(clause, one) for one in clauses(self.state.stmt(sref).predicate))
-            for sref in self.place.blocks
+            any(structural_equal(clause, one) for one in clauses(cursor.stmt.predicate))
+            for cursor in self.place.blocks
         )
 
     # The new block.
@@ -298,30 +311,30 @@ class _Blockizer:
     def check_closed(self, body: Stmt) -> None:
         """Nothing inside may name the loops outside any more."""
         used = variables_in(body, *self.inits)
-        for sref in self.place.outer_loops():
-            variable = self.state.stmt(sref).loop_var
+        for cursor in self.place.outer_loops():
+            variable = cursor.stmt.loop_var
             if variable in used:
                 reason = (
                     f"the inside depends on loop '{variable.name}' in a way that the iterators "
                     "of the new block do not tell"
                 )
-                raise refuse_at(self.state, "blockize", reason, sref)
+                raise refuse(reason, cursor)
 
     def assemble(self, body: Stmt) -> BlockRealize:
         """The block with the regions of what is inside."""
-        first = self.state.stmt(self.place.blocks[0]).block
-        names = [self.state.stmt(sref).block.name_hint for sref in self.place.blocks]
+        first = self.place.blocks[0].block
+        names = [cursor.block.name_hint for cursor in self.place.blocks]
         name = f"{names[0]}_o" if len(names) == 1 else "outer_" + "_".join(names) + "_"
         init = stmt_seq(*self.inits) if self.inits else None
         block = Block(self.iterators, (), (), name, body, init, span=first.span)
         buffers = {}
-        for sref in self.place.blocks:
-            inner = self.state.stmt(sref).block
+        for cursor in self.place.blocks:
+            inner = cursor.block
             for region in (*inner.reads, *inner.writes):
                 buffers[region.buffer.data] = region.buffer
         reads, writes, _ = get_block_access_region(block.with_fields(init=None), buffers)
         reads = [region for region in reads if not self.is_own_result(region.buffer)]
-        order = _order_of([self.state.stmt(sref).block for sref in self.place.blocks])
+        order = _order_of([cursor.block for cursor in self.place.blocks])
         block = block.with_fields(
             reads=tuple(sorted([_inside_buffer(r, self.analyzer) for r in reads], key=order)),
             writes=tuple(sorted([_inside_buffer(w, self.analyzer) for w in writes], key=order)),
@@ -331,16 +344,14 @@ class _Blockizer:
 
     def is_own_result(self, buffer: Buffer) -> bool:
         """Whether only a reduction whose init has been moved out reads a buffer: its own result."""
-        for sref in self.place.blocks:
-            block: Block = self.state.stmt(sref).block
-            if sref in self.lifted and any(region.buffer is buffer for region in block.writes):
+        for cursor in self.place.blocks:
+            block: Block = cursor.block
+            if cursor in self.lifted and any(region.buffer is buffer for region in block.writes):
                 continue
             if any(region.buffer is buffer for region in block.reads):
                 return False
         return any(
-            region.buffer is buffer
-            for sref in self.lifted
-            for region in self.state.stmt(sref).block.writes
+            region.buffer is buffer for cursor in self.lifted for region in cursor.block.writes
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PointerType, PrimExpr, Range, Var, convert
@@ -13,9 +13,17 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.parameters import (
+    Adapted,
+    BlockBuffer,
+    DtypeText,
+    NamedBuffer,
+    WrittenBuffer,
+)
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer
-from tilesmith.tir.schedule.primitives.common import refuse_at
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = [
@@ -27,44 +35,39 @@ __all__ = [
 ]
 
 
-def _regions(
-    state: ScheduleState, primitive: str, sref: StmtSRef, kind: str
-) -> tuple[BufferRegion, ...]:
+def _regions(cursor: Cursor, kind: str) -> tuple[BufferRegion, ...]:
     if kind not in ("read", "write"):
-        raise refuse_at(state, primitive, f"buf_type is 'read' or 'write', got '{kind}'", sref)
-    block: Block = state.stmt(sref).block
+        raise refuse(f"buf_type is 'read' or 'write', got '{kind}'", cursor)
+    block: Block = cursor.block
     return block.reads if kind == "read" else block.writes
 
 
-def _region(
-    state: ScheduleState, primitive: str, sref: StmtSRef, index: int, kind: str
-) -> BufferRegion:
-    regions = _regions(state, primitive, sref, kind)
+def _region(cursor: Cursor, index: int, kind: str) -> BufferRegion:
+    regions = _regions(cursor, kind)
     if not 0 <= index < len(regions):
-        name = state.stmt(sref).block.name_hint
+        name = cursor.block.name_hint
         reason = f"block '{name}' {kind}s {len(regions)} buffers, there is no number {index}"
-        raise refuse_at(state, primitive, reason, sref)
+        raise refuse(reason, cursor)
     return regions[index]
 
 
-def _put(
-    state: ScheduleState, sref: StmtSRef, kind: str, regions: Sequence[BufferRegion], **more: Any
-) -> None:
-    realize: BlockRealize = state.stmt(sref)
+def _put(cursor: Cursor, kind: str, regions: Sequence[BufferRegion], **more: Any) -> None:
+    realize: BlockRealize = cursor.stmt
     more["reads" if kind == "read" else "writes"] = tuple(regions)
     block = realize.block.with_fields(**more)
-    state.replace(sref, realize.with_fields(block=block), {realize.block: block})
+    cursor.replace(realize.with_fields(block=block), {realize.block: block})
 
 
 # --- regions --------------------------------------------------------------------------------------
 
 
-def as_region_map(state: ScheduleState, sref: StmtSRef, index: int, kind: str, given: Any) -> Any:
+def as_region_map(known: Mapping[str, Any], given: Any) -> IndexMap:
     """New ranges given as a function of the iterators, as a map of these to starts and ends."""
     if isinstance(given, IndexMap):
         return given
-    block: Block = state.stmt(sref).block
-    region = _region(state, "annotate_buffer_access", sref, index, kind)
+    cursor: BlockCursor = known["block"]
+    block = cursor.block
+    region = _region(cursor, known["buffer_index"], known["buf_type"])
     variables = [Var(i.var.name, i.var.dtype) for i in block.iter_vars]
     ranges = given(*variables)
     if len(ranges) != len(region.region):
@@ -72,7 +75,7 @@ def as_region_map(state: ScheduleState, sref: StmtSRef, index: int, kind: str, g
             f"gen_new_ranges gives {len(ranges)} ranges, buffer '{region.buffer.name}' has "
             f"{len(region.region)} dimensions"
         )
-        raise refuse_at(state, "annotate_buffer_access", reason, sref)
+        raise refuse(reason, cursor)
     ends: list[PrimExpr] = []
     for part, size in zip(ranges, region.buffer.shape):
         if isinstance(part, (tuple, list)):
@@ -83,47 +86,60 @@ def as_region_map(state: ScheduleState, sref: StmtSRef, index: int, kind: str, g
     return IndexMap(variables, ends, None)
 
 
+RegionMap = Annotated[IndexMap, Adapted(as_region_map, "Callable[..., Any]")]
+
+
+@primitive()
 def annotate_buffer_access(
-    state: ScheduleState, sref: StmtSRef, index: int, kind: str, ranges: IndexMap
+    block: BlockCursor, buffer_index: NamedBuffer, buf_type: str, gen_new_ranges: RegionMap
 ) -> None:
-    """Let a block declare another region of a buffer, and note that it was given by hand."""
-    old = _region(state, "annotate_buffer_access", sref, index, kind)
-    block: Block = state.stmt(sref).block
-    ends = ranges.map_indices([iterator.var for iterator in block.iter_vars])
+    """Let a block declare another region of the buffer that it reads or writes.
+
+    ``gen_new_ranges`` takes the block's iterators and gives for each dimension a pair (start,
+    end) or a single index. The annotation ``explicit_read_region`` or ``explicit_write_region``
+    notes which regions were given so.
+    """
+    old = _region(block, buffer_index, buf_type)
+    node: Block = block.block
+    ends = gen_new_ranges.map_indices([iterator.var for iterator in node.iter_vars])
     if len(ends) != 2 * len(old.region):
         reason = f"{len(ends)} starts and ends for {len(old.region)} dimensions"
-        raise refuse_at(state, "annotate_buffer_access", reason, sref)
+        raise refuse(reason, block)
     analyzer = Analyzer()
     parts = [
         Range.from_min_extent(low, analyzer.simplify(high - low))
         for low, high in zip(ends[::2], ends[1::2])
     ]
-    regions = list(_regions(state, "annotate_buffer_access", sref, kind))
-    regions[index] = BufferRegion(old.buffer, tuple(parts))
-    key = f"explicit_{kind}_region"
-    given = tuple(block.annotations.get(key, ()))
-    noted = given if index in given else (*given, index)
-    _put(state, sref, kind, regions, annotations={**block.annotations, key: noted})
-    state.state_of(sref).regions_hold = False  # from now on they are what the user says
+    regions = list(_regions(block, buf_type))
+    regions[buffer_index] = BufferRegion(old.buffer, tuple(parts))
+    key = f"explicit_{buf_type}_region"
+    given = tuple(node.annotations.get(key, ()))
+    noted = given if buffer_index in given else (*given, buffer_index)
+    _put(block, buf_type, regions, annotations={**node.annotations, key: noted})
+    block.tables.regions_hold = False  # from now on they are what the user says
 
 
+@primitive()
 def unsafe_hide_buffer_access(
-    state: ScheduleState, sref: StmtSRef, kind: str, indices: Sequence[int]
+    block: BlockCursor, buf_type: str, buf_index_array: list[int]
 ) -> None:
-    """Let a block keep quiet about some of the buffers that it reads or writes."""
-    regions = _regions(state, "unsafe_hide_buffer_access", sref, kind)
-    for index in indices:
-        _region(state, "unsafe_hide_buffer_access", sref, index, kind)
-    left = [number for number in range(len(regions)) if number not in indices]
-    if kind == "write":
-        _renumber_alignments(state, sref, left)
-    _put(state, sref, kind, [regions[number] for number in left])
-    state.state_of(sref).regions_hold = False
+    """Let a block keep quiet about some buffers that it reads ("read") or writes ("write").
+
+    Unsafe: later primitives and passes go by what blocks declare.
+    """
+    regions = _regions(block, buf_type)
+    for index in buf_index_array:
+        _region(block, index, buf_type)
+    left = [number for number in range(len(regions)) if number not in buf_index_array]
+    if buf_type == "write":
+        _renumber_alignments(block, left)
+    _put(block, buf_type, [regions[number] for number in left])
+    block.tables.regions_hold = False
 
 
-def _renumber_alignments(state: ScheduleState, sref: StmtSRef, left: list[int]) -> None:
+def _renumber_alignments(cursor: Cursor, left: list[int]) -> None:
     """What ``storage_align`` has noted names buffers by their numbers among those written."""
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = cursor.stmt
     rows = realize.block.annotations.get("buffer_dim_align")
     if not rows:
         return
@@ -132,17 +148,17 @@ def _renumber_alignments(state: ScheduleState, sref: StmtSRef, left: list[int]) 
     if kept:
         annotations["buffer_dim_align"] = kept
     block = realize.block.with_fields(annotations=annotations)
-    state.replace(sref, realize.with_fields(block=block), {realize.block: block})
+    cursor.replace(realize.with_fields(block=block), {realize.block: block})
 
 
 # --- the buffer itself ----------------------------------------------------------------------------
 
 
-def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> tuple[StmtSRef, bool]:
+def _owner(cursor: Cursor, buffer: Buffer) -> tuple[Cursor, bool]:
     """The block that allocates a buffer; for a parameter, the root and True."""
-    last = sref
-    for ancestor in [sref, *state.ancestors(sref)]:
-        stmt = state.stmt(ancestor)
+    last = cursor
+    for ancestor in [cursor, *cursor.ancestors()]:
+        stmt = ancestor.stmt
         if isinstance(stmt, BlockRealize):
             last = ancestor
             if buffer in stmt.block.alloc_buffers:
@@ -176,48 +192,54 @@ class _Retype(ReplaceBuffer):
         return BufferStore(store.buffer, value, indices, store.predicate, store.span)
 
 
-def unsafe_set_dtype(state: ScheduleState, sref: StmtSRef, index: int, dtype: Any) -> None:
-    """Keep a buffer in another dtype; see ``Schedule.unsafe_set_dtype``."""
-    primitive = "unsafe_set_dtype"
-    buffer = _region(state, primitive, sref, index, "write").buffer
+@primitive(trace="UnsafeSetDType")
+def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: DtypeText) -> None:
+    """Keep a buffer that a block writes in another dtype; values are cast on the way.
+
+    Unsafe: results lose what the new dtype cannot hold.
+    """
+    buffer = _region(block, buffer_index, "write").buffer
     kind = DataType(dtype)
-    owner, is_parameter = _owner(state, sref, buffer)
+    owner, is_parameter = _owner(block, buffer)
     if is_parameter:
         reason = f"buffer '{buffer.name}' is a parameter: its dtype is the callers'"
-        raise refuse_at(state, primitive, reason, sref, "copy it with cache_write first")
+        raise refuse(reason, block, "copy it with cache_write first")
     if kind.lanes != 1 or buffer.dtype.lanes != 1:
-        raise refuse_at(state, primitive, f"{kind} is no dtype of single elements", sref)
+        raise refuse(f"{kind} is no dtype of single elements", block)
     if kind is buffer.dtype:
         return
     pointer = Var(buffer.data.name, PointerType(prim_type(kind), buffer.scope()))
     rewrite = _Retype(buffer, buffer.with_fields(data=pointer, dtype=kind))
-    state.replace(owner, rewrite.visit(state.stmt(owner)), rewrite.reuse)
+    owner.replace(rewrite.visit(owner.stmt), rewrite.reuse)
 
 
-def set_axis_separator(
-    state: ScheduleState, sref: StmtSRef, index: int, kind: str, separators: Sequence[int]
-) -> None:
-    """Say between which dimensions of a buffer its physical axes are separated."""
-    primitive = "set_axis_separator"
-    buffer = _region(state, primitive, sref, index, kind).buffer
-    axes = [int(axis) for axis in separators]
-    if axes != sorted(set(axes)) or any(not 0 < axis < len(buffer.shape) for axis in axes):
+@primitive()
+def set_axis_separator(block: BlockCursor, buffer: BlockBuffer, axis_separators: list[int]) -> None:
+    """Say between which dimensions the physical axes of a buffer are separated.
+
+    Flattening makes one axis of each group of dimensions. ``buffer`` is ``("read", k)``,
+    ``("write", k)``, a name or a Buffer.
+    """
+    kind, index = buffer
+    old = _region(block, index, kind).buffer
+    axes = [int(axis) for axis in axis_separators]
+    if axes != sorted(set(axes)) or any(not 0 < axis < len(old.shape) for axis in axes):
         reason = (
-            f"axis separators of '{buffer.name}' are increasing numbers from 1 to "
-            f"{len(buffer.shape) - 1}, got {axes}"
+            f"axis separators of '{old.name}' are increasing numbers from 1 to "
+            f"{len(old.shape) - 1}, got {axes}"
         )
-        raise refuse_at(state, primitive, reason, sref)
-    if tuple(axes) == buffer.axis_separators:
+        raise refuse(reason, block)
+    if tuple(axes) == old.axis_separators:
         return
-    if buffer.strides:
-        raise refuse_at(state, primitive, f"buffer '{buffer.name}' has strides", sref)
-    owner, is_parameter = _owner(state, sref, buffer)
-    data = buffer.data if is_parameter else Var(buffer.data.name, buffer.data.type_annotation)
-    new = buffer.with_fields(data=data, axis_separators=tuple(axes))
-    rewrite = ReplaceBuffer({buffer: new})
-    variable = state.variable_of(sref)
-    state.replace(owner, rewrite.visit(state.stmt(owner)), rewrite.reuse)
+    if old.strides:
+        raise refuse(f"buffer '{old.name}' has strides", block)
+    owner, is_parameter = _owner(block, old)
+    data = old.data if is_parameter else Var(old.data.name, old.data.type_annotation)
+    new = old.with_fields(data=data, axis_separators=tuple(axes))
+    rewrite = ReplaceBuffer({old: new})
+    variable = block.variable
+    owner.replace(rewrite.visit(owner.stmt), rewrite.reuse)
     if is_parameter:
-        function = state.function_state(variable).function
-        buffers = {p: new if b is buffer else b for p, b in function.buffer_map.items()}
-        state.replace_function(variable, function.with_fields(buffer_map=buffers))
+        function = block.function
+        buffers = {p: new if b is old else b for p, b in function.buffer_map.items()}
+        block.state.replace_function(variable, function.with_fields(buffer_map=buffers))

@@ -11,13 +11,12 @@ from tilesmith.ir.operators import is_const
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
-from tilesmith.tir.schedule.primitives.blocks import (
-    check_covers_domain,
-    is_dominant,
-    scope_blocks,
-    scope_of,
-)
-from tilesmith.tir.schedule.primitives.common import Rebuild, refuse_at
+from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_blocks, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild
+from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     check_finished,
@@ -34,7 +33,6 @@ from tilesmith.tir.schedule.primitives.copies import (
     writes_always,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, MatchBufferRegion
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "cache_of",
     "cache_read",
     "cache_write",
-    "check_storage_scope",
     "first_block",
     "part_written",
     "region_of",
@@ -189,24 +186,6 @@ def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: 
     return buffer.with_fields(data=pointer, name=name, **changes)
 
 
-_SCOPES = (
-    "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB",
-    "m16n8k8.matrixC", "metal.simdgroup",
-)  # fmt: skip
-_SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
-
-
-def check_storage_scope(
-    state: ScheduleState, primitive: str, sref: StmtSRef, storage_scope: str
-) -> None:
-    """A memory that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
-    is_known = storage_scope in _SCOPES or storage_scope.startswith(_SCOPE_KINDS)
-    if storage_scope and not is_known:
-        advice = f"scopes: {', '.join(_SCOPE_KINDS)}, with a tag or without; {', '.join(_SCOPES)}"
-        reason = f"'{storage_scope}' is no storage scope"
-        raise refuse_at(state, primitive, reason, sref, advice)
-
-
 def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
     """A compact buffer of the same shape in a storage scope."""
     name = f"{buffer.name}_{storage_scope}"
@@ -214,76 +193,78 @@ def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
     return buffer_with(buffer, name, storage_scope, strides=(), elem_offset=offset)
 
 
-def region_of(
-    state: ScheduleState, primitive: str, sref: StmtSRef, index: int, reads: bool
-) -> BufferRegion:
+def region_of(cursor: Cursor, index: int, reads: bool) -> BufferRegion:
     """One of the regions that a block declares."""
-    block: Block = state.stmt(sref).block
+    block: Block = cursor.block
     regions = block.reads if reads else block.writes
     if not 0 <= index < len(regions):
         kind = "reads" if reads else "writes"
-        raise refuse_at(
-            state,
-            primitive,
+        raise refuse(
             f"block '{block.name_hint}' {kind} no buffer number {index}",
-            sref,
+            cursor,
             f"it {kind}: " + ", ".join([f"{k} '{r.buffer.name}'" for k, r in enumerate(regions)]),
         )
     return regions[index]
 
 
+@primitive()
 def cache_read(
-    state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str, consumers: list[StmtSRef]
-) -> StmtSRef:
-    """Read a buffer through a copy; see ``Schedule.cache_read``."""
-    buffer = region_of(state, "cache_read", sref, index, reads=True).buffer
-    check_storage_scope(state, "cache_read", sref, storage_scope)
-    scope = scope_of(state, sref, "cache_read")
-    _check_consumers(state, "cache_read", scope, consumers)
-    blocks = scope_blocks(state, scope)
-    writers = writers_of(state, scope, buffer)
+    block: BlockCursor,
+    read_buffer_index: ReadBuffer,
+    storage_scope: StorageScope,
+    consumer_blocks: list[BlockCursor] | None = None,
+) -> BlockCursor:
+    """Read a buffer through a copy in another scope; gives the block that copies.
+
+    At most one block of the scope writes the buffer. Made at the top of a block, the copy is as
+    large as what the block reads.
+    """
+    consumers = consumer_blocks or []
+    buffer = region_of(block, read_buffer_index, reads=True).buffer
+    scope = scope_of(block)
+    _check_consumers(scope, consumers)
+    blocks = scope_blocks(scope)
+    writers = writers_of(scope, buffer)
     if len(writers) > 1:
-        names = " and ".join([f"'{state.stmt(writer).block.name_hint}'" for writer in writers])
+        names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
         reason = f"{names} write '{buffer.name}': a copy is made of what a single block writes"
-        raise refuse_at(state, "cache_read", reason, writers[1])
-    wanted = consumers or [sref]
-    place = _place_between(state, "cache_read", scope, writers, wanted, buffer)
-    last = max([statement_number(state, place, writer) for writer in writers], default=-1)
-    inside = [other for other in blocks if place in set(state.ancestors(other))]
+        raise refuse(reason, writers[1])
+    wanted = consumers or [block]
+    place = _place_between(scope, writers, wanted, buffer)
+    last = max([statement_number(place, writer) for writer in writers], default=-1)
+    inside = [other for other in blocks if place in set(other.ancestors())]
     later = [
-        other
-        for other in inside
-        if _reads(state, other, buffer) and statement_number(state, place, other) > last
+        other for other in inside if _reads(other, buffer) and statement_number(place, other) > last
     ]
     readers = wanted if consumers else later
     for reader in readers:
         if reader not in later:
-            name = state.stmt(reader).block.name_hint
+            name = reader.block.name_hint
             reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
-            raise refuse_at(state, "cache_read", reason, reader)
-        if is_in_init(state, place, reader):
+            raise refuse(reason, reader)
+        if is_in_init(place, reader):
             reason = "an initialisation reads it, before which there is no place for a copy"
-            raise refuse_at(state, "cache_read", reason, reader)
-    part, bounds = _part_read(state, readers, buffer, place)
+            raise refuse(reason, reader)
+    part, bounds = _part_read(readers, buffer, place)
     cache = cache_of(buffer, storage_scope)
     small = None
-    if isinstance(state.stmt(place), BlockRealize):
-        small = _holding(cache, buffer, part, [state.stmt(reader).block for reader in readers])
+    if isinstance(place.stmt, BlockRealize):
+        small = _holding(cache, buffer, part, [reader.block for reader in readers])
     cache, start = small or cache, [one.min for one in part] if small else []
     nest, realize = copy_nest(
-        buffer, cache, part, bounds, analyzer_inside(state, place), cache.name, small=small
+        buffer, cache, part, bounds, analyzer_inside(place), cache.name, small=small
     )
     for reader in readers:
         rewrite = ReplaceBuffer({buffer: cache}, only_reads=True, start=start)
-        replace_buffer(state, reader, rewrite)
+        replace_buffer(reader, rewrite)
     if not writers:
-        insert_nest(state, place, nest, first_block(state, place), before=True)
+        insert_nest(place, nest, first_block(place), before=True)
     elif consumers:
-        insert_nest(state, place, nest, _at(state, place, readers, 0), before=True)
+        insert_nest(place, nest, _at(place, readers, 0), before=True)
     else:
-        insert_nest(state, place, nest, _at(state, place, writers, -1), before=False)
-    add_allocation(state, scope, [cache])
-    return state.block_of(realize.block, scope)
+        insert_nest(place, nest, _at(place, writers, -1), before=False)
+    add_allocation(scope, [cache])
+    return scope.block_of(realize.block)
 
 
 class _Pointers(Visitor):
@@ -318,134 +299,125 @@ def _holding(
     return cache.with_fields(shape=tuple([one.extent for one in part]))
 
 
-def _check_consumers(
-    state: ScheduleState, primitive: str, scope: StmtSRef, consumers: list[StmtSRef]
-) -> None:
+def _check_consumers(scope: Cursor, consumers: list[Cursor]) -> None:
     """Consumers that are named belong to the scope of the block itself."""
-    blocks = scope_blocks(state, scope)
+    blocks = scope_blocks(scope)
     for consumer in consumers:
         if consumer not in blocks:
-            name = state.stmt(consumer).block.name_hint
-            raise refuse_at(
-                state,
-                primitive,
+            name = consumer.block.name_hint
+            raise refuse(
                 f"the consumer '{name}' is not in the same scope as the block",
                 consumer,
                 "name the block around it",
             )
 
 
-def _at(state: ScheduleState, place: StmtSRef, srefs: list[StmtSRef], which: int) -> StmtSRef:
+def _at(place: Cursor, cursors: list[Cursor], which: int) -> Cursor:
     """The first (0) or last (-1) of some blocks below a place."""
-    return sorted(srefs, key=lambda sref: statement_number(state, place, sref))[which]
+    return sorted(cursors, key=lambda cursor: statement_number(place, cursor))[which]
 
 
 def _place_between(
-    state: ScheduleState,
-    primitive: str,
-    scope: StmtSRef,
-    writers: list[StmtSRef],
-    readers: list[StmtSRef],
-    buffer: Buffer,
-) -> StmtSRef:
+    scope: Cursor, writers: list[Cursor], readers: list[Cursor], buffer: Buffer
+) -> Cursor:
     """The outermost loop or block below which all writers stand before all readers."""
     place = scope
     for _ in range(2):
         if not writers:
             return place
-        last = max([statement_number(state, place, writer) for writer in writers])
-        early = [r for r in readers if statement_number(state, place, r) <= last]
+        last = max([statement_number(place, writer) for writer in writers])
+        early = [r for r in readers if statement_number(place, r) <= last]
         if not early:
             return place
-        place = common_place(state, scope, [*writers, *readers])
-    name = state.stmt(early[0]).block.name_hint
+        place = common_place(scope, [*writers, *readers])
+    name = early[0].block.name_hint
     reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
-    raise refuse_at(
-        state, primitive, reason, early[0], "cache first, then move blocks into one nest"
-    )
+    raise refuse(reason, early[0], "cache first, then move blocks into one nest")
 
 
 def _part_read(
-    state: ScheduleState, readers: list[StmtSRef], buffer: Buffer, place: StmtSRef
+    readers: list[Cursor], buffer: Buffer, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
     """What readers need in one iteration of a place, and the box that they never leave."""
     part: list[Range] | None = None
     bounds: list[Range] | None = None
-    analyzer = analyzer_inside(state, place)
+    analyzer = analyzer_inside(place)
     for reader in readers:
-        block: Block = state.stmt(reader).block
+        block: Block = reader.block
         for region in block.reads:
             if region.buffer is not buffer:
                 continue
             possible = possible_region(analyzer, block, region)
             bounds = possible if bounds is None else hull(analyzer, bounds, possible)
-            needed = region_at(state, reader, region, place, exact=False)
+            needed = region_at(reader, region, place, exact=False)
             part = needed if part is None else hull(analyzer, part, needed)
-    at_top = isinstance(state.stmt(place), BlockRealize)
+    at_top = isinstance(place.stmt, BlockRealize)
     return (bounds if at_top else part), bounds  # type: ignore[return-value]
 
 
+@primitive()
 def cache_write(
-    state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str, consumers: list[StmtSRef]
-) -> StmtSRef:
-    """Write a buffer through a copy; see ``Schedule.cache_write``."""
-    region = region_of(state, "cache_write", sref, index, reads=False)
-    check_storage_scope(state, "cache_write", sref, storage_scope)
+    block: BlockCursor,
+    write_buffer_index: WrittenBuffer,
+    storage_scope: StorageScope,
+    consumer_blocks: list[BlockCursor] | None = None,
+) -> BlockCursor:
+    """Write a buffer through a copy in another scope; gives the block that copies back."""
+    consumers = consumer_blocks or []
+    region = region_of(block, write_buffer_index, reads=False)
     buffer = region.buffer
-    scope = scope_of(state, sref, "cache_write")
-    _check_consumers(state, "cache_write", scope, consumers)
-    if not is_dominant(state, sref, scope):
+    scope = scope_of(block)
+    _check_consumers(scope, consumers)
+    if not is_dominant(block, scope):
         reason = f"another block writes buffer '{buffer.name}' too"
-        raise refuse_at(state, "cache_write", reason, sref)
-    if state.stmt(sref).block.init is None and _reads(state, sref, buffer):
+        raise refuse(reason, block)
+    if block.block.init is None and _reads(block, buffer):
         reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
-        raise refuse_at(state, "cache_write", reason, sref, "cache_inplace copies both ways")
+        raise refuse(reason, block, "cache_inplace copies both ways")
     readers = [
         other
-        for other in scope_blocks(state, scope)
-        if other is not sref and other not in consumers and _reads(state, other, buffer)
+        for other in scope_blocks(scope)
+        if other != block and other not in consumers and _reads(other, buffer)
     ]
-    place = _place_between(state, "cache_write", scope, [sref], readers, buffer)
-    check_outside_init(state, "cache_write", place, [sref])
-    check_finished(state, "cache_write", sref, place)
-    part, bounds = part_written(state, "cache_write", sref, region, place)
+    place = _place_between(scope, [block], readers, buffer)
+    check_outside_init(place, [block])
+    check_finished(block, place)
+    part, bounds = part_written(block, region, place)
     cache = cache_of(buffer, storage_scope)
     small = None
-    if isinstance(state.stmt(place), BlockRealize) and not consumers:
-        small = _holding(cache, buffer, part, [state.stmt(sref).block])
+    if isinstance(place.stmt, BlockRealize) and not consumers:
+        small = _holding(cache, buffer, part, [block.block])
     cache, start = small or cache, [one.min for one in part] if small else []
     nest, realize = copy_nest(
-        cache, buffer, part, bounds, analyzer_inside(state, place), cache.name, small=small
+        cache, buffer, part, bounds, analyzer_inside(place), cache.name, small=small
     )
-    replace_buffer(state, sref, ReplaceBuffer({buffer: cache}, start=start))
+    replace_buffer(block, ReplaceBuffer({buffer: cache}, start=start))
     for consumer in consumers:
-        replace_buffer(state, consumer, ReplaceBuffer({buffer: cache}, only_reads=True))
-    insert_nest(state, place, nest, sref, before=False)
-    add_allocation(state, scope, [cache])
-    return state.block_of(realize.block, scope)
+        replace_buffer(consumer, ReplaceBuffer({buffer: cache}, only_reads=True))
+    insert_nest(place, nest, block, before=False)
+    add_allocation(scope, [cache])
+    return scope.block_of(realize.block)
 
 
 def part_written(
-    state: ScheduleState, primitive: str, sref: StmtSRef, region: BufferRegion, place: StmtSRef
+    cursor: Cursor, region: BufferRegion, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
     """What a block writes in one iteration of a place, and the box that it never leaves.
 
     What is copied must have been written, or the copy would destroy what was there. Only at the
     top of the scope that allocates the buffer there is nothing to destroy.
     """
-    block: Block = state.stmt(sref).block
-    scope = scope_of(state, sref, primitive)
+    block: Block = cursor.block
+    scope = scope_of(cursor)
     domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
     always = writes_always(block, region.buffer)
     bounds = exact_box(region.region, domains) if always else None
     part = bounds
-    if place is not scope and always:
-        part = region_at(state, sref, region, place, exact=True)
-    elif (
-        place is scope and bounds is None and region.buffer in state.stmt(scope).block.alloc_buffers
-    ):
-        part = bounds = possible_region(analyzer_inside(state, place), block, region)
-    elif bounds is not None and region.buffer in state.stmt(scope).block.alloc_buffers:
+    if place != scope and always:
+        part = region_at(cursor, region, place, exact=True)
+    elif place == scope and bounds is None and region.buffer in scope.block.alloc_buffers:
+        part = bounds = possible_region(analyzer_inside(place), block, region)
+    elif bounds is not None and region.buffer in scope.block.alloc_buffers:
         return bounds, bounds
     if part is None or bounds is None:
         reason = (
@@ -454,90 +426,85 @@ def part_written(
         )
         if not always:
             reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
-        raise refuse_at(state, primitive, reason, sref)
-    if region.buffer not in state.stmt(scope).block.alloc_buffers or place is not scope:
-        check_covers_domain(state, primitive, sref)
+        raise refuse(reason, cursor)
+    if region.buffer not in scope.block.alloc_buffers or place != scope:
+        check_covers_domain(cursor)
     return part, bounds
 
 
-def replace_buffer(state: ScheduleState, sref: StmtSRef, rewrite: ReplaceBuffer) -> None:
+def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
     """Rewrite a block, or what a loop holds."""
-    state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
+    cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
 
 
-def writers_of(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
+def writers_of(scope: Cursor, buffer: Buffer) -> list[Cursor]:
     """The blocks of a scope that write a buffer."""
     return [
-        sref
-        for sref in scope_blocks(state, scope)
-        if any(region.buffer is buffer for region in state.stmt(sref).block.writes)
+        cursor
+        for cursor in scope_blocks(scope)
+        if any(region.buffer is buffer for region in cursor.block.writes)
     ]
 
 
-def first_block(state: ScheduleState, scope: StmtSRef) -> StmtSRef:
+def first_block(scope: Cursor) -> Cursor:
     """The block that a scope runs first."""
-    return _at(state, scope, scope_blocks(state, scope), 0)
+    return _at(scope, scope_blocks(scope), 0)
 
 
-def _reads(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> bool:
-    return any(region.buffer is buffer for region in state.stmt(sref).block.reads)
+def _reads(cursor: Cursor, buffer: Buffer) -> bool:
+    return any(region.buffer is buffer for region in cursor.block.reads)
 
 
-def set_scope(state: ScheduleState, sref: StmtSRef, index: int, storage_scope: str) -> None:
-    """Put a buffer into another storage scope."""
-    buffer = region_of(state, "set_scope", sref, index, reads=False).buffer
-    check_storage_scope(state, "set_scope", sref, storage_scope)
+@primitive()
+def set_scope(block: BlockCursor, buffer_index: WrittenBuffer, storage_scope: StorageScope) -> None:
+    """Put a buffer that a block writes into another storage scope."""
+    buffer = region_of(block, buffer_index, reads=False).buffer
     if buffer.scope() == storage_scope:
         return
-    owner = _allocating_block(state, "set_scope", sref, buffer)
+    owner = _allocating_block(block, buffer)
     new = buffer_with(buffer, buffer.name, storage_scope)
     rewrite = ReplaceBuffer({buffer: new})
-    before = state.stmt(owner)
-    state.replace(owner, rewrite.visit(before), rewrite.reuse)
+    before = owner.stmt
+    owner.replace(rewrite.visit(before), rewrite.reuse)
 
 
-def _allocating_block(
-    state: ScheduleState, primitive: str, sref: StmtSRef, buffer: Buffer
-) -> StmtSRef:
-    for ancestor in state.ancestors(sref):
-        stmt = state.stmt(ancestor)
+def _allocating_block(cursor: Cursor, buffer: Buffer) -> Cursor:
+    for ancestor in cursor.ancestors():
+        stmt = ancestor.stmt
         if isinstance(stmt, BlockRealize) and buffer in stmt.block.alloc_buffers:
             return ancestor
-    raise refuse_at(
-        state,
-        primitive,
+    raise refuse(
         f"buffer '{buffer.name}' is a parameter: its memory is the caller's",
-        sref,
+        cursor,
         "cache_write and cache_read make a copy in other memory",
     )
 
 
+@primitive()
 def storage_align(
-    state: ScheduleState, sref: StmtSRef, index: int, axis: int, factor: int, offset: int
+    block: BlockCursor, buffer_index: WrittenBuffer, axis: int, factor: int, offset: int
 ) -> None:
-    """Ask for the stride of an axis to be ``k * factor + offset``."""
-    buffer = region_of(state, "storage_align", sref, index, reads=False).buffer
+    """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
+    buffer = region_of(block, buffer_index, reads=False).buffer
     if not -len(buffer.shape) <= axis < len(buffer.shape):
-        raise refuse_at(
-            state,
-            "storage_align",
+        raise refuse(
             f"buffer '{buffer.name}' has no axis {axis}",
-            sref,
+            block,
             f"its axes are 0 to {len(buffer.shape) - 1}",
         )
     if factor <= 0:
-        raise refuse_at(state, "storage_align", f"factor {factor} is not positive", sref)
-    _allocating_block(state, "storage_align", sref, buffer)
+        raise refuse(f"factor {factor} is not positive", block)
+    _allocating_block(block, buffer)
     axis = axis % len(buffer.shape)
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = block.stmt
     rows = [
         row
         for row in realize.block.annotations.get("buffer_dim_align", ())
-        if tuple(row[:2]) != (index, axis)
+        if tuple(row[:2]) != (buffer_index, axis)
     ]
     annotations = {
         **realize.block.annotations,
-        "buffer_dim_align": (*rows, (index, axis, factor, offset)),
+        "buffer_dim_align": (*rows, (buffer_index, axis, factor, offset)),
     }
-    block = realize.block.with_fields(annotations=annotations)
-    state.replace(sref, realize.with_fields(block=block), {realize.block: block})
+    node = realize.block.with_fields(annotations=annotations)
+    block.replace(realize.with_fields(block=node), {realize.block: node})

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import (
-    IntImm,
-    PrimExpr,
-    Range,
-    Var,
-    Visitor,
-    const,
-    structural_equal,
-)
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.analysis import side_effect
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import scope_of
-from tilesmith.tir.schedule.primitives.cache import check_storage_scope
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.blocks import scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor
+from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.parameters import StorageScope
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
 from tilesmith.tir.schedule.primitives.copies import check_outside_init, insert_nest, nest_of
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = ["cache_index"]
 
 
+@primitive()
 def cache_index(
-    state: ScheduleState, sref: StmtSRef, storage_scope: str, cse_thresh: int
-) -> list[StmtSRef]:
-    """Compute the indices of a block beforehand; see ``Schedule.cache_index``."""
-    scope = scope_of(state, sref, "cache_index")
-    check_storage_scope(state, "cache_index", sref, storage_scope)
-    check_outside_init(state, "cache_index", scope, [sref])
-    realize: BlockRealize = state.stmt(sref)
+    block: BlockCursor, storage_scope: StorageScope, cse_thresh: int = 0
+) -> list[BlockCursor]:
+    """Compute the indices at which a block accesses its buffers beforehand, into buffers.
+
+        B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+      cache_index(block, "global")
+        index_var_0[vi, vj] = vi // 4 + vj // 4    # a block before
+        index_var_1[vj] = vj // 2                  # another one
+        B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
+
+    ``cse_thresh`` above 1: only what occurs so many times, parts of indices included. Gives the
+    blocks that compute, none where no index is computed.
+    """
+    scope = scope_of(block)
+    check_outside_init(scope, [block])
+    realize: BlockRealize = block.stmt
     finder = _Computations(realize.block, cse_thresh)
     chosen = finder.chosen()
     if not chosen:
@@ -56,11 +59,11 @@ def cache_index(
         stages.append(_stage(expr, buffer, iterators, f"index_{number}"))
     rewrite = _UseTables(tables)
     new = with_regions(rewrite.visit(realize))
-    state.replace(sref, new, {realize.block: new.block})
+    block.replace(new, {realize.block: new.block})
     for stage, loops in stages:
-        insert_nest(state, scope, nest_of(stage, loops), sref, before=True)
-    add_allocation(state, scope, buffers)
-    return [state.block_of(stage.block, scope) for stage, _ in stages]
+        insert_nest(scope, nest_of(stage, loops), block, before=True)
+    add_allocation(scope, buffers)
+    return [scope.block_of(stage.block) for stage, _ in stages]
 
 
 def _from_zero(variable: Var, domain: Range) -> PrimExpr:

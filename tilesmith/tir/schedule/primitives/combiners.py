@@ -7,8 +7,7 @@ maximum) taken from the same side by comparing the values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tilesmith.ir import (
     EQ,
@@ -35,8 +34,9 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.schedule.primitives.common import refuse_at, variables_in
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.errors import ScheduleError, refuse
+from tilesmith.tir.schedule.nests import variables_in
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, reduction_of
 
@@ -109,40 +109,40 @@ def loads_in(node: PrimExpr | Stmt) -> bool:
     return finder.found
 
 
-def combiner_of(state: ScheduleState, sref: StmtSRef, primitive: str) -> Combiner:
+def combiner_of(cursor: Cursor) -> Combiner:
     """Recognise what a reduction block combines; refuses what is not known to be associative."""
-    block: Block = state.stmt(sref).block
+    block: Block = cursor.block
 
-    def refuse(reason: str) -> Exception:
+    def unknown(reason: str) -> ScheduleError:
         advice = "known are C[i] = C[i] + value, and *, T.min, T.max in the place of +"
-        return refuse_at(state, primitive, f"block '{block.name_hint}' {reason}", sref, advice)
+        return refuse(f"block '{block.name_hint}' {reason}", cursor, advice)
 
     single = isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)
     if single:
-        found = _single(block, refuse)
+        found = _single(block, unknown)
     else:
         try:
             reduction = reduction_of(block)
         except UnsupportedError as error:
             reason = str(error).splitlines()[0].rpartition(": ")[2]
-            raise refuse(f"is no reduction that can be taken apart: {reason}") from None
-        found = _several(reduction, refuse)
+            raise unknown(f"is no reduction that can be taken apart: {reason}") from None
+        found = _several(reduction, unknown)
     if any(loads_in(start) for start in found.starts):
         name = block.name_hint
         reason = f"the initial value of block '{name}' is read from a buffer"
-        raise refuse_at(state, primitive, reason, sref)
+        raise refuse(reason, cursor)
     return found
 
 
 _NEUTRAL = {Add: 0, Mul: 1}
 
 
-def _single(block: Block, refuse: Any) -> Combiner:
+def _single(block: Block, unknown: Callable[[str], ScheduleError]) -> Combiner:
     body: BufferStore = block.body  # type: ignore[assignment]
     init: BufferStore = block.init  # type: ignore[assignment]
     value = body.value
     if not isinstance(value, BinaryOp) or type(value) not in (Add, Mul, Min, Max):
-        raise refuse("combines with something else than +, *, min, max")
+        raise unknown("combines with something else than +, *, min, max")
     for own, other in ((value.a, value.b), (value.b, value.a)):
         if (
             isinstance(own, BufferLoad)
@@ -154,17 +154,17 @@ def _single(block: Block, refuse: Any) -> Combiner:
             identity = init.value if neutral is None else const(neutral, value.dtype)
             results = ([x], [y], [type(value)(x, y)])
             return Combiner([body], [init.value], [identity], [other], results)
-    raise refuse("does not update what it writes")
+    raise unknown("does not update what it writes")
 
 
-def _several(reduction: BlockReduction, refuse: Any) -> Combiner:
+def _several(reduction: BlockReduction, unknown: Callable[[str], ScheduleError]) -> Combiner:
     reducer, stores = reduction.reducer, reduction.stores
     for store in stores[1:]:
         same = len(store.indices) == len(stores[0].indices)
         if not same or not all(
             structural_equal(a, b) for a, b in zip(store.indices, stores[0].indices)
         ):
-            raise refuse("writes its results at different places")
+            raise unknown("writes its results at different places")
     left, right = list(reducer.lhs), list(reducer.rhs)
     identities: list[PrimExpr] = []
     choices: list[Select] = []
@@ -175,19 +175,19 @@ def _several(reduction: BlockReduction, refuse: Any) -> Combiner:
             continue
         choice = _as_select(result)
         if choice is None or not _are(choice.true_value, choice.false_value, x, y):
-            raise refuse("combines with something else than +, *, min, max or a choice")
+            raise unknown("combines with something else than +, *, min, max or a choice")
         identities.append(start)
         choices.append(choice)
     for choice in choices:
         same_side = _among(choice.true_value, left) == _among(choices[0].true_value, left)
         if not same_side or not structural_equal(choice.condition, choices[0].condition):
-            raise refuse("chooses its results by different conditions")
+            raise unknown("chooses its results by different conditions")
     if choices and not _compares(choices[0], left, right, list(reducer.result)):
-        raise refuse("does not choose its results by comparing values")
+        raise unknown("does not choose its results by comparing values")
     if any(
         not _among(v, [*left, *right]) for result in reducer.result for v in variables_in(result)
     ):
-        raise refuse("combines values that are not part of its results")
+        raise unknown("combines values that are not part of its results")
     results = (left, right, list(reducer.result))
     return Combiner(stores, reduction.starts, identities, reduction.values, results)
 
@@ -227,11 +227,7 @@ def _compares(choice: Select, left: list[Var], right: list[Var], results: list[P
 
 
 def _orders(
-    condition: PrimExpr,
-    choice: Select,
-    left: list[Var],
-    right: list[Var],
-    results: list[PrimExpr],
+    condition: PrimExpr, choice: Select, left: list[Var], right: list[Var], results: list[PrimExpr]
 ) -> bool:
     """A comparison of the two sides of one result, which is chosen in the same way."""
     if not isinstance(condition, (GE, GT, LE, LT)):

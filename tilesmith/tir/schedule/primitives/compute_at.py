@@ -12,7 +12,7 @@ from tilesmith.arith import Analyzer, estimate_region_strict_bound, find_iter_ma
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.primitives.blocks import (
+from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
     check_inputs_stay,
@@ -21,13 +21,18 @@ from tilesmith.tir.schedule.primitives.blocks import (
     producers_of,
     scope_of,
 )
-from tilesmith.tir.schedule.primitives.common import (
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import (
     Replace,
     analyzer_for,
     loop_range,
-    refuse_at,
+    remove_block,
     variables_in,
 )
+from tilesmith.tir.schedule.parameters import LoopOrMark
+from tilesmith.tir.schedule.primitive import primitive
+from tilesmith.tir.schedule.primitives.compute_inline import compute_inline, reverse_compute_inline
 from tilesmith.tir.schedule.primitives.copies import region_at
 from tilesmith.tir.schedule.primitives.domains import (
     Domains,
@@ -37,248 +42,245 @@ from tilesmith.tir.schedule.primitives.domains import (
     ranges_around,
     touched_parts,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.schedule.state import StmtSRef, child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_list, stmt_seq
 
-__all__ = ["compute_at", "remove_block", "reverse_compute_at"]
+__all__ = ["compute_at", "reverse_compute_at"]
 
 
+@primitive()
 def compute_at(
-    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, preserve_unit_loops: bool, index: int
+    block: BlockCursor, loop: LoopOrMark, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a producer under a loop of its consumers; see ``Schedule.compute_at``."""
-    scope = _check_place(state, "compute_at", sref, loop_sref)
-    block: Block = state.stmt(sref).block
-    if is_output_block(state, sref, scope):
-        raise refuse_at(
-            state,
-            "compute_at",
-            f"block '{block.name_hint}' writes an output of its scope",
-            sref,
+    """Move a producer under a loop of its consumers, computing only what they need there.
+
+    ``index``: where among the statements of the loop: -1 the last possible place, -2 the first,
+    k the k-th. Refuses output blocks, consumers outside of the loop, blocks that are not
+    complete or reduction blocks. A mark instead of a loop (``sample_compute_location``) leaves
+    the block where it is or inlines it.
+    """
+    if isinstance(loop, StmtSRef):
+        if loop is StmtSRef.inline_mark():
+            compute_inline(block)
+        return
+    scope = _check_place(block, loop)
+    node = block.block
+    if is_output_block(block, scope):
+        raise refuse(
+            f"block '{node.name_hint}' writes an output of its scope",
+            block,
             "compute_at moves a producer to its consumers; reverse_compute_at moves a consumer",
         )
-    consumers = consumers_of(state, sref, scope)
-    below = set(state.blocks_below(loop_sref))
+    consumers = consumers_of(block, scope)
+    below = set(loop.blocks_below())
     for consumer in consumers:
         if consumer not in below:
-            name = state.stmt(consumer).block.name_hint
-            raise refuse_at(
-                state,
-                "compute_at",
-                f"block '{block.name_hint}' is read by '{name}', which is not under the loop",
+            name = consumer.block.name_hint
+            raise refuse(
+                f"block '{node.name_hint}' is read by '{name}', which is not under the loop",
                 consumer,
                 f"choose a loop that is around '{name}' as well, or compute_inline the block",
             )
     if not consumers:
-        raise refuse_at(
-            state, "compute_at", f"nobody reads what block '{block.name_hint}' writes", sref
-        )
-    _check_order(state, "compute_at", sref, loop_sref, scope)
-    check_covers_domain(state, "compute_at", sref)
-    buffers = [region.buffer for region in block.writes]
-    touched = touched_parts(state, consumers, loop_sref, buffers, reads=True)
-    domains = producer_domains(block, touched)
-    place = _Place(loop_sref, scope, preserve_unit_loops, index)
-    _move(state, "compute_at", sref, place, domains)
+        raise refuse(f"nobody reads what block '{node.name_hint}' writes", block)
+    _check_order(block, loop, scope)
+    check_covers_domain(block)
+    buffers = [region.buffer for region in node.writes]
+    touched = touched_parts(consumers, loop, buffers, reads=True)
+    domains = producer_domains(node, touched)
+    place = _Place(loop, scope, preserve_unit_loops, index)
+    _move(block, place, domains)
 
 
+@primitive()
 def reverse_compute_at(
-    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, preserve_unit_loops: bool, index: int
+    block: BlockCursor, loop: LoopOrMark, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a consumer under a loop of its producers; see ``Schedule.reverse_compute_at``."""
-    scope = _check_place(state, "reverse_compute_at", sref, loop_sref)
-    block: Block = state.stmt(sref).block
-    producers = producers_of(state, sref, scope)
-    below = set(state.blocks_below(loop_sref))
+    """Move a consumer under a loop of its producers, for the part that they have made there.
+
+    All producers have to be under the loop. Refuses places inside of a producer's reduction,
+    and consumers that would read what is not there yet, run several times, or not run for all
+    that they write. Marks as in ``compute_at``.
+    """
+    if isinstance(loop, StmtSRef):
+        if loop is StmtSRef.inline_mark():
+            reverse_compute_inline(block)
+        return
+    scope = _check_place(block, loop)
+    node = block.block
+    producers = producers_of(block, scope)
+    below = set(loop.blocks_below())
     under = [producer for producer in producers if producer in below]
     for producer in producers:
         if under and producer not in below:
-            name = state.stmt(producer).block.name_hint
-            raise refuse_at(
-                state,
-                "reverse_compute_at",
-                f"block '{block.name_hint}' reads what '{name}' writes; the primitive requires all "
+            name = producer.block.name_hint
+            raise refuse(
+                f"block '{node.name_hint}' reads what '{name}' writes; the primitive requires all "
                 "the producers to be under the loop",
                 producer,
                 f"move '{name}' there first, or choose a loop that is around it as well",
             )
     if not under:
-        raise refuse_at(
-            state,
-            "reverse_compute_at",
-            f"no producer of block '{block.name_hint}' is under the loop",
-            loop_sref,
+        raise refuse(
+            f"no producer of block '{node.name_hint}' is under the loop",
+            loop,
             "reverse_compute_at moves a consumer to its producers; compute_at moves a producer",
         )
-    _check_order(state, "reverse_compute_at", sref, loop_sref, scope)
-    check_covers_domain(state, "reverse_compute_at", sref)
-    _check_finished(state, sref, under, loop_sref)
-    _check_own_memory(state, sref, under, loop_sref)
-    buffers = [region.buffer for region in block.reads]
-    touched = touched_parts(state, under, loop_sref, buffers, reads=False)
-    domains, is_open = consumer_domains(state, sref, loop_sref, touched)
-    place = _Place(loop_sref, scope, preserve_unit_loops, index, is_open)
-    _move(state, "reverse_compute_at", sref, place, domains)
+    _check_order(block, loop, scope, is_reverse=True)
+    check_covers_domain(block)
+    _check_finished(block, under, loop)
+    _check_own_memory(block, under, loop)
+    buffers = [region.buffer for region in node.reads]
+    touched = touched_parts(under, loop, buffers, reads=False)
+    domains, is_open = consumer_domains(block, loop, touched)
+    place = _Place(loop, scope, preserve_unit_loops, index, is_reverse=True, is_open=is_open)
+    _move(block, place, domains)
 
 
-def _check_own_memory(
-    state: ScheduleState, sref: StmtSRef, producers: list[StmtSRef], loop_sref: StmtSRef
-) -> None:
+def _check_own_memory(cursor: Cursor, producers: list[Cursor], loop_cursor: Cursor) -> None:
     """What lies in memory that each thread has for itself is read by the thread that made it: it
     has to be known which part that is."""
-    around = [state.stmt(one) for one in (loop_sref, *state.loops(loop_sref))]
+    around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
     tags = [one.thread_binding.thread_tag for one in around if one.thread_binding is not None]
     if not any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
         return
-    read = {region.buffer for region in state.stmt(sref).block.reads}
+    read = {region.buffer for region in cursor.block.reads}
     for producer in producers:
-        for region in state.stmt(producer).block.writes:
+        for region in producer.block.writes:
             own = region.buffer in read and region.buffer.scope() == "local"
-            if own and region_at(state, producer, region, loop_sref, exact=True) is None:
-                name = state.stmt(sref).block.name_hint
+            if own and region_at(producer, region, loop_cursor, exact=True) is None:
+                name = cursor.block.name_hint
                 reason = (
                     f"block '{name}' reads '{region.buffer.name}', of which each thread has its "
                     "own, and it is not known which part a thread makes"
                 )
-                raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
+                raise refuse(reason, loop_cursor)
 
 
-def _check_place(
-    state: ScheduleState, primitive: str, sref: StmtSRef, loop_sref: StmtSRef
-) -> StmtSRef:
-    scope = scope_of(state, sref, primitive)
-    name = state.stmt(sref).block.name_hint
-    if state.scope(loop_sref) is not scope:
-        raise refuse_at(
-            state, primitive, f"the loop is not in the scope of block '{name}'", loop_sref
-        )
-    if loop_sref in set(state.ancestors(sref)):
-        raise refuse_at(
-            state,
-            primitive,
+def _check_place(cursor: Cursor, loop_cursor: Cursor) -> Cursor:
+    scope = scope_of(cursor)
+    name = cursor.block.name_hint
+    if loop_cursor.scope() != scope:
+        raise refuse(f"the loop is not in the scope of block '{name}'", loop_cursor)
+    if loop_cursor in set(cursor.ancestors()):
+        raise refuse(
             f"the loop is around block '{name}' already",
-            loop_sref,
+            loop_cursor,
             "choose a loop of another nest: that of a consumer or producer",
         )
-    check_complete_or_reduction(state, sref, scope, primitive)
-    check_inputs_stay(state, primitive, sref, scope)
+    check_complete_or_reduction(cursor, scope)
+    check_inputs_stay(cursor, scope)
     return scope
 
 
-def _check_finished(
-    state: ScheduleState, sref: StmtSRef, under: list[StmtSRef], loop_sref: StmtSRef
-) -> None:
+def _check_finished(cursor: Cursor, under: list[Cursor], loop_cursor: Cursor) -> None:
     """A reduction is complete only after its loops: the new place must not be inside of one."""
-    around = ranges_around(state, sref, loop_sref)
+    around = ranges_around(cursor, loop_cursor)
     for producer in under:
-        realize: BlockRealize = state.stmt(producer)
+        realize: BlockRealize = producer.stmt
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
             if iterator.iter_type != IterVar.CommReduce:
                 continue
             for variable in variables_in(value):
                 if variable in around and not is_const(around[variable].extent, 1):
-                    raise refuse_at(
-                        state,
-                        "reverse_compute_at",
+                    raise refuse(
                         f"the reduction of block '{realize.block.name_hint}' is complete only "
                         "after "
                         f"loop '{variable.name}'",
-                        state.loop_of(variable, sref),
+                        cursor.loop_of(variable),
                     )
 
 
 def _check_order(
-    state: ScheduleState, primitive: str, sref: StmtSRef, loop_sref: StmtSRef, scope: StmtSRef
+    cursor: Cursor, loop_cursor: Cursor, scope: Cursor, is_reverse: bool = False
 ) -> None:
     """What a block reads and writes must not be written or read on its way to the new place."""
-    blocks = state.blocks_below(scope)
-    below = set(state.blocks_below(loop_sref))
-    here, first = blocks.index(sref), min(blocks.index(other) for other in below)
+    blocks = scope.blocks_below()
+    below = set(loop_cursor.blocks_below())
+    here, first = blocks.index(cursor), min(blocks.index(other) for other in below)
     last = max(blocks.index(other) for other in below)
     passed = blocks[here + 1 : last + 1] if here < first else blocks[first:here]
-    own: Block = state.stmt(sref).block
+    own: Block = cursor.block
     reads = {id(region.buffer) for region in own.reads}
     writes = {id(region.buffer) for region in own.writes}
-    is_reverse = primitive == "reverse_compute_at"
     for other in passed:
-        block: Block = state.stmt(other).block
+        block: Block = other.block
         written = any(id(region.buffer) in reads for region in block.writes)
         read = any(id(region.buffer) in writes for region in block.reads)
         if (written and not (is_reverse and other in below)) or (read and is_reverse):
             verb = "writes what it reads" if written else "reads what it writes"
-            raise refuse_at(
-                state, primitive, f"block '{block.name_hint}' {verb}, and block '{own.name_hint}' "
-                "would pass it", other,
-            )  # fmt: skip
+            raise refuse(f"block '{block.name_hint}' {verb}, and block '{own.name_hint}' "
+                "would pass it", other)  # fmt: skip
 
 
 class _Place(NamedTuple):
-    """Where a block goes. ``is_open``: that it runs there for all its values is to be shown."""
+    """Where a block goes, and whether it is a consumer (``is_reverse``).
 
-    loop: StmtSRef
-    scope: StmtSRef
+    ``is_open``: that it runs there for all its values is to be shown.
+    """
+
+    loop: Cursor
+    scope: Cursor
     preserve_unit_loops: bool
     index: int
+    is_reverse: bool = False
     is_open: bool = False
 
 
-def _move(
-    state: ScheduleState, primitive: str, sref: StmtSRef, where: _Place, domains: Domains
-) -> None:
+def _move(cursor: Cursor, where: _Place, domains: Domains) -> None:
     """Take the block out and put it under the loop, within new loops over the domains."""
-    realize: BlockRealize = state.stmt(sref)
-    loop_sref = where.loop
-    place = _position(state, primitive, sref, loop_sref, where.scope, where.index)
-    analyzer = analyzer_for(state, loop_sref)
-    loop: For = state.stmt(loop_sref)
+    realize: BlockRealize = cursor.stmt
+    loop_cursor = where.loop
+    place = _position(cursor, loop_cursor, where.scope, where.index)
+    analyzer = analyzer_for(loop_cursor)
+    loop: For = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
-    may_repeat = primitive == "compute_at"
-    nest = _nest(analyzer, realize, domains, where.preserve_unit_loops, may_repeat)
-    if primitive == "reverse_compute_at":
-        _check_runs_once(state, sref, where, nest)
+    nest = _nest(analyzer, realize, domains, where.preserve_unit_loops, not where.is_reverse)
+    if where.is_reverse:
+        _check_runs_once(cursor, where, nest)
     before = child_statements(loop)
     anchor = before[place] if place < len(before) else None
     if anchor is not None:
-        anchor_sref = state.get_sref(anchor)
-    remove_block(state, sref)
-    state.adopt(sref, realize.block)
-    loop = state.stmt(loop_sref)
+        anchor_cursor = loop_cursor.at(anchor)
+    remove_block(cursor)
+    cursor.state.adopt(cursor.sref, realize.block)
+    loop = loop_cursor.stmt
     statements = stmt_list(loop.body)
     if anchor is None:
         statements = [*statements, nest]
     else:
-        target = state.stmt(anchor_sref)
+        target = anchor_cursor.stmt
         position = next(k for k, stmt in enumerate(statements) if _contains(stmt, target))
         statements = [*statements[:position], nest, *statements[position:]]
-    state.replace(loop_sref, loop.with_fields(body=stmt_seq(*statements)))
+    loop_cursor.replace(loop.with_fields(body=stmt_seq(*statements)))
 
 
-def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: Stmt) -> None:
+def _check_runs_once(cursor: Cursor, where: _Place, nest: Stmt) -> None:
     """At its new place a consumer runs once for each value of its
     iterators, reductions in order."""
-    loop_sref = where.loop
-    ranges = ranges_around(state, sref, loop_sref)
+    loop_cursor = where.loop
+    ranges = ranges_around(cursor, loop_cursor)
     inner = nest
     while isinstance(inner, For):
         ranges[inner.loop_var] = loop_range(inner)
         inner = inner.body
     realize: BlockRealize = inner  # type: ignore[assignment]
-    for sref_around in reversed(list(state.ancestors(sref))):
-        stmt = state.stmt(sref_around)
+    for around in reversed(list(cursor.ancestors())):
+        stmt = around.stmt
         if isinstance(stmt, For):
             ranges[stmt.loop_var] = loop_range(stmt)
     values = list(realize.iter_values)
     name = realize.block.name_hint
     if values and not find_iter_map(values, ranges, realize.predicate).indices:
         reason = f"block '{name}' would be computed several times"
-        raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
-    _check_made_each_time(state, sref, where, values)
+        raise refuse(reason, loop_cursor)
+    _check_made_each_time(cursor, where, values)
     if where.is_open and not _runs_for_all(realize, ranges):
         reason = f"block '{name}' would not run for all of its values"
-        raise refuse_at(state, "reverse_compute_at", reason, loop_sref)
-    _check_reductions_ascend(state, where, realize, ranges)
-    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
-        loop = state.stmt(ancestor)
+        raise refuse(reason, loop_cursor)
+    _check_reductions_ascend(where, realize, ranges)
+    for ancestor in (loop_cursor, *loop_cursor.ancestors()):
+        loop = ancestor.stmt
         if not isinstance(loop, For):
             break
         if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED):
@@ -286,14 +288,14 @@ def _check_runs_once(state: ScheduleState, sref: StmtSRef, where: _Place, nest: 
         for iterator, value in zip(realize.block.iter_vars, values):
             if iterator.iter_type == IterVar.CommReduce and loop.loop_var in variables_in(value):
                 reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
-                raise refuse_at(state, "reverse_compute_at", reason, ancestor)
+                raise refuse(reason, ancestor)
 
 
 def _check_reductions_ascend(
-    state: ScheduleState, where: _Place, realize: BlockRealize, ranges: dict[Var, Range]
+    where: _Place, realize: BlockRealize, ranges: dict[Var, Range]
 ) -> None:
     """Reduction iterators start at their least values: there the block initialises its result."""
-    analyzer = analyzer_for(state, where.loop)
+    analyzer = analyzer_for(where.loop)
     for variable, range_ in ranges.items():
         analyzer.bind(variable, range_)
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -309,26 +311,24 @@ def _check_reductions_ascend(
                     f"'{realize.block.name_hint}', which begins where '{iterator.var.name}' is "
                     "least"
                 )
-                raise refuse_at(state, "reverse_compute_at", reason, where.loop)
+                raise refuse(reason, where.loop)
 
 
-def _check_made_each_time(
-    state: ScheduleState, sref: StmtSRef, where: _Place, values: list[PrimExpr]
-) -> None:
+def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr]) -> None:
     """Iterations that compute a consumer again have to make anew what it reads."""
     used = set(variables_in(*values)) if values else set()
-    below = set(state.blocks_below(where.loop))
-    for ancestor in (where.loop, *state.ancestors(where.loop)):
-        loop = state.stmt(ancestor)
+    below = set(where.loop.blocks_below())
+    for ancestor in (where.loop, *where.loop.ancestors()):
+        loop = ancestor.stmt
         if not isinstance(loop, For):
             break
         if loop.loop_var in used or is_const(loop.extent, 1):
             continue
-        for producer in producers_of(state, sref, where.scope):
-            if producer in below and loop.loop_var in variables_in(state.stmt(producer).predicate):
-                name = state.stmt(producer).block.name_hint
+        for producer in producers_of(cursor, where.scope):
+            if producer in below and loop.loop_var in variables_in(producer.stmt.predicate):
+                name = producer.block.name_hint
                 reason = f"block '{name}' does not run in each iteration of the loop"
-                raise refuse_at(state, "reverse_compute_at", reason, ancestor)
+                raise refuse(reason, ancestor)
 
 
 def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
@@ -353,18 +353,11 @@ def _nearest(stmt: Stmt) -> list[Stmt]:
     return [] if isinstance(stmt, (For, BlockRealize)) else child_statements(stmt)
 
 
-def _position(
-    state: ScheduleState,
-    primitive: str,
-    sref: StmtSRef,
-    loop_sref: StmtSRef,
-    scope: StmtSRef,
-    index: int,
-) -> int:
+def _position(cursor: Cursor, loop_cursor: Cursor, scope: Cursor, index: int) -> int:
     """Before which statement of the loop to insert: after all producers, before all consumers."""
-    children = child_statements(state.stmt(loop_sref))
-    producers = {state.stmt(s) for s in producers_of(state, sref, scope)}
-    consumers = {state.stmt(s) for s in consumers_of(state, sref, scope)}
+    children = child_statements(loop_cursor.stmt)
+    producers = {s.stmt for s in producers_of(cursor, scope)}
+    consumers = {s.stmt for s in consumers_of(cursor, scope)}
     first, last = 0, len(children)
     for number, child in enumerate(children):
         blocks = [child] if isinstance(child, BlockRealize) else _blocks_in(child)
@@ -373,17 +366,13 @@ def _position(
         if last == len(children) and any(block in consumers for block in blocks):
             last = number
     if first > last:
-        raise refuse_at(
-            state, primitive, "a producer comes after a consumer under the loop", loop_sref
-        )
+        raise refuse("a producer comes after a consumer under the loop", loop_cursor)
     if index == -1:
         return last
     if index == -2:
         return first
     if not first <= index <= last:
-        raise refuse_at(
-            state, primitive, f"index {index} is not between {first} and {last}", loop_sref
-        )
+        raise refuse(f"index {index} is not between {first} and {last}", loop_cursor)
     return index
 
 
@@ -454,19 +443,3 @@ def _loop_domain(
     low = analyzer.simplify(maximum(low, domain.min))
     extent = analyzer.simplify(minimum(high + 1, end) - low)
     return low, extent, []
-
-
-def remove_block(state: ScheduleState, sref: StmtSRef) -> None:
-    """Take a block out of the program, with the loops that hold nothing else."""
-    top = sref
-    while True:
-        parent = state.parent(top)
-        if parent is None or not isinstance(state.stmt(parent), For):
-            break
-        if len(child_statements(state.stmt(parent))) > 1:
-            break
-        top = parent
-    parent_stmt = state.stmt(state.parent(top))
-    if isinstance(parent_stmt, BlockRealize) and len(child_statements(parent_stmt)) == 1:
-        raise refuse_at(state, "removing a block", "it is all that its scope does", sref)
-    state.replace(top, stmt_seq())

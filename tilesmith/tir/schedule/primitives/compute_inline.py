@@ -10,7 +10,7 @@ from tilesmith.ir.operators import all_of, equal, is_const
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import (
+from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
     check_inputs_last,
@@ -23,16 +23,11 @@ from tilesmith.tir.schedule.primitives.blocks import (
     scope_of,
     why_not_complete,
 )
-from tilesmith.tir.schedule.primitives.common import (
-    Rebuild,
-    Replace,
-    refuse_at,
-    simplified,
-    variables_in,
-)
-from tilesmith.tir.schedule.primitives.compute_at import remove_block
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block, simplified, variables_in
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 
 __all__ = [
@@ -44,100 +39,83 @@ __all__ = [
 ]
 
 
-def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
-    """Put the value of a block into its consumers; see ``Schedule.compute_inline``."""
-    scope = scope_of(state, sref, "compute_inline")
-    store = _single_store(state, "compute_inline", sref, scope)
-    block: Block = state.stmt(sref).block
-    if is_output_block(state, sref, scope):
-        raise refuse_at(
-            state,
-            "compute_inline",
-            f"block '{block.name_hint}' writes an output of its scope",
-            sref,
+@primitive()
+def compute_inline(block: BlockCursor) -> None:
+    """Put the value of a block into the expressions that read it, and remove the block."""
+    scope = scope_of(block)
+    store = _single_store(block, scope)
+    node: Block = block.block
+    if is_output_block(block, scope):
+        raise refuse(
+            f"block '{node.name_hint}' writes an output of its scope",
+            block,
             "nobody reads it here; reverse_compute_inline moves it into its producer",
         )
-    mapping = _producer_indices(state, sref, store)
-    consumers = consumers_of(state, sref, scope)
-    _check_nothing_else(state, sref, scope, consumers, store.buffer)
-    inliner = _Inliner(state.stmt(sref).block, store.buffer, store.value, mapping)
-    check_inputs_last(state, "compute_inline", sref, scope, consumers)
+    mapping = _producer_indices(block, store)
+    consumers = consumers_of(block, scope)
+    _check_nothing_else(block, scope, consumers, store.buffer)
+    inliner = _Inliner(block.block, store.buffer, store.value, mapping)
+    check_inputs_last(block, scope, consumers)
     for consumer in consumers:
-        check_plain_access(state, "compute_inline", consumer, store.buffer)
+        check_plain_access(consumer, store.buffer)
     for consumer in consumers:
-        realize: BlockRealize = state.stmt(consumer)
+        realize: BlockRealize = consumer.stmt
         inliner.reuse = {}
         new = inliner.visit(realize)
         if new is not realize:
-            state.replace(consumer, new, inliner.reuse)
-    remove_block(state, sref)
-    drop_allocation(state, scope, store.buffer)
+            consumer.replace(new, inliner.reuse)
+    remove_block(block)
+    drop_allocation(scope, store.buffer)
 
 
 def _check_nothing_else(
-    state: ScheduleState,
-    sref: StmtSRef,
-    scope: StmtSRef,
-    consumers: list[StmtSRef],
-    buffer: Buffer,
+    cursor: Cursor, scope: Cursor, consumers: list[Cursor], buffer: Buffer
 ) -> None:
     """The consumers are all that uses a buffer which will be gone."""
-    for other in scope_blocks(state, scope):
-        block: Block = state.stmt(other).block
-        if other is not sref and other not in consumers and buffer in read_buffers(block):
-            name = state.stmt(sref).block.name_hint
+    for other in scope_blocks(scope):
+        block: Block = other.block
+        if other != cursor and other not in consumers and buffer in read_buffers(block):
+            name = cursor.block.name_hint
             reason = f"block '{block.name_hint}' reads '{buffer.name}' before '{name}' writes it"
-            raise refuse_at(state, "compute_inline", reason, other)
+            raise refuse(reason, other)
 
 
-def _single_store(
-    state: ScheduleState, primitive: str, sref: StmtSRef, scope: StmtSRef
-) -> BufferStore:
+def _single_store(cursor: Cursor, scope: Cursor, is_consumer: bool = False) -> BufferStore:
     """The one store that makes up a complete block without further conditions."""
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = cursor.stmt
     block = realize.block
-    reason = why_not_complete(state, sref, scope)
+    reason = why_not_complete(cursor, scope)
     if reason:
-        raise refuse_at(
-            state,
-            primitive,
+        raise refuse(
             f"block '{block.name_hint}' is not complete: {reason}",
-            sref,
+            cursor,
             "only a block that computes each element once, independently, can be put inline",
         )
     body = block.body
-    if (
-        isinstance(body, IfThenElse)
-        and primitive == "reverse_compute_inline"
-        and body.else_case is None
-    ):
+    if isinstance(body, IfThenElse) and is_consumer and body.else_case is None:
         body = body.then_case
     if not isinstance(body, BufferStore):
-        raise refuse_at(state, primitive, f"block '{block.name_hint}' is more than one store", sref)
+        raise refuse(f"block '{block.name_hint}' is more than one store", cursor)
     if block.alloc_buffers or block.match_buffers or block.init is not None:
-        raise refuse_at(
-            state, primitive, f"block '{block.name_hint}' has buffers of its own or an init", sref
-        )
+        raise refuse(f"block '{block.name_hint}' has buffers of its own or an init", cursor)
     # A condition of the realisation only cuts off superfluous iterations of split loops: the
     # iterators still cover their whole domains, and these are what is inlined.
     return body
 
 
-def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) -> list[Any]:
+def _producer_indices(cursor: Cursor, store: BufferStore) -> list[Any]:
     """The iterator that each index of the store is; all must differ, or be constants."""
-    block: Block = state.stmt(sref).block
+    block: Block = cursor.block
     own = {iterator.var: iterator for iterator in block.iter_vars}
     seen: set[Var] = set()
     for index in store.indices:
         if is_const(index):
             continue
         if index not in own or index in seen:
-            raise refuse_at(
-                state,
-                "compute_inline",
+            raise refuse(
                 f"block '{block.name_hint}' does not write '{store.buffer.name}' at its "
                 "plain iterators",
-                sref,
+                cursor,
             )
         seen.add(index)
     used = set(variables_in(store.value)) & set(own)
@@ -145,9 +123,7 @@ def _producer_indices(state: ScheduleState, sref: StmtSRef, store: BufferStore) 
     unit = {v for v in free if is_const(own[v].dom.extent, 1)}
     if free - unit:
         name = sorted(v.name for v in free - unit)[0]
-        raise refuse_at(
-            state, "compute_inline", f"the value depends on '{name}', which is no index", sref
-        )
+        raise refuse(f"the value depends on '{name}', which is no index", cursor)
     indices: list[Any] = list(store.indices)
     return [*indices, {v: own[v].dom.min for v in unit}]
 
@@ -222,16 +198,12 @@ class _Uses(Visitor):
             self.opaque = True
 
 
-def check_plain_access(
-    state: ScheduleState, primitive: str, sref: StmtSRef, buffer: Buffer
-) -> None:
+def check_plain_access(cursor: Cursor, buffer: Buffer) -> None:
     """A consumer must read the buffer by plain loads."""
     visitor = _Uses(buffer)
-    visitor.visit(state.stmt(sref))
+    visitor.visit(cursor.stmt)
     if visitor.opaque:
-        raise refuse_at(
-            state, primitive, f"buffer '{buffer.name}' is used as a pointer or matched region", sref
-        )
+        raise refuse(f"buffer '{buffer.name}' is used as a pointer or matched region", cursor)
 
 
 def with_regions(realize: BlockRealize, *merged: Block) -> BlockRealize:
@@ -287,87 +259,68 @@ def _buffers_in(stmt: Any) -> list[Buffer]:
     return list(visitor.found)
 
 
-def drop_allocation(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> None:
+def drop_allocation(scope: Cursor, buffer: Buffer) -> None:
     """A block allocates a buffer no longer."""
-    realize: BlockRealize = state.stmt(scope)
+    realize: BlockRealize = scope.stmt
     kept = tuple([other for other in realize.block.alloc_buffers if other is not buffer])
     if len(kept) != len(realize.block.alloc_buffers):
         block = realize.block.with_fields(alloc_buffers=kept)
-        state.replace(scope, realize.with_fields(block=block), {realize.block: block})
+        scope.replace(realize.with_fields(block=block), {realize.block: block})
 
 
 # --- reverse -------------------------------------------------------------------------------------
 
 
-def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
-    """Put a consumer into its only producer; see ``Schedule.reverse_compute_inline``."""
-    scope = scope_of(state, sref, "reverse_compute_inline")
-    name = state.stmt(sref).block.name_hint
-    store = _single_store(state, "reverse_compute_inline", sref, scope)
-    check_covers_domain(state, "reverse_compute_inline", sref)
-    check_inputs_stay(state, "reverse_compute_inline", sref, scope)
-    producers = producers_of(state, sref, scope)
+@primitive()
+def reverse_compute_inline(block: BlockCursor) -> None:
+    """Put a consumer's expression into its only producer, and remove the consumer."""
+    scope = scope_of(block)
+    name = block.block.name_hint
+    store = _single_store(block, scope, is_consumer=True)
+    check_covers_domain(block)
+    check_inputs_stay(block, scope)
+    producers = producers_of(block, scope)
     if len(producers) != 1:
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
+        raise refuse(
             f"block '{name}' has {len(producers)} producers, it needs one",
-            sref,
+            block,
             "it is put into the one block that computes what it reads; compute_inline is the other "
             "direction",
         )
     (producer,) = producers
-    check_complete_or_reduction(state, producer, scope, "reverse_compute_inline")
-    block: Block = state.stmt(producer).block
-    _check_final(state, producer)
-    buffer = block.writes[0].buffer
-    if is_output_block(state, producer, scope):
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
-            f"buffer '{buffer.name}' is an output of the scope",
-            producer,
-        )
-    for other in scope_blocks(state, scope):
-        if other not in (sref, producer) and buffer in [
-            r.buffer for r in state.stmt(other).block.reads
-        ]:
-            raise refuse_at(
-                state, "reverse_compute_inline", f"'{buffer.name}' has another consumer", other
-            )
-    check_plain_access(state, "reverse_compute_inline", producer, buffer)
-    inverse = _inverse_indices(state, sref, producer, buffer)
-    realize: BlockRealize = state.stmt(producer)
-    new = _ReverseInliner(state, sref, buffer, store, inverse).visit(realize)
-    new = with_regions(new, state.stmt(sref).block)
-    state.replace(producer, new, {realize.block: new.block})
-    remove_block(state, sref)
-    drop_allocation(state, scope, buffer)
+    check_complete_or_reduction(producer, scope)
+    node: Block = producer.block
+    _check_final(producer)
+    buffer = node.writes[0].buffer
+    if is_output_block(producer, scope):
+        raise refuse(f"buffer '{buffer.name}' is an output of the scope", producer)
+    for other in scope_blocks(scope):
+        if other not in (block, producer) and buffer in [r.buffer for r in other.block.reads]:
+            raise refuse(f"'{buffer.name}' has another consumer", other)
+    check_plain_access(producer, buffer)
+    inverse = _inverse_indices(block, producer, buffer)
+    realize: BlockRealize = producer.stmt
+    new = _ReverseInliner(block, buffer, store, inverse).visit(realize)
+    new = with_regions(new, block.block)
+    producer.replace(new, {realize.block: new.block})
+    remove_block(block)
+    drop_allocation(scope, buffer)
 
 
-def _check_final(state: ScheduleState, producer: StmtSRef) -> None:
+def _check_final(producer: Cursor) -> None:
     """A producer writes one buffer, and each element of it once."""
-    block: Block = state.stmt(producer).block
+    block: Block = producer.block
     if len(block.writes) != 1:
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
-            f"block '{block.name_hint}' writes several buffers",
-            producer,
-        )
+        raise refuse(f"block '{block.name_hint}' writes several buffers", producer)
     if block.init is not None:
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
+        raise refuse(
             f"block '{block.name_hint}' is a reduction: its value is final only after "
             "the last iteration",
             producer,
             "use reverse_compute_at",
         )
-    if state.child_srefs(producer):
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
+    if producer.children():
+        raise refuse(
             f"block '{block.name_hint}' has blocks inside, which may write parts that are not "
             "final",
             producer,
@@ -404,16 +357,14 @@ class _Inverse:
         self.places = places  # hold for elements that the consumer reads
 
 
-def _check_all_made(
-    state: ScheduleState, sref: StmtSRef, producer: StmtSRef, load: BufferLoad
-) -> None:
+def _check_all_made(cursor: Cursor, producer: Cursor, load: BufferLoad) -> None:
     """Each instance of the consumer reads what the producer makes: else nothing would run it."""
-    block: Block = state.stmt(producer).block
+    block: Block = producer.block
     made = _Stores(load.buffer)
     made.visit(block.body)
     ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
     analyzer = Analyzer()
-    for iterator in state.stmt(sref).block.iter_vars:
+    for iterator in cursor.block.iter_vars:
         analyzer.bind(iterator.var, iterator.dom)
     for store in made.found:
         for index, written in zip(load.indices, store.indices):
@@ -422,13 +373,11 @@ def _check_all_made(
                 covered = eval_set(written, ranges)
                 low, high = covered.min_value, covered.max_value
             if not (analyzer.can_prove(index >= low) and analyzer.can_prove(index <= high)):
-                name = state.stmt(sref).block.name_hint
-                raise refuse_at(
-                    state,
-                    "reverse_compute_inline",
+                name = cursor.block.name_hint
+                raise refuse(
                     f"block '{name}' runs for more than the elements of '{load.buffer.name}' "
                     f"that '{block.name_hint}' makes",
-                    sref,
+                    cursor,
                     "inline the producer instead (compute_inline)",
                 )
 
@@ -443,35 +392,26 @@ class _Stores(Visitor):
             self.found.append(store)
 
 
-def _inverse_indices(
-    state: ScheduleState, sref: StmtSRef, producer: StmtSRef, buffer: Buffer
-) -> _Inverse:
-    realize: BlockRealize = state.stmt(sref)
+def _inverse_indices(cursor: Cursor, producer: Cursor, buffer: Buffer) -> _Inverse:
+    realize: BlockRealize = cursor.stmt
     block = realize.block
     loads = _Loads(buffer)
     loads.visit(block.body)
     first = loads.found[0]
     for load in loads.found[1:]:
         if not all(structural_equal(a, b) for a, b in zip(load.indices, first.indices)):
-            raise refuse_at(
-                state,
-                "reverse_compute_inline",
+            raise refuse(
                 f"'{buffer.name}' is read at several different places",
-                sref,
+                cursor,
                 "only a block that reads one element for each that it writes can be put there",
             )
-    _check_all_made(state, sref, producer, first)
+    _check_all_made(cursor, producer, first)
     domain = {iterator.var: iterator.dom for iterator in block.iter_vars}
     placeholders, values = inverse_of(first.indices, domain)
     needed = {v for v in domain if not is_const(domain[v].extent, 1)}
     if needed - set(values):
         name = sorted(v.name for v in needed - set(values))[0]
-        raise refuse_at(
-            state,
-            "reverse_compute_inline",
-            f"iterator '{name}' does not follow from the indices of the read",
-            sref,
-        )
+        raise refuse(f"iterator '{name}' does not follow from the indices of the read", cursor)
     for variable in domain:
         values.setdefault(variable, domain[variable].min)
     partial = not _reads_all(buffer, first, domain)
@@ -505,18 +445,13 @@ class _ReverseInliner(Rebuild):
     """Replaces the producer's store by the consumer's, for the element that is stored."""
 
     def __init__(
-        self,
-        state: ScheduleState,
-        sref: StmtSRef,
-        buffer: Buffer,
-        store: BufferStore,
-        inverse: _Inverse,
+        self, cursor: Cursor, buffer: Buffer, store: BufferStore, inverse: _Inverse
     ) -> None:
         super().__init__()
         self.buffer = buffer
         self.store = store
         self.inverse = inverse
-        self.consumer: Block = state.stmt(sref).block
+        self.consumer: Block = cursor.block
         self.analyzer = Analyzer()
 
     def visit_Block(self, block: Block) -> Block:

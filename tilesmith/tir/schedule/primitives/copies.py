@@ -10,15 +10,11 @@ from tilesmith.ir import PrimExpr, Range, Var, Visitor, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import ranges_between
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    analyzer_for,
-    loop_range,
-    refuse_at,
-    variables_in,
-)
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.schedule.blocks import ranges_between
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, variables_in
+from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -41,45 +37,41 @@ __all__ = [
 # --- where ----------------------------------------------------------------------------------------
 
 
-def statement_number(state: ScheduleState, place: StmtSRef, sref: StmtSRef) -> int:
+def statement_number(place: Cursor, cursor: Cursor) -> int:
     """Which of the loops and blocks right below a place holds a block."""
-    chain = [sref, *state.ancestors(sref)]
+    chain = [cursor, *cursor.ancestors()]
     top = chain[chain.index(place) - 1]
-    return state.child_srefs(place).index(top)
+    return place.children().index(top)
 
 
-def common_place(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSRef]) -> StmtSRef:
+def common_place(scope: Cursor, cursors: Sequence[Cursor]) -> Cursor:
     """The innermost loop around some blocks of a scope; the scope if they share none."""
-    common = list(state.ancestors(srefs[0]))
-    for sref in srefs[1:]:
-        others = set(state.ancestors(sref))
+    common = list(cursors[0].ancestors())
+    for cursor in cursors[1:]:
+        others = set(cursor.ancestors())
         common = [ancestor for ancestor in common if ancestor in others]
     return common[0] if common else scope
 
 
-def check_outside_init(
-    state: ScheduleState, primitive: str, place: StmtSRef, srefs: Sequence[StmtSRef]
-) -> None:
+def check_outside_init(place: Cursor, cursors: Sequence[Cursor]) -> None:
     """Refuses blocks in the init of ``place``: a copy cannot be put beside them."""
-    for sref in srefs:
-        if is_in_init(state, place, sref):
-            block, around = state.stmt(sref).block, state.stmt(place).block
+    for cursor in cursors:
+        if is_in_init(place, cursor):
+            block, around = cursor.block, place.block
             reason = f"block '{block.name_hint}' stands in the init of block '{around.name_hint}'"
-            raise refuse_at(state, primitive, reason, sref, "decompose_reduction takes it out")
+            raise refuse(reason, cursor, "decompose_reduction takes it out")
 
 
-def insert_nest(
-    state: ScheduleState, place: StmtSRef, nest: Stmt, sref: StmtSRef, before: bool
-) -> None:
+def insert_nest(place: Cursor, nest: Stmt, cursor: Cursor, before: bool) -> None:
     """Put a nest right below a loop or block, before or after the statement that holds a block.
 
     What belongs before or after an initialisation (``T.init()``) begins the updates.
     """
-    chain = [sref, *state.ancestors(sref)]
-    anchor = state.stmt(chain[chain.index(place) - 1])
-    stmt = state.stmt(place)
+    chain = [cursor, *cursor.ancestors()]
+    anchor = chain[chain.index(place) - 1].stmt
+    stmt = place.stmt
     body = stmt.body if isinstance(stmt, For) else stmt.block.body
-    new: list[Stmt] = [nest] if is_in_init(state, place, sref) else []
+    new: list[Stmt] = [nest] if is_in_init(place, cursor) else []
     for inner in stmt_list(body):
         if inner is anchor or (
             not isinstance(inner, (For, BlockRealize))
@@ -89,26 +81,26 @@ def insert_nest(
         else:
             new.append(inner)
     if isinstance(stmt, For):
-        state.replace(place, stmt.with_fields(body=stmt_seq(*new)))
+        place.replace(stmt.with_fields(body=stmt_seq(*new)))
         return
     block = stmt.block.with_fields(body=stmt_seq(*new))
-    state.replace(place, stmt.with_fields(block=block), {stmt.block: block})
+    place.replace(stmt.with_fields(block=block), {stmt.block: block})
 
 
-def is_in_init(state: ScheduleState, place: StmtSRef, sref: StmtSRef) -> bool:
+def is_in_init(place: Cursor, cursor: Cursor) -> bool:
     """Whether a block belongs to the initialisation of the block ``place``."""
-    chain = [sref, *state.ancestors(sref)]
-    stmt, anchor = state.stmt(place), state.stmt(chain[chain.index(place) - 1])
+    chain = [cursor, *cursor.ancestors()]
+    stmt, anchor = place.stmt, chain[chain.index(place) - 1].stmt
     if not isinstance(stmt, BlockRealize) or stmt.block.init is None:
         return False
     init = stmt.block.init
     return init is anchor or any(child is anchor for child in child_statements(init))
 
 
-def analyzer_inside(state: ScheduleState, place: StmtSRef) -> Analyzer:
+def analyzer_inside(place: Cursor) -> Analyzer:
     """An analyzer that knows the ranges of a loop or block and of all around it."""
-    analyzer = analyzer_for(state, place)
-    stmt = state.stmt(place)
+    analyzer = analyzer_for(place)
+    stmt = place.stmt
     if isinstance(stmt, For):
         analyzer.bind(stmt.loop_var, loop_range(stmt))
     else:
@@ -117,24 +109,22 @@ def analyzer_inside(state: ScheduleState, place: StmtSRef) -> Analyzer:
     return analyzer
 
 
-def check_finished(state: ScheduleState, primitive: str, sref: StmtSRef, place: StmtSRef) -> None:
+def check_finished(cursor: Cursor, place: Cursor) -> None:
     """What a block has written is final after one iteration of ``place``: no loop at or outside of
     it carries a reduction of the block."""
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = cursor.stmt
     outside = {}
-    for ancestor in (place, *state.ancestors(place)):
-        if not isinstance(state.stmt(ancestor), For):
+    for ancestor in (place, *place.ancestors()):
+        if not isinstance(ancestor.stmt, For):
             break
-        outside[state.stmt(ancestor).loop_var] = ancestor
-    values = without_lets(state, sref, realize.iter_values)
+        outside[ancestor.stmt.loop_var] = ancestor
+    values = without_lets(cursor, realize.iter_values)
     for iterator, value in zip(realize.block.iter_vars, values):
         if iterator.iter_type == IterVar.DataPar:
             continue
         for variable in variables_in(value):
-            if variable in outside and not is_const(state.stmt(outside[variable]).extent, 1):
-                raise refuse_at(
-                    state,
-                    primitive,
+            if variable in outside and not is_const(outside[variable].stmt.extent, 1):
+                raise refuse(
                     f"block '{realize.block.name_hint}' is complete only after loop "
                     f"'{variable.name}'",
                     outside[variable],
@@ -243,31 +233,31 @@ def writes_always(block: Block, buffer: Buffer) -> bool:
 
 
 def region_at(
-    state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef, exact: bool
+    cursor: Cursor, region: BufferRegion, place: Cursor, exact: bool
 ) -> list[Range] | None:
     """What a block touches by a region in one iteration of a place; ``exact``: without gaps.
 
     It may reach over the ends of the buffer, where a condition cuts off the last part.
     """
-    ranges = ranges_between(state, sref, place)
-    bound = without_lets(state, sref, bound_region(state.stmt(sref), region))
+    ranges = ranges_between(cursor, place)
+    bound = without_lets(cursor, bound_region(cursor.stmt, region))
     if exact:
         return exact_box(bound, ranges)
-    analyzer = analyzer_inside(state, place)
+    analyzer = analyzer_inside(place)
     return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
 
 
-def without_lets(state: ScheduleState, sref: StmtSRef, nodes: Sequence[Any]) -> list[Any]:
+def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
     """Expressions or ranges of a block in terms of loops only: variables that are bound between
     the loops (by lets) stand for their values."""
     used = variables_in(*nodes)
-    loops = {state.stmt(loop).loop_var for loop in state.loops(sref)}
+    loops = {loop.stmt.loop_var for loop in cursor.loops()}
     found = list(nodes)
     if set(used) <= loops:
         return found
-    inner: Any = state.stmt(sref)
-    for ancestor in state.ancestors(sref):
-        outer = state.stmt(ancestor)
+    inner: Any = cursor.stmt
+    for ancestor in cursor.ancestors():
+        outer = ancestor.stmt
         for let in reversed(_lets_towards(outer, inner)):
             replace = Replace({let.var: let.value})
             found = [replace.visit(node) for node in found]

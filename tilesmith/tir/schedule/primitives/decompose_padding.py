@@ -12,31 +12,16 @@ for i in range(10):                         for i_pad in range(10):
 from __future__ import annotations
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Call,
-    IntImm,
-    PrimExpr,
-    Range,
-    Select,
-    Var,
-    const,
-)
+from tilesmith.ir import GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_complete
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    clauses,
-    refuse_at,
-    variables_in,
-)
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Replace, clauses, variables_in
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
 __all__ = ["can_decompose_padding", "decompose_padding"]
@@ -45,52 +30,66 @@ PRIMITIVE = "decompose_padding"
 Bounds = dict[Var, tuple[PrimExpr, PrimExpr]]  # iterator: first value inside, first one after
 
 
-def can_decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> bool:
-    """Whether ``decompose_padding`` would do it."""
+@primitive(trace="", no_sampler="it only tells what decompose_padding would do")
+def can_decompose_padding(block: BlockCursor, loop: LoopCursor) -> bool:
+    """Whether ``decompose_padding`` of the same arguments would not be refused."""
     try:
-        _Padding(state, sref, loop_sref)
+        _Padding(block, loop)
     except ScheduleError:
         return False
     return True
 
 
-def decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> StmtSRef:
-    """Fill with the padding before a loop, copy the rest in it; gives the block that fills."""
-    padding = _Padding(state, sref, loop_sref)
+@primitive()
+def decompose_padding(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
+    """Split a block that chooses between a value and constant padding into two.
+
+      for i in range(10):
+          with T.block("B"):
+              B[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], 0.0)
+    decompose_padding(B, i)
+      for i_pad in range(10):
+          with T.block("B_pad_const"): B[vi] = 0.0
+      for i in range(8):
+          with T.block("B"): B[vi + 1] = A[vi]
+
+    The padding is filled in right before ``loop``. Gives the block that fills. Refuses other
+    blocks, conditions that are no bounds of single iterators, and loops with other statements.
+    """
+    padding = _Padding(block, loop)
     fill, fill_block = padding.fill()
     copy = padding.copy()
     new = padding.copied
-    state.replace(loop_sref, stmt_seq(fill, copy), {padding.block: new})
-    return state.block_of(fill_block, loop_sref)
+    loop.replace(stmt_seq(fill, copy), {padding.block: new})
+    return loop.block_of(fill_block)
 
 
 class _Padding:
     """The pattern of a padding block, checked."""
 
-    def __init__(self, state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> None:
-        self.state = state
-        self.sref = sref
-        self.realize: BlockRealize = state.stmt(sref)
+    def __init__(self, cursor: Cursor, loop_cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.realize: BlockRealize = cursor.stmt
         self.block: Block = self.realize.block
         name = self.block.name_hint
-        scope = scope_of(state, sref, PRIMITIVE)
-        reason = why_not_complete(state, sref, scope)
+        scope = scope_of(cursor)
+        reason = why_not_complete(cursor, scope)
         if reason:
             raise self.refuse(f"block '{name}' is not complete: {reason}")
-        loops = state.loops(sref)
-        if loop_sref not in loops:
-            raise refuse_at(state, PRIMITIVE, f"the loop is not around block '{name}'", loop_sref)
-        self.outside: list[For] = [state.stmt(one) for one in loops[: loops.index(loop_sref)]]
-        self.loops: list[For] = [state.stmt(one) for one in loops[loops.index(loop_sref) :]]
+        loops = cursor.loops()
+        if loop_cursor not in loops:
+            raise refuse(f"the loop is not around block '{name}'", loop_cursor)
+        self.outside: list[For] = [one.stmt for one in loops[: loops.index(loop_cursor)]]
+        self.loops: list[For] = [one.stmt for one in loops[loops.index(loop_cursor) :]]
         for outer, inner in zip(self.loops, [*self.loops[1:], self.realize]):
             if outer.body is not inner:
-                raise refuse_at(state, PRIMITIVE, "the loops hold other statements too", loop_sref)
+                raise refuse("the loops hold other statements too", loop_cursor)
         self.store, condition, self.value, self.padding = self.pattern()
         self.inside = self.bounds(condition)
         self.check_padding()
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        return refuse_at(self.state, PRIMITIVE, reason, self.sref, advice)
+        return refuse(reason, self.cursor, advice)
 
     def pattern(self) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
         """The store, the condition, the value where it holds, the padding."""

@@ -7,18 +7,12 @@ from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
-from tilesmith.tir.schedule.primitives.blocks import ranges_between
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    analyzer_for,
-    loop_range,
-    refuse_at,
-    simplified,
-    variables_in,
-)
+from tilesmith.tir.schedule.blocks import ranges_between
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified, variables_in
 from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For
 
 __all__ = [
@@ -36,27 +30,23 @@ Domains = dict[Var, Interval]  # by iterator; those left out take all their valu
 
 
 def touched_parts(
-    state: ScheduleState,
-    blocks: list[StmtSRef],
-    loop_sref: StmtSRef,
-    buffers: list[Buffer],
-    reads: bool,
+    blocks: list[Cursor], loop_cursor: Cursor, buffers: list[Buffer], reads: bool
 ) -> dict[int, list[Interval]]:
     """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
     wanted = {id(buffer) for buffer in buffers}
     found: dict[int, list[Interval]] = {}
-    analyzer = analyzer_for(state, loop_sref)
-    loop = state.stmt(loop_sref)
+    analyzer = analyzer_for(loop_cursor)
+    loop = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
-    for sref in blocks:
-        realize: BlockRealize = state.stmt(sref)
-        ranges = ranges_between(state, sref, loop_sref)
-        values = without_lets(state, sref, realize.iter_values)
+    for cursor in blocks:
+        realize: BlockRealize = cursor.stmt
+        ranges = ranges_between(cursor, loop_cursor)
+        values = without_lets(cursor, realize.iter_values)
         bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, values)})
         for region in realize.block.reads if reads else realize.block.writes:
             if id(region.buffer) not in wanted:
                 continue
-            shared = _threads_around(state, loop_sref, region.buffer.scope()) if reads else {}
+            shared = _threads_around(loop_cursor, region.buffer.scope()) if reads else {}
             intervals = []
             for part in region.region:
                 low = bind.visit(part.min)
@@ -72,9 +62,7 @@ def touched_parts(
     return found
 
 
-def _threads_around(
-    state: ScheduleState, loop_sref: StmtSRef, storage_scope: str
-) -> dict[Var, Range]:
+def _threads_around(loop_cursor: Cursor, storage_scope: str) -> dict[Var, Range]:
     """Loops over threads around a place that share memory of a scope: it holds what all of them
     need, not what one does. Global memory is large enough that each thread makes what it needs."""
     tags: tuple[str, ...] = ()
@@ -83,8 +71,8 @@ def _threads_around(
     elif storage_scope == "warp" or storage_scope.startswith("wmma."):
         tags = ("threadIdx.x",)
     found = {}
-    for sref in (loop_sref, *state.ancestors(loop_sref)):
-        loop = state.stmt(sref)
+    for cursor in (loop_cursor, *loop_cursor.ancestors()):
+        loop = cursor.stmt
         binding = getattr(loop, "thread_binding", None)
         if binding is not None and binding.thread_tag.startswith(tags):
             found[loop.loop_var] = loop_range(loop)
@@ -186,7 +174,7 @@ def _inverted(
 
 
 def consumer_domains(
-    state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef, touched: dict[int, list[Interval]]
+    cursor: Cursor, loop_cursor: Cursor, touched: dict[int, list[Interval]]
 ) -> tuple[Domains, bool]:
     """Which values of each iterator read what one iteration of the loop makes.
 
@@ -195,26 +183,25 @@ def consumer_domains(
     cannot be shown. The second result: whether it still has to be shown that all iterations
     together run the block for all of its values.
     """
-    return _ConsumerDomains(state, sref, loop_sref).find(touched)
+    return _ConsumerDomains(cursor, loop_cursor).find(touched)
 
 
 class _ConsumerDomains:
-    def __init__(self, state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> None:
-        self.state = state
-        self.sref = sref
-        self.block: Block = state.stmt(sref).block
-        self.loop_name = state.stmt(loop_sref).loop_var.name
-        self.analyzer = analyzer_for(state, loop_sref)
-        self.analyzer.bind(state.stmt(loop_sref).loop_var, loop_range(state.stmt(loop_sref)))
+    def __init__(self, cursor: Cursor, loop_cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.block: Block = cursor.block
+        self.loop_name = loop_cursor.stmt.loop_var.name
+        self.analyzer = analyzer_for(loop_cursor)
+        self.analyzer.bind(loop_cursor.stmt.loop_var, loop_range(loop_cursor.stmt))
         for iterator in self.block.iter_vars:
             self.analyzer.bind(iterator.var, iterator.dom)
-        self.ranges = ranges_around(state, sref, loop_sref)
+        self.ranges = ranges_around(cursor, loop_cursor)
         self.domains: Domains = {}
         self.is_inverted = False
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
         """The error of the primitive at the consumer."""
-        return refuse_at(self.state, "reverse_compute_at", reason, self.sref, advice)
+        return refuse(reason, self.cursor, advice)
 
     def find(self, touched: dict[int, list[Interval]]) -> tuple[Domains, bool]:
         """The values for all regions that the block reads."""
@@ -308,14 +295,14 @@ def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
     return below.min_value, above.max_value
 
 
-def ranges_around(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> dict[Var, Range]:
+def ranges_around(cursor: Cursor, loop_cursor: Cursor) -> dict[Var, Range]:
     """The ranges of a loop and of those around it that are not around a block."""
-    own = set(state.ancestors(sref))
+    own = set(cursor.ancestors())
     ranges = {}
-    for ancestor in (loop_sref, *state.ancestors(loop_sref)):
+    for ancestor in (loop_cursor, *loop_cursor.ancestors()):
         if ancestor in own:
             break
-        loop: For = state.stmt(ancestor)
+        loop: For = ancestor.stmt
         ranges[loop.loop_var] = loop_range(loop)
     return ranges
 

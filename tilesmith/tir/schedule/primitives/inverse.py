@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tilesmith.arith import Analyzer, find_iter_map, inverse_affine_iter_map
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import is_const
-from tilesmith.tir.schedule.primitives.common import Replace, variables_in
+from tilesmith.tir.schedule.nests import Replace, variables_in
 
 __all__ = ["inverse_of"]
 

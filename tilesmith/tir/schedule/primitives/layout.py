@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, Range, Var, const, convert
@@ -13,25 +13,16 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.schedule.primitives.blocks import has_affine_binding, scope_of
+from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, writers_of
 from tilesmith.tir.schedule.primitives.combiners import loads_in
-from tilesmith.tir.schedule.primitives.common import (
-    Rebuild,
-    Replace,
-    refuse_at,
-    variables_in,
-)
 from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
-from tilesmith.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    Stmt,
-)
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 
 __all__ = [
     "as_block_index_map",
@@ -42,26 +33,21 @@ __all__ = [
 ]
 
 
-def _buffer(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> Buffer:
-    block: Block = state.stmt(sref).block
+def _buffer(cursor: BlockCursor, choice: BufferChoice) -> Buffer:
+    block, (kind, index) = cursor.block, choice
     regions = block.reads if kind == "read" else block.writes
     if not 0 <= index < len(regions):
-        raise refuse_at(
-            state,
-            "transform_layout",
-            f"block '{block.name_hint}' {kind}s {len(regions)} buffers, not {index + 1}",
-            sref,
+        raise refuse(
+            f"block '{block.name_hint}' {kind}s {len(regions)} buffers, not {index + 1}", cursor
         )
     return regions[index].buffer
 
 
-def as_index_map(
-    state: ScheduleState, sref: StmtSRef, index: int, kind: str, index_map: Any
-) -> IndexMap:
-    """A map given as a function of the indices, or as it is."""
-    if not callable(index_map) or isinstance(index_map, IndexMap):
+def as_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
+    """A map given as a function of the indices of the chosen buffer, or as it is."""
+    if isinstance(index_map, IndexMap):
         return index_map
-    buffer = _buffer(state, sref, index, kind)
+    buffer = _buffer(known["block"], known["buffer"])
     dtype = buffer.shape[0].dtype if buffer.shape else "int32"
     return _from_function(index_map, len(buffer.shape), dtype)
 
@@ -75,13 +61,11 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
     return mapping
 
 
-def as_pad_value(
-    state: ScheduleState, sref: StmtSRef, index: int, kind: str, mapping: IndexMap, pad_value: Any
-) -> IndexMap | None:
+def as_pad_value(known: Mapping[str, Any], pad_value: Any) -> IndexMap | None:
     """What fills the padding, as a map from the new indices to one value; None leaves it open."""
     if pad_value is None or isinstance(pad_value, IndexMap):
         return pad_value
-    buffer = _buffer(state, sref, index, kind)
+    buffer, mapping = _buffer(known["block"], known["buffer"]), known["index_map"]
     if callable(pad_value):
         dtype = buffer.shape[0].dtype if buffer.shape else "int32"
         made = IndexMap.from_func(
@@ -101,11 +85,11 @@ def _adapted(value: PrimExpr, buffer: Buffer, is_literal: bool = True) -> PrimEx
     return value
 
 
-def as_block_index_map(state: ScheduleState, sref: StmtSRef, index_map: Any) -> IndexMap:
+def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
     """A map over the iterators of a block."""
     if isinstance(index_map, IndexMap):
         return index_map
-    block: Block = state.stmt(sref).block
+    block: Block = known["block"].block
     dtype = block.iter_vars[0].var.dtype if block.iter_vars else "int32"
     return _from_function(index_map, len(block.iter_vars), dtype)
 
@@ -197,137 +181,139 @@ class _TransformAccess(Rebuild):
         return new
 
 
+LayoutMap = Annotated[
+    IndexMap, Adapted(as_index_map, "IndexMap | Callable[..., Any]", as_function=True)
+]
+PadValue = Annotated[IndexMap | None, Adapted(as_pad_value, as_function=True)]
+BlockMap = Annotated[
+    IndexMap, Adapted(as_block_index_map, "IndexMap | Callable[..., Any]", as_function=True)
+]
+
+
 class _MatchedError(Exception):
     """A block matches a region of the buffer."""
 
 
+@primitive()
 def transform_layout(
-    state: ScheduleState,
-    sref: StmtSRef,
-    index: int,
-    kind: str,
-    mapping: IndexMap,
-    padding: IndexMap | None,
-    assume_injective_transform: bool,
+    block: BlockCursor,
+    buffer: BlockBuffer,
+    index_map: LayoutMap,
+    pad_value: PadValue = None,
+    *,
+    assume_injective_transform: bool = False,
 ) -> None:
-    """Change the layout of a buffer; see ``Schedule.transform_layout``."""
-    old = _buffer(state, sref, index, kind)
-    _check_no_view(state, sref, old)
-    _check_arguments(state, sref, old, mapping, padding)
+    """Change the layout of a buffer that a block reads or writes: element ``i`` goes to
+    ``index_map(i)``. ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer.
+
+    Where the new shape has more elements, ``pad_value`` fills them: a number, an expression or
+    a function of the new indices, in the dtype of the buffer. The producer writes them, or a
+    block after it; of a parameter that is only read they are assumed to hold it. Refuses
+    padding without a value, unless ``assume_injective_transform`` vouches for the map.
+    """
+    old = _buffer(block, buffer)
+    _check_no_view(block, old)
+    _check_arguments(block, old, index_map, pad_value)
     inverse, padded = None, None
     if not assume_injective_transform:
-        inverse, padded = _inverse_and_padding(state, sref, old, mapping, padding)
+        inverse, padded = _inverse_and_padding(block, old, index_map, pad_value)
     new = buffer_with(
         old,
         old.name,
-        shape=tuple(mapping.map_shape(list(old.shape))),
+        shape=tuple(index_map.map_shape(list(old.shape))),
         strides=(),
         axis_separators=(),
     )
-    variable = state.variable_of(sref)
-    owner = _owner(state, sref, old)
-    rewrite = _TransformAccess(old, new, mapping)
-    before = state.stmt(owner)
+    variable = block.variable
+    owner = _owner(block, old)
+    rewrite = _TransformAccess(old, new, index_map)
+    before = owner.stmt
     whole = None
-    writers = [] if padded is None else writers_of(state, owner, old)
-    if padding is not None and len(writers) == 1:
-        whole = WholeWriter.find(state, writers[0], old)
+    writers = [] if padded is None else writers_of(owner, old)
+    if pad_value is not None and len(writers) == 1:
+        whole = WholeWriter.find(writers[0], old)
     try:
-        state.replace(owner, rewrite.visit(before), rewrite.reuse)
+        owner.replace(rewrite.visit(before), rewrite.reuse)
     except _MatchedError:
-        raise refuse_at(
-            state, "transform_layout", f"buffer '{old.name}' has matched regions", sref
-        ) from None
-    function = state.function_state(variable).function
-    if any(old is buffer for buffer in function.buffer_map.values()):
-        buffers = {
-            param: new if buffer is old else buffer for param, buffer in function.buffer_map.items()
-        }
-        state.replace_function(variable, function.with_fields(buffer_map=buffers))
-    if padded is None or padding is None:
+        raise refuse(f"buffer '{old.name}' has matched regions", block) from None
+    function = block.function
+    if any(old is b for b in function.buffer_map.values()):
+        buffers = {param: new if b is old else b for param, b in function.buffer_map.items()}
+        block.state.replace_function(variable, function.with_fields(buffer_map=buffers))
+    if padded is None or pad_value is None:
         return
-    outside = Padding(new, inverse, padded, padding)
+    outside = Padding(new, inverse, padded, pad_value)
     if whole is not None:
-        whole.write_padding_too(outside, mapping)
-    elif writers or new not in state.buffers_of(variable):
-        outside.fill(state, owner, writers)
+        whole.write_padding_too(outside, index_map)
+    elif writers or new not in block.state.buffers_of(variable):
+        outside.fill(owner, writers)
     else:
-        outside.assume(state, owner)
+        outside.assume(owner)
 
 
 def _inverse_and_padding(
-    state: ScheduleState, sref: StmtSRef, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+    cursor: Cursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> tuple[IndexMap, PrimExpr | None]:
     """The map back, and where there is padding, None for nowhere."""
     domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
-    inverse, padded = _inverse_of(state, "transform_layout", sref, mapping, domain)
+    inverse, padded = _inverse_of(cursor, mapping, domain)
     if is_const(padded, 0):
         return inverse, None
     if padding is None:
-        raise refuse_at(
-            state,
-            "transform_layout",
+        raise refuse(
             f"the map gives buffer '{old.name}' padding where {padded}, and no pad_value",
-            sref,
+            cursor,
             "give pad_value, or assume_injective_transform=True to leave the padding open",
         )
     return inverse, padded
 
 
 def _check_arguments(
-    state: ScheduleState, sref: StmtSRef, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+    cursor: Cursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> None:
     if len(mapping.initial_indices) != len(old.shape):
-        raise refuse_at(
-            state,
-            "transform_layout",
+        raise refuse(
             f"the map takes {len(mapping.initial_indices)} indices, buffer "
             f"'{old.name}' has {len(old.shape)}",
-            sref,
+            cursor,
         )
     if padding is not None and padding.final_indices[0].dtype != old.dtype:
-        raise refuse_at(
-            state,
-            "transform_layout",
+        raise refuse(
             f"buffer '{old.name}' holds {old.dtype}, the value of the padding is "
             f"{padding.final_indices[0].dtype}",
-            sref,
+            cursor,
         )
     if padding is not None and any(loads_in(value) for value in padding.final_indices):
-        raise refuse_at(
-            state,
-            "transform_layout",
+        raise refuse(
             "the value of the padding reads a buffer, which holds nothing yet when it is filled",
-            sref,
+            cursor,
             "give a constant, or an expression over the new indices",
         )
 
 
-def _inverse_of(
-    state: ScheduleState, primitive: str, sref: StmtSRef, mapping: IndexMap, domain: list[Range]
-) -> tuple[IndexMap, Any]:
+def _inverse_of(cursor: Cursor, mapping: IndexMap, domain: list[Range]) -> tuple[IndexMap, Any]:
     """The inverse of a map, and which results nothing is mapped to. Refuses where it is unknown."""
     try:
         return mapping.non_surjective_inverse(domain)
     except (ShapeError, UnsupportedError) as error:
-        raise refuse_at(state, primitive, error.message, sref, *error.notes[:1]) from error
+        raise refuse(error.message, cursor, *error.notes[:1]) from error
 
 
-def _check_no_view(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> None:
-    for place in (sref, *state.ancestors(sref)):
-        stmt = state.stmt(place)
+def _check_no_view(cursor: Cursor, buffer: Buffer) -> None:
+    for place in (cursor, *cursor.ancestors()):
+        stmt = place.stmt
         if isinstance(stmt, BlockRealize) and any(
             match.buffer is buffer for match in stmt.block.match_buffers
         ):
             reason = f"'{buffer.name}' is a view of another buffer, whose layout it has"
-            raise refuse_at(state, "transform_layout", reason, place)
+            raise refuse(reason, place)
 
 
-def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:
+def _owner(cursor: Cursor, buffer: Buffer) -> Cursor:
     """The block that allocates a buffer; the root for a parameter."""
-    last = sref
-    for ancestor in state.ancestors(sref):
-        stmt = state.stmt(ancestor)
+    last = cursor
+    for ancestor in cursor.ancestors():
+        stmt = ancestor.stmt
         if isinstance(stmt, BlockRealize):
             last = ancestor
             if buffer in stmt.block.alloc_buffers:
@@ -335,36 +321,31 @@ def _owner(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtSRef:
     return last
 
 
-def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexMap) -> None:
-    """Replace the iterators and loops of a block; see ``Schedule.transform_block_layout``."""
-    realize: BlockRealize = state.stmt(sref)
-    block = realize.block
-    scope_of(state, sref, "transform_block_layout")
-    loops = state.loops(sref)
-    for outer, inner in zip(loops, [*loops[1:], sref]):
-        if state.stmt(outer).body is not state.stmt(inner):
-            raise refuse_at(
-                state, "transform_block_layout", "the loops hold other statements too", outer
-            )
-    if not loops or not has_affine_binding(state, sref) or not is_const(realize.predicate, 1):
-        raise refuse_at(
-            state, "transform_block_layout", "the block is not plainly bound to its loops", sref
-        )
-    for iterator in block.iter_vars:
+@primitive()
+def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
+    """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
+    realize: BlockRealize = block.stmt
+    node = realize.block
+    scope_of(block)
+    loops = block.loops()
+    for outer, inner in zip(loops, [*loops[1:], block]):
+        if outer.stmt.body is not inner.stmt:
+            raise refuse("the loops hold other statements too", outer)
+    if not loops or not has_affine_binding(block) or not is_const(realize.predicate, 1):
+        raise refuse("the block is not plainly bound to its loops", block)
+    for iterator in node.iter_vars:
         if not is_const(iterator.dom.min, 0):
             reason = f"the iterator '{iterator.var.name}' does not start at 0"
-            raise refuse_at(state, "transform_block_layout", reason, sref)
-    _check_whole_domain(state, sref, block, loops)
-    variables = [iterator.var for iterator in block.iter_vars]
-    domain = [iterator.dom for iterator in block.iter_vars]
-    inverse, padded = _inverse_of(state, "transform_block_layout", sref, mapping, domain)
+            raise refuse(reason, block)
+    _check_whole_domain(block, node, loops)
+    variables = [iterator.var for iterator in node.iter_vars]
+    domain = [iterator.dom for iterator in node.iter_vars]
+    inverse, padded = _inverse_of(block, index_map, domain)
     if not is_const(padded, 0):
-        raise refuse_at(
-            state, "transform_block_layout", "the map does not reach each point exactly once", sref
-        )
+        raise refuse("the map does not reach each point exactly once", block)
     analyzer = Analyzer()
-    extents = mapping.map_shape([part.extent for part in domain])
-    kinds = _iterator_kinds(state, sref, mapping, block)
+    extents = index_map.map_shape([part.extent for part in domain])
+    kinds = _iterator_kinds(block, index_map, node)
     iterators, new_loops = [], []
     for number, (extent, kind) in enumerate(zip(extents, kinds)):
         dtype = extent.dtype
@@ -377,56 +358,45 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, mapping: IndexM
     replace = Replace({v: analyzer.simplify(value) for v, value in zip(variables, values)})
     new = Block(
         tuple(iterators),
-        [replace.visit(region) for region in block.reads],
-        [replace.visit(region) for region in block.writes],
-        block.name_hint,
-        replace.visit(block.body),
-        None if block.init is None else replace.visit(block.init),
-        block.alloc_buffers,
-        [replace.visit(match) for match in block.match_buffers],
-        block.annotations,
-        block.span,
+        [replace.visit(region) for region in node.reads],
+        [replace.visit(region) for region in node.writes],
+        node.name_hint,
+        replace.visit(node.body),
+        None if node.init is None else replace.visit(node.init),
+        node.alloc_buffers,
+        [replace.visit(match) for match in node.match_buffers],
+        node.annotations,
+        node.span,
     )
     body: Stmt = BlockRealize(tuple(new_loops), const(True, "bool"), new)
     for variable, extent in zip(reversed(new_loops), reversed(extents)):
         body = For(variable, const(0, variable.dtype), extent, ForKind.SERIAL, body)
-    state.replace(loops[0], body, {block: new})
+    loops[0].replace(body, {node: new})
 
 
-def _check_whole_domain(
-    state: ScheduleState, sref: StmtSRef, block: Block, loops: list[StmtSRef]
-) -> None:
+def _check_whole_domain(cursor: Cursor, block: Block, loops: list[Cursor]) -> None:
     """The loops run through all values of the iterators: the new ones will."""
     iterations: PrimExpr = const(1, "int64")
     points: PrimExpr = const(1, "int64")
     for loop in loops:
-        iterations = iterations * cast("int64", state.stmt(loop).extent)
+        iterations = iterations * cast("int64", loop.stmt.extent)
     for iterator in block.iter_vars:
         points = points * cast("int64", iterator.dom.extent)
     if not Analyzer().can_prove_equal(iterations, points):
-        raise refuse_at(
-            state,
-            "transform_block_layout",
+        raise refuse(
             "the loops run through a part of the iterators' values only",
-            sref,
+            cursor,
             "transform the block before its loops are divided (loop_partition)",
         )
 
 
-def _iterator_kinds(
-    state: ScheduleState, sref: StmtSRef, mapping: IndexMap, block: Block
-) -> list[int]:
+def _iterator_kinds(cursor: Cursor, mapping: IndexMap, block: Block) -> list[int]:
     """A new iterator is of the kind of the old ones that it is made of; they must agree."""
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
     kinds = []
     for index in mapping.final_indices:
         found = {kind_of[v] for v in variables_in(index) if v in kind_of}
         if len(found) > 1:
-            raise refuse_at(
-                state,
-                "transform_block_layout",
-                "the map mixes data-parallel and reduction iterators",
-                sref,
-            )
+            raise refuse("the map mixes data-parallel and reduction iterators", cursor)
         kinds.append(found.pop() if found else int(IterVar.DataPar))
     return kinds

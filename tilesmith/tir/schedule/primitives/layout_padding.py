@@ -15,9 +15,9 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.op import if_then_else
-from tilesmith.tir.schedule.primitives.common import Replace
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.nests import Replace
 from tilesmith.tir.schedule.primitives.copies import insert_nest, statement_number
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -54,7 +54,7 @@ class Padding(NamedTuple):
         places = dict(zip(self.value.initial_indices, indices))
         return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
-    def fill(self, state: ScheduleState, owner: StmtSRef, writers: list[StmtSRef]) -> None:
+    def fill(self, owner: Cursor, writers: list[Cursor]) -> None:
         """A block that writes the padding, right after what writes the rest."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
@@ -67,12 +67,12 @@ class Padding(NamedTuple):
         )
         nest = self._nest(loops, block, self.holds_at(list(loops)))
         if writers:
-            last = max(writers, key=lambda writer: statement_number(state, owner, writer))
-            insert_nest(state, owner, nest, last, before=False)
+            last = max(writers, key=lambda writer: statement_number(owner, writer))
+            insert_nest(owner, nest, last, before=False)
         else:
-            self._put_first(state, owner, nest)
+            self._put_first(owner, nest)
 
-    def assume(self, state: ScheduleState, owner: StmtSRef) -> None:
+    def assume(self, owner: Cursor) -> None:
         """A block that tells what callers have put into the padding."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
@@ -86,7 +86,7 @@ class Padding(NamedTuple):
             f"buffer_{self.buffer.name}_assumptions",
             Evaluate(Call("bool", "tir.assume", (fact,))),
         )
-        self._put_first(state, owner, self._nest(loops, block, const(True, "bool")))
+        self._put_first(owner, self._nest(loops, block, const(True, "bool")))
 
     def _axes(self) -> tuple[list[Var], list[IterVar]]:
         loops = [Var(f"axis{k}", size.dtype) for k, size in enumerate(self.buffer.shape)]
@@ -98,10 +98,10 @@ class Padding(NamedTuple):
             nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
         return nest
 
-    def _put_first(self, state: ScheduleState, owner: StmtSRef, nest: Stmt) -> None:
-        realize: BlockRealize = state.stmt(owner)
+    def _put_first(self, owner: Cursor, nest: Stmt) -> None:
+        realize: BlockRealize = owner.stmt
         new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
-        state.replace(owner, realize.with_fields(block=new), {realize.block: new})
+        owner.replace(realize.with_fields(block=new), {realize.block: new})
 
 
 def spatial(name: str, extent: PrimExpr) -> IterVar:
@@ -115,17 +115,16 @@ class WholeWriter:
     it up): with its iterators ``i, j, …`` of the dimensions in order, then those of a reduction.
     """
 
-    def __init__(self, state: ScheduleState, sref: StmtSRef, dimensions: int) -> None:
-        self.state = state
-        self.sref = sref
+    def __init__(self, cursor: Cursor, dimensions: int) -> None:
+        self.cursor = cursor
         self.dimensions = dimensions
-        self.loops = state.loops(sref)
+        self.loops = cursor.loops()
 
     @staticmethod
-    def find(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> WholeWriter | None:
+    def find(cursor: Cursor, buffer: Buffer) -> WholeWriter | None:
         """The block if it is one, else None."""
-        realize: BlockRealize = state.stmt(sref)
-        block, loops = realize.block, [state.stmt(loop) for loop in state.loops(sref)]
+        realize: BlockRealize = cursor.stmt
+        block, loops = realize.block, [loop.stmt for loop in cursor.loops()]
         store = block.body
         if not isinstance(store, BufferStore) or store.buffer is not buffer:
             return None
@@ -147,11 +146,11 @@ class WholeWriter:
         for iterator, index, size in zip(block.iter_vars, store.indices, buffer.shape):
             if index is not iterator.var or not structural_equal(iterator.dom.extent, size):
                 return None
-        return WholeWriter(state, sref, count)
+        return WholeWriter(cursor, count)
 
     def write_padding_too(self, padding: Padding, mapping: IndexMap) -> None:
         """Let the block run over the new dimensions, and write the value where there is padding."""
-        realize: BlockRealize = self.state.stmt(self.sref)
+        realize: BlockRealize = self.cursor.stmt
         block = realize.block
         names = self._names(mapping)
         iterators = [spatial("v_" + name, size) for name, size in zip(names, padding.buffer.shape)]
@@ -180,18 +179,18 @@ class WholeWriter:
             init=guarded(block.init),
         )
         variables = [Var(name, size.dtype) for name, size in zip(names, padding.buffer.shape)]
-        inner = [self.state.stmt(loop) for loop in self.loops[self.dimensions :]]
+        inner = [loop.stmt for loop in self.loops[self.dimensions :]]
         values = (*variables, *[loop.loop_var for loop in inner])
         nest: Stmt = BlockRealize(values, const(True, "bool"), made)
         for loop in reversed(inner):
             nest = loop.with_fields(body=nest)
         for variable, size in zip(reversed(variables), reversed(padding.buffer.shape)):
             nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
-        self.state.replace(self.loops[0], nest, {block: made})
+        self.loops[0].replace(nest, {block: made})
 
     def _names(self, mapping: IndexMap) -> list[str]:
         """A dimension that stays as it was keeps the name of its loop."""
-        loops = [self.state.stmt(loop).loop_var.name for loop in self.loops]
+        loops = [loop.stmt.loop_var.name for loop in self.loops]
         kept = dict(zip(mapping.initial_indices, loops))
         return [
             kept[index] if isinstance(index, Var) and index in kept else f"axis{number}"

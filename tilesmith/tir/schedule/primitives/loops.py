@@ -8,19 +8,20 @@ from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.schedule.blocks import has_affine_binding
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.primitives.blocks import has_affine_binding
-from tilesmith.tir.schedule.primitives.common import (
+from tilesmith.tir.schedule.nests import (
     Rebuild,
     Replace,
     SimplifyBindings,
     analyzer_for,
     append_predicate,
     domain_around,
-    refuse_at,
     variables_in,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.parameters import Factors
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, stmt_seq
 
 __all__ = [
@@ -34,49 +35,37 @@ __all__ = [
 ]
 
 
-def check_plain(state: ScheduleState, primitive: str, sref: StmtSRef) -> For:
+def check_plain(cursor: Cursor) -> For:
     """A loop that can be divided: no annotations, not bound to a thread, from 0."""
-    loop: For = state.stmt(sref)
+    loop: For = cursor.stmt
     name = loop.loop_var.name
     if loop.annotations:
         keys = ", ".join(loop.annotations)
-        raise refuse_at(
-            state,
-            primitive,
-            f"loop '{name}' has annotations ({keys})",
-            sref,
-            "divide first, annotate later",
+        raise refuse(
+            f"loop '{name}' has annotations ({keys})", cursor, "divide first, annotate later"
         )
     if loop.kind is ForKind.THREAD_BINDING:
-        raise refuse_at(
-            state,
-            primitive,
-            f"loop '{name}' is bound to a thread",
-            sref,
-            "divide first, bind later",
-        )
+        raise refuse(f"loop '{name}' is bound to a thread", cursor, "divide first, bind later")
     if not is_const(loop.min, 0):
-        raise refuse_at(state, primitive, f"loop '{name}' does not start at 0", sref)
+        raise refuse(f"loop '{name}' does not start at 0", cursor)
     return loop
 
 
-def _infer_factors(
-    state: ScheduleState, sref: StmtSRef, factors: list[Any], primitive: str
-) -> list[PrimExpr]:
+def _infer_factors(cursor: Cursor, factors: list[Any]) -> list[PrimExpr]:
     """The factors as expressions, the None among them found from the extent."""
-    loop: For = state.stmt(sref)
+    loop: For = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
         advice = "give all factors but one: the extent decides that one"
-        raise refuse_at(state, primitive, "more than one factor is None", sref, advice)
+        raise refuse("more than one factor is None", cursor, advice)
     product = const(1, dtype)
     for factor in factors:
         if factor is not None:
             if isinstance(factor, int) and factor <= 0:
                 advice = "factors are at least 1; None stands for the one that the extent decides"
-                raise refuse_at(state, primitive, f"factor {factor} is not positive", sref, advice)
+                raise refuse(f"factor {factor} is not positive", cursor, advice)
             product = product * (cast(dtype, factor) if isinstance(factor, PrimExpr) else factor)
-    analyzer = analyzer_for(state, sref)
+    analyzer = analyzer_for(cursor)
     result = []
     for factor in factors:
         if factor is None:
@@ -85,52 +74,57 @@ def _infer_factors(
     return result
 
 
+@primitive()
 def split(
-    state: ScheduleState,
-    sref: StmtSRef,
-    factors: list[Any],
-    preserve_unit_iters: bool,
-    disable_predication: bool,
-) -> list[StmtSRef]:
-    """Replace one loop by nested loops; see ``Schedule.split``."""
-    loop = check_plain(state, "split", sref)
+    loop: LoopCursor,
+    factors: Factors,
+    preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
+) -> list[LoopCursor]:
+    """Replace one loop by nested loops; at most one factor is None and found from the extent.
+
+        for i in range(64): A[i] = f(i)
+      split(i, [None, 16])
+        for i_0 in range(4):
+            for i_1 in range(16): A[i_0 * 16 + i_1] = f(i_0 * 16 + i_1)
+
+    Factors whose product exceeds the extent add a predicate, unless ``disable_predication``
+    says that it is not needed. The new loops are serial. With ``preserve_unit_iters`` loops of
+    one iteration stay visible in the bindings. Refuses loops bound to threads, loops with
+    annotations, and loops that do not start at 0.
+    """
+    stmt = check_plain(loop)
     if not factors:
-        raise refuse_at(state, "split", "no factors are given", sref)
-    extents = _infer_factors(state, sref, factors, "split")
-    variables = [Var(f"{loop.loop_var.name}_{k}", loop.loop_var.dtype) for k in range(len(extents))]
-    value: PrimExpr = const(0, loop.loop_var.dtype)
-    domain = domain_around(state, sref)
+        raise refuse("no factors are given", loop)
+    extents = _infer_factors(loop, factors)
+    variables = [Var(f"{stmt.loop_var.name}_{k}", stmt.loop_var.dtype) for k in range(len(extents))]
+    value: PrimExpr = const(0, stmt.loop_var.dtype)
+    domain = domain_around(loop)
     for variable, extent in zip(variables, extents):
         value = value * extent + variable
         domain[variable] = Range.from_min_extent(const(0, variable.dtype), extent)
-    replace = Replace({loop.loop_var: value})
-    body = replace.visit(loop.body)
+    replace = Replace({stmt.loop_var: value})
+    body = replace.visit(stmt.body)
     inferred = any(factor is None for factor in factors)
-    if not disable_predication and not _covered(state, sref, extents, loop.extent, inferred):
-        body = append_predicate(body, less(value, loop.extent))
+    if not disable_predication and not _covered(loop, extents, stmt.extent, inferred):
+        body = append_predicate(body, less(value, stmt.extent))
     simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)
     _chain(replace.reuse, simplify.reuse)
     for position in reversed(range(len(extents))):
         body = For(
             variables[position],
-            const(0, loop.loop_var.dtype),
+            const(0, stmt.loop_var.dtype),
             extents[position],
             ForKind.SERIAL,
             body,
-            span=loop.span,
+            span=stmt.span,
         )
-    state.replace(sref, body, replace.reuse)
-    return [state.loop_of(variable, sref) for variable in variables]
+    loop.replace(body, replace.reuse)
+    return [loop.loop_of(variable) for variable in variables]
 
 
-def _covered(
-    state: ScheduleState,
-    sref: StmtSRef,
-    extents: list[PrimExpr],
-    total: PrimExpr,
-    inferred: bool,
-) -> bool:
+def _covered(cursor: Cursor, extents: list[PrimExpr], total: PrimExpr, inferred: bool) -> bool:
     """Whether the product of the factors is the extent, so that no iteration is superfluous.
 
     Refuses factors that leave iterations out, or may; one that was ``inferred`` leaves none.
@@ -140,21 +134,17 @@ def _covered(
         product = product * extent
     if isinstance(product, IntImm) and isinstance(total, IntImm):
         if product.value < total.value:
-            raise refuse_at(
-                state,
-                "split",
+            raise refuse(
                 f"the factors cover {product.value} of {total.value} iterations",
-                sref,
+                cursor,
                 "give a larger factor, or None for one of them",
             )
         return product.value == total.value
-    analyzer = analyzer_for(state, sref)
+    analyzer = analyzer_for(cursor)
     if not inferred and not analyzer.can_prove(product >= total):
-        raise refuse_at(
-            state,
-            "split",
+        raise refuse(
             f"the factors cover {product} iterations, which may be fewer than {total}",
-            sref,
+            cursor,
             "give None for one of the factors",
         )
     return analyzer.can_prove(product <= total)
@@ -170,180 +160,180 @@ def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
         first.setdefault(before, after)
 
 
-def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool) -> StmtSRef:
-    """Make one loop of directly nested ones; see ``Schedule.fuse``."""
-    if not srefs:
-        raise refuse("fuse", "no loops are given")
-    loops = [check_plain(state, "fuse", sref) for sref in srefs]
-    for outer, inner, inner_sref in zip(loops, loops[1:], srefs[1:]):
+@primitive()
+def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
+    """Make one loop of directly nested ones, outermost first.
+
+      for i in range(4):
+          for j in range(16): A[i, j] = f(i, j)
+    fuse(i, j)
+      for i_j_fused in range(64): A[i_j_fused // 16, i_j_fused % 16] = ...
+
+    The new loop is serial.
+    """
+    if not loops:
+        raise refuse("no loops are given")
+    stmts = [check_plain(cursor) for cursor in loops]
+    for outer, inner, inner_cursor in zip(stmts, stmts[1:], loops[1:]):
         if outer.body is not inner:
-            raise refuse_at(
-                state,
-                "fuse",
+            raise refuse(
                 f"loop '{inner.loop_var.name}' is not the only thing in loop "
                 f"'{outer.loop_var.name}'",
-                inner_sref,
+                inner_cursor,
                 "fuse directly nested loops, outermost first",
             )
-    variables = [loop.loop_var for loop in loops]
-    for loop, inner_sref in zip(loops, srefs):
-        if any(variable in variables_in(loop.extent) for variable in variables):
-            name = loop.loop_var.name
-            raise refuse_at(
-                state, "fuse", f"the extent of '{name}' depends on a loop to be fused", inner_sref
-            )
-    dtype = loops[0].loop_var.dtype
+    variables = [stmt.loop_var for stmt in stmts]
+    for stmt, inner_cursor in zip(stmts, loops):
+        if any(variable in variables_in(stmt.extent) for variable in variables):
+            name = stmt.loop_var.name
+            raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
+    dtype = stmts[0].loop_var.dtype
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
-    analyzer = analyzer_for(state, srefs[0])
+    analyzer = analyzer_for(loops[0])
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
-    for loop in reversed(loops):
+    for stmt in reversed(stmts):
         value = floordiv(fused, extent)
-        mapping[loop.loop_var] = value if loop is loops[0] else floormod(value, loop.extent)
-        extent = loop.extent * extent
+        mapping[stmt.loop_var] = value if stmt is stmts[0] else floormod(value, stmt.extent)
+        extent = stmt.extent * extent
     extent = analyzer.simplify(extent)
-    domain = domain_around(state, srefs[0])
+    domain = domain_around(loops[0])
     domain[fused] = Range.from_min_extent(const(0, dtype), extent)
     replace = Replace(mapping)
-    body = replace.visit(loops[-1].body)
+    body = replace.visit(stmts[-1].body)
     simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)
     _chain(replace.reuse, simplify.reuse)
-    new = For(fused, const(0, dtype), extent, ForKind.SERIAL, body, span=loops[0].span)
-    state.replace(srefs[0], new, replace.reuse)
-    return state.loop_of(fused, srefs[0])
+    new = For(fused, const(0, dtype), extent, ForKind.SERIAL, body, span=stmts[0].span)
+    loops[0].replace(new, replace.reuse)
+    return loops[0].loop_of(fused)
 
 
-def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
-    """Put loops of one nest into another order; see ``Schedule.reorder``."""
-    if not srefs:
+@primitive()
+def reorder(*ordered_loops: LoopCursor) -> None:
+    """Put loops of one nest into the given order; other loops between them stay where they are.
+
+    Refuses loops of different nests, nests with statements between the loops, blocks that are
+    not bound affinely, and orders in which an outer loop would depend on an inner one.
+    """
+    if not ordered_loops:
         return
-    wanted = set(srefs)
-    if len(wanted) != len(srefs):
-        raise refuse_at(
-            state, "reorder", "a loop is given twice", srefs[0], "name each loop once, in new order"
-        )
-    chain = _chain_of(state, srefs, wanted)
-    _check_blocks_below(state, chain[0])
-    order = iter(srefs)
-    new_chain = [next(order) if sref in wanted else sref for sref in chain]
-    outer: set[Var] = {state.stmt(sref).loop_var for sref in chain}
-    for sref in new_chain:
-        loop: For = state.stmt(sref)
-        needed = [v for v in variables_in(loop.min, loop.extent) if v in outer]
+    wanted = set(ordered_loops)
+    if len(wanted) != len(ordered_loops):
+        raise refuse("a loop is given twice", ordered_loops[0], "name each loop once, in new order")
+    chain = _chain_of(ordered_loops, wanted)
+    _check_blocks_below(chain[0])
+    order = iter(ordered_loops)
+    new_chain = [next(order) if loop in wanted else loop for loop in chain]
+    outer: set[Var] = {loop.stmt.loop_var for loop in chain}
+    for loop in new_chain:
+        stmt: For = loop.stmt
+        needed = [v for v in variables_in(stmt.min, stmt.extent) if v in outer]
         if needed:
-            raise refuse_at(
-                state,
-                "reorder",
-                f"the range of '{loop.loop_var.name}' depends on '{needed[0].name}', "
+            raise refuse(
+                f"the range of '{stmt.loop_var.name}' depends on '{needed[0].name}', "
                 "which would be inside of it",
-                sref,
+                loop,
             )
-        outer.discard(loop.loop_var)
-    body = state.stmt(chain[-1]).body
-    for sref in reversed(new_chain):
-        body = state.stmt(sref).with_fields(body=body)
-    state.replace(chain[0], body)
+        outer.discard(stmt.loop_var)
+    body = chain[-1].stmt.body
+    for loop in reversed(new_chain):
+        body = loop.stmt.with_fields(body=body)
+    chain[0].replace(body)
 
 
-def _chain_of(state: ScheduleState, srefs: list[StmtSRef], wanted: set[StmtSRef]) -> list[StmtSRef]:
+def _chain_of(cursors: list[Cursor], wanted: set[Cursor]) -> list[Cursor]:
     """The loops from the outermost to the innermost of the given ones, nested directly."""
-    for bottom in srefs:
-        above = [bottom, *state.ancestors(bottom)]
+    for bottom in cursors:
+        above = [bottom, *bottom.ancestors()]
         missing = wanted.difference(above)
         if not missing:
             break
     else:
-        raise refuse_at(
-            state,
-            "reorder",
+        raise refuse(
             "the loops are not all on one way from the root",
-            srefs[0],
+            cursors[0],
             "give loops of one nest: each around or inside of all others",
         )
-    chain: list[StmtSRef] = []
+    chain: list[Cursor] = []
     left = len(wanted)
-    for sref in above:
-        if not isinstance(state.stmt(sref), For):
-            raise refuse_at(state, "reorder", "a block stands between the loops", sref)
-        if chain and state.stmt(sref).body is not state.stmt(chain[-1]):
-            raise refuse_at(
-                state,
-                "reorder",
-                f"loop '{state.stmt(sref).loop_var.name}' has several statements",
-                sref,
+    for cursor in above:
+        if not isinstance(cursor.stmt, For):
+            raise refuse("a block stands between the loops", cursor)
+        if chain and cursor.stmt.body is not chain[-1].stmt:
+            raise refuse(
+                f"loop '{cursor.stmt.loop_var.name}' has several statements",
+                cursor,
                 "only loops that stand directly in each other change places; move the other "
                 "statements away first (compute_at, reverse_compute_at)",
             )
-        chain.append(sref)
-        left -= sref in wanted
+        chain.append(cursor)
+        left -= cursor in wanted
         if left == 0:
             break
     return chain[::-1]
 
 
-def _check_blocks_below(state: ScheduleState, top: StmtSRef) -> None:
+def _check_blocks_below(top: Cursor) -> None:
     """Below reordered loops: iterators are data-parallel or reductions, bindings are affine."""
-    if not state.enable_check:
+    if not top.state.enable_check:
         return
-    for sref in state.blocks_below(top):
-        block = state.stmt(sref).block
+    for cursor in top.blocks_below():
+        block = cursor.block
         for iterator in block.iter_vars:
             if iterator.iter_type not in (IterVar.DataPar, IterVar.CommReduce):
-                raise refuse_at(
-                    state,
-                    "reorder",
+                raise refuse(
                     f"iterator '{iterator.var.name}' of block '{block.name_hint}' must keep "
                     "its order",
-                    sref,
+                    cursor,
                 )
         # Loops outside of the reordered ones stay: for these, parts may overlap.
-        if not has_affine_binding(state, sref, top):
-            raise refuse_at(
-                state, "reorder", f"the binding of block '{block.name_hint}' is not affine", sref
-            )
+        if not has_affine_binding(cursor, top):
+            raise refuse(f"the binding of block '{block.name_hint}' is not affine", cursor)
 
 
+@primitive()
 def loop_partition(
-    state: ScheduleState, sref: StmtSRef, factors: list[Any], preserve_unit_iters: bool
-) -> list[StmtSRef]:
-    """Replace one loop by loops over parts of its range; see ``Schedule.loop_partition``."""
-    loop = check_plain(state, "loop_partition", sref)
-    dtype = loop.loop_var.dtype
-    if not isinstance(loop.extent, IntImm):
-        raise refuse_at(state, "loop_partition", "the extent is not constant", sref)
+    loop: LoopCursor, factors: Factors, preserve_unit_iters: bool = True
+) -> list[LoopCursor]:
+    """Replace one loop by consecutive loops over parts of its range, of the given lengths.
+
+      for i in range(10): f(i)
+    loop_partition(i, [3, None])
+      for i_0 in range(3): f(i_0)
+      for i_1 in range(7): f(i_1 + 3)
+    """
+    stmt = check_plain(loop)
+    dtype = stmt.loop_var.dtype
+    if not isinstance(stmt.extent, IntImm):
+        raise refuse("the extent is not constant", loop)
     if sum(factor is None for factor in factors) > 1:
-        raise refuse_at(state, "loop_partition", "more than one factor is None", sref)
+        raise refuse("more than one factor is None", loop)
     given = sum(int(factor) for factor in factors if factor is not None)
-    lengths = [loop.extent.value - given if factor is None else int(factor) for factor in factors]
-    if sum(lengths) < loop.extent.value:
-        lengths.append(loop.extent.value - sum(lengths))
-    if sum(lengths) != loop.extent.value or any(length <= 0 for length in lengths):
-        raise refuse_at(
-            state,
-            "loop_partition",
-            f"parts of {lengths} do not make up {loop.extent.value} iterations",
-            sref,
-        )
+    lengths = [stmt.extent.value - given if factor is None else int(factor) for factor in factors]
+    if sum(lengths) < stmt.extent.value:
+        lengths.append(stmt.extent.value - sum(lengths))
+    if sum(lengths) != stmt.extent.value or any(length <= 0 for length in lengths):
+        raise refuse(f"parts of {lengths} do not make up {stmt.extent.value} iterations", loop)
     start, parts, variables = 0, [], []
     for number, length in enumerate(lengths):
-        variable = Var(f"{loop.loop_var.name}_{number}", dtype)
+        variable = Var(f"{stmt.loop_var.name}_{number}", dtype)
         variables.append(variable)
         suffix = "" if number == 0 else f"_{number}"
-        copy = CopyNest({loop.loop_var: variable + start}, suffix)
-        body = copy.visit(loop.body)
+        copy = CopyNest({stmt.loop_var: variable + start}, suffix)
+        body = copy.visit(stmt.body)
         if number == 0:
             # The first part keeps the identities of the blocks.
             kept = copy.copies
-        domain = domain_around(state, sref)
+        domain = domain_around(loop)
         domain[variable] = Range.from_min_extent(const(0, dtype), const(length, dtype))
         body = SimplifyBindings(domain, preserve_unit_iters).visit(body)
         parts.append(
-            For(variable, const(0, dtype), const(length, dtype), loop.kind, body, span=loop.span)
+            For(variable, const(0, dtype), const(length, dtype), stmt.kind, body, span=stmt.span)
         )
         start += length
-    state.replace(sref, stmt_seq(*parts), kept)
-    return [state.loop_of(variable, sref) for variable in variables]
+    loop.replace(stmt_seq(*parts), kept)
+    return [loop.loop_of(variable) for variable in variables]
 
 
 class CopyNest(Rebuild):
@@ -431,15 +421,16 @@ class CopyNest(Rebuild):
         return new
 
 
-def add_unit_loop(state: ScheduleState, sref: StmtSRef) -> StmtSRef:
+@primitive()
+def add_unit_loop(block_or_loop: Cursor) -> LoopCursor:
     """Put a loop of one iteration around a block or loop."""
-    stmt = state.stmt(sref)
-    if state.parent(sref) is None:
-        raise refuse_at(state, "add_unit_loop", "nothing can stand around the root block", sref)
+    stmt = block_or_loop.stmt
+    if block_or_loop.parent() is None:
+        raise refuse("nothing can stand around the root block", block_or_loop)
     variable = Var("u", _index_dtype(stmt))
     loop = For(variable, const(0, variable.dtype), const(1, variable.dtype), ForKind.SERIAL, stmt)
-    state.replace(sref, loop, {})
-    return state.loop_of(variable, sref)
+    block_or_loop.replace(loop, {})
+    return block_or_loop.loop_of(variable)
 
 
 def _index_dtype(stmt: For | BlockRealize) -> Any:
@@ -450,17 +441,13 @@ def _index_dtype(stmt: For | BlockRealize) -> Any:
     return iterators[0].var.dtype if iterators else "int32"
 
 
-def reorder_block_iter_var(state: ScheduleState, sref: StmtSRef, new_order: list[int]) -> None:
-    """Put the iterators of a block into another order."""
-    realize: BlockRealize = state.stmt(sref)
-    block = realize.block
-    if sorted(new_order) != list(range(len(block.iter_vars))):
-        raise refuse_at(
-            state,
-            "reorder_block_iter_var",
-            f"{new_order} is no order of {len(block.iter_vars)} iterators",
-            sref,
-        )
-    new = block.with_fields(iter_vars=tuple([block.iter_vars[k] for k in new_order]))
+@primitive()
+def reorder_block_iter_var(block: BlockCursor, new_order: list[int]) -> None:
+    """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
+    realize: BlockRealize = block.stmt
+    node = realize.block
+    if sorted(new_order) != list(range(len(node.iter_vars))):
+        raise refuse(f"{new_order} is no order of {len(node.iter_vars)} iterators", block)
+    new = node.with_fields(iter_vars=tuple([node.iter_vars[k] for k in new_order]))
     values = tuple([realize.iter_values[k] for k in new_order])
-    state.replace(sref, realize.with_fields(iter_values=values, block=new), {block: new})
+    block.replace(realize.with_fields(iter_values=values, block=new), {node: new})

@@ -13,121 +13,121 @@ from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    analyzer_for,
-    loop_range,
-    refuse_at,
-)
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import bound_region
 from tilesmith.tir.schedule.primitives.domains import scale_of
 from tilesmith.tir.schedule.primitives.loops import check_plain
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
+from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import BlockRealize, For, stmt_seq
 
 __all__ = ["merge"]
 
 
-def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
-    """Merge loops of sibling nests into one; see ``Schedule.merge``."""
-    if len(srefs) < 2:
-        raise refuse("merge", "at least two loops are needed")
-    levels = _levels(state, srefs)
+@primitive()
+def merge(*loops: LoopCursor) -> LoopCursor:
+    """Make one loop of several that stand one after the other; their bodies follow in turn.
+
+    Refuses loops of different kinds or extents, and nests of which one uses in an iteration
+    what another one writes in other iterations.
+    """
+    if len(loops) < 2:
+        raise refuse("at least two loops are needed")
+    levels = _levels(loops)
     for level in levels:
-        _check_same_loops(state, level)
+        _check_same_loops(level)
     outer = levels[0]
-    siblings = child_statements(state.stmt(state.parent(outer[0])))
-    positions = [next(k for k, s in enumerate(siblings) if s is state.stmt(o)) for o in outer]
+    siblings = child_statements(outer[0].parent().stmt)
+    positions = [next(k for k, s in enumerate(siblings) if s is o.stmt) for o in outer]
     if positions != list(range(positions[0], positions[0] + len(outer))):
         reason = "the loops do not stand right one after the other"
-        raise refuse_at(state, "merge", reason, outer[0])
-    _check_dependences(state, levels)
-    _merge_nests(state, levels)
-    return srefs[0]
+        raise refuse(reason, outer[0])
+    _check_dependences(levels)
+    _merge_nests(levels)
+    return loops[0]
 
 
-def _levels(state: ScheduleState, srefs: list[StmtSRef]) -> list[list[StmtSRef]]:
+def _levels(cursors: list[Cursor]) -> list[list[Cursor]]:
     """The loops to merge and those around them up to where the nests part, outermost first."""
-    levels = [list(srefs)]
+    levels = [list(cursors)]
     while True:
-        parents = [state.parent(sref) for sref in levels[0]]
-        if all(parent is parents[0] for parent in parents):
+        parents = [cursor.parent() for cursor in levels[0]]
+        if all(parent == parents[0] for parent in parents):
             return levels
-        for sref, parent in zip(levels[0], parents):
-            above = None if parent is None else state.stmt(parent)
+        for cursor, parent in zip(levels[0], parents):
+            above = None if parent is None else parent.stmt
             if len(set(parents)) < len(parents) or not isinstance(above, For):
-                raise refuse_at(state, "merge", "the loops do not stand side by side", sref)
-            if above.body is not state.stmt(sref):
+                raise refuse("the loops do not stand side by side", cursor)
+            if above.body is not cursor.stmt:
                 reason = f"loop '{above.loop_var.name}' holds other statements too"
-                raise refuse_at(state, "merge", reason, sref)
+                raise refuse(reason, cursor)
         levels.insert(0, parents)  # type: ignore[arg-type]
 
 
-def _check_same_loops(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+def _check_same_loops(cursors: list[Cursor]) -> None:
     """Loops of one kind and extent."""
-    loops: list[For] = [check_plain(state, "merge", sref) for sref in srefs]
-    analyzer = analyzer_for(state, srefs[0])
-    for loop, sref in zip(loops[1:], srefs[1:]):
+    loops: list[For] = [check_plain(cursor) for cursor in cursors]
+    analyzer = analyzer_for(cursors[0])
+    for loop, cursor in zip(loops[1:], cursors[1:]):
         same = loop.kind is loops[0].kind
         if not same or not analyzer.can_prove_equal(loop.extent, loops[0].extent):
-            raise refuse_at(state, "merge", "the loops differ in kind or extent", sref)
+            raise refuse("the loops differ in kind or extent", cursor)
 
 
-def _merge_nests(state: ScheduleState, levels: list[list[StmtSRef]]) -> None:
+def _merge_nests(levels: list[list[Cursor]]) -> None:
     """Put what the innermost loops hold into the first of them, and drop the other nests."""
-    kept: list[For] = [state.stmt(level[0]) for level in levels]
+    kept: list[For] = [level[0].stmt for level in levels]
     bodies, reuse = [kept[-1].body], {}
     for number in range(1, len(levels[0])):
-        nest: list[For] = [state.stmt(level[number]) for level in levels]
+        nest: list[For] = [level[number].stmt for level in levels]
         replace = Replace({own.loop_var: one.loop_var for own, one in zip(nest, kept)})
         bodies.append(replace.visit(nest[-1].body))
         reuse.update(replace.reuse)
     merged: Any = stmt_seq(*bodies)
     for loop in reversed(kept):
         merged = loop.with_fields(body=merged)
-    for sref in levels[0][1:]:
-        _remove(state, sref)
-    state.replace(levels[0][0], merged, reuse)
+    for cursor in levels[0][1:]:
+        _remove(cursor)
+    levels[0][0].replace(merged, reuse)
 
 
-def _remove(state: ScheduleState, sref: StmtSRef) -> None:
-    state.replace(sref, stmt_seq(), {})
+def _remove(cursor: Cursor) -> None:
+    cursor.replace(stmt_seq(), {})
 
 
-def _check_dependences(state: ScheduleState, levels: list[list[StmtSRef]]) -> None:
+def _check_dependences(levels: list[list[Cursor]]) -> None:
     """No iteration of a nest may use what another nest writes in other iterations."""
-    nests = [list(state.blocks_below(sref)) for sref in levels[0]]
-    for buffer, users in _shared_buffers(state, nests):
+    nests = [list(cursor.blocks_below()) for cursor in levels[0]]
+    for buffer, users in _shared_buffers(nests):
         for level in levels:
-            if is_const(state.stmt(level[0]).extent, 1):
+            if is_const(level[0].stmt.extent, 1):
                 continue
             parts = [
                 part
-                for number, sref in users
-                for part in _touched(state, buffer, level, number, sref, levels[0][number])
+                for number, cursor in users
+                for part in _touched(buffer, level, number, cursor, levels[0][number])
             ]
-            if not _is_divided(buffer, state.stmt(level[0]), parts):
-                name = state.stmt(level[0]).loop_var.name
+            if not _is_divided(buffer, level[0].stmt, parts):
+                name = level[0].stmt.loop_var.name
                 reason = (
                     f"a block of one loop uses what a block of another one writes, and iterations "
                     f"of '{name}' do not keep to their own part of '{buffer.name}'"
                 )
-                raise refuse_at(state, "merge", reason, users[-1][1])
+                raise refuse(reason, users[-1][1])
 
 
-def _shared_buffers(
-    state: ScheduleState, nests: list[list[StmtSRef]]
-) -> list[tuple[Buffer, list[tuple[int, StmtSRef]]]]:
+def _shared_buffers(nests: list[list[Cursor]]) -> list[tuple[Buffer, list[tuple[int, Cursor]]]]:
     """The buffers that several nests use and one writes, each with its users and their nests."""
-    users: dict[Buffer, dict[tuple[int, StmtSRef], bool]] = {}
+    users: dict[Buffer, dict[tuple[int, Cursor], bool]] = {}
     for number, nest in enumerate(nests):
-        for sref in nest:
-            block = state.stmt(sref).block
+        for cursor in nest:
+            block = cursor.block
             for region in (*block.reads, *block.writes):
-                users.setdefault(region.buffer, {}).setdefault((number, sref), False)
+                users.setdefault(region.buffer, {}).setdefault((number, cursor), False)
             for region in block.writes:
-                users[region.buffer][number, sref] = True
+                users[region.buffer][number, cursor] = True
     return [
         (buffer, list(found))
         for buffer, found in users.items()
@@ -162,25 +162,20 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
 
 
 def _touched(
-    state: ScheduleState,
-    buffer: Buffer,
-    level: list[StmtSRef],
-    number: int,
-    sref: StmtSRef,
-    outermost: StmtSRef,
+    buffer: Buffer, level: list[Cursor], number: int, cursor: Cursor, outermost: Cursor
 ) -> list[list[_Ends]]:
     """By region of a block and by dimension, the first and last index in an iteration of its merged
     loop, in terms of the variable of the first one."""
-    own, common = state.stmt(level[number]).loop_var, state.stmt(level[0]).loop_var
+    own, common = level[number].stmt.loop_var, level[0].stmt.loop_var
     others: dict[Var, Range] = {}
-    for ancestor in state.ancestors(sref):
-        loop: For = state.stmt(ancestor)
+    for ancestor in cursor.ancestors():
+        loop: For = ancestor.stmt
         if loop.loop_var is not own:
             others[loop.loop_var] = loop_range(loop)
-        if ancestor is outermost:
+        if ancestor == outermost:
             break
     rename = Replace({own: common})
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = cursor.stmt
     found = []
     for region in (*realize.block.reads, *realize.block.writes):
         if region.buffer is not buffer:

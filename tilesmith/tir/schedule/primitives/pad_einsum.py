@@ -19,46 +19,56 @@ from tilesmith.ir.intrinsics import ceildiv, if_then_else
 from tilesmith.ir.operators import all_of
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import (
-    check_complete_or_reduction,
-    scope_of,
-)
+from tilesmith.tir.schedule.blocks import check_complete_or_reduction, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer, buffer_with
-from tilesmith.tir.schedule.primitives.common import refuse_at
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
 __all__ = ["pad_einsum"]
 
 
-def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: Sequence[int]) -> None:
-    """Round the extents of a block's iterators up; see ``Schedule.pad_einsum``."""
-    einsum = _Einsum(state, sref, padding)
-    scope = scope_of(state, sref, "pad_einsum")
-    check_complete_or_reduction(state, sref, scope, "pad_einsum")
+@primitive()
+def pad_einsum(block: BlockCursor, padding: list[int]) -> None:
+    """Round the extent of each iterator of an einsum up to a multiple of its factor.
+
+    ``padding``: one factor for each iterator, 1 leaves it. What the block reads is copied into
+    padded buffers with zeros around, what it writes is cut out of a padded one:
+
+      C[127, 127] = A[127, 127] @ B[127, 127]
+    pad_einsum(C, [16, 16, 16])
+      A_pad[128, 128] = A, else 0;  B_pad[128, 128] = B, else 0
+      C_pad[128, 128] = A_pad @ B_pad;  C = C_pad[0:127, 0:127]
+
+    Refuses blocks whose iterators are not loops of their own (pad before splitting), indices
+    that are no single iterators, and reductions that zeros would change.
+    """
+    einsum = _Einsum(block, padding)
+    scope = scope_of(block)
+    check_complete_or_reduction(block, scope)
     einsum.check_zeros_add_nothing()
     copies = einsum.buffers()
     if not any(not is_same for is_same in einsum.unchanged.values()):
         return
     before = [einsum.copy(old, new, True) for old, new in copies if old is not einsum.output]
     after = [einsum.copy(new, old, False) for old, new in copies if old is einsum.output]
-    nest, block = einsum.padded(dict(copies))
-    state.replace(einsum.loops[0], stmt_seq(*before, nest, *after), {einsum.block: block})
+    nest, node = einsum.padded(dict(copies))
+    einsum.loops[0].replace(stmt_seq(*before, nest, *after), {einsum.block: node})
     copies.sort(key=lambda pair: pair[0] is einsum.output)  # inputs first
-    add_allocation(state, scope, [new for _, new in copies])
+    add_allocation(scope, [new for _, new in copies])
 
 
 class _Einsum:
     """A block over plain loops whose indices are plain iterators or constants."""
 
-    def __init__(self, state: ScheduleState, sref: StmtSRef, padding: Sequence[int]) -> None:
-        self.state = state
-        self.sref = sref
-        self.realize: BlockRealize = state.stmt(sref)
+    def __init__(self, cursor: Cursor, padding: Sequence[int]) -> None:
+        self.cursor = cursor
+        self.realize: BlockRealize = cursor.stmt
         self.block: Block = self.realize.block
         self.analyzer = Analyzer()
-        self.loops = state.loops(sref)
+        self.loops = cursor.loops()
         self.check_nest()
         iterators = self.block.iter_vars
         if len(padding) != len(iterators):
@@ -79,7 +89,7 @@ class _Einsum:
         self.accesses = self.find_accesses()
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        return refuse_at(self.state, "pad_einsum", reason, self.sref, advice)
+        return refuse(reason, self.cursor, advice)
 
     def check_nest(self) -> None:
         """Each iterator is one of the loops, and these hold nothing else."""
@@ -87,7 +97,7 @@ class _Einsum:
         if self.block.match_buffers:
             view = self.block.match_buffers[0].buffer.name
             raise self.refuse(f"block '{name}' uses the view '{view}', which is its own")
-        stmts = [self.state.stmt(loop) for loop in self.loops]
+        stmts = [loop.stmt for loop in self.loops]
         for outer, inner in zip(stmts, [*stmts[1:], self.realize]):
             if outer.body is not inner:
                 raise self.refuse(f"the loops around block '{name}' hold other statements too")
@@ -254,8 +264,8 @@ class _Einsum:
         block = block.with_fields(iter_vars=tuple(iterators))
         body: Stmt = self.realize.with_fields(block=block)
         new_extent = dict(zip(self.realize.iter_values, self.extents.values()))
-        for sref in reversed(self.loops):
-            loop: For = self.state.stmt(sref)
+        for cursor in reversed(self.loops):
+            loop: For = cursor.stmt
             extent = new_extent[loop.loop_var].astype(loop.loop_var.dtype)
             body = loop.with_fields(extent=extent, body=body)
         return body, block

@@ -11,61 +11,59 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import scope_of, why_not_reduction
-from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
-from tilesmith.tir.schedule.primitives.common import (
+from tilesmith.tir.schedule.blocks import scope_of, why_not_reduction
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import (
     Replace,
     WithoutViews,
     analyzer_for,
     clauses,
     domain_of_loops,
     loop_range,
-    refuse_at,
     uses_var,
     variables_in,
 )
+from tilesmith.tir.schedule.primitive import primitive
+from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
 from tilesmith.tir.schedule.primitives.copies import without_lets
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
 
 __all__ = ["decompose_reduction", "rfactor"]
 
 
-def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> StmtSRef:
-    """Put the initialisation of a block before a loop; see ``Schedule.decompose_reduction``."""
-    realize: BlockRealize = state.stmt(sref)
-    block = realize.block
-    scope = scope_of(state, sref, "decompose_reduction")
-    reason = why_not_reduction(state, sref, scope)
+@primitive()
+def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
+    """Split a reduction block into an initialisation, put before ``loop``, and the update.
+
+    Gives the block of the initialisation.
+    """
+    realize: BlockRealize = block.stmt
+    node = realize.block
+    scope = scope_of(block)
+    reason = why_not_reduction(block, scope)
     if reason:
-        raise refuse_at(
-            state,
-            "decompose_reduction",
-            f"block '{block.name_hint}' is no reduction block: {reason}",
-            sref,
+        raise refuse(
+            f"block '{node.name_hint}' is no reduction block: {reason}",
+            block,
             "only a block that begins with T.init() can be divided into first values and updates",
         )
-    loops = state.loops(sref)
-    if loop_sref not in loops:
-        raise refuse_at(
-            state,
-            "decompose_reduction",
-            f"the loop is not around block '{block.name_hint}'",
-            loop_sref,
-        )
-    inside = loops[loops.index(loop_sref) :]
-    bound = realize.with_fields(iter_values=without_lets(state, sref, realize.iter_values))
-    _check_no_repetition(state, bound, inside)
-    _check_no_outer_reduction(state, bound, loops[: loops.index(loop_sref)], loop_sref)
-    init_nest, init_block = _init_nest(state, bound, inside)
-    reads = [*block.writes, *block.reads]
+    loops = block.loops()
+    if loop not in loops:
+        raise refuse(f"the loop is not around block '{node.name_hint}'", loop)
+    inside = loops[loops.index(loop) :]
+    bound = realize.with_fields(iter_values=without_lets(block, realize.iter_values))
+    _check_no_repetition(bound, inside)
+    _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)
+    init_nest, init_block = _init_nest(bound, inside)
+    reads = [*node.writes, *node.reads]
     update = Block(
-        block.iter_vars, reads, block.writes, block.name_hint + "_update", block.body, None,
-        block.alloc_buffers, block.match_buffers, block.annotations, block.span,
+        node.iter_vars, reads, node.writes, node.name_hint + "_update", node.body, None,
+        node.alloc_buffers, node.match_buffers, node.annotations, node.span,
     )  # fmt: skip
-    replaced = _replace_block(state.stmt(loop_sref), realize, realize.with_fields(block=update))
-    state.replace(loop_sref, stmt_seq(init_nest, replaced), {block: update})
-    return state.block_of(init_block, loop_sref)
+    replaced = _replace_block(loop.stmt, realize, realize.with_fields(block=update))
+    loop.replace(stmt_seq(init_nest, replaced), {node: update})
+    return loop.block_of(init_block)
 
 
 def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
@@ -79,32 +77,26 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
     return walk(stmt)
 
 
-def _check_no_repetition(
-    state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
-) -> None:
+def _check_no_repetition(realize: BlockRealize, inside: list[Cursor]) -> None:
     """No loop from the chosen one inwards may just repeat the block: it would add up again."""
     driving = variables_in(*realize.iter_values)
-    for sref in inside:
-        loop: For = state.stmt(sref)
+    for cursor in inside:
+        loop: For = cursor.stmt
         if loop.loop_var not in driving and not is_const(loop.extent, 1):
-            raise refuse_at(
-                state,
-                "decompose_reduction",
+            raise refuse(
                 f"loop '{loop.loop_var.name}' repeats block '{realize.block.name_hint}', which "
                 "has to be initialised each time",
-                sref,
+                cursor,
                 "decompose at a loop inside of it",
             )
-    ranges = {state.stmt(sref).loop_var: loop_range(state.stmt(sref)) for sref in inside}
+    ranges = {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in inside}
     values = list(realize.iter_values)
     once = not values or any(
         detect_iter_map(values, ranges, condition, IterMapLevel.Bijective).indices
         for condition in (True, realize.predicate)
     )
     if not once:
-        raise refuse_at(
-            state,
-            "decompose_reduction",
+        raise refuse(
             f"block '{realize.block.name_hint}' may run several times for the same values of its "
             f"iterators, and has to be initialised each time",
             inside[0],
@@ -113,20 +105,18 @@ def _check_no_repetition(
 
 
 def _check_no_outer_reduction(
-    state: ScheduleState, realize: BlockRealize, outer: list[StmtSRef], loop_sref: StmtSRef
+    realize: BlockRealize, outer: list[Cursor], loop_cursor: Cursor
 ) -> None:
     """No loop outside of the chosen one may drive a reduction: it would be initialised again."""
-    for sref in outer:
-        variable = state.stmt(sref).loop_var
+    for cursor in outer:
+        variable = cursor.stmt.loop_var
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
             if iterator.iter_type == IterVar.CommReduce and variable in variables_in(value):
-                raise refuse_at(
-                    state,
-                    "decompose_reduction",
+                raise refuse(
                     f"loop '{variable.name}' carries the reduction iterator "
                     f"'{iterator.var.name}' and is outside of "
-                    f"loop '{state.stmt(loop_sref).loop_var.name}'",
-                    sref,
+                    f"loop '{loop_cursor.stmt.loop_var.name}'",
+                    cursor,
                     "decompose at this loop or further out",
                 )
 
@@ -154,9 +144,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     return all_of(*kept) if kept else const(True, "bool")
 
 
-def _init_nest(
-    state: ScheduleState, realize: BlockRealize, inside: list[StmtSRef]
-) -> tuple[Stmt, Block]:
+def _init_nest(realize: BlockRealize, inside: list[Cursor]) -> tuple[Stmt, Block]:
     """The initialisation block under copies of those loops that its iterators need."""
     block = realize.block
     renamed: dict[Var, PrimExpr] = {}
@@ -174,13 +162,13 @@ def _init_nest(
     needed = set(variables_in(*values)) if values else set()
     nest: list[tuple[For, Var]] = []
     loop_mapping: dict[Var, PrimExpr] = {}
-    for sref in inside:
-        loop: For = state.stmt(sref)
+    for cursor in inside:
+        loop: For = cursor.stmt
         if loop.loop_var in needed:
             variable = Var(loop.loop_var.name + "_init", loop.loop_var.dtype)
             nest.append((loop, variable))
             loop_mapping[loop.loop_var] = variable
-    dropped = {state.stmt(sref).loop_var for sref in inside} - set(loop_mapping)
+    dropped = {cursor.stmt.loop_var for cursor in inside} - set(loop_mapping)
     rename, relocate = Replace(renamed), Replace(loop_mapping)
     init_block = Block(
         tuple(iterators),
@@ -191,7 +179,7 @@ def _init_nest(
         span=block.span,
     )
     init_block = init_block.with_fields(reads=_reads_of(init_block))
-    gone = [loop for loop in [state.stmt(s) for s in inside] if loop.loop_var in dropped]
+    gone = [loop for loop in [s.stmt for s in inside] if loop.loop_var in dropped]
     predicate = relocate.visit(_init_predicate(realize.predicate, gone))
     body: Stmt = BlockRealize([relocate.visit(value) for value in values], predicate, init_block)
     for loop, variable in reversed(nest):
@@ -210,92 +198,73 @@ def _init_nest(
 # --- rfactor --------------------------------------------------------------------------------------
 
 
-def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> StmtSRef:
-    """Make the iterations of a reduction loop independent; see ``Schedule.rfactor``."""
-    blocks = state.blocks_below(loop_sref)
+@primitive(trace="RFactor")
+def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
+    """Make the iterations of a reduction loop independent: partial results in a buffer with one
+    more dimension (at ``factor_axis``), combined by a second block; gives the first block."""
+    blocks = loop.blocks_below()
     if len(blocks) != 1:
-        raise refuse_at(state, "rfactor", "the loop must hold exactly one block", loop_sref)
-    loop: For = state.stmt(loop_sref)
-    if loop.kind is not ForKind.SERIAL:
-        reason = f"loop '{loop.loop_var.name}' is not serial"
+        raise refuse("the loop must hold exactly one block", loop)
+    stmt: For = loop.stmt
+    if stmt.kind is not ForKind.SERIAL:
+        reason = f"loop '{stmt.loop_var.name}' is not serial"
         advice = "rfactor first; bind, vectorize or unroll the loop of the new block"
-        raise refuse_at(state, "rfactor", reason, loop_sref, advice)
-    sref = blocks[0]
-    scope = scope_of(state, sref, "rfactor")
-    reason = why_not_reduction(state, sref, scope)
-    realize: BlockRealize = state.stmt(sref)
+        raise refuse(reason, loop, advice)
+    block = blocks[0]
+    scope = scope_of(block)
+    reason = why_not_reduction(block, scope)
+    realize: BlockRealize = block.stmt
     if reason:
-        raise refuse_at(
-            state,
-            "rfactor",
-            f"block '{realize.block.name_hint}' is no reduction block: {reason}",
-            sref,
-        )
-    loops = state.loops(sref)
+        raise refuse(f"block '{realize.block.name_hint}' is no reduction block: {reason}", block)
+    loops = block.loops()
     for outer, inner in zip(loops, loops[1:]):
-        if state.stmt(outer).body is not state.stmt(inner):
-            raise refuse_at(
-                state, "rfactor", "the loops around the block hold other statements too", outer
-            )
-    combiner = combiner_of(state, sref, "rfactor")
-    values = without_lets(state, sref, realize.iter_values)
+        if outer.stmt.body is not inner.stmt:
+            raise refuse("the loops around the block hold other statements too", outer)
+    combiner = combiner_of(block)
+    values = without_lets(block, realize.iter_values)
     if any(one is not other for one, other in zip(values, realize.iter_values)):
-        raise refuse_at(
-            state,
-            "rfactor",
+        raise refuse(
             f"variables lie between block '{realize.block.name_hint}' and its loops (lets)",
-            sref,
+            block,
             "bind the iterators to the loops themselves",
         )
     if realize.block.match_buffers:
-        raise refuse_at(
-            state,
-            "rfactor",
+        raise refuse(
             f"block '{realize.block.name_hint}' sees its buffers through views (match_buffer)",
-            sref,
+            block,
             "write the accesses to the buffers themselves",
         )
-    loop: For = state.stmt(loop_sref)
-    _check_rfactor_loops(state, realize, loop, loops, loop_sref)
+    stmt: For = loop.stmt
+    _check_rfactor_loops(realize, stmt, loops, loop)
     ndim = len(combiner.indices)
     if not -ndim - 1 <= factor_axis <= ndim:
-        raise refuse_at(
-            state,
-            "rfactor",
+        raise refuse(
             f"factor_axis {factor_axis} is not within {ndim} dimensions",
-            loop_sref,
+            loop,
             f"the new axis can stand at 0 (before the first dimension) to {ndim} (behind the last)",
         )
     factor_axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
-    return _Rfactor(state, sref, loop_sref, combiner, factor_axis).apply(loops, scope)
+    return _Rfactor(block, loop, combiner, factor_axis).apply(loops, scope)
 
 
 def _check_rfactor_loops(
-    state: ScheduleState,
-    realize: BlockRealize,
-    loop: For,
-    loops: list[StmtSRef],
-    loop_sref: StmtSRef,
+    realize: BlockRealize, loop: For, loops: list[Cursor], loop_cursor: Cursor
 ) -> None:
     spatial, reduction = set(), set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         group = reduction if iterator.iter_type == IterVar.CommReduce else spatial
         group.update(variables_in(value))
     if loop.loop_var not in reduction or loop.loop_var in spatial:
-        raise refuse_at(
-            state,
-            "rfactor",
+        raise refuse(
             f"loop '{loop.loop_var.name}' does not drive reduction iterators only",
-            loop_sref,
+            loop_cursor,
             "reduction loops of the block: "
             + (", ".join(sorted([v.name for v in reduction - spatial])) or "none"),
         )
     for other in loops:
-        variable = state.stmt(other).loop_var
+        variable = other.stmt.loop_var
         if variable in reduction and variable in spatial:
-            raise refuse_at(
-                state, "rfactor", f"loop '{variable.name}' drives both kinds of iterators", other
-            )
+            raise refuse(f"loop '{variable.name}' drives both kinds of iterators", other)
 
 
 class _Rfactor:
@@ -307,21 +276,15 @@ class _Rfactor:
     """
 
     def __init__(
-        self,
-        state: ScheduleState,
-        sref: StmtSRef,
-        loop_sref: StmtSRef,
-        combiner: Combiner,
-        factor_axis: int,
+        self, cursor: Cursor, loop_cursor: Cursor, combiner: Combiner, factor_axis: int
     ) -> None:
-        self.state = state
-        self.sref = sref
-        self.loop_sref = loop_sref
+        self.cursor = cursor
+        self.loop_cursor = loop_cursor
         self.combiner = combiner
         self.axis = factor_axis
-        self.realize: BlockRealize = state.stmt(sref)
+        self.realize: BlockRealize = cursor.stmt
         self.block = self.realize.block
-        self.loop: For = state.stmt(loop_sref)
+        self.loop: For = loop_cursor.stmt
         self.partials: list[Buffer] = []
         for target in combiner.buffers:
             shape = list(target.shape)
@@ -335,7 +298,7 @@ class _Rfactor:
         new.insert(self.axis, factor)
         return new
 
-    def factored(self, loops: list[StmtSRef]) -> BlockRealize:
+    def factored(self, loops: list[Cursor]) -> BlockRealize:
         """The block that computes partial results."""
         block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.DataPar)
@@ -350,7 +313,7 @@ class _Rfactor:
                 # The iterator becomes an expression of one iterator for each loop that drives it.
                 replacements: dict[Var, PrimExpr] = {}
                 for variable in variables_in(value):
-                    if all(self.state.stmt(s).loop_var is not variable for s in loops):
+                    if all(s.stmt.loop_var is not variable for s in loops):
                         continue  # a size
                     if variable not in added:
                         added[variable] = self._iterator_of(variable, loops)
@@ -395,15 +358,15 @@ class _Rfactor:
         return BlockRealize(tuple(values), predicate, made)
 
     def _conditions(
-        self, loops: list[StmtSRef], iterators: dict[Var, IterVar]
+        self, loops: list[Cursor], iterators: dict[Var, IterVar]
     ) -> tuple[PrimExpr, PrimExpr | None]:
         """The predicate of the factored block, and a guard of its value.
 
         Each partial result must be initialised. So a condition that can fail for some iteration of
         the factored loop in all iterations of the others guards the value instead.
         """
-        analyzer = analyzer_for(self.state, self.sref)
-        inner = [self.state.stmt(s) for s in loops if self.state.stmt(s).loop_var in iterators]
+        analyzer = analyzer_for(self.cursor)
+        inner = [s.stmt for s in loops if s.stmt.loop_var in iterators]
         first = Replace({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
         rename = Replace({variable: iterator.var for variable, iterator in iterators.items()})
         kept: list[PrimExpr] = []
@@ -413,19 +376,19 @@ class _Rfactor:
                 kept.append(clause)
                 continue
             for variable in variables_in(clause):
-                if variable not in iterators and variable in domain_of_loops(self.state, loops):
+                if variable not in iterators and variable in domain_of_loops(loops):
                     reason = f"a condition ties loop '{variable.name}' to the factored loop"
-                    raise refuse_at(self.state, "rfactor", reason, self.loop_sref)
+                    raise refuse(reason, self.loop_cursor)
             moved.append(rename.visit(clause))
         predicate = all_of(*kept) if kept else const(True, "bool")
         return predicate, all_of(*moved) if moved else None
 
-    def _iterator_of(self, variable: Var, loops: list[StmtSRef]) -> IterVar:
-        loop = next(self.state.stmt(s) for s in loops if self.state.stmt(s).loop_var is variable)
+    def _iterator_of(self, variable: Var, loops: list[Cursor]) -> IterVar:
+        loop = next(s.stmt for s in loops if s.stmt.loop_var is variable)
         domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
         return IterVar(domain, Var("v" + variable.name, variable.dtype), IterVar.CommReduce)
 
-    def write_back(self, loops: list[StmtSRef]) -> Stmt:
+    def write_back(self, loops: list[Cursor]) -> Stmt:
         """The nest that combines the partial results: spatial loops and the factored one."""
         pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
         spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
@@ -433,13 +396,13 @@ class _Rfactor:
         # Conditions on reduction loops have done their work in the factored block. The others may
         # name loops of one iteration besides.
         reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
-        driven = {self.state.stmt(s).loop_var for s in loops}
+        driven = {s.stmt.loop_var for s in loops}
         gone = {self.loop.loop_var, *driven.intersection(variables_in(*reduced) if reduced else ())}
         kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
         needed.update(variables_in(*kept) if kept else ())
         nest: list[tuple[For, Var]] = []
-        for sref in loops:
-            loop: For = self.state.stmt(sref)
+        for cursor in loops:
+            loop: For = cursor.stmt
             if loop.loop_var in needed:
                 nest.append((loop, Var(loop.loop_var.name, loop.loop_var.dtype)))
         relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
@@ -494,23 +457,22 @@ class _Rfactor:
             span=block.span,
         )
 
-    def apply(self, loops: list[StmtSRef], scope: StmtSRef) -> StmtSRef:
+    def apply(self, loops: list[Cursor], scope: Cursor) -> Cursor:
         """Put both blocks into the program; gives the factored block."""
-        state = self.state
         factored = self.factored(loops)
-        nest = _replace_block(state.stmt(loops[0]), self.realize, factored)
+        nest = _replace_block(loops[0].stmt, self.realize, factored)
         back = self.write_back(loops)
         # The reduction block's identity goes on to the write-back block, as users expect.
-        state.replace(loops[0], stmt_seq(nest, back), {self.block: self.final})
-        add_allocation(state, scope, self.partials)
-        return state.block_of(factored.block, loops[0])
+        loops[0].replace(stmt_seq(nest, back), {self.block: self.final})
+        add_allocation(scope, self.partials)
+        return loops[0].block_of(factored.block)
 
 
-def add_allocation(state: ScheduleState, scope: StmtSRef, buffers: list[Buffer]) -> None:
+def add_allocation(scope: Cursor, buffers: list[Buffer]) -> None:
     """Let a block allocate further buffers."""
-    realize: BlockRealize = state.stmt(scope)
+    realize: BlockRealize = scope.stmt
     block = realize.block.with_fields(alloc_buffers=(*realize.block.alloc_buffers, *buffers))
-    state.replace(scope, realize.with_fields(block=block), {realize.block: block})
+    scope.replace(realize.with_fields(block=block), {realize.block: block})
 
 
 __all__ += ["add_allocation"]

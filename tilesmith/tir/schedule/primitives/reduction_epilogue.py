@@ -17,7 +17,7 @@ from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Sub, Var, Visitor, is_con
 from tilesmith.ir import operators as ops
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.schedule.primitives.blocks import (
+from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
     consumers_of,
     is_output_block,
@@ -26,10 +26,11 @@ from tilesmith.tir.schedule.primitives.blocks import (
     why_not_complete,
     why_not_reduction,
 )
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at
-from tilesmith.tir.schedule.primitives.compute_at import remove_block
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import drop_allocation, with_regions
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = ["fuse_reduction_epilogue"]
@@ -38,14 +39,24 @@ PRIMITIVE = "fuse_reduction_epilogue"
 COMBINERS = {Add: ops.add, Mul: ops.multiply, Min: ops.minimum, Max: ops.maximum}
 
 
-def fuse_reduction_epilogue(state: ScheduleState, sref: StmtSRef, epilogue: StmtSRef) -> None:
-    """Let a reduction start from what its epilogue adds; see the method of Schedule."""
-    fusion = _Fusion(state, sref, epilogue)
+@primitive()
+def fuse_reduction_epilogue(reduction_block: BlockCursor, epilogue_block: BlockCursor) -> None:
+    """Let a reduction start from what its epilogue adds to the result.
+
+      C = sum of A * B;  D = C + bias
+    fuse_reduction_epilogue(C, D)
+      with T.init(): D = bias
+      D = D + A * B
+
+    The epilogue must combine the result by the reduction's own operator with something that
+    does not depend on it, and be the only one that reads the result.
+    """
+    fusion = _Fusion(reduction_block, epilogue_block)
     new = with_regions(fusion.fused())
     scope, buffer = fusion.scope, fusion.partial
-    state.replace(sref, new, {fusion.block: new.block})
-    remove_block(state, epilogue)
-    drop_allocation(state, scope, buffer)
+    reduction_block.replace(new, {fusion.block: new.block})
+    remove_block(epilogue_block)
+    drop_allocation(scope, buffer)
 
 
 class _Loads(Visitor):
@@ -78,14 +89,13 @@ class _Retarget(Rebuild):
 class _Fusion:
     """A reduction and its epilogue, checked."""
 
-    def __init__(self, state: ScheduleState, sref: StmtSRef, epilogue: StmtSRef) -> None:
-        self.state = state
-        self.sref = sref
+    def __init__(self, cursor: Cursor, epilogue: Cursor) -> None:
+        self.cursor = cursor
         self.epilogue = epilogue
-        self.realize: BlockRealize = state.stmt(sref)
+        self.realize: BlockRealize = cursor.stmt
         self.block: Block = self.realize.block
-        self.after: Block = state.stmt(epilogue).block
-        self.scope = scope_of(state, sref, PRIMITIVE)
+        self.after: Block = epilogue.block
+        self.scope = scope_of(cursor)
         self.check_blocks()
         self.update, self.init = self.reduction_stores()
         self.partial = self.update.buffer
@@ -95,24 +105,24 @@ class _Fusion:
         self.mapping = self.iterators()
 
     def refuse(self, reason: str, advice: str = "", first: bool = False) -> Exception:
-        culprit = self.sref if first else self.epilogue
-        return refuse_at(self.state, PRIMITIVE, reason, culprit, advice)
+        culprit = self.cursor if first else self.epilogue
+        return refuse(reason, culprit, advice)
 
     def check_blocks(self) -> None:
         name, other = self.block.name_hint, self.after.name_hint
-        if self.state.scope(self.epilogue) is not self.scope:
+        if self.epilogue.scope() != self.scope:
             raise self.refuse(f"blocks '{name}' and '{other}' belong to different scopes")
-        reason = why_not_reduction(self.state, self.sref, self.scope)
+        reason = why_not_reduction(self.cursor, self.scope)
         if reason:
             raise self.refuse(f"block '{name}' is no reduction block: {reason}", first=True)
-        reason = why_not_complete(self.state, self.epilogue, self.scope)
+        reason = why_not_complete(self.epilogue, self.scope)
         if reason:
             raise self.refuse(f"block '{other}' is not complete: {reason}")
-        if is_output_block(self.state, self.sref, self.scope):
+        if is_output_block(self.cursor, self.scope):
             raise self.refuse(f"block '{name}' writes an output of its scope", first=True)
-        if consumers_of(self.state, self.sref, self.scope) != [self.epilogue]:
+        if consumers_of(self.cursor, self.scope) != [self.epilogue]:
             raise self.refuse(f"block '{other}' is not the only one that reads what '{name}' makes")
-        check_covers_domain(self.state, PRIMITIVE, self.epilogue)
+        check_covers_domain(self.epilogue)
 
     def reduction_stores(self) -> tuple[BufferStore, BufferStore]:
         update, init = self.block.body, self.block.init
@@ -125,14 +135,14 @@ class _Fusion:
 
     def check_between(self) -> None:
         """Nothing between the two touches what the fused block will use earlier or later."""
-        blocks = scope_blocks(self.state, self.scope)
-        start, end = blocks.index(self.sref), blocks.index(self.epilogue)
+        blocks = scope_blocks(self.scope)
+        start, end = blocks.index(self.cursor), blocks.index(self.epilogue)
         outputs = [region.buffer for region in self.after.writes]
         inputs = [region.buffer for region in self.after.reads]
-        for sref in blocks[start:end]:
-            block: Block = self.state.stmt(sref).block
+        for cursor in blocks[start:end]:
+            block: Block = cursor.block
             for region in (*block.reads, *block.writes):
-                is_own = sref is self.sref and region.buffer is self.partial
+                is_own = cursor == self.cursor and region.buffer is self.partial
                 is_written = any(region is one for one in block.writes)
                 clash = any(region.buffer is one for one in outputs) or (
                     is_written and any(region.buffer is one for one in inputs)
@@ -216,7 +226,6 @@ class _Fusion:
             start = COMBINERS[self.operator](first, addend)
         value = _Retarget(self.partial, BufferLoad(target, indices)).visit(self.update.value)
         block = self.block.with_fields(
-            body=BufferStore(target, value, indices),
-            init=BufferStore(target, start, indices),
+            body=BufferStore(target, value, indices), init=BufferStore(target, start, indices)
         )
         return self.realize.with_fields(block=block)

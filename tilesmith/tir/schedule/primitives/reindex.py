@@ -7,7 +7,6 @@ iterators with the same g(v) must mean the same element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
@@ -17,25 +16,17 @@ from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.schedule.primitives.blocks import (
-    check_covers_domain,
-    is_dominant,
-    scope_blocks,
-    scope_of,
-)
+from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_blocks, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild, Replace, analyzer_for, variables_in
+from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageScope, WrittenBuffer
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
     buffer_with,
-    check_storage_scope,
     first_block,
     region_of,
     writers_of,
-)
-from tilesmith.tir.schedule.primitives.common import (
-    Rebuild,
-    Replace,
-    analyzer_for,
-    refuse_at,
-    variables_in,
 )
 from tilesmith.tir.schedule.primitives.copies import (
     check_outside_init,
@@ -45,32 +36,28 @@ from tilesmith.tir.schedule.primitives.copies import (
     writes_always,
 )
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
+from tilesmith.tir.schedule.primitives.layout import BlockMap
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
-__all__ = ["reindex", "reindex_cache"]
+__all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]
 
 
 class _Access:
     """How a block accesses a buffer: always at the same indices, functions of its iterators."""
 
-    def __init__(
-        self, state: ScheduleState, primitive: str, sref: StmtSRef, index: int, kind: str
-    ) -> None:
-        self.state = state
-        self.primitive = primitive
-        self.sref = sref
+    def __init__(self, cursor: Cursor, index: int, kind: str) -> None:
+        self.cursor = cursor
         self.reads = kind == "read"
-        self.block: Block = state.stmt(sref).block
-        self.buffer = region_of(state, primitive, sref, index, self.reads).buffer
-        self.scope = scope_of(state, sref, primitive)
+        self.block: Block = cursor.block
+        self.buffer = region_of(cursor, index, self.reads).buffer
+        self.scope = scope_of(cursor)
         self.iterators = {iterator.var: iterator for iterator in self.block.iter_vars}
         self.indices = self._single_access()
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
         """The error of the primitive at this block."""
-        return refuse_at(self.state, self.primitive, reason, self.sref, advice)
+        return refuse(reason, self.cursor, advice)
 
     def _single_access(self) -> tuple[PrimExpr, ...]:
         name, buffer = self.block.name_hint, self.buffer
@@ -181,9 +168,20 @@ class _Moved(Rebuild):
         return BufferRegion.from_point(self.new, self.indices)
 
 
-def reindex(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> StmtSRef:
-    """Access a buffer through a copy indexed by plain iterators; see ``Schedule.reindex``."""
-    access = _Access(state, "reindex", sref, index, kind)
+@primitive(trace="ReIndex")
+def reindex(block: BlockCursor, buffer: BlockBuffer) -> BlockCursor:
+    """Access a buffer through a copy that is indexed by the block's own iterators.
+
+        B[vi, vj] = A[vi // 4, vj, vi % 4]
+      reindex(block, ("read", 0))
+        A_reindex[vi, vj] = A[vi // 4, vj, vi % 4]    # a block before
+        B[vi, vj] = A_reindex[vi, vj]
+
+    ``buffer`` is ``("read", k)``, ``("write", k)``, a name or a Buffer. Gives the block that
+    copies.
+    """
+    kind, index = buffer
+    access = _Access(block, index, kind)
     iterators = access.used(access.indices)
     analyzer = Analyzer()
     indices = [analyzer.simplify(i.var - i.dom.min) for i in iterators]
@@ -194,23 +192,36 @@ def reindex(state: ScheduleState, sref: StmtSRef, index: int, kind: str) -> Stmt
     return _through(access, indices, shape, name, access.buffer.scope())
 
 
-def reindex_cache(
-    state: ScheduleState,
-    sref: StmtSRef,
-    index: int,
-    kind: str,
-    storage_scope: str,
-    index_map: IndexMap | Callable[..., Any],
-) -> StmtSRef:
-    """Access a buffer through a copy at indices of the user's choice; see
-    ``Schedule.reindex_cache_read``."""
-    primitive = f"reindex_cache_{kind}"
-    access = _Access(state, primitive, sref, index, kind)
-    check_storage_scope(state, primitive, sref, storage_scope)
+@primitive()
+def reindex_cache_read(
+    block: BlockCursor, read_buffer_index: ReadBuffer, storage_scope: StorageScope,
+    index_map: BlockMap,
+) -> BlockCursor:  # fmt: skip
+    """Read a buffer through a copy at indices that a map gives from the block's iterators.
+
+        B[vi, vj] = A[vi, vj] * 2
+      reindex_cache_read(block, 0, "local", lambda vi, vj: (vj, vi))
+        A_local[vj, vi] = A[vi, vj]    # a block before
+        B[vi, vj] = A_local[vj, vi] * 2
+
+    The block reads one element in each instance; the map must tell which. Gives the block that
+    copies.
+    """
+    return _reindex_cache(_Access(block, read_buffer_index, "read"), storage_scope, index_map)
+
+
+@primitive()
+def reindex_cache_write(
+    block: BlockCursor, write_buffer_index: WrittenBuffer, storage_scope: StorageScope,
+    index_map: BlockMap,
+) -> BlockCursor:  # fmt: skip
+    """Write a buffer through a copy at indices that a map gives from the block's iterators;
+    see ``reindex_cache_read``. Gives the block that copies back."""
+    return _reindex_cache(_Access(block, write_buffer_index, "write"), storage_scope, index_map)
+
+
+def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> BlockCursor:
     block = access.block
-    dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
-    if not isinstance(index_map, IndexMap):
-        index_map = IndexMap.from_func(index_map, len(block.iter_vars), index_dtype=dtype)
     if len(index_map.initial_indices) != len(block.iter_vars):
         raise access.refuse(
             f"the map takes {len(index_map.initial_indices)} indices, block '{block.name_hint}' "
@@ -243,12 +254,12 @@ def _through(
     name: str,
     storage_scope: str,
     is_cache: bool = False,
-) -> StmtSRef:
+) -> Cursor:
     """Let the block use a new buffer, and put the block that copies before or after it.
 
     A cache of what nothing here writes is filled before everything else.
     """
-    state, sref, scope = access.state, access.sref, access.scope
+    cursor, scope = access.cursor, access.scope
     _check_mapping(access, indices)
     _check_place(access)
     offset = const(0, access.buffer.elem_offset.dtype)
@@ -263,14 +274,14 @@ def _through(
     )
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
-    anchor: StmtSRef | None = sref
-    if is_cache and access.reads and not writers_of(state, scope, access.buffer):
-        anchor = first_block(state, scope)
+    anchor: Cursor | None = cursor
+    if is_cache and access.reads and not writers_of(scope, access.buffer):
+        anchor = first_block(scope)
     rewrite = _Moved(access.buffer, cache, indices)
-    state.replace(sref, rewrite.visit(state.stmt(sref)), rewrite.reuse)
-    insert_nest(state, scope, nest_of(realize, loops), anchor, before=access.reads)
-    add_allocation(state, scope, [cache])
-    return state.block_of(realize.block, scope)
+    cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
+    insert_nest(scope, nest_of(realize, loops), anchor, before=access.reads)
+    add_allocation(scope, [cache])
+    return scope.block_of(realize.block)
 
 
 def _stage(
@@ -325,7 +336,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
                 if variable in domains and variable not in known:
                     open_ = "" if reason.startswith("the new") else " open"
                     raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
-    analyzer = analyzer_for(access.state, access.sref)
+    analyzer = analyzer_for(access.cursor)
     for variable, domain in domains.items():
         analyzer.bind(variable, domain)
     for index, size in zip(access.indices, access.buffer.shape):
@@ -337,9 +348,9 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
 
 def _check_place(access: _Access) -> None:
     """The copy can stand before or after the whole statement that holds the block."""
-    state, scope, sref, buffer = access.state, access.scope, access.sref, access.buffer
-    check_outside_init(state, access.primitive, scope, [sref])
-    number = statement_number(state, scope, sref)
+    scope, cursor, buffer = access.scope, access.cursor, access.buffer
+    check_outside_init(scope, [cursor])
+    number = statement_number(scope, cursor)
     if not access.reads:
         own = [region.buffer for region in access.block.reads]
         if access.block.init is None and buffer in own:
@@ -348,22 +359,20 @@ def _check_place(access: _Access) -> None:
                 f"block '{name}' reads what is in '{buffer.name}' before it writes; the copy "
                 "is empty"
             )
-        if not is_dominant(state, sref, scope):
+        if not is_dominant(cursor, scope):
             raise access.refuse(f"another block writes '{buffer.name}' too")
-        check_covers_domain(state, access.primitive, sref)
+        check_covers_domain(cursor)
         if not writes_always(access.block, buffer):
             name = access.block.name_hint
             raise access.refuse(f"block '{name}' writes '{buffer.name}' under a condition")
-    for other in scope_blocks(state, scope):
-        if other is sref or statement_number(state, scope, other) != number:
+    for other in scope_blocks(scope):
+        if other == cursor or statement_number(scope, other) != number:
             continue
-        block: Block = state.stmt(other).block
+        block: Block = other.block
         regions = block.writes if access.reads else block.reads
         if any(region.buffer is buffer for region in regions):
             verb = "writes" if access.reads else "reads"
-            raise refuse_at(
-                state,
-                access.primitive,
+            raise refuse(
                 f"block '{block.name_hint}' {verb} '{buffer.name}' in the same nest",
                 other,
                 "reindex first, then move blocks into one nest",

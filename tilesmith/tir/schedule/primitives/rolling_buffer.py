@@ -14,7 +14,7 @@ from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, any_of, floormod, is_const
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.primitives.blocks import (
+from tilesmith.tir.schedule.blocks import (
     NOT_AFFINE,
     check_covers_domain,
     is_output_block,
@@ -24,8 +24,12 @@ from tilesmith.tir.schedule.primitives.blocks import (
     why_not_complete,
     why_not_reduction,
 )
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.parameters import WrittenBuffer
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
-from tilesmith.tir.schedule.primitives.common import Rebuild, Replace, refuse_at, variables_in
 from tilesmith.tir.schedule.primitives.compute_inline import check_plain_access
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
@@ -34,7 +38,6 @@ from tilesmith.tir.schedule.primitives.copies import (
     region_at,
     writes_always,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
 
 __all__ = ["rolling_buffer"]
@@ -50,65 +53,68 @@ class _Rolling(NamedTuple):
     new_rows: int
 
 
-def rolling_buffer(state: ScheduleState, sref: StmtSRef, index: int) -> None:
-    """Keep only the rows in use; see ``Schedule.rolling_buffer``."""
-    primitive = "rolling_buffer"
-    region = region_of(state, primitive, sref, index, reads=False)
+@primitive()
+def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> None:
+    """Make the buffer of a producer circular, and compute only rows that are new.
+
+    The block stands under a loop of its consumers (``compute_at``), and the parts that it
+    writes in successive iterations overlap by constant amounts. Along the first such dimension
+    the buffer keeps as many rows as one iteration needs, row r at ``r % rows``.
+    """
+    region = region_of(block, write_buffer_index, reads=False)
     buffer = region.buffer
-    scope = scope_of(state, sref, primitive)
-    block: Block = state.stmt(sref).block
-    if is_output_block(state, sref, scope):
-        reason = f"block '{block.name_hint}' writes an output of its scope"
-        raise refuse_at(state, primitive, reason, sref)
-    _check_kind(state, sref, scope)
-    check_covers_domain(state, primitive, sref)
+    scope = scope_of(block)
+    node: Block = block.block
+    if is_output_block(block, scope):
+        reason = f"block '{node.name_hint}' writes an output of its scope"
+        raise refuse(reason, block)
+    _check_kind(block, scope)
+    check_covers_domain(block)
     consumers = [
         other
-        for other in scope_blocks(state, scope)
-        if other is not sref and any(r.buffer is buffer for r in state.stmt(other).block.reads)
+        for other in scope_blocks(scope)
+        if other != block and any(r.buffer is buffer for r in other.block.reads)
     ]
-    place = common_place(state, scope, [sref, *consumers]) if consumers else scope
-    if not isinstance(state.stmt(place), For):
-        raise refuse_at(
-            state,
-            primitive,
-            f"block '{block.name_hint}' and its consumers share no loop",
-            sref,
+    place = common_place(scope, [block, *consumers]) if consumers else scope
+    if not isinstance(place.stmt, For):
+        raise refuse(
+            f"block '{node.name_hint}' and its consumers share no loop",
+            block,
             "move it under a loop of its consumers first (compute_at)",
         )
-    for user in (sref, *consumers):
-        check_plain_access(state, primitive, user, buffer)
-    rolling = _find(state, sref, region, place)
-    _check_consumers(state, sref, consumers, buffer, region, place)
-    _apply(state, sref, scope, buffer, rolling)
+    for user in (block, *consumers):
+        check_plain_access(user, buffer)
+    rolling = _find(block, region, place)
+    _check_consumers(block, consumers, buffer, region, place)
+    _apply(block, scope, buffer, rolling)
 
 
-def _check_kind(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> None:
+def _check_kind(cursor: Cursor, scope: Cursor) -> None:
     """A complete block or a reduction; parts that overlap need not be bound affinely."""
-    first = why_not_complete(state, sref, scope)
-    second = why_not_reduction(state, sref, scope) if first else ""
+    first = why_not_complete(cursor, scope)
+    second = why_not_reduction(cursor, scope) if first else ""
     if second and second != NOT_AFFINE:
-        name = state.stmt(sref).block.name_hint
+        name = cursor.block.name_hint
         reason = f"block '{name}' is neither complete ({first}) nor a reduction block ({second})"
-        raise refuse_at(state, "rolling_buffer", reason, sref)
+        raise refuse(reason, cursor)
 
 
-def _find(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef) -> _Rolling:
+def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
     """The first dimension in which the parts of successive iterations overlap."""
     name = region.buffer.name
-    part = region_at(state, sref, region, place, exact=True)
-    if part is None or not writes_always(state.stmt(sref).block, region.buffer):
+    part = region_at(cursor, region, place, exact=True)
+    if part is None or not writes_always(cursor.block, region.buffer):
         reason = f"the part of '{name}' that one iteration writes is no full box"
-        raise refuse_at(state, "rolling_buffer", reason, sref)
-    around = [place, *state.ancestors(place)]
+        raise refuse(reason, cursor)
+    around = [place, *place.ancestors()]
     loops = {
         stmt.loop_var: stmt
-        for stmt in [state.stmt(ancestor) for ancestor in around]
+        for stmt in [ancestor.stmt for ancestor in around]
         if isinstance(stmt, For)
     }
     # The innermost loop first: where a row depends on several, rows roll with that one.
     order = list(loops)
-    analyzer = analyzer_inside(state, place)
+    analyzer = analyzer_inside(place)
     for axis, one in enumerate(part):
         used = [variable for variable in order if variable in variables_in(one.min)]
         if not used or not isinstance(one.extent, IntImm):
@@ -118,11 +124,9 @@ def _find(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: Stm
         if step is None or not 0 < step < one.extent.value or is_const(loop.extent, 1):
             continue
         rolling = _Rolling(axis, loop, one.min, one.extent.value, step)
-        _check_loops(state, sref, place, rolling, part)
+        _check_loops(cursor, place, rolling, part)
         return rolling
-    raise refuse_at(
-        state,
-        "rolling_buffer",
+    raise refuse(
         f"the parts of '{name}' in successive iterations do not overlap",
         place,
         "rolling serves constant steps that are smaller than the part",
@@ -136,55 +140,44 @@ def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
     return step.value if isinstance(step, IntImm) else None
 
 
-def _check_loops(
-    state: ScheduleState,
-    sref: StmtSRef,
-    place: StmtSRef,
-    rolling: _Rolling,
-    part: list[Range],
-) -> None:
+def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Range]) -> None:
     """From one iteration of the rolled loop to the next, all else happens again in the same way."""
     loop = rolling.loop
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
         reason = f"loop '{loop.loop_var.name}' does not run in order, so that rows cannot be kept"
-        raise refuse_at(state, "rolling_buffer", reason, state.loop_of(loop.loop_var, sref))
-    for ancestor in (place, *state.ancestors(place)):
-        inner = state.stmt(ancestor)
+        raise refuse(reason, cursor.loop_of(loop.loop_var))
+    for ancestor in (place, *place.ancestors()):
+        inner = ancestor.stmt
         if inner is loop:
             break
         if loop.loop_var in variables_in(inner.min, inner.extent):
             reason = f"loop '{inner.loop_var.name}' depends on '{loop.loop_var.name}'"
-            raise refuse_at(state, "rolling_buffer", reason, ancestor)
+            raise refuse(reason, ancestor)
     for axis, other in enumerate(part):
         if axis != rolling.axis and loop.loop_var in variables_in(other.min, other.extent):
             reason = f"two dimensions of the buffer move with loop '{loop.loop_var.name}'"
-            raise refuse_at(state, "rolling_buffer", reason, sref)
+            raise refuse(reason, cursor)
 
 
 def _check_consumers(
-    state: ScheduleState,
-    sref: StmtSRef,
-    consumers: list[StmtSRef],
-    buffer: Buffer,
-    region: BufferRegion,
-    place: StmtSRef,
+    cursor: Cursor, consumers: list[Cursor], buffer: Buffer, region: BufferRegion, place: Cursor
 ) -> None:
     """Consumers need only rows that the same iteration would have written without rolling."""
-    analyzer = analyzer_inside(state, place)
-    part = region_at(state, sref, region, place, exact=True)
-    blocks = state.blocks_below(place)
+    analyzer = analyzer_inside(place)
+    part = region_at(cursor, region, place, exact=True)
+    blocks = place.blocks_below()
     for consumer in consumers:
-        block: Block = state.stmt(consumer).block
+        block: Block = consumer.block
         if any(other.buffer is buffer for other in block.writes):
             reason = f"block '{block.name_hint}' writes '{buffer.name}' too"
-            raise refuse_at(state, "rolling_buffer", reason, consumer)
-        if blocks.index(consumer) < blocks.index(sref):
+            raise refuse(reason, consumer)
+        if blocks.index(consumer) < blocks.index(cursor):
             reason = f"block '{block.name_hint}' reads '{buffer.name}' before it is written"
-            raise refuse_at(state, "rolling_buffer", reason, consumer)
+            raise refuse(reason, consumer)
         for read in block.reads:
             if read.buffer is not buffer:
                 continue
-            needed = region_at(state, consumer, read, place, exact=False)
+            needed = region_at(consumer, read, place, exact=False)
             for inner, outer in zip(needed, part):
                 within = analyzer.can_prove(inner.min >= outer.min) and analyzer.can_prove(
                     inner.min + inner.extent <= outer.min + outer.extent
@@ -194,7 +187,7 @@ def _check_consumers(
                         f"block '{block.name_hint}' reads parts of '{buffer.name}' that are not "
                         "written in the same iteration"
                     )
-                    raise refuse_at(state, "rolling_buffer", reason, consumer)
+                    raise refuse(reason, consumer)
 
 
 class _Circular(Rebuild):
@@ -253,13 +246,11 @@ class _Circular(Rebuild):
         return new
 
 
-def _apply(
-    state: ScheduleState, sref: StmtSRef, scope: StmtSRef, buffer: Buffer, rolling: _Rolling
-) -> None:
+def _apply(cursor: Cursor, scope: Cursor, buffer: Buffer, rolling: _Rolling) -> None:
     """Shrink the buffer, and let the producer run for new rows only."""
-    realize: BlockRealize = state.stmt(sref)
-    analyzer = analyzer_inside(state, state.parent(sref))
-    for variable, domain in ranges_between(state, sref, scope).items():
+    realize: BlockRealize = cursor.stmt
+    analyzer = analyzer_inside(cursor.parent())
+    for variable, domain in ranges_between(cursor, scope).items():
         analyzer.bind(variable, domain)
     region = next(r for r in realize.block.writes if r.buffer is buffer)
     row = bound_region(realize, region)[rolling.axis]
@@ -278,10 +269,10 @@ def _apply(
     ]
     block = realize.block.with_fields(iter_vars=tuple(iterators))
     new_realize = realize.with_fields(predicate=predicate, block=block)
-    state.replace(sref, new_realize, {realize.block: block})
+    cursor.replace(new_realize, {realize.block: block})
     shape = list(buffer.shape)
     shape[rolling.axis] = const(rolling.rows, shape[rolling.axis].dtype)
     new = buffer_with(buffer, buffer.name, shape=tuple(shape), strides=())
     rewrite = _Circular(buffer, new, rolling.axis, rolling.rows)
-    before = state.stmt(scope)
-    state.replace(scope, rewrite.visit(before), rewrite.reuse)
+    before = scope.stmt
+    scope.replace(rewrite.visit(before), rewrite.reuse)

@@ -8,11 +8,20 @@ from typing import Any
 
 from tilesmith.ir import IntImm
 from tilesmith.support.errors import ScheduleError
-from tilesmith.tir.schedule.primitives.blocks import consumers_of, is_output_block, scope_of
-from tilesmith.tir.schedule.primitives.common import refuse_at
+from tilesmith.tir.schedule.blocks import consumers_of, is_output_block, scope_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.parameters import Decision, Decisions, Generator
+from tilesmith.tir.schedule.primitive import (
+    Sampled,
+    SampledLoop,
+    SampledNumber,
+    SampledNumbers,
+    primitive,
+)
 from tilesmith.tir.schedule.primitives.compute_at import compute_at
 from tilesmith.tir.schedule.primitives.compute_inline import compute_inline
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.state import StmtSRef
 from tilesmith.tir.stmt import For
 
 __all__ = [
@@ -24,23 +33,18 @@ __all__ = [
 ]
 
 
+@primitive(is_pure=True)
 def sample_categorical(
-    generator: random.Random, candidates: list[Any], probs: list[Any], decision: int | None
-) -> int:
-    """The position of one of the candidates."""
+    candidates: list[int], probs: list[float], decision: Decision = None, *, generator: Generator
+) -> SampledNumber:
+    """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
     if not candidates or len(candidates) != len(probs):
-        raise ScheduleError(
-            f"sample_categorical: {len(candidates)} candidates do not go with "
-            f"{len(probs)} probabilities"
-        )
+        raise refuse(f"{len(candidates)} candidates do not go with {len(probs)} probabilities")
     if decision is None:
-        weights = [float(probability) for probability in probs]
-        return generator.choices(range(len(candidates)), weights=weights)[0]
+        decision = generator.choices(range(len(candidates)), weights=probs)[0]
     if not 0 <= decision < len(candidates):
-        raise ScheduleError(
-            f"sample_categorical: decision {decision} is not among {len(candidates)} candidates"
-        )
-    return decision
+        raise refuse(f"decision {decision} is not among {len(candidates)} candidates")
+    return Sampled(candidates[decision], decision)
 
 
 def _divisors(number: int) -> list[int]:
@@ -81,28 +85,34 @@ def _count_tiles(extent: int, parts: int) -> int:
     return total
 
 
+@primitive(is_pure=True)
 def sample_perfect_tile(
-    state: ScheduleState,
-    generator: random.Random,
-    sref: StmtSRef,
-    parts: int,
-    max_innermost_factor: int,
-    decision: list[int] | None,
-) -> list[int]:
-    """Factors whose product is the extent of a loop, drawn uniformly from all ways."""
-    loop: For = state.stmt(sref)
-    if not isinstance(loop.extent, IntImm):
-        if decision is None or list(decision) == [1] * parts:  # as it was drawn, when replayed
-            return [1] * parts
-        raise refuse_at(state, "sample_perfect_tile", "the extent is not constant", sref)
-    extent = loop.extent.value
+    loop: LoopCursor,
+    n: int,
+    max_innermost_factor: int = 16,
+    decision: Decisions = None,
+    *,
+    generator: Generator,
+) -> SampledNumbers:
+    """``n`` factors whose product is the extent of a loop.
+
+    The last is at most ``max_innermost_factor``. A ``decision`` for another extent is fitted.
+    """
+    stmt: For = loop.stmt
+    if not isinstance(stmt.extent, IntImm):
+        if decision is None or list(decision) == [1] * n:  # as it was drawn, when replayed
+            return Sampled([1] * n, [1] * n)
+        raise refuse("the extent is not constant", loop)
+    extent = stmt.extent.value
     if decision is not None:
-        return _repair(state, sref, extent, parts, decision)
-    if parts < 1:
-        raise refuse_at(state, "sample_perfect_tile", f"{parts} factors cannot be drawn", sref)
-    if _count_tiles(extent, parts) > 20_000:
-        return _draw_factor_by_factor(generator, extent, parts, max_innermost_factor)
-    return list(generator.choice(perfect_tiles(extent, parts, max_innermost_factor)))
+        factors = _repair(loop, extent, n, decision)
+    elif n < 1:
+        raise refuse(f"{n} factors cannot be drawn", loop)
+    elif _count_tiles(extent, n) > 20_000:
+        factors = _draw_factor_by_factor(generator, extent, n, max_innermost_factor)
+    else:
+        factors = list(generator.choice(perfect_tiles(extent, n, max_innermost_factor)))
+    return Sampled(factors, factors)
 
 
 def _draw_factor_by_factor(
@@ -119,12 +129,10 @@ def _draw_factor_by_factor(
 
 
 def _repair(
-    state: ScheduleState,
-    sref: StmtSRef,
+    cursor: Cursor,
     extent: int,
     parts: int,
     decision: list[int],
-    primitive: str = "sample_perfect_tile",
 ) -> list[int]:
     """The factors of a decision, fitted where it was made for another extent.
 
@@ -132,12 +140,7 @@ def _repair(
     otherwise; the first factor is what remains.
     """
     if len(decision) != parts:
-        raise refuse_at(
-            state,
-            primitive,
-            f"the decision has {len(decision)} factors, {parts} are asked for",
-            sref,
-        )
+        raise refuse(f"the decision has {len(decision)} factors, {parts} are asked for", cursor)
     factors, rest = [], extent
     for factor in reversed(decision[1:]):
         factor = int(factor)
@@ -148,48 +151,49 @@ def _repair(
     return [rest, *factors[::-1]]
 
 
+@primitive(is_pure=True)
 def sample_partitioned_tile(
-    state: ScheduleState,
-    generator: random.Random,
-    sref: StmtSRef,
-    parts: int,
-    partition_pos: int,
-    innerpart_factor: int,
-    decision: list[int] | None,
-) -> list[int]:
-    """Factors of the extent of a loop; the product of those from ``partition_pos`` on is a multiple
-    of ``innerpart_factor``. Drawn uniformly from all ways."""
-    primitive = "sample_partitioned_tile"
-    loop: For = state.stmt(sref)
-    if parts < 1:
-        raise refuse_at(state, primitive, f"{parts} factors cannot be drawn", sref)
-    if not 0 <= partition_pos < parts or innerpart_factor < 1:
+    loop: LoopCursor,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+    decision: Decisions = None,
+    *,
+    generator: Generator,
+) -> SampledNumbers:
+    """``n`` factors whose product is the extent of a loop; the product of those from
+    ``partition_pos`` on is a multiple of ``innerpart_factor``."""
+    stmt: For = loop.stmt
+    if n < 1:
+        raise refuse(f"{n} factors cannot be drawn", loop)
+    if not 0 <= partition_pos < n or innerpart_factor < 1:
         reason = (
-            f"partition_pos is 0 to {parts - 1}, got {partition_pos}; innerpart_factor is at least "
+            f"partition_pos is 0 to {n - 1}, got {partition_pos}; innerpart_factor is at least "
             f"1, got {innerpart_factor}"
         )
-        raise refuse_at(state, primitive, reason, sref)
-    if not isinstance(loop.extent, IntImm):
-        raise refuse_at(state, primitive, "the extent is not constant", sref)
-    extent = loop.extent.value
+        raise refuse(reason, loop)
+    if not isinstance(stmt.extent, IntImm):
+        raise refuse("the extent is not constant", loop)
+    extent = stmt.extent.value
     if extent % innerpart_factor:
         reason = f"the extent {extent} is no multiple of innerpart_factor {innerpart_factor}"
-        raise refuse_at(state, primitive, reason, sref)
+        raise refuse(reason, loop)
     if decision is not None:
-        factors = _repair(state, sref, extent, parts, decision, primitive)
+        factors = _repair(loop, extent, n, decision)
         if prod(factors[partition_pos:]) % innerpart_factor:
             reason = (
                 f"the factors {factors} have an inner part of {prod(factors[partition_pos:])}, "
                 f"no multiple of {innerpart_factor}"
             )
-            raise refuse_at(state, primitive, reason, sref)
-        return factors
+            raise refuse(reason, loop)
+        return Sampled(factors, factors)
     tiles = [
         tile
-        for tile in _some_tiles(generator, extent, parts)
+        for tile in _some_tiles(generator, extent, n)
         if prod(tile[partition_pos:]) % innerpart_factor == 0
     ]
-    return list(generator.choice(tiles))
+    factors = list(generator.choice(tiles))
+    return Sampled(factors, factors)
 
 
 def _some_tiles(generator: random.Random, extent: int, parts: int) -> list[tuple[int, ...]]:
@@ -204,68 +208,64 @@ def _some_tiles(generator: random.Random, extent: int, parts: int) -> list[tuple
 ROOT, INLINE = -1, -2  # decisions of sample_compute_location that are no loops
 
 
+@primitive(is_pure=True)
 def sample_compute_location(
-    state: ScheduleState, generator: random.Random, sref: StmtSRef, decision: int | None
-) -> tuple[int, StmtSRef]:
-    """Where to compute a block: a loop under which ``compute_at`` can move it, and its number among
-    the loops around all consumers together, outermost first; or one of the marks.
+    block: BlockCursor, decision: Decision = None, *, generator: Generator
+) -> SampledLoop:
+    """A loop around all consumers of a block under which it can be computed, or a mark.
 
-    ``-1``: leave it where it is (``StmtSRef.root_mark``). ``-2``: inline it (``inline_mark``).
+    ``decision`` is the number of the loop among those, outermost first; -1 stands for leaving
+    the block where it is, -2 for inlining it. ``compute_at`` understands all three.
     """
-    scope = scope_of(state, sref, "sample_compute_location")
-    loops = _loops_around_consumers(state, sref, scope)
+    scope = scope_of(block)
+    loops = _loops_around_consumers(block, scope)
     if decision is None:
-        return _draw_location(state, generator, sref, loops)
+        return _draw_location(generator, block, loops)
     if decision == ROOT:
-        return ROOT, StmtSRef.root_mark()
+        return Sampled(StmtSRef.root_mark(), ROOT)
     if decision == INLINE:
-        return INLINE, StmtSRef.inline_mark()
+        return Sampled(StmtSRef.inline_mark(), INLINE)
     if not 0 <= decision < len(loops):
-        raise refuse_at(
-            state,
-            "sample_compute_location",
+        raise refuse(
             f"decision {decision} is not among {len(loops)} loops",
-            sref,
+            block,
             "-1 stands for leaving the block where it is, -2 for inlining it",
         )
-    return decision, loops[decision]
+    return Sampled(loops[decision], decision)
 
 
-def _loops_around_consumers(
-    state: ScheduleState, sref: StmtSRef, scope: StmtSRef
-) -> list[StmtSRef]:
+def _loops_around_consumers(block: BlockCursor, scope: BlockCursor) -> list[LoopCursor]:
     """The loops around all consumers, outermost first; none for a block that writes an output."""
-    consumers = consumers_of(state, sref, scope)
-    if not consumers or is_output_block(state, sref, scope):
+    consumers = consumers_of(block, scope)
+    if not consumers or is_output_block(block, scope):
         return []
-    common = state.loops(consumers[0])
+    common = consumers[0].loops()
     for consumer in consumers[1:]:
-        others = set(state.loops(consumer))
+        others = set(consumer.loops())
         common = [loop for loop in common if loop in others]
-    own = set(state.loops(sref))
+    own = set(block.loops())
     return [loop for loop in common if loop not in own]
 
 
 def _draw_location(
-    state: ScheduleState, generator: random.Random, sref: StmtSRef, loops: list[StmtSRef]
-) -> tuple[int, StmtSRef]:
+    generator: random.Random, block: BlockCursor, loops: list[LoopCursor]
+) -> Sampled:
     """One of the places that serve, each with the same probability. What serves is tried on a copy
     of the state, and only for those that are drawn."""
-    candidates: list[tuple[int, StmtSRef]] = [(ROOT, StmtSRef.root_mark())]
-    if consumers_of(state, sref, scope_of(state, sref, "sample_compute_location")):
+    candidates: list[tuple[int, Any]] = [(ROOT, StmtSRef.root_mark())]
+    if consumers_of(block, scope_of(block)):
         candidates.append((INLINE, StmtSRef.inline_mark()))
     candidates += enumerate(loops)
     while True:
-        number = generator.randrange(len(candidates))
-        decision, place = candidates.pop(number)
+        decision, place = candidates.pop(generator.randrange(len(candidates)))
         if decision == ROOT:
-            return decision, place
-        trial = state.copy()
+            return Sampled(place, decision)
+        trial = block.state.copy()
         try:
             if decision == INLINE:
-                compute_inline(trial, sref)
+                compute_inline(block.within(trial))
             else:
-                compute_at(trial, sref, place, False, -1)
+                compute_at(block.within(trial), place.within(trial))
         except ScheduleError:
             continue
-        return decision, place
+        return Sampled(place, decision)

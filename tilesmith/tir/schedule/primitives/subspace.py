@@ -16,13 +16,7 @@ from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, st
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.primitives.common import (
-    Replace,
-    clauses,
-    loop_range,
-    simplified,
-    variables_in,
-)
+from tilesmith.tir.schedule.nests import Replace, clauses, loop_range, simplified, variables_in
 from tilesmith.tir.stmt import BlockRealize, For
 
 __all__ = ["Division", "Part", "Substitute", "divide", "loops_in_terms_of"]

@@ -7,7 +7,7 @@ the implementation, whose buffers are other names for regions of the block's buf
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Ramp, Range, Var, Visitor, const
@@ -18,22 +18,18 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.parameters import ParameterKind
+from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.blockize import blockize
-from tilesmith.tir.schedule.primitives.common import refuse_at
 from tilesmith.tir.schedule.primitives.tensorize_comparison import (
     BufferMatch,
     DescriptionMatcher,
     Mismatch,
 )
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, child_statements
-from tilesmith.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    MatchBufferRegion,
-    Stmt,
-)
+from tilesmith.tir.schedule.state import child_statements
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
 from tilesmith.tir.tensor_intrin import TensorIntrin
 from tilesmith.tir.transform.blocks.lower_match_buffer import row_major_strides
 
@@ -60,29 +56,44 @@ def described_statement(function: PrimFunc) -> Stmt:
     return body.block.body if isinstance(body, BlockRealize) else body
 
 
-def tensorize(
-    state: ScheduleState,
-    sref: StmtSRef,
-    intrin: TensorIntrin,
-    name: str,
-    preserve_unit_iters: bool = True,
-) -> StmtSRef:
-    """Replace a block, or a loop made a block, by an intrinsic; see ``Schedule.tensorize``.
+class _Intrinsic(ParameterKind):
+    """A tensor intrinsic; the trace keeps its name if it has one."""
 
-    Nothing changes where it is refused. Gives the block.
+    users_type = "str | TensorIntrin | tuple[PrimFunc, PrimFunc]"
+
+    def resolve(self, sch: Any, name: str, value: Any, known: dict[str, Any]) -> TensorIntrin:
+        return as_tensor_intrin(value)
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return value if isinstance(value, str) else resolved.registered_name() or resolved
+
+
+Intrinsic = Annotated[TensorIntrin, _Intrinsic()]
+
+
+@primitive()
+def tensorize(
+    block_or_loop: Cursor, tensor_intrin: Intrinsic, preserve_unit_iters: bool = True
+) -> None:
+    """Replace a block, or a loop with all that is in it, by a tensor intrinsic.
+
+    ``tensor_intrin``: the name of a registered intrinsic, a TensorIntrin, or the pair
+    (description, implementation). What is computed must be what the description says, loop by
+    loop; names, the places in the buffers, strides, further dimensions in front of the buffers
+    and loops of one iteration may differ.
     """
-    before = state.copy()
+    cursor = block_or_loop
+    before = cursor.state.copy()
     try:
-        if isinstance(state.stmt(sref), For) or not child_statements(state.stmt(sref)):
+        if isinstance(cursor.stmt, For) or not child_statements(cursor.stmt):
             # An init in the description is compared with one that stays inside.
-            units = preserve_unit_iters and not _has_init(described_statement(intrin.desc))
-            sref = blockize(state, [sref], units)
-        realize = _Replacement(state, sref, intrin, name).realize()
+            units = preserve_unit_iters and not _has_init(described_statement(tensor_intrin.desc))
+            cursor = blockize([cursor], units)
+        realize = _Replacement(cursor, tensor_intrin).realize()
     except Exception:
-        state.restore(before)
+        cursor.state.restore(before)
         raise
-    state.replace(sref, realize, {state.stmt(sref).block: realize.block})
-    return sref
+    cursor.replace(realize, {cursor.block: realize.block})
 
 
 def _has_init(stmt: Stmt) -> bool:
@@ -94,20 +105,18 @@ def _has_init(stmt: Stmt) -> bool:
 class _Replacement:
     """The block with the implementation in it."""
 
-    def __init__(
-        self, state: ScheduleState, sref: StmtSRef, intrin: TensorIntrin, name: str
-    ) -> None:
-        self.state = state
-        self.sref = sref
+    def __init__(self, cursor: Cursor, intrin: TensorIntrin) -> None:
+        self.cursor = cursor
         self.intrin = intrin
-        self.name = name
-        self.before: BlockRealize = state.stmt(sref)
+        name = intrin.registered_name()
+        self.name = f"intrinsic '{name}'" if name else "the intrinsic"
+        self.before: BlockRealize = cursor.stmt
         self.matcher = DescriptionMatcher()
 
     def refuse(self, reason: str) -> Exception:
         """The error with the program and the description."""
         advice = f"the description of {self.name}:\n{self.intrin.desc.script()}"
-        return refuse_at(self.state, "tensorize", reason, self.sref, advice)
+        return refuse(reason, self.cursor, advice)
 
     def realize(self) -> BlockRealize:
         """The block after its comparison with the description."""
@@ -165,8 +174,8 @@ class _Replacement:
     def inner_annotations(self, block: Block) -> dict[str, Any]:
         """The annotations of the blocks that go."""
         found: dict[str, Any] = {}
-        for child in self.state.blocks_below(self.sref):
-            inner = self.state.stmt(child).block
+        for child in self.cursor.blocks_below():
+            inner = child.block
             if inner.init is None or not block.init:
                 found.update(inner.annotations)
         return found

@@ -38,7 +38,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.schedule.primitives.common import is_one, variables_in
+from tilesmith.tir.schedule.nests import is_one, variables_in
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,

@@ -34,7 +34,7 @@ def _thread_count(target: Any) -> int:
 
 def _schedule_block(sch: Any, block: Any, threads: int) -> None:
     loops = sch.get_loops(block)
-    realize: BlockRealize = sch.state.stmt(sch.get_sref(block))
+    realize: BlockRealize = sch.cursor(block).stmt
     spatial, inner = [], []
     for loop in loops:
         variable = sch.get(loop).loop_var

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tilesmith.arith import Analyzer, IntervalSet, estimate_region_strict_bound, eval_set
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.tir.expr import BufferRegion
-from tilesmith.tir.schedule.primitives.blocks import (
+from tilesmith.tir.schedule.blocks import (
     has_affine_binding,
     own_condition,
     producers_of,
@@ -20,8 +20,8 @@ from tilesmith.tir.schedule.primitives.blocks import (
     why_not_complete,
     why_not_reduction,
 )
-from tilesmith.tir.schedule.primitives.common import Replace, analyzer_for
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.nests import Replace, analyzer_for
 from tilesmith.tir.stmt import BlockRealize, For
 
 __all__ = ["BlockFlags", "block_flags", "cached_flags", "is_stage_pipeline"]
@@ -40,86 +40,82 @@ class BlockFlags(NamedTuple):
     stage_pipeline: bool
 
 
-def cached_flags(state: ScheduleState, sref: StmtSRef) -> BlockFlags:
+def cached_flags(cursor: Cursor) -> BlockFlags:
     """The flags of a block, from the table if its scope has not changed since they were found."""
-    table = state.state_of(sref).flags
-    scope = state.scope(sref)
-    anchor = state.stmt(sref if scope is None else scope).block
-    known = table.get(sref)
+    table = cursor.tables.flags
+    scope = cursor.scope()
+    anchor = (cursor if scope is None else scope).block
+    known = table.get(cursor.sref)
     if known is not None and known[0] is anchor:
         return known[1]
-    flags = block_flags(state, sref)
-    table[sref] = (anchor, flags)
+    flags = block_flags(cursor)
+    table[cursor.sref] = (anchor, flags)
     return flags
 
 
-def block_flags(state: ScheduleState, sref: StmtSRef) -> BlockFlags:
+def block_flags(cursor: Cursor) -> BlockFlags:
     """The flags of a block, found anew."""
-    return BlockFlags(
-        has_affine_binding(state, sref), is_covered(state, sref), is_stage_pipeline(state, sref)
-    )
+    return BlockFlags(has_affine_binding(cursor), is_covered(cursor), is_stage_pipeline(cursor))
 
 
-def is_stage_pipeline(state: ScheduleState, scope: StmtSRef) -> bool:
+def is_stage_pipeline(scope: Cursor) -> bool:
     """Whether the blocks of a scope are complete or reductions, and read only what is written."""
     return all(
-        (not why_not_complete(state, sref, scope) or not why_not_reduction(state, sref, scope))
-        and is_covered(state, sref)
-        for sref in scope_blocks(state, scope)
+        (not why_not_complete(cursor, scope) or not why_not_reduction(cursor, scope))
+        and is_covered(cursor)
+        for cursor in scope_blocks(scope)
     )
 
 
-def is_covered(state: ScheduleState, sref: StmtSRef) -> bool:
+def is_covered(cursor: Cursor) -> bool:
     """Whether producers have written all that a block reads of their buffers when it runs.
 
     In one iteration of the innermost loop around both, each region read must lie in what one of
     the producers writes for certain.
     """
-    scope = state.scope(sref)
+    scope = cursor.scope()
     if scope is None:
         return True
-    producers = producers_of(state, sref, scope)
-    realize: BlockRealize = state.stmt(sref)
+    producers = producers_of(cursor, scope)
+    realize: BlockRealize = cursor.stmt
     for region in realize.block.reads:
         writers = [
             (producer, written)
             for producer in producers
-            for written in state.stmt(producer).block.writes
+            for written in producer.block.writes
             if written.buffer is region.buffer
         ]
         if writers and not any(
-            _covers(state, sref, region, producer, written) for producer, written in writers
+            _covers(cursor, region, producer, written) for producer, written in writers
         ):
             return False
     return True
 
 
-def _covers(
-    state: ScheduleState, sref: StmtSRef, read: BufferRegion, producer: StmtSRef, made: BufferRegion
-) -> bool:
-    common = _common_ancestor(state, sref, producer)
-    analyzer = analyzer_for(state, common)
-    stmt = state.stmt(common)
+def _covers(cursor: Cursor, read: BufferRegion, producer: Cursor, made: BufferRegion) -> bool:
+    common = _common_ancestor(cursor, producer)
+    analyzer = analyzer_for(common)
+    stmt = common.stmt
     if isinstance(stmt, For):
         analyzer.bind(stmt.loop_var, Range.from_min_extent(stmt.min, stmt.extent))
-    realize: BlockRealize = state.stmt(producer)
-    ranges = ranges_between(state, producer, common)
+    realize: BlockRealize = producer.stmt
+    ranges = ranges_between(producer, common)
     region = _bound(realize, made)
     # A condition that only cuts off values outside of the iterators' ranges takes nothing away.
-    condition = realize.predicate if own_condition(state, producer) is not None else True
+    condition = realize.predicate if own_condition(producer) is not None else True
     written = estimate_region_strict_bound(region, ranges, condition)
     if written is None:
         return False
-    needed = _around(state, sref, read, common)
+    needed = _around(cursor, read, common)
     return all(
         _within(analyzer, inner, outer, size)
         for inner, outer, size in zip(needed, written, read.buffer.shape)
     )
 
 
-def _common_ancestor(state: ScheduleState, one: StmtSRef, other: StmtSRef) -> StmtSRef:
-    around = set(state.ancestors(one))
-    return next(sref for sref in state.ancestors(other) if sref in around)
+def _common_ancestor(one: Cursor, other: Cursor) -> Cursor:
+    around = set(one.ancestors())
+    return next(cursor for cursor in other.ancestors() if cursor in around)
 
 
 def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
@@ -128,13 +124,11 @@ def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
     return [Range.from_min_extent(bind.visit(r.min), bind.visit(r.extent)) for r in region.region]
 
 
-def _around(
-    state: ScheduleState, sref: StmtSRef, region: BufferRegion, common: StmtSRef
-) -> list[IntervalSet]:
+def _around(cursor: Cursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
     """A box around what a block reads while the loops inside of ``common`` run."""
-    realize: BlockRealize = state.stmt(sref)
+    realize: BlockRealize = cursor.stmt
     domains: dict[Var, Range] = {i.var: i.dom for i in realize.block.iter_vars}
-    ranges = ranges_between(state, sref, common)
+    ranges = ranges_between(cursor, common)
     found = []
     for loose, tight in zip(region.region, _bound(realize, region)):
         by_loops = eval_set(tight, ranges)

@@ -12,7 +12,8 @@ from tilesmith.support.errors import InternalError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis import regions_within_iterators, verify_well_formed
 from tilesmith.tir.expr import BufferRegion
-from tilesmith.tir.schedule.primitives.flags import block_flags, cached_flags
+from tilesmith.tir.schedule.cursor import BlockCursor
+from tilesmith.tir.schedule.flags import block_flags, cached_flags
 from tilesmith.tir.schedule.state import (
     FunctionState,
     ScheduleDebugMask,
@@ -26,7 +27,7 @@ __all__ = ["undeclared_access", "verify_state"]
 
 def verify_state(state: ScheduleState) -> None:
     """Check each function that has changed since it was checked last."""
-    for variable, function_state in list(state._functions.items()):
+    for variable, function_state in state.function_states():
         function = function_state.function
         if function_state.verified is function:
             continue
@@ -66,10 +67,10 @@ def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState
     for sref, stmt in list(function_state.stmt_of.items()):
         if not isinstance(stmt, BlockRealize):
             continue
-        flags = cached_flags(state, sref)
+        flags = cached_flags(BlockCursor(state, sref))
         if sref not in kept or kept[sref][1] is not flags:
             continue  # found just now
-        expected = block_flags(fresh, fresh_state.sref_of[stmt.block])
+        expected = block_flags(BlockCursor(fresh, fresh_state.sref_of[stmt.block]))
         if flags != expected:
             raise InternalError(
                 f"block '{stmt.block.name_hint}' of '{name}' is said to be {flags}, "

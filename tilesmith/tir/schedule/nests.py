@@ -19,9 +19,10 @@ from tilesmith.ir import (
     Visitor,
 )
 from tilesmith.ir.operators import all_of, cast, is_const
+from tilesmith.tir.schedule.cursor import Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
-from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+from tilesmith.tir.schedule.state import child_statements
+from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt, stmt_seq
 
 __all__ = [
     "Rebuild",
@@ -35,7 +36,7 @@ __all__ = [
     "domain_of_loops",
     "is_one",
     "loop_range",
-    "program_of",
+    "remove_block",
     "uses_var",
     "variables_in",
 ]
@@ -188,11 +189,11 @@ def loop_range(loop: For) -> Range:
     return Range.from_min_extent(loop.min, loop.extent)
 
 
-def analyzer_for(state: ScheduleState, sref: StmtSRef) -> Analyzer:
+def analyzer_for(cursor: Cursor) -> Analyzer:
     """An analyzer that knows the ranges of the loops around a statement, blocks passed through."""
     analyzer = Analyzer()
-    for ancestor in reversed(list(state.ancestors(sref))):
-        stmt = state.stmt(ancestor)
+    for ancestor in reversed(list(cursor.ancestors())):
+        stmt = ancestor.stmt
         if isinstance(stmt, For):
             analyzer.bind(stmt.loop_var, loop_range(stmt))
         else:
@@ -201,14 +202,14 @@ def analyzer_for(state: ScheduleState, sref: StmtSRef) -> Analyzer:
     return analyzer
 
 
-def domain_around(state: ScheduleState, sref: StmtSRef) -> dict[Var, Range]:
+def domain_around(cursor: Cursor) -> dict[Var, Range]:
     """The ranges of the loops around a statement, up to the next block."""
-    return domain_of_loops(state, state.loops(sref))
+    return domain_of_loops(cursor.loops())
 
 
-def domain_of_loops(state: ScheduleState, srefs: list[StmtSRef]) -> dict[Var, Range]:
+def domain_of_loops(cursors: list[Cursor]) -> dict[Var, Range]:
     """The ranges of the variables of some loops."""
-    return {state.stmt(sref).loop_var: loop_range(state.stmt(sref)) for sref in srefs}
+    return {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in cursors}
 
 
 class _Uses(Visitor):
@@ -268,15 +269,17 @@ def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
     return _AppendPredicate(condition).visit(stmt)
 
 
-def program_of(state: ScheduleState, sref: StmtSRef) -> Any:
-    """The function that a statement belongs to, for error messages."""
-    return state.state_of(sref).function
-
-
-def refuse_at(
-    state: ScheduleState, primitive: str, reason: str, sref: StmtSRef, advice: str = ""
-) -> Exception:
-    """The error of a primitive, with the program and a marker under the loop or block."""
-    stmt = state.stmt(sref)
-    culprit = stmt.block if isinstance(stmt, BlockRealize) else stmt
-    return refuse(primitive, reason, program_of(state, sref), culprit, advice)
+def remove_block(cursor: Cursor) -> None:
+    """Take a block out of the program, with the loops that hold nothing else."""
+    top = cursor
+    while True:
+        parent = top.parent()
+        if parent is None or not isinstance(parent.stmt, For):
+            break
+        if len(child_statements(parent.stmt)) > 1:
+            break
+        top = parent
+    parent_stmt = top.parent().stmt
+    if isinstance(parent_stmt, BlockRealize) and len(child_statements(parent_stmt)) == 1:
+        raise refuse("it is all that its scope does", cursor)
+    top.replace(stmt_seq())

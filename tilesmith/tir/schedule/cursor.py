@@ -1,0 +1,182 @@
+"""Cursors: loops and blocks of a program that is being scheduled, as primitives see them.
+
+A cursor stands for one loop or block by its lasting identity. What it tells is always of the
+program as it is now: its statement, the way to the root, its scope, what is inside. It stays valid
+while other parts of the program change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tilesmith.ir import GlobalVar, Var
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule.state import FunctionState, ScheduleState, StmtSRef
+from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+
+__all__ = ["BlockCursor", "Cursor", "FunctionCursor", "LoopCursor", "cursor_of"]
+
+
+class Cursor:
+    """A loop or block within a program. Two cursors are equal if they stand for the same one."""
+
+    __slots__ = ("sref", "state")
+
+    def __init__(self, state: ScheduleState, sref: StmtSRef) -> None:
+        self.state = state
+        self.sref = sref
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cursor) and other.sref is self.sref
+
+    def __hash__(self) -> int:
+        return hash(self.sref)
+
+    @property
+    def stmt(self) -> Any:
+        """The For or BlockRealize as it is now."""
+        return self.state.stmt(self.sref)
+
+    @property
+    def node(self) -> For | Block:
+        """The For or Block as it is now: what an error points at."""
+        stmt = self.stmt
+        return stmt.block if isinstance(stmt, BlockRealize) else stmt
+
+    @property
+    def block(self) -> Block:
+        """The Block; only where the cursor stands for one."""
+        block: Block = self.stmt.block
+        return block
+
+    @property
+    def tables(self) -> FunctionState:
+        """The function around, with the tables of its loops and blocks."""
+        return self.state.state_of(self.sref)
+
+    @property
+    def function(self) -> PrimFunc:
+        """The function around."""
+        return self.tables.function
+
+    @property
+    def variable(self) -> GlobalVar:
+        """The name of the function around."""
+        return self.state.variable_of(self.sref)
+
+    # --- outward ----------------------------------------------------------------------------------
+
+    def parent(self) -> Cursor | None:
+        """The loop or block right around; None at the root."""
+        found = self.state.parent(self.sref)
+        return None if found is None else cursor_of(self.state, found)
+
+    def ancestors(self) -> Iterator[Cursor]:
+        """The loops and blocks around, from the nearest outward."""
+        state = self.state
+        for sref in state.ancestors(self.sref):
+            yield cursor_of(state, sref)
+
+    def loops(self) -> list[LoopCursor]:
+        """The loops around up to the next block, outermost first."""
+        state = self.state
+        return [LoopCursor(state, sref) for sref in state.loops(self.sref)]
+
+    def scope(self) -> BlockCursor | None:
+        """The block around; None for the root block."""
+        found = self.state.scope(self.sref)
+        return None if found is None else BlockCursor(self.state, found)
+
+    # --- inward -----------------------------------------------------------------------------------
+
+    def children(self) -> list[Cursor]:
+        """The nearest loops and blocks inside."""
+        state = self.state
+        return [cursor_of(state, sref) for sref in state.child_srefs(self.sref)]
+
+    def blocks_below(self) -> list[BlockCursor]:
+        """The blocks right inside, also through loops: not those in other blocks; in order."""
+        state = self.state
+        return [BlockCursor(state, sref) for sref in state.blocks_below(self.sref)]
+
+    # --- elsewhere --------------------------------------------------------------------------------
+
+    def loop_of(self, variable: Var) -> LoopCursor:
+        """The loop of a variable, in the same function."""
+        return LoopCursor(self.state, self.state.loop_of(variable, self.sref))
+
+    def block_of(self, block: Block) -> BlockCursor:
+        """The cursor of a Block of the same function."""
+        return BlockCursor(self.state, self.state.block_of(block, self.sref))
+
+    def at(self, stmt: For | BlockRealize) -> Cursor:
+        """The cursor of a loop or block of the same function."""
+        if isinstance(stmt, BlockRealize):
+            return self.block_of(stmt.block)
+        return self.loop_of(stmt.loop_var)
+
+    def within(self, state: ScheduleState) -> Any:
+        """The same loop or block in a copy of the program."""
+        return type(self)(state, self.sref)
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def replace(self, stmt: Stmt, block_reuse: dict[Block, Block] | None = None) -> None:
+        """Put another statement here; see ``FunctionState.replace``."""
+        self.state.replace(self.sref, stmt, block_reuse)
+
+
+class LoopCursor(Cursor):
+    """A loop."""
+
+    __slots__ = ()
+
+
+class BlockCursor(Cursor):
+    """A block."""
+
+    __slots__ = ()
+
+
+def cursor_of(state: ScheduleState, sref: StmtSRef) -> Cursor:
+    """The cursor of a loop or block by its identity."""
+    is_loop = state.stmt(sref).__class__ is For
+    return LoopCursor(state, sref) if is_loop else BlockCursor(state, sref)
+
+
+class FunctionCursor:
+    """A function of the module that is being scheduled."""
+
+    __slots__ = ("state", "variable")
+
+    def __init__(self, state: ScheduleState, variable: GlobalVar) -> None:
+        self.state = state
+        self.variable = variable
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.variable.name_hint
+
+    @property
+    def function(self) -> PrimFunc:
+        """The function as it is now."""
+        return self.state.function_state(self.variable).function
+
+    def root(self) -> BlockCursor:
+        """The root block."""
+        return BlockCursor(self.state, self.state.root(self.variable))
+
+    def find_blocks(self, name: str) -> list[BlockCursor]:
+        """All blocks of that name, in order of the program text."""
+        found = self.state.find_blocks(name, self.variable)
+        return [BlockCursor(self.state, sref) for sref in found]
+
+    def block_names(self) -> list[str]:
+        """The names of all blocks."""
+        return [
+            stmt.block.name_hint
+            for stmt in self.state.function_state(self.variable).stmt_of.values()
+            if isinstance(stmt, BlockRealize)
+        ]

@@ -1,0 +1,441 @@
+"""The kinds of parameters that schedule primitives have: what users may give, what the primitive
+gets, what the trace keeps.
+
+A primitive says the kinds by its annotations:
+
+    def tile(loop: LoopCursor, size: int) -> list[LoopCursor]: ...
+
+Plain types and cursors have a kind each (``kind_of``); what needs more is an ``Annotated`` type:
+``Factors``, ``StorageScope``, ``ReadBuffer``, ... A primitive with an argument of its own makes its
+kind with ``Adapted``.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+from tilesmith.ir import GlobalVar, IntImm, PrimExpr
+from tilesmith.support.errors import InternalError, ScheduleError
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, FunctionCursor, LoopCursor, cursor_of
+from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.methods import PrimitiveMethods
+from tilesmith.tir.schedule.state import StmtSRef, is_mark
+from tilesmith.tir.schedule.trace import Argument
+from tilesmith.tir.stmt import BlockRealize, For
+
+__all__ = [
+    "Adapted", "AnnotationValue", "BlockBuffer", "BufferChoice", "Decision", "Decisions",
+    "DtypeText", "Factors", "FunctionName", "Generator", "LoopOrMark",
+    "NamedBuffer", "ParameterKind", "ReadBuffer", "StorageScope", "Targets", "WrittenBuffer",
+    "kind_of",
+]  # fmt: skip
+
+
+class ParameterKind:
+    """How one kind of argument is checked, resolved, and kept in the trace."""
+
+    users_type = "Any"
+    """The annotation that users see."""
+    is_hidden = False
+    """Given by the schedule, not by users."""
+    is_recorded = True
+    """Part of the instruction's inputs or attributes."""
+    argument = Argument("")
+    """How the trace keeps it; the name is the parameter's."""
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        """What the primitive gets.
+
+        ``known`` holds the other parameters: those before this one resolved, the rest as given.
+        """
+        return value
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        """What the trace keeps: of inputs what was given, else what the primitive got."""
+        return value if self.argument.is_input else resolved
+
+
+def _wrong(name: str, wanted: str, value: Any) -> ScheduleError:
+    return refuse(f"'{name}' is {wanted}, got {value!r}")
+
+
+# --- loops and blocks -----------------------------------------------------------------------------
+
+
+class _Loop(ParameterKind):
+    users_type = "LoopRV"
+    argument = Argument("", is_input=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        sref = sch.variables.sref(value)
+        if is_mark(sref):
+            advice = "only compute_at and reverse_compute_at understand it"
+            raise refuse(f"expected a loop, got the mark {sref!r}", None, advice)
+        stmt = sch.state.stmt(sref)
+        if stmt.__class__ is not For:
+            advice = "sch.get_loops(block) gives the loops around a block, outermost first"
+            raise refuse(f"expected a loop, got the block '{stmt.block.name_hint}'", None, advice)
+        return LoopCursor(sch.state, sref)
+
+
+class _LoopOrMark(_Loop):
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        sref = sch.variables.sref(value)
+        return sref if is_mark(sref) else super().resolve(sch, name, value, known)
+
+
+class _BlockOrLoop(ParameterKind):
+    users_type = "BlockRV | LoopRV | str"
+    argument = Argument("", is_input=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, str):
+            value = sch.get_block(value)
+        return cursor_of(sch.state, sch.variables.sref(value))
+
+
+class _Block(ParameterKind):
+    users_type = "BlockRV | str"
+    argument = Argument("", is_input=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, str):
+            value = sch.get_block(value)
+        sref = sch.variables.sref(value)
+        stmt = sch.state.stmt(sref)
+        if stmt.__class__ is not BlockRealize:
+            reason = f"expected a block, got the loop '{stmt.loop_var.name}'"
+            raise refuse(reason, None, 'sch.get_block("name") gives a block')
+        return BlockCursor(sch.state, sref)
+
+
+class _Blocks(_Block):
+    users_type = "list[BlockRV | str]"
+    argument = Argument("", is_input=True, form="list", optional=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        one = super().resolve
+        return [one(sch, name, block, known) for block in value or []]
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return list(value or [])
+
+
+class _Targets(_BlockOrLoop):
+    """A loop or block, or several blocks."""
+
+    users_type = "BlockRV | LoopRV | list[BlockRV]"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [_BLOCK.resolve(sch, name, block, known) for block in value]
+        return [super().resolve(sch, name, value, known)]
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+
+class _Rest(ParameterKind):
+    """All positional arguments from here on."""
+
+    def __init__(self, kind: ParameterKind) -> None:
+        self.kind = kind
+        self.users_type = kind.users_type
+        self.argument = kind.argument._replace(form="rest")
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return [self.kind.resolve(sch, name, item, known) for item in value]
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return list(value)
+
+
+class _Function(ParameterKind):
+    """A function by its name; None for the one that the schedule works on."""
+
+    users_type = "str | None"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        variable: GlobalVar | None = sch.func_working_on
+        if value is not None:
+            variable = sch.state.mod.get_global_var(value)
+        if variable is None:
+            names = ", ".join(v.name_hint for v in sch.state.mod.get_global_vars())
+            raise ScheduleError(
+                f"the module has several functions ({names})",
+                notes=("name one: sch.get_block(name, func_name=...) or sch.work_on(func_name)",),
+            )
+        return FunctionCursor(sch.state, variable)
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return resolved.name
+
+
+# --- plain values ---------------------------------------------------------------------------------
+
+
+class _Flag(ParameterKind):
+    users_type = "bool"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if value is True or value is False:
+            return value
+        if isinstance(value, (int, IntImm)) and int(value) in (0, 1):
+            return bool(int(value))
+        raise _wrong(name, "True or False", value)
+
+
+class _Number(ParameterKind):
+    users_type = "int"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if value.__class__ is int:
+            return value
+        if isinstance(value, PrimExpr):
+            value = sch.variables.value(value)
+        try:
+            return operator.index(value)
+        except TypeError:
+            raise _wrong(name, "a whole number", value) from None
+
+
+class _Numbers(_Number):
+    users_type = "list[int]"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        one = super().resolve
+        return [one(sch, name, item, known) for item in value or ()]
+
+
+class _Reals(ParameterKind):
+    users_type = "list[float]"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return [float(item) for item in value]
+
+
+class _Text(ParameterKind):
+    users_type = "str"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if not isinstance(value, str):
+            raise _wrong(name, "a string", value)
+        return value
+
+
+class _Dtype(ParameterKind):
+    users_type = "str"
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return str(value)
+
+
+_SCOPES = (
+    "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB",
+    "m16n8k8.matrixC", "metal.simdgroup",
+)  # fmt: skip
+_SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
+
+
+class _Scope(_Text):
+    """A memory that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        scope = super().resolve(sch, name, value, known)
+        if scope and scope not in _SCOPES and not scope.startswith(_SCOPE_KINDS):
+            kinds, others = ", ".join(_SCOPE_KINDS), ", ".join(_SCOPES)
+            advice = f"scopes: {kinds}, with a tag or without; {others}"
+            raise refuse(f"'{scope}' is no storage scope", known.get("block"), advice)
+        return scope
+
+
+class _Factors(ParameterKind):
+    """Numbers, expressions over sampled values, and None for what the extent decides."""
+
+    users_type = "list[int | PrimExpr | None]"
+    argument = Argument("", is_input=True, form="list")
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return [sch.variables.value(factor) for factor in value]
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return list(value)
+
+
+class _Annotation(ParameterKind):
+    """A value, list or dictionary; sampled values in it become numbers."""
+
+    argument = Argument("", is_input=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple([self.resolve(sch, name, item, known) for item in value])
+        if isinstance(value, dict):
+            return {key: self.resolve(sch, name, item, known) for key, item in value.items()}
+        return sch.variables.value(value) if isinstance(value, PrimExpr) else value
+
+
+# --- buffers --------------------------------------------------------------------------------------
+
+
+class _BufferNumber(ParameterKind):
+    """A buffer that the parameter ``block`` reads (writes): its number there, its name, itself.
+
+    Where ``access`` is left open, the parameter ``buf_type`` says which of the two.
+    """
+
+    users_type = "int | str | Buffer"
+
+    def __init__(self, access: str = "") -> None:
+        self.access = access
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, (int, IntImm)):
+            return int(value)
+        access, block = self.access or known["buf_type"], known["block"].block
+        regions = block.reads if access == "read" else block.writes
+        for number, region in enumerate(regions):
+            if region.buffer is value or region.buffer.name == value:
+                return number
+        names = ", ".join(region.buffer.name for region in regions)
+        raise ScheduleError(
+            f"block '{block.name_hint}' does not {access} '{value}'; it does: {names}"
+        )
+
+
+class BufferChoice(NamedTuple):
+    """A buffer among those that a block reads or writes."""
+
+    access: str
+    index: int
+
+
+class _BlockBuffer(ParameterKind):
+    """A buffer that the parameter ``block`` uses: ``("read", k)``, ``("write", k)``, its name, or
+    itself."""
+
+    users_type = "tuple[str, int] | str | Buffer"
+    argument = Argument("", as_tuple=True)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            access, index = value
+            if isinstance(access, int):
+                access, index = index, access
+            if access not in ("read", "write"):
+                raise ScheduleError(
+                    f"a buffer is ('read', number) or ('write', number), got {value!r}"
+                )
+            return BufferChoice(access, int(index))
+        block = known["block"].block
+        for access, regions in (("write", block.writes), ("read", block.reads)):
+            for number, region in enumerate(regions):
+                if region.buffer is value or region.buffer.name == value:
+                    return BufferChoice(access, number)
+        raise ScheduleError(f"block '{block.name_hint}' neither reads nor writes '{value}'")
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return tuple(resolved)
+
+
+class Adapted(ParameterKind):
+    """An argument that one primitive understands: ``adapt(known, value)`` makes what it gets.
+
+    ``known``: see ``ParameterKind.resolve``.
+    """
+
+    def __init__(
+        self,
+        adapt: Callable[[Mapping[str, Any], Any], Any],
+        users_type: str = "Any",
+        as_function: bool = False,
+    ) -> None:
+        self.adapt = adapt
+        self.users_type = users_type
+        self.argument = Argument("", as_function=as_function)
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return self.adapt(known, value)
+
+
+# --- sampling -------------------------------------------------------------------------------------
+
+
+class _Decision(ParameterKind):
+    """What a sampling primitive shall choose; the trace keeps it beside the instruction."""
+
+    is_recorded = False
+    argument = Argument("", optional=True)
+
+    def __init__(self, users_type: str) -> None:
+        self.users_type = users_type
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [int(item) for item in value]
+        return None if value is None else int(value)
+
+
+class _Generator(ParameterKind):
+    """The random numbers of the schedule."""
+
+    is_hidden = True
+    is_recorded = False
+
+    def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        return sch.random
+
+
+# --- which annotation means which kind ------------------------------------------------------------
+
+_BLOCK = _Block()
+
+LoopOrMark = Annotated[LoopCursor | StmtSRef, _LoopOrMark()]
+Targets = Annotated[list[Cursor], _Targets()]
+FunctionName = Annotated[FunctionCursor | None, _Function()]
+StorageScope = Annotated[str, _Scope()]
+DtypeText = Annotated[str, _Dtype()]
+Factors = Annotated[list[int | PrimExpr | None], _Factors()]
+AnnotationValue = Annotated[Any, _Annotation()]
+ReadBuffer = Annotated[int, _BufferNumber("read")]
+WrittenBuffer = Annotated[int, _BufferNumber("write")]
+NamedBuffer = Annotated[int, _BufferNumber()]
+BlockBuffer = Annotated[BufferChoice, _BlockBuffer()]
+Decision = Annotated[int | None, _Decision("int | None")]
+Decisions = Annotated[list[int] | None, _Decision("list[int] | None")]
+Generator = Annotated[random.Random, _Generator()]
+
+_KINDS: dict[Any, ParameterKind] = {
+    LoopCursor: _Loop(),
+    BlockCursor: _BLOCK,
+    Cursor: _BlockOrLoop(),
+    list[BlockCursor]: _Blocks(),
+    bool: _Flag(),
+    int: _Number(),
+    str: _Text(),
+    list[int]: _Numbers(),
+    list[float]: _Reals(),
+}
+
+
+def kind_of(annotation: Any, is_rest: bool = False) -> ParameterKind:
+    """The kind that an annotation of a primitive's parameter means; ``is_rest`` for ``*name``."""
+    if is_rest:
+        return _Rest(kind_of(annotation))
+    for found in getattr(annotation, "__metadata__", ()):
+        if isinstance(found, ParameterKind):
+            return found
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        (annotation,) = [part for part in typing.get_args(annotation) if part is not type(None)]
+    try:
+        return _KINDS[annotation]
+    except (KeyError, TypeError):
+        raise InternalError(
+            f"no kind of schedule parameters belongs to the annotation {annotation!r}",
+            notes=("annotate with a cursor, a plain type, or an Annotated type with its kind",),
+        ) from None

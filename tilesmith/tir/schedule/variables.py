@@ -1,0 +1,79 @@
+"""The random variables of a schedule, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, const
+from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.state import StmtSRef
+from tilesmith.tir.schedule.trace import BlockRV, LoopRV
+
+__all__ = ["RandomVariables"]
+
+
+class RandomVariables:
+    """The table of a schedule: a variable → the identity of a block or loop, or a number."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self) -> None:
+        self._table: dict[Any, Any] = {}
+
+    def copy(self) -> RandomVariables:
+        """A table of its own with the same variables."""
+        made = RandomVariables()
+        made._table = dict(self._table)
+        return made
+
+    def forget(self, variable: BlockRV | LoopRV | Var) -> None:
+        """Drop a variable; one that is not there is not an error."""
+        self._table.pop(variable, None)
+
+    def sref(self, variable: BlockRV | LoopRV | StmtSRef) -> StmtSRef:
+        """The identity of a block or loop, or a mark in the place of a loop."""
+        if isinstance(variable, StmtSRef):
+            return variable
+        found = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
+        if found is None:
+            raise ScheduleError(f"expected a block or loop of this schedule, got {variable!r}")
+        sref: StmtSRef = found
+        return sref
+
+    def value(self, value: Any) -> Any:
+        """A number for a sampled variable or constant; else the expression with its variables
+        replaced."""
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (IntImm, StringImm)):
+            return value.value
+        if isinstance(value, Var) and value in self._table:
+            return self._table[value]
+        if isinstance(value, PrimExpr):
+            from tilesmith.arith import Analyzer
+            from tilesmith.tir.functor import substitute
+
+            known = {v: const(n, v.dtype) for v, n in self._table.items() if isinstance(v, Var)}
+            simple = Analyzer().simplify(substitute(value, known))
+            return simple.value if isinstance(simple, IntImm) else simple
+        raise ScheduleError(f"expected a number or an expression, got {value!r}")
+
+    def new_block(self, cursor: Cursor) -> BlockRV:
+        """A variable for a block."""
+        variable = BlockRV()
+        self._table[variable] = cursor.sref
+        return variable
+
+    def new_loop(self, cursor: Cursor | StmtSRef) -> LoopRV:
+        """A variable for a loop, or for a mark in the place of a loop."""
+        variable = LoopRV()
+        self._table[variable] = cursor.sref if isinstance(cursor, Cursor) else cursor
+        return variable
+
+    def new_numbers(self, values: Iterable[int], number: int) -> list[Var]:
+        """Variables for sampled numbers, named after the ``number`` of their instruction."""
+        made = [Var(f"v{number}_{k}", "int32") for k, _ in enumerate(values)]
+        self._table.update(zip(made, values))
+        return made
