@@ -9,6 +9,7 @@ import pytest
 from tests.codegen.harness import HOST, Compiled, kernel
 from tilesmith import codegen
 from tilesmith.codegen.llvm import assembly, compile_text, emit_text
+from tilesmith.codegen.llvm import code as llvm_code
 from tilesmith.ir import (
     Broadcast,
     Call,
@@ -273,7 +274,7 @@ def test_code_for_another_machine_does_not_run_here():
 def test_only_what_a_compiler_uses_has_to_be_there(monkeypatch, lacking, runs):
     changes = tuple(f"-{feature}" for feature in lacking)
     host = SimpleNamespace(triple="x86_64-unknown-linux-gnu", changes=changes)
-    monkeypatch.setattr(codegen.llvm, "host_cpu", lambda: host)
+    monkeypatch.setattr(llvm_code, "host_cpu", lambda: host)
     assert codegen.llvm.is_runnable(Target("llvm -mcpu=skylake-avx512")) == runs
 
 

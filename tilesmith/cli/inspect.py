@@ -24,6 +24,7 @@ STAGES = {
     "fused": "python",
     "tir": "python",
     "lowered": "python",
+    "source": "c",
     "llvm": "llvm",
     "asm": "gas",
 }
@@ -34,7 +35,7 @@ STAGES = {
 @click.option(
     "--stage", type=click.Choice(list(STAGES)), default="graph", show_default=True,
     help="graph: as imported; fused: after the graph passes; tir: scheduled functions; "
-    "lowered: flat loops; llvm, asm: what LLVM gets and makes.",
+    "lowered: flat loops; source: what the back end writes; llvm, asm: what LLVM gets and makes.",
 )  # fmt: skip
 @click.option("--function", metavar="NAME", help="Only this kernel (stages tir to asm).")
 @click.option(

@@ -1,14 +1,24 @@
-"""Back ends: lowered modules → code. `build(module, target)` chooses by the kind of the target."""
+"""Back ends: lowered modules → code. `build(module, target)` asks the record of the target's kind.
+
+Each back end has a room here, with its record in `record.py`.
+"""
 
 from __future__ import annotations
 
-from tilesmith.codegen.registry import BACK_ENDS, BackEnd
 from tilesmith.ir import IRModule
+from tilesmith.runtime.library import FUNCTION_PREFIX
 from tilesmith.runtime.module import Module
-from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
+from tilesmith.target.back_end import (
+    BACK_ENDS,
+    BackEnd,
+    Code,
+    back_end_of,
+    part,
+    register_back_end,
+)
 
-__all__ = ["BACK_ENDS", "BackEnd", "build", "build_llvm"]
+__all__ = ["BACK_ENDS", "BackEnd", "Code", "build", "register_back_end"]
 
 
 def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
@@ -18,18 +28,44 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
     the back end cannot translate.
     """
     target = Target(target)
-    back_end = BACK_ENDS.get(target.kind.name, None)
-    if back_end is None:
-        known = ", ".join(sorted(BACK_ENDS.names(load=True)))
-        raise UnsupportedError(
-            f"there is no back end for targets of kind '{target.kind.name}'",
-            notes=(f"there are back ends for: {known}",),
-        )
-    return back_end(module, target, opt_level)
+    record = back_end_of(target)
+    code = part(record.generate)(module, target, opt_level)
+    objects = code.objects() if code.objects is not None else ()
+    runs_here = record.runs_here is None or part(record.runs_here)(target)
+    names, entries = _function_names(module, record.is_device)
+    spelled = _spelled(names, record)
+    return Module(
+        record.name,
+        objects=objects,
+        function_names=names,
+        entry_name=entries[0] if entries else None,
+        formats=code.formats,
+        runnable=bool(objects) and runs_here,
+        symbols=spelled,
+        load=part(record.load),
+        is_device=record.is_device,
+        advice=code.advice,
+    )
 
 
-def build_llvm(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
-    """Compile a lowered module through LLVM."""
-    from tilesmith.codegen import llvm
+def _spelled(names: list[str], record: BackEnd) -> dict[str, str]:
+    """What the code calls functions whose names it cannot take, without the prefix."""
+    if record.symbol is None:
+        return {}
+    spell = part(record.symbol)
+    symbols = {name: spell(FUNCTION_PREFIX + name).removeprefix(FUNCTION_PREFIX) for name in names}
+    return {name: symbol for name, symbol in symbols.items() if symbol != name}
 
-    return llvm.build(module, Target(target), opt_level)
+
+def _function_names(module: IRModule, is_device: bool) -> tuple[list[str], list[str]]:
+    """The names of the functions that a user can call, and of those that are entries."""
+    if is_device:
+        named = {str(f.attrs.get("global_symbol", v.name_hint)): f for v, f in module.items()}
+    else:
+        symbols = {str(f.attrs.get("global_symbol", "")): f for f in module.functions.values()}
+        named = {
+            symbol.removeprefix(FUNCTION_PREFIX): function
+            for symbol, function in symbols.items()
+            if symbol.startswith(FUNCTION_PREFIX)
+        }
+    return list(named), [n for n, f in named.items() if f.attrs.get("tir.is_entry_func")]

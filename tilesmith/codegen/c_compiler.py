@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 
@@ -15,7 +16,10 @@ from tilesmith.target import Target
 from tilesmith.target.features import architecture, llvm_machine
 from tilesmith.target.host import host_cpu
 
-__all__ = ["compile_source", "compiler_command", "find_compiler"]
+__all__ = [
+    "compile_source", "compiler_command", "compiler_identity", "describe_compiler", "find_compiler",
+    "missing_compiler",
+]  # fmt: skip
 
 
 @cache
@@ -29,13 +33,43 @@ def find_compiler() -> str | None:
     return None
 
 
+def missing_compiler(target: Target) -> str:
+    """What to install to compile C for `target`; "" where a compiler is found."""
+    try:
+        compiler_command(target)
+    except CodegenError as error:
+        return str(error.notes[0])
+    return ""
+
+
+@cache
+def _version(command: tuple[str, ...]) -> str:
+    """The first line that a compiler says about itself."""
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0].strip()
+
+
+def compiler_identity(target: Target) -> str:
+    """The compiler's command and version, which decide the code that it makes; "" without one."""
+    if missing_compiler(target):
+        return ""
+    command = compiler_command(target)
+    return f"{' '.join(command)}: {_version(tuple(command))}"
+
+
+def describe_compiler() -> str:
+    """The C compiler of this machine, or what installs one, for `tilesmith doctor`."""
+    native = Target("c")
+    return compiler_identity(native) or f"source only: {missing_compiler(native)}"
+
+
 def compiler_command(target: Target) -> list[str]:
     """The words that begin a call of a C compiler for `target`: the system's, clang, or zig's.
 
     Raises CodegenError that says what to install where there is none.
     """
-    triple = llvm_machine(target).triple
-    is_native = not target.mtriple or triple == host_cpu().triple
+    triple = llvm_machine(target).triple if target.mtriple else ""
+    is_native = not triple or triple == host_cpu().triple
     if is_native and find_compiler() is not None:
         return [str(find_compiler())]
     if not is_native and shutil.which("clang"):
@@ -60,15 +94,21 @@ def _zig_triple(triple: str) -> str:
 
 
 def compile_source(
-    source: str, target: Target, opt_level: int | None = None, standard: str = "c99"
+    source: str,
+    target: Target,
+    opt_level: int | None = None,
+    standard: str = "c99",
+    options: Sequence[str] = (),
 ) -> bytes:
-    """The object file of a C source. Raises CodegenError where no compiler is or it refuses."""
+    """The object file of a C source; `options` are further words for the compiler.
+
+    Raises CodegenError where there is no compiler or it refuses the source.
+    """
     level = 2 if opt_level is None else max(0, min(3, opt_level))
-    options = [f"-O{level}", f"-std={standard}", "-fPIC", "-fwrapv", "-fno-math-errno", "-w"]
-    if target.kind.name == "c":
-        for name in ("mcpu", "march"):
-            if target.attrs.get(name):
-                options.append(f"-{name}={target.attrs[name]}")
+    options = [
+        *[f"-O{level}", f"-std={standard}", "-fPIC", "-fwrapv", "-fno-math-errno", "-w"],
+        *options,
+    ]
     command = compiler_command(target)
     if architecture(target) != "x86":
         options.append("-ffp-contract=off")  # x86 without -march has no instruction to contract to

@@ -12,21 +12,24 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tilesmith.codegen.llvm import compile_text, emit_text
 from tilesmith.driver.schedule import schedule_function
-from tilesmith.driver.settings import deciding_settings
+from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
 from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.errors import InternalError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import WorkerPool
-from tilesmith.target import Target, target_identity
+from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import Call, PrimFunc
 
-__all__ = ["KernelJob", "KernelTable", "compile_job", "compile_kernels", "start_workers"]
+__all__ = [
+    "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs", "start_workers",
+]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
 _FEWEST_FOR_WORKERS = 3  # below that, starting a worker costs more than it saves
@@ -48,7 +51,7 @@ class KernelJob:
         ]
         if self.settings:
             parts.append(json.dumps(self.settings, sort_keys=True))
-        self.key = digest(*parts, target_identity(target), str(schedule), version_digest())
+        self.key = digest(*parts, code_identity(target), str(schedule), version_digest())
         self.symbol = "kernel_" + self.key[:24]
 
     def renamed(self) -> IRModule:
@@ -117,14 +120,28 @@ def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
 
 def compile_job(module: IRModule, target: Target, schedule: bool = True) -> bytes:
     """Schedule, lower and compile the functions of a job; gives an object file."""
-    if schedule:
-        original, module = module, module.shallow_copy()
-        for variable, function in list(module.items()):
-            module[variable] = schedule_function(function, target)
-        check_scheduled(original, module, target)
-    # what launches parallel loops is linked once for all kernels
-    text = emit_text(lower_kernels(module, target), target, thread_runtime=False)
-    return compile_text(text, target)
+    compile_kernel = back_end_of(target).kernel_object
+    if compile_kernel is None:
+        raise InternalError(f"the back end for '{target}' compiles whole models, not kernels")
+    lowered = lower_kernels(_scheduled(module, target) if schedule else module, target)
+    return part(compile_kernel)(lowered, target)
+
+
+def _scheduled(module: IRModule, target: Target) -> IRModule:
+    scheduled = module.shallow_copy()
+    for variable, function in list(module.items()):
+        scheduled[variable] = schedule_function(function, target)
+    check_scheduled(module, scheduled, target)
+    return scheduled
+
+
+def lower_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
+    """The kernels of all jobs in one module, scheduled and lowered."""
+    whole = IRModule()
+    for job in jobs:
+        module = job.renamed()
+        whole.update(_scheduled(module, target) if job.schedule else module)
+    return lower_kernels(whole, target)
 
 
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
@@ -138,14 +155,17 @@ def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[b
 _pool: WorkerPool | None = None
 
 
-def start_workers() -> WorkerPool | None:
-    """The pool of workers, started at first use; None on a machine with one core."""
+def start_workers(target: Target) -> WorkerPool | None:
+    """The pool of workers, started at first use; None on a machine with one core.
+
+    They begin with a small kernel for ``target``; later they compile for any.
+    """
     global _pool
     count = len(os.sched_getaffinity(0)) if knobs.workers is None else knobs.workers
     if count < 2:
         return None
     if _pool is None:
-        _pool = WorkerPool("tilesmith.driver.worker", count)
+        _pool = WorkerPool("tilesmith.driver.worker", count, [str(target)])
     return _pool
 
 
@@ -164,7 +184,9 @@ def compile_kernels(
         if found is not None:
             done[key] = found
     missing = {key: job for key, job in unique.items() if key not in done}
-    pool = start_workers() if can_travel and len(missing) >= _FEWEST_FOR_WORKERS else None
+    pool = None
+    if can_travel and len(missing) >= _FEWEST_FOR_WORKERS:
+        pool = start_workers(next(iter(missing.values())).target)
     for number, (key, code) in enumerate(_compile_all(missing, pool)):
         done[key] = code
         if use_cache:

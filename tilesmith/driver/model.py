@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesmith.driver.settings import deciding_settings
+from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import FrontendError, UnsupportedError
-from tilesmith.target import Target, target_identity
+from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 
 __all__ = ["compile", "import_model"]
 
@@ -55,9 +56,10 @@ def compile(
     from tilesmith.driver.kernels import start_workers
     from tilesmith.driver.relax_build import build
 
-    start_workers()  # they import what they need while the model is read
+    if back_end_of(chosen).kernel_object is not None:
+        start_workers(chosen)  # they import what they need while the model is read
     executable = build(import_model(model_or_module, input_shapes), chosen, params)
-    if key is not None:
+    if key is not None and executable.is_runnable:
         MODEL_CACHE.put_file(key, executable.save)
     return executable
 
@@ -82,7 +84,7 @@ def _model_key(
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
     if settings:
         described += json.dumps(settings, sort_keys=True)
-    return digest(*contents, target_identity(target), described, version_digest())
+    return digest(*contents, code_identity(target), described, version_digest())
 
 
 def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> IRModule:

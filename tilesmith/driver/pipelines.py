@@ -9,6 +9,7 @@ from tilesmith.ir import transform
 from tilesmith.relax import transform as graph
 from tilesmith.support.registry import Registry
 from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end, part
 
 __all__ = ["PIPELINES", "default_passes", "get_pipeline", "register_pipeline", "zero_passes"]
 
@@ -28,7 +29,7 @@ def default_passes(target: Target) -> list[Any]:
         graph.FoldConstant(),  # the weights that FoldScaleAxis has scaled
         graph.EliminateCommonSubexpr(),
         graph.DeadCodeElimination(),
-        *([graph.PackForVectors(target)] if target.kind.name == "llvm" else []),
+        *_layout_passes(target),
         graph.CanonicalizeBindings(),
         graph.DeadCodeElimination(),
         graph.LegalizeOps(),
@@ -38,6 +39,12 @@ def default_passes(target: Target) -> list[Any]:
         graph.FuseTIR(),
         graph.DeadCodeElimination(),
     ]
+
+
+def _layout_passes(target: Target) -> list[Any]:
+    """The passes that choose layouts, as the record of the target's back end names them."""
+    record = find_back_end(target)
+    return [] if record is None else [part(make)(target) for make in record.graph_passes]
 
 
 def zero_passes(target: Target) -> list[Any]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.codegen.llvm import thread_runtime_object
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
 from tilesmith.driver.graph_values import ConstantTable
-from tilesmith.driver.kernels import KernelTable, compile_kernels
+from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.pipelines import get_pipeline
 from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering import build as build_functions
+from tilesmith.lowering import lower_entries
 from tilesmith.relax import transform as graph
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.progress import progress
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import PrimFunc
 
 __all__ = ["build", "graph_pipeline", "public_functions"]
@@ -94,26 +97,72 @@ def public_functions(module: IRModule) -> list[GlobalVar]:
 
 
 def build_graph(module: IRModule, target: Target) -> Executable:
-    """Compile the graph functions and kernels of a module after the graph passes."""
+    """Compile the graph functions and kernels of a module after the graph passes.
+
+    Raises UnsupportedError for targets whose kernels are launched on a device.
+    """
+    record = back_end_of(target)
+    if record.is_device:
+        raise UnsupportedError(
+            f"whole models cannot be compiled for targets of kind '{target.kind.name}' yet",
+            notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
+        )
     constants, kernels = ConstantTable(), KernelTable(module, target)
     lowered = [
         lower_graph_function(module, name, constants, kernels) for name in public_functions(module)
     ]
-    with progress("compiling kernels") as report:
-        objects = compile_kernels(kernels.jobs.values(), report)
-    entry = build_functions(_entries(lowered), target=target)
+    entries = _entries(lowered)
+    code = _compiled(entries, kernels, target)
     functions = {variable.name_hint: function for variable, function in module.items()}
-    names = [name for name, function in functions.items() if isinstance(function, PrimFunc)]
     metadata = {
         "functions": {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered},
         "constants": list(constants.arrays),
         "target": str(target),
-        "kernels": names,
+        "kernels": [name for name, each in functions.items() if isinstance(each, PrimFunc)],
     }
+    context = PassContext.current()
+
+    def sources() -> Mapping[str, Any]:
+        # as it was when the model was built, whenever its source is asked for
+        with deep_recursion(), target, context.without_instruments():
+            written = part(record.generate)(_whole(entries, kernels, target), target, None)
+        return {**written.formats, "script": lambda: module.script()}
+
+    load = part(record.load)
+    return Executable(
+        metadata, code.objects, constants.arrays, sources, load=load, advice=code.advice
+    )
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Object files of a whole model; without any, what a user does to run its source."""
+
+    objects: list[bytes]
+    advice: str = ""
+
+
+def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compiled:
+    """The object files: of each kernel, of what calls them, of what they share."""
+    record = back_end_of(target)
+    if record.kernel_object is None:
+        code = part(record.generate)(_whole(entries, kernels, target), target, None)
+        return _Compiled([] if code.objects is None else list(code.objects()), code.advice)
+    entry = build_functions(entries, target=target)
+    if not entry.objects:
+        return _Compiled([], entry.advice)
+    with progress("compiling kernels") as report:
+        objects = compile_kernels(kernels.jobs.values(), report)
+    shared = () if record.shared_objects is None else part(record.shared_objects)(target)
     kernel_code = dict.fromkeys([objects[key] for key in kernels.jobs])
-    code = [*kernel_code, *entry.objects, thread_runtime_object(target)]
-    sources = {"script": lambda: module.script(), "ll": lambda: entry.get_source("ll")}
-    return Executable(metadata, code, constants.arrays, sources)
+    return _Compiled([*kernel_code, *entry.objects, *shared])
+
+
+def _whole(entries: IRModule, kernels: KernelTable, target: Target) -> IRModule:
+    """A model as one lowered module: its kernels, and the functions that call them."""
+    whole = lower_jobs(kernels.jobs.values(), target)
+    whole.update(lower_entries(entries, target))
+    return whole
 
 
 def _entries(lowered: list[GraphFunction]) -> IRModule:

@@ -1,4 +1,4 @@
-"""What of a `PassContext` decides what is compiled: for the keys of caches, and for workers."""
+"""What decides what is compiled (settings, target, tools): for keys of caches, and for workers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from tilesmith.ir.pass_context import PassContext
+from tilesmith.target import Target, target_identity
+from tilesmith.target.back_end import back_end_of, part
 
-__all__ = ["deciding_settings"]
+__all__ = ["code_identity", "deciding_settings"]
 
 _DEBUG = ("tir.enable_debug", "tir.debug_script")
 
@@ -35,3 +37,13 @@ def deciding_settings(prefix: str = "") -> dict[str, Any] | None:
         return None
     default = {"opt_level": plain.opt_level, "required_pass": [], "disabled_pass": [], "config": {}}
     return {name: value for name, value in found.items() if value != default[name]}
+
+
+def code_identity(target: Target) -> str:
+    """A text for cache keys: equal when code for ``target``, made here, may be used again.
+
+    Raises UnsupportedError when there is no back end for the target.
+    """
+    record = back_end_of(target)
+    toolchain = "" if record.toolchain is None else part(record.toolchain)(target)
+    return f"{target_identity(target)} {toolchain}".rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.codegen.llvm import assembly, emit_text
+from tilesmith.codegen import build as generate
 from tilesmith.driver.model import import_model
 from tilesmith.driver.relax_build import graph_pipeline
 from tilesmith.driver.schedule import schedule_function
@@ -18,7 +18,8 @@ from tilesmith.tir import PrimFunc
 
 __all__ = ["STAGES", "stages"]
 
-STAGES = ("graph", "fused", "tir", "lowered", "llvm", "asm")
+_FORMATS = {"source": "", "llvm": "ll", "asm": "asm"}
+STAGES = ("graph", "fused", "tir", "lowered", *_FORMATS)
 
 
 def stages(
@@ -32,7 +33,8 @@ def stages(
     """A model as text at one of ``STAGES``; ``function`` picks one kernel.
 
     "graph": as imported; "fused": after the graph passes; "tir": kernels as scheduled; "lowered":
-    as flat loops; "llvm": LLVM text; "asm": machine code.
+    as flat loops; "source": what the target's back end writes; "llvm": LLVM text; "asm": machine
+    code.
     """
     if stage not in STAGES:
         raise ConfigError(f"there is no stage '{stage}'", notes=("stages: " + ", ".join(STAGES),))
@@ -55,5 +57,4 @@ def stages(
         lowered = lower_kernels(kernels, chosen)
         if stage == "lowered":
             return str(lowered)
-        text = emit_text(lowered, chosen, thread_runtime=False)
-        return text if stage == "llvm" else assembly(text, chosen)
+        return generate(lowered, chosen).get_source(_FORMATS[stage])

@@ -1,4 +1,9 @@
-"""A worker: compiles the kernels that come through its pipe. Started as ``python -m``."""
+"""A worker: compiles the kernels that come through its pipe.
+
+Started as ``python -m``, with the target for which it gets ready.
+"""
+
+import sys
 
 from tilesmith.driver.kernels import compile_job, handle_job
 from tilesmith.ir import IRModule, Range, Var
@@ -19,26 +24,26 @@ from tilesmith.tir import (
 )
 
 
-def warm_up() -> None:
+def warm_up(target: str = "llvm") -> None:
     """Compile a small kernel, so that what all kernels need is there when the first one comes: the
     parent still reads the model meanwhile."""
-    source, target = decl_buffer((4,), "float32"), decl_buffer((4,), "float32")
+    source, result = decl_buffer((4,), "float32"), decl_buffer((4,), "float32")
     i, place = Var("i", "int32"), Var("v", "int32")
     block = Block(
         [IterVar(Range(0, 4), place, IterVar.DataPar)],
         [BufferRegion.from_point(source, [place])],
-        [BufferRegion.from_point(target, [place])],
+        [BufferRegion.from_point(result, [place])],
         "copy",
-        BufferStore(target, BufferLoad(source, [place]) * 2.0, [place]),
+        BufferStore(result, BufferLoad(source, [place]) * 2.0, [place]),
     )
     loop = For(i, 0, 4, ForKind.SERIAL, BlockRealize([i], True, block))
     body = BlockRealize([], True, Block([], [], [], "root", loop))
     params = [Var("a", "handle"), Var("b", "handle")]
-    copy = PrimFunc(params, body, None, dict(zip(params, (source, target))))
+    copy = PrimFunc(params, body, None, dict(zip(params, (source, result))))
     with knobs.override(check=False):  # it is nobody's program
-        compile_job(IRModule({"warm_up": copy}), Target("llvm"))
+        compile_job(IRModule({"warm_up": copy}), Target(target))
 
 
 if __name__ == "__main__":
-    warm_up()
+    warm_up(*sys.argv[1:])
     serve(handle_job)

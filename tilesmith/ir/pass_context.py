@@ -191,6 +191,12 @@ class PassContext:
         _stack().pop()
         _leave_instruments(self.instruments)
 
+    def without_instruments(self) -> PassContext:
+        """A context that decides the same, for passes that run later and that nobody watches."""
+        return PassContext(
+            self.opt_level, self.required_pass, self.disabled_pass, config=self.config
+        )
+
     # Traces of passes that are tuned.
 
     def push_trace(self, trace: Any) -> None:

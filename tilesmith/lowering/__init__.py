@@ -1,6 +1,6 @@
 """From tensor programs to lowered modules and to code: ``lower``, ``build``, and the pipelines."""
 
-from tilesmith.lowering.functions import build, check_scheduled, lower
+from tilesmith.lowering.functions import build, check_scheduled, lower, lower_entries
 from tilesmith.lowering.kernels import lower_kernels, symbolic_sizes
 from tilesmith.lowering.pipelines import (
     CLASSIC_PHASES,
@@ -14,6 +14,6 @@ from tilesmith.lowering.program_kind import ProgramKind, program_kind
 
 __all__ = [
     "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "check_scheduled", "classic_passes",
-    "device_passes", "host_passes", "lower", "lower_kernels", "lower_passes", "program_kind",
-    "symbolic_sizes",
+    "device_passes", "host_passes", "lower", "lower_entries", "lower_kernels", "lower_passes",
+    "program_kind", "symbolic_sizes",
 ]  # fmt: skip

@@ -38,6 +38,7 @@ from tilesmith.support.errors import (
 )  # fmt: skip
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end, part
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.function import PrimFunc
 
@@ -142,11 +143,16 @@ def _difference(got: Any, want: Any, rounding: bool, rounds: bool = False) -> st
     )
 
 
-def _results(program: Any, arguments: list[Any], entry: str | None) -> list[Any]:
+def _results(
+    program: Any,
+    arguments: list[Any],
+    entry: str | None,
+    interpret: Callable[..., Any] | None = None,
+) -> list[Any]:
     copies = [copy_of_argument(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
     from tilesmith.tir.interpreter import run  # only where something is checked
 
-    run(program, *copies, entry=entry)
+    (interpret or run)(program, *copies, entry=entry)
     return copies
 
 
@@ -191,12 +197,15 @@ class _Subject:
         entry = f"__tvm_ffi_{self.name}"
         entry = entry if entry in module else self.name
         target = module[self.name].attrs.get("target")
-        if entry != self.name and target is not None and not _is_host(target):
+        interpret = None
+        if entry != self.name and target is not None:
+            interpret = _interpreter(Target(target))
+        if entry != self.name and target is not None and interpret is None:
             self.reason = "its wrapper takes arguments on a device"
             _count(f"not comparable ({self.reason})")
             return None
         try:
-            got = _results(module, self.arguments, entry)
+            got = _results(module, self.arguments, entry, interpret)
         except (UnsupportedError, UnknownNameError) as error:
             self.reason = f"the interpreter does not run what {step} makes of it"
             _count(f"not comparable ({self.reason}: {error.message.splitlines()[0][:60]})")
@@ -212,8 +221,10 @@ class _Subject:
         return None
 
 
-def _is_host(target: Any) -> bool:
-    return Target(target).kind.name in ("llvm", "c")
+def _interpreter(target: Target) -> Callable[..., Any] | None:
+    """What runs lowered functions of a target, wrappers included, on arrays of the host."""
+    record = find_back_end(target)
+    return None if record is None or record.interpreter is None else part(record.interpreter)
 
 
 class _CheckPasses(PassInstrument):

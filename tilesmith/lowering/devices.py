@@ -14,13 +14,9 @@ from tilesmith.runtime.module import Module
 from tilesmith.runtime.packed_func import convert_to_packed
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 
-__all__ = ["build_for_device", "is_for_device"]
-
-
-def is_for_device(target: Target) -> bool:
-    """Whether functions for a target become kernels that the host launches."""
-    return "gpu" in target.kind.default_keys
+__all__ = ["build_for_device"]
 
 
 def build_for_device(module: IRModule, target: Target) -> Module:
@@ -29,7 +25,7 @@ def build_for_device(module: IRModule, target: Target) -> Module:
     Without a runtime for the device the kernels can be looked at and saved; a call of a function
     raises UnsupportedError.
     """
-    host = target.host or Target("llvm")
+    host = target.host or Target(back_end_of(target).host)
     module = Sequential(device_passes(target.with_host(host)), name="tir.device")(module)
     kernels, others = {}, {}
     for variable, function in module.functions.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilesmith.codegen import BACK_ENDS
 from tilesmith.codegen import build as generate
 from tilesmith.ir import BaseFunc, IRModule
 from tilesmith.ir.transform import Pass, PassContext, Sequential
@@ -15,18 +14,19 @@ from tilesmith.lowering.checking import (
     checked_passes,
     is_checking,
 )
-from tilesmith.lowering.devices import build_for_device, is_for_device
+from tilesmith.lowering.devices import build_for_device
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
 
-__all__ = ["build", "check_scheduled", "lower"]
+__all__ = ["build", "check_scheduled", "lower", "lower_entries"]
 
 _DEFAULT_NAMES = ("main", "default_function")
 
@@ -224,16 +224,25 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
         for func in module.functions.values():
             if "target" in func.attrs:
                 chosen = Target(func.attrs["target"])
-    if is_for_device(chosen) and chosen.kind.name in BACK_ENDS.names(load=True):
+    if back_end_of(chosen).is_device:
         return build_for_device(module, chosen)
-    context = PassContext.current()
-    disable_assert = bool(context.get_config("tir.disable_assert", False))
-    module = Sequential(host_passes(chosen, disable_assert), name="tir.host")(module)
-    built = generate(module, chosen, context.opt_level if context.opt_level < 2 else None)
+    level = PassContext.current().opt_level
+    built = generate(_for_host(module, chosen), chosen, level if level < 2 else None)
     if is_checking():
         original = _with_public_functions(_as_module(inputs, args, name))
         check_builds(original, lambda: built, lambda part: _plainest_build(part, chosen))
     return built
+
+
+def lower_entries(module: IRModule, target: Target) -> IRModule:
+    """The lowered functions that `build` would hand to the back end of a host."""
+    with checked_passes():
+        return _for_host(_with_public_functions(lower(module)), target)
+
+
+def _for_host(lowered: IRModule, target: Target) -> IRModule:
+    disable_assert = bool(PassContext.current().get_config("tir.disable_assert", False))
+    return Sequential(host_passes(target, disable_assert), name="tir.host")(lowered)
 
 
 def check_scheduled(original: IRModule, scheduled: IRModule, target: Target) -> None:

@@ -6,6 +6,7 @@ from tilesmith.ir import IRModule, PrimExpr, Var, post_order_visit
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.functions import lower
+from tilesmith.lowering.pipelines import further_passes
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 from tilesmith.tir import transform as passes
@@ -36,6 +37,11 @@ def lower_kernels(module: IRModule, target: Target) -> IRModule:
         sizes = symbolic_sizes(function)
         if sizes:
             explicit[variable] = function.with_fields(params=(*function.params, *sizes))
-    host = [passes.BindTarget(target), passes.LowerIntrin(), passes.MakeUnpackedAPI()]
+    host = [
+        passes.BindTarget(target),
+        passes.LowerIntrin(),
+        *further_passes(target),
+        passes.MakeUnpackedAPI(),
+    ]
     with checked_passes():
         return Sequential(host, name="tir.kernels")(lower(explicit))

@@ -6,9 +6,10 @@ realize parts of buffers. Both end in flat loops over flat buffers. After them c
 the host (``host_passes``), or, where functions run on threads of a device, those that make kernels
 of them (``device_passes``).
 
-Left out on purpose: CommonSubexprElimTIR for LLVM, which does the same itself (it would add a tenth
-to the time of lowering a convolution), and the passes that legalize bfloat16 and float8, whose
-values the CPU back ends compute as wide as they need.
+Back ends add passes of their own for the host (``BackEnd.host_passes``), C CommonSubexprElimTIR.
+Left out on purpose: the same pass for LLVM, which does it itself (it would add a tenth to the time
+of lowering a convolution), and the passes that legalize bfloat16 and float8, whose values the CPU
+back ends compute as wide as they need.
 
 ``PassContext`` can disable passes by name; the option ``tir.add_lower_pass`` adds passes after a
 phase (0 to 3).
@@ -20,10 +21,12 @@ from collections.abc import Callable, Sequence
 
 from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end, part
 from tilesmith.tir import transform as passes
 
 __all__ = [
-    "CLASSIC_PHASES", "PHASES", "classic_passes", "device_passes", "host_passes", "lower_passes",
+    "CLASSIC_PHASES", "PHASES", "classic_passes", "device_passes", "further_passes", "host_passes",
+    "lower_passes",
 ]  # fmt: skip
 
 
@@ -226,6 +229,12 @@ def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
         passes.AnnotateEntryFunc(),
         *([passes.SkipAssert()] if disable_assert else []),  # the user's, not those of the wrappers
         passes.LowerIntrin(),
-        *([passes.CommonSubexprElimTIR()] if target.kind.name == "c" else []),  # LLVM does its own
+        *further_passes(target),
         passes.MakePackedAPI(),
     ]
+
+
+def further_passes(target: Target) -> list[Pass]:
+    """The passes over lowered functions that the record of the target's back end adds."""
+    record = find_back_end(target)
+    return [] if record is None else [part(make)() for make in record.host_passes]

@@ -43,12 +43,15 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.library import Library
+from tilesmith.runtime.module import Format, source_only
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -71,8 +74,10 @@ class Executable:
     """A compiled model. `executable(x)` calls `main`; `executable["name"]` is any of its functions.
 
     `code` is a loaded Library, or object files that are linked in the process at the first call;
-    `constants` maps names to arrays; `sources` maps formats ("ll", "asm", "script", …) to texts or
-    functions that make them.
+    `constants` maps names to arrays; `sources` maps formats ("ll", "script", …), the usual one
+    first, to texts or functions that make them; it may be a function that makes the mapping.
+    `load` links object files and loads them. Without object files there is source only: it can be
+    seen, not called; `advice` says what to do then.
     """
 
     def __init__(
@@ -80,14 +85,18 @@ class Executable:
         metadata: Mapping[str, Any],
         code: Library | Sequence[bytes],
         constants: Mapping[str, Any] | None = None,
-        sources: Mapping[str, str | Callable[[], str]] | None = None,
+        sources: Mapping[str, Format] | Callable[[], Mapping[str, Format]] = MappingProxyType({}),
         shared: bytes | memoryview | None = None,
+        load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
+        advice: str = "",
     ) -> None:
         self.metadata = dict(metadata)
         self._library = code if isinstance(code, Library) else None
         self._objects = [] if isinstance(code, Library) else list(code)
         self._shared = shared
-        self._sources = dict(sources or {})
+        self._make_sources = sources
+        self._load = load
+        self._advice = advice
         self._functions: dict[str, CompiledFunction] = {}
         self._signatures = {
             name: parse_signature(name, entry)
@@ -106,8 +115,10 @@ class Executable:
         if self._library is None:
             if self._shared is not None:
                 self._library = Library.from_shared_bytes(self._shared)
+            elif self._objects:
+                self._library = self._load(self._objects)
             else:
-                self._library = Library.from_objects(self._objects)
+                raise self._source_only("called")
         return self._library
 
     def get_function(self, name: str) -> CompiledFunction:
@@ -145,6 +156,11 @@ class Executable:
         return main(*inputs, **named)
 
     @property
+    def is_runnable(self) -> bool:
+        """Whether there is code to run, and not source only."""
+        return self._library is not None or self._shared is not None or bool(self._objects)
+
+    @property
     def function_names(self) -> list[str]:
         """Names of the graph functions."""
         return list(self._signatures)
@@ -172,15 +188,29 @@ class Executable:
 
     # -- seeing and saving ----------------------------------------------------------------------
 
-    def get_source(self, fmt: str = "ll") -> str:
-        """The code as text, in the formats that the compiler handed over."""
-        made = self._sources.get(fmt)
+    @cached_property
+    def _sources(self) -> Mapping[str, Format]:
+        made = self._make_sources
+        return made() if callable(made) else made
+
+    def get_source(self, fmt: str = "") -> str:
+        """The code of the whole model as text, in one of the formats that the back end writes; ""
+        is its usual one."""
+        made = self._sources.get(fmt or next(iter(self._sources), ""))
         if made is None:
             raise UnsupportedError(
                 f"this executable has no text of format '{fmt}'",
                 notes=(f"it has: {', '.join(self._sources) or 'none (was it loaded?)'}",),
             )
-        return made() if callable(made) else made
+        text = made() if callable(made) else made
+        return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
+
+    def _source_only(self, what: str) -> UnsupportedError:
+        """The error for what needs object code."""
+        return UnsupportedError(
+            f"this executable cannot be {what}: it has no object code",
+            notes=(source_only(list(self._sources), self._advice),),
+        )
 
     def save(self, path: PathLike) -> None:
         """Write an artifact (`.tsm`), completely or not at all.
@@ -196,6 +226,8 @@ class Executable:
         path = os.fspath(file_name)
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
+            if prefix is None and not self._objects:
+                raise self._source_only("exported")
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
             write_artifact(path, self.metadata, {}, self._constants, prefix)
@@ -207,7 +239,7 @@ class Executable:
         if shared is not None:
             return {SHARED_LIBRARY: shared}
         if not self._objects:
-            raise UnsupportedError("this executable's code cannot be saved: it has no object files")
+            raise self._source_only("saved")
         return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
 
     def _shared_bytes(self) -> bytes | None:

@@ -1,6 +1,7 @@
 """Libraries of generated code: object files linked in the process, or a shared library.
 
     library = Library.from_objects([object_bytes])      # llvmlite links, no linker is needed
+    library = Library.from_linked([object_bytes])       # the system's linker; no llvmlite
     library = Library.load("kernels.so")                # the system's loader; no llvmlite
     function = library.get_function("main")             # the symbol __tvm_ffi_main
 
@@ -31,6 +32,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tilesmith.support.linker import link_shared
 
 FUNCTION_PREFIX = "__tvm_ffi_"
 
@@ -65,6 +67,17 @@ class Library:
         the addresses of further undefined symbols. Raises CodegenError when a symbol is undefined.
         """
         return _JitLibrary(objects, exports, symbols or {})
+
+    @staticmethod
+    def from_linked(objects: Sequence[bytes]) -> Library:
+        """Link object files with the system's linker, and load the result; needs no llvmlite.
+
+        Raises MissingDependencyError when the machine has no linker.
+        """
+        with tempfile.TemporaryDirectory(prefix="tilesmith-library-") as folder:
+            path = Path(folder, "code.so")
+            link_shared(objects, path)
+            return _shared_from_bytes(path.read_bytes())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Library:

@@ -36,7 +36,6 @@ MODULE_LOADERS: Registry[Callable[[str], Module]] = Registry(
 )
 """Functions from a path to a module for files that a back end has to compile, by suffix."""
 
-_DEFAULT_FORMATS = ("ptx", "ll", "c", "cu", "cl", "wgsl", "asm")
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
 
 
@@ -54,7 +53,9 @@ class Module:
     `objects` are object files, linked in the process at the first use; `library` is code that is
     loaded already; `functions` are packed functions of a back end's own (launchers of a device).
     `symbols` are the names in the library of functions that are called otherwise there.
-    `formats` maps a format ("ll", "asm", "o", "cu", …) to its contents or a function making them.
+    `formats` maps a format ("ll", "asm", "o", "cu", …) to its contents or a function making them;
+    the first one is shown by default. `load` links object files and loads them. `advice` says what
+    to do where there is source only.
     """
 
     def __init__(
@@ -69,6 +70,9 @@ class Module:
         formats: Mapping[str, Format] | None = None,
         runnable: bool = True,
         symbols: Mapping[str, str] | None = None,
+        load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
+        is_device: bool = False,
+        advice: str = "",
     ) -> None:
         self._type_key = type_key
         self._objects = list(objects)
@@ -80,6 +84,9 @@ class Module:
         self._imports: list[Module] = []
         self._runnable = runnable
         self._symbols: dict[str, str] = dict(symbols or {})
+        self._load = load
+        self._is_device = is_device
+        self._advice = advice
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -90,9 +97,15 @@ class Module:
             known = self.function_names
             notes = [f"it has: {', '.join(known[:20])}"] if known else []
             if not self._runnable:
-                notes.append("its code is for another machine: it can be saved, but not run here")
+                notes.append(self._why_not_here())
             raise UnknownMemberError(f"the module has no function '{name}'", notes=notes)
         return found
+
+    def _why_not_here(self) -> str:
+        """Why its functions cannot be called, and what to do."""
+        if self._objects:
+            return "its code is for another machine: it can be saved, but not run here"
+        return source_only(self.formats, self._advice)
 
     def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
         found = self._functions.get(name)
@@ -150,13 +163,18 @@ class Module:
     def library(self) -> Library | None:
         """The loaded code; None if there is none that this machine can run."""
         if self._library is None and self._objects and self._runnable:
-            self._library = Library.from_objects(self._objects)
+            self._library = self._load(self._objects)
         return self._library
 
     @property
     def objects(self) -> list[bytes]:
         """The object files."""
         return list(self._objects)
+
+    @property
+    def advice(self) -> str:
+        """What a user does to run it, where there is source only."""
+        return self._advice
 
     @property
     def mod(self) -> Module:
@@ -196,7 +214,7 @@ class Module:
     @property
     def format(self) -> str:
         """The format in which the source is shown by default."""
-        return next((name for name in _DEFAULT_FORMATS if name in self._formats), "")
+        return next(iter(self._formats), "")
 
     @property
     def formats(self) -> list[str]:
@@ -222,9 +240,7 @@ class Module:
     @property
     def is_device_module(self) -> bool:
         """Is it code for a device, started by functions on the host?"""
-        return self._type_key in (
-            "cuda", "nvptx", "opencl", "metal", "vulkan", "rocm", "webgpu",
-        )  # fmt: skip
+        return self._is_device
 
     def get_property_mask(self) -> int:
         """The properties as bits of ModulePropertyMask."""
@@ -243,9 +259,9 @@ class Module:
     def _make(self, fmt: str) -> bytes | str:
         aliases = {"s": "asm", "obj": "o", "bitcode": "bc"}
         fmt = fmt if fmt in self._formats else aliases.get(fmt, fmt)
-        content = self._formats.get(fmt)
-        if content is None and fmt == "o" and len(self._objects) == 1:
+        if fmt == "o" and len(self._objects) == 1:
             return self._objects[0]
+        content = self._formats.get(fmt)
         if content is None:
             raise UnsupportedError(
                 f"a module of type '{self._type_key}' has no format '{fmt}'",
@@ -311,7 +327,7 @@ class Module:
         if not objects and (self._library is not None or self._functions or not self._imports):
             raise UnsupportedError(
                 f"a module of type '{self._type_key}' has no object code to export",
-                notes=("save its source: module.save(path)",) if self._formats else (),
+                notes=(source_only(self.formats, self._advice),) if self._formats else (),
             )
         if pack_imports is not None and self._imports:
             with tempfile.TemporaryDirectory(prefix="tilesmith-imports-") as folder:
@@ -350,6 +366,12 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self._type_key}: {', '.join(self.function_names[:8])})"
+
+
+def source_only(formats: Sequence[str], advice: str) -> str:
+    """What to tell a user who calls code of which there is source only."""
+    shown = f"get_source('{formats[0]}')" if formats else "get_source()"
+    return f"there is its source only: {shown}" + (f"; {advice}" if advice else "")
 
 
 def _tar(objects: Sequence[bytes]) -> bytes:

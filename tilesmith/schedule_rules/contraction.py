@@ -23,7 +23,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
 from tilesmith.schedule_rules.tiles import best_rows, best_tile
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
+from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
 from tilesmith.tir.functor import post_order_visit, substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.schedule.nests import variables_in
@@ -272,7 +272,7 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None
     init_loops = sch.get_loops(init)
     # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
     for loop in init_loops[-len(tile) - 1 : -1]:
-        if sch.get(loop).kind.name == "SERIAL":
+        if sch.get(loop).kind is ForKind.SERIAL:
             _unroll(sch, loop)
 
 

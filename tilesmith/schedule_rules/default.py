@@ -15,24 +15,34 @@ from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
-from tilesmith.tir import Block, IterVar, PrimFunc
+from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.schedule.nests import variables_in
 
-__all__ = ["default_schedule"]
+__all__ = ["default_schedule", "schedule_for_cpu"]
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
-    """A function with the default schedule for a target."""
+    """A function with the default schedule that the back end of a target names, if it names one."""
+    record = back_end_of(target)
+    if record.default_schedule is None:
+        return function
     name = function.attrs.get("global_symbol", "main")
     sch = Schedule(IRModule({name: function}), error_render_level="fast")
+    sch = part(record.default_schedule)(sch, target)
+    return sch.mod[name].with_attr("tir.is_scheduled", True)
+
+
+def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
+    """The default schedule for CPUs: vectors, register tiles, parallel outer loops."""
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
     for rule in (_contractions, _row_reductions, _simple_blocks):
         sch = rule(sch, machine, threads)
-    return sch.mod[name].with_attr("tir.is_scheduled", True)
+    return sch
 
 
 def _attempt(sch: Schedule, change: Callable[[Schedule], None]) -> Schedule:
@@ -94,7 +104,7 @@ def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedu
 
 def _is_marked(sch: Schedule, loop: LoopRV) -> bool:
     node = sch.get(loop)
-    return node.kind.name != "SERIAL" or bool(node.annotations)
+    return node.kind is not ForKind.SERIAL or bool(node.annotations)
 
 
 def _extent(sch: Schedule, loop: LoopRV) -> int:

@@ -40,6 +40,9 @@ class Linker:
     def shared(self, objects: Sequence[str], output: str, libraries: Sequence[str]) -> list[str]:
         """The command line that makes a shared library."""
         line = [*self.command, "-shared", "-o", output, *objects]
+        if sys.platform.startswith("linux"):
+            # a function called like one of the process (`index`, `read`) is not mistaken for it
+            line.insert(-len(objects), "-Wl,-Bsymbolic" if self.is_compiler else "-Bsymbolic")
         if self.is_compiler:
             if sys.platform == "darwin":
                 line += ["-undefined", "dynamic_lookup"]

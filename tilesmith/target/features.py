@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tilesmith.support.errors import TargetError
-from tilesmith.target.host import host_cpu
+from tilesmith.target.host import host_architecture, host_cpu
 from tilesmith.target.target import Target
 
 _TABLE = Path(__file__).with_name("cpu_features.json")
@@ -87,22 +87,23 @@ def cpu_features(name: str, architecture: str) -> frozenset[str]:
 
 def is_host(target: Target) -> bool:
     """Whether `target` leaves the CPU to this machine."""
-    return (
-        target.kind.name == "llvm" and target.mcpu in ("", "native", "host") and not target.mtriple
-    )
+    return target.kind.means_host and target.mcpu in _OWN_CPU and not target.mtriple
+
+
+_OWN_CPU = ("", "native", "host")
 
 
 def architecture(target: Target) -> str:
     """`x86`, `aarch64`, `arm`, `riscv`, or the first word of the triple."""
-    return architecture_of_triple(_triple(target) or host_cpu().triple)
+    return architecture_of_triple(_triple(target) or host_architecture())
 
 
 def _triple(target: Target) -> str:
     """The platform of a target; "" for this one. C has no option for it, but a CPU may tell."""
-    if target.kind.name != "c" or target.mtriple or not target.mcpu:
+    if target.mtriple or not target.mcpu or "mtriple" in target.kind.options:
         return target.mtriple
-    family = architecture_of_triple(host_cpu().triple)
-    if target.mcpu in ("native", "host") or target.mcpu in known_cpus(family):
+    family = architecture_of_triple(host_architecture())
+    if target.mcpu in _OWN_CPU or target.mcpu in known_cpus(family):
         return ""
     others = (name for name in _FAMILIES if target.mcpu in known_cpus(name))
     return next(others, "unknown")  # C's compiler may know it
@@ -110,13 +111,15 @@ def _triple(target: Target) -> str:
 
 def target_features(target: Target) -> frozenset[str]:
     """The extensions that code for `target` may use: those of its CPU, changed by `-mattr`."""
-    return _features(_triple(target), target.mcpu, target.mattr)
+    cpu = target.mcpu
+    is_own = cpu in _OWN_CPU and (target.kind.means_host or bool(cpu))
+    return _features(_triple(target), cpu, target.mattr, is_own)
 
 
 @cache
-def _features(triple: str, cpu: str, changes: tuple[str, ...]) -> frozenset[str]:
-    family = architecture_of_triple(triple or host_cpu().triple)
-    if cpu in ("", "native", "host") and not triple:
+def _features(triple: str, cpu: str, changes: tuple[str, ...], is_own: bool) -> frozenset[str]:
+    family = architecture_of_triple(triple or host_architecture())
+    if is_own and not triple:
         host = host_cpu()
         features = set(host.features or cpu_features(host.name, family))
     else:

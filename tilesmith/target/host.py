@@ -7,6 +7,8 @@ features are right. Everything is asked once per process.
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,6 +51,14 @@ def host_cpu() -> HostCPU:
     changes = tuple(("+" if is_on else "-") + name for name, is_on in sorted(states.items()))
     features = frozenset(name for name, is_on in states.items() if is_on)
     return HostCPU(binding.get_default_triple(), binding.get_host_cpu_name(), features, changes)
+
+
+def host_architecture() -> str:
+    """The architecture of this process as triples begin with it; asks neither LLVM nor the CPU."""
+    name = platform.machine().lower()
+    if sys.maxsize < 2**32:  # a process of 32 bits on a larger machine
+        return {"x86_64": "i686", "amd64": "i686", "aarch64": "arm", "arm64": "arm"}.get(name, name)
+    return name
 
 
 def host_cores() -> int:

@@ -87,16 +87,36 @@ GENERAL_OPTIONS = _options(
 
 
 class TargetKind:
-    """A kind of target: its name, DLPack device type, default keys and declared options."""
+    """A kind of target: its name, DLPack device type, default keys and declared options.
 
-    __slots__ = ("_options", "default_keys", "device_type", "name")
+    `means_host` says that a target of the kind that names no CPU stands for this machine's own,
+    with all its features. `dot_products_from` is the first number of an architecture ("sm_61")
+    whose devices multiply and add packed 8-bit integers.
+    """
+
+    __slots__ = (
+        "_options",
+        "default_keys",
+        "device_type",
+        "dot_products_from",
+        "means_host",
+        "name",
+    )
 
     def __init__(
-        self, name: str, device_type: int, default_keys: tuple[str, ...], options: str = ""
+        self,
+        name: str,
+        device_type: int,
+        default_keys: tuple[str, ...],
+        options: str = "",
+        means_host: bool = False,
+        dot_products_from: int | None = None,
     ) -> None:
         self.name = name
         self.device_type = device_type
         self.default_keys = default_keys
+        self.means_host = means_host
+        self.dot_products_from = dot_products_from
         self._options: Mapping[str, TargetOption] = MappingProxyType(
             {**GENERAL_OPTIONS, **_options(options)}
         )
@@ -154,47 +174,62 @@ def target_kind(name: str) -> TargetKind:
     raise TargetError(f"unknown target kind '{name}'", notes=(advice,))
 
 
-def _declare(name: str, device_type: int, keys: str, options: str = "") -> None:
-    KINDS.register(name, TargetKind(name, device_type, tuple(keys.split()), options))
+def declare_kind(
+    name: str,
+    device_type: int = CPU,
+    keys: str = "cpu",
+    options: str = "",
+    *,
+    means_host: bool = False,
+    dot_products_from: int | None = None,
+) -> TargetKind:
+    """Declare a kind of target. `keys` and `options` are texts of words, such as
+    "mcpu:str max_num_threads:int=1024"; `TargetKind` describes the rest."""
+    kind = TargetKind(
+        name, device_type, tuple(keys.split()), options, means_host, dot_products_from
+    )
+    return KINDS.register(name, kind)
 
 
-_declare(
+declare_kind(
     "llvm", CPU, "cpu",
     "mattr:strings mcpu:str mtriple:str mfloat-abi:str mabi:str num-cores:int fast-math:bool"
     " fast-math-nnan:bool fast-math-ninf:bool fast-math-nsz:bool fast-math-arcp:bool"
     " fast-math-contract:bool fast-math-reassoc:bool opt-level:int cl-opt:strings jit:str"
     " vector-width:int",
+    means_host=True,
 )  # fmt: skip
-_declare(
+declare_kind(
     "c", CPU, "cpu",
     "mcpu:str march:str workspace-byte-alignment:int constants-byte-alignment:int",
 )  # fmt: skip
-_declare(
+declare_kind(
     "cuda", CUDA, "cuda gpu",
     "mcpu:str arch:str max_shared_memory_per_block:int max_threads_per_block:int"
     " thread_warp_size:int=32 registers_per_block:int l2_cache_size_bytes:int"
     " max_num_threads:int=1024",
+    dot_products_from=61,
 )  # fmt: skip
-_declare(
+declare_kind(
     "nvptx", CUDA, "cuda gpu",
     "mcpu:str mtriple:str max_num_threads:int=1024 thread_warp_size:int=32",
 )  # fmt: skip
-_declare(
+declare_kind(
     "rocm", ROCM, "rocm gpu",
     "mcpu:str mtriple:str mattr:strings max_num_threads:int=256 max_threads_per_block:int=256"
     " max_shared_memory_per_block:int=65536 thread_warp_size:int=64",
 )  # fmt: skip
-_declare(
+declare_kind(
     "opencl", OPENCL, "opencl gpu",
     "max_threads_per_block:int=256 max_shared_memory_per_block:int=16384 max_num_threads:int=256"
     " thread_warp_size:int=1 texture_spatial_limit:int=16384 max_function_args:int=128",
 )  # fmt: skip
-_declare(
+declare_kind(
     "metal", METAL, "metal gpu",
     "max_num_threads:int=256 max_threads_per_block:int=256 max_shared_memory_per_block:int=32768"
     " thread_warp_size:int=16 max_function_args:int=31",
 )  # fmt: skip
-_declare(
+declare_kind(
     "vulkan", VULKAN, "vulkan gpu",
     "mattr:strings supports_float16:bool supports_float32:bool=true supports_float64:bool"
     " supports_int8:bool supports_int16:bool supports_int32:bool=true supports_int64:bool"
@@ -209,16 +244,16 @@ _declare(
     " device_name:str driver_name:str driver_version:int vulkan_api_version:int"
     " max_spirv_version:int",
 )  # fmt: skip
-_declare("webgpu", WEBGPU, "webgpu gpu", "max_num_threads:int=256")
-_declare("sdaccel", OPENCL, "sdaccel hls")
-_declare("aocl", AOCL, "aocl hls")
-_declare("aocl_sw_emu", AOCL, "aocl hls")
-_declare(
+declare_kind("webgpu", WEBGPU, "webgpu gpu", "max_num_threads:int=256")
+declare_kind("sdaccel", OPENCL, "sdaccel hls")
+declare_kind("aocl", AOCL, "aocl hls")
+declare_kind("aocl_sw_emu", AOCL, "aocl hls")
+declare_kind(
     "hexagon", HEXAGON, "hexagon cpu",
     "mattr:strings mcpu:str mtriple:str llvm-options:strings num-cores:int vtcm-capacity:int",
 )  # fmt: skip
-_declare("stackvm", CPU, "cpu")
-_declare("ext_dev", EXT_DEV, "")
-_declare("hybrid", CPU, "")
-_declare("composite", CPU, "", "devices:targets")
-_declare("test", CPU, "")
+declare_kind("stackvm", CPU, "cpu")
+declare_kind("ext_dev", EXT_DEV, "")
+declare_kind("hybrid", CPU, "")
+declare_kind("composite", CPU, "", "devices:targets")
+declare_kind("test", CPU, "")

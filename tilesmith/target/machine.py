@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tilesmith.target.features import architecture, is_host, llvm_machine, target_features
 from tilesmith.target.host import host_caches, host_cores
+from tilesmith.target.kind import CPU
 from tilesmith.target.target import Target
 
 KIB = 1024
@@ -129,9 +130,10 @@ def target_identity(target: Target) -> str:
 
     The target's own text does not do: plain `llvm` is another CPU on another machine.
     """
-    if target.kind.name != "llvm":
+    if target.kind.device_type != CPU:
         return target.to_json()
-    return f"{target.to_json()} {llvm_machine(target)} {machine_model(target)}"
+    machine = f" {llvm_machine(target)}" if target.kind.means_host else ""
+    return f"{target.to_json()}{machine} {machine_model(target)}"
 
 
 def _class_of(target: Target) -> MachineModel:

@@ -230,7 +230,8 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
         if "supports_integer_dot_product" in self.attrs:
             return bool(self.attrs["supports_integer_dot_product"])
         digits = "".join(c for c in self.arch if c.isdigit())
-        return self.kind.name == "cuda" and bool(digits) and int(digits) >= 61
+        first = self.kind.dot_products_from
+        return first is not None and bool(digits) and int(digits) >= first
 
     @property
     def supports_cooperative_matrix(self) -> bool:

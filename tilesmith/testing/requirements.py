@@ -15,11 +15,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilesmith.codegen import registry
 from tilesmith.runtime.devices import device
 from tilesmith.support.errors import MissingDependencyError, TilesmithError, UnknownNameError
 from tilesmith.support.registry import Registry
 from tilesmith.target import Target, host_cpu
+from tilesmith.target.back_end import find_back_end
 
 __all__ = [
     "FEATURES", "Feature", "requires_cuda_compute_version", "requires_nvcc_version",
@@ -138,7 +138,7 @@ def _skip_if(condition: bool, reason: str) -> Any:
 
 def _has_back_end(kind: str) -> bool:
     try:
-        return registry.BACK_ENDS.get(Target(kind).kind.name, None) is not None
+        return find_back_end(Target(kind)) is not None
     except TilesmithError:
         return False
 

@@ -17,6 +17,7 @@ from tilesmith.ir import EQ, And, PrimExpr, const, is_const, post_order_visit
 from tilesmith.runtime.devices import Device, cpu, device
 from tilesmith.support.errors import MissingDependencyError, TilesmithError
 from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end
 from tilesmith.tir.functor import substitute
 
 __all__ = [
@@ -93,8 +94,10 @@ def check_numerical_grads(
 def device_enabled(target: Any) -> bool:
     """Whether code for a target can be compiled and run on this machine."""
     try:
-        kind = Target(target).kind.name
-        return kind in ("llvm", "c") or bool(device(kind).exist)
+        chosen = Target(target)
+        record = find_back_end(chosen)
+        runs_on_host = record is not None and not record.is_device
+        return runs_on_host or bool(device(chosen.kind.name).exist)
     except TilesmithError:
         return False
 

@@ -1,33 +1,26 @@
 """The LLVM back end: PrimFuncs → LLVM text → object code.
 
-`emit_text(module, target)` writes the text, `compile_text(text, target)` makes object code of it,
-`build(module, target)` does both and gives a `runtime.Module`.
+`emit_text(module, target)` writes the text, `compile_text(text, target)` makes object code of it;
+`generate` gives both as the back end's record wants them (`record.py`).
 """
 
-from __future__ import annotations
+from tilesmith.support.lazy import lazy_attributes
 
-from tilesmith.codegen.c_compiler import compile_source
-from tilesmith.codegen.facts import called_functions
-from tilesmith.codegen.llvm.compile import assembly, compile_formats, compile_text
-from tilesmith.codegen.llvm.module import (
-    PACKED_PREFIX,
-    ModuleEmitter,
-    emit_text,
-    kernel_symbol,
-    thread_runtime_text,
-    wants_debug_information,
-)
-from tilesmith.codegen.registry import BACK_ENDS
-from tilesmith.ir import IRModule
-from tilesmith.runtime.module import Module
-from tilesmith.target import Target
-from tilesmith.target.features import is_host, llvm_machine
-from tilesmith.target.host import host_cpu
-from tilesmith.tir.function import PrimFunc
+_LAZY = {
+    "assembly": "tilesmith.codegen.llvm.compile:assembly",
+    "compile_formats": "tilesmith.codegen.llvm.compile:compile_formats",
+    "compile_text": "tilesmith.codegen.llvm.compile:compile_text",
+    "emit_text": "tilesmith.codegen.llvm.module:emit_text",
+    "is_runnable": "tilesmith.codegen.llvm.code:is_runnable",
+    "kernel_symbol": "tilesmith.codegen.llvm.module:kernel_symbol",
+    "thread_runtime_object": "tilesmith.codegen.llvm.code:thread_runtime_object",
+    "thread_runtime_text": "tilesmith.codegen.llvm.module:thread_runtime_text",
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 __all__ = [
     "assembly",
-    "build",
     "compile_formats",
     "compile_text",
     "emit_text",
@@ -36,134 +29,3 @@ __all__ = [
     "thread_runtime_object",
     "thread_runtime_text",
 ]
-
-
-def is_runnable(target: Target) -> bool:
-    """Whether this machine can run code for `target`: the same platform, no feature missing."""
-    if is_host(target):
-        return True
-    from tilesmith.target.features import architecture_of_triple, target_features
-
-    host = host_cpu()
-    machine = llvm_machine(target)
-    if architecture_of_triple(machine.triple) != architecture_of_triple(host.triple):
-        return False
-    first, own = machine.triple.partition("-")[0], host.triple.partition("-")[0]
-    if ("64" in first) != ("64" in own):
-        return False  # pointers of another size: not for this process
-    same_system = ("linux", "darwin", "macos", "windows")
-    systems = [name for name in same_system if name in host.triple.lower()]
-    if target.mtriple and not any(name in machine.triple.lower() for name in systems):
-        return False
-    # LLVM counts tuning words as features: only what the host is known to lack matters
-    lacking = {change[1:] for change in host.changes if change.startswith("-")}
-    return not ((target_features(target) & lacking) - _FOR_SYSTEMS)
-
-
-_FOR_SYSTEMS = frozenset(
-    "cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl movdir64b movdiri mwaitx "
-    "pconfig pku prfchw ptwrite rdpid rdpru serialize sgx shstk tsxldtrk uintr usermsr waitpkg "
-    "wbnoinvd widekl xsave xsavec xsaveopt xsaves".split()
-)
-"""Instructions for operating systems: LLVM never chooses them, and virtual machines hide them."""
-
-
-@BACK_ENDS.register("llvm")
-def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
-    """Compile a lowered module. Its forms are "ll" (as written), "ll.opt", "asm", "bc".
-
-    Raises CodegenError for what cannot be translated.
-    """
-    objects, needs_threads = [], False
-    parts = _parts(module, opt_level) if is_host(target) else [(module, opt_level)]
-    for part, level in parts:
-        emitter = ModuleEmitter(part, target)
-        text = emitter.text(thread_runtime=not is_host(target))
-        needs_threads = needs_threads or emitter.needs_threads
-        imported = [_text_of(source) for source in emitter.imported]
-        objects.append(compile_formats(text, target, ("o",), level, imported)["o"])
-        for source in dict.fromkeys(emitter.imported_c):
-            objects.append(compile_source(_text_of(source), target, level, "gnu11"))
-    if needs_threads and is_host(target):
-        objects.append(thread_runtime_object(target))
-
-    debug = wants_debug_information()
-
-    def in_form(form: str) -> bytes | str:
-        whole = ModuleEmitter(module, target, debug)
-        text = whole.text()
-        if form == "written":
-            return text
-        imported = [_text_of(source) for source in whole.imported]
-        made = compile_formats(text, target, (form,), opt_level, imported)[form]
-        return made if form in ("o", "bc") else made.decode()
-
-    public = [
-        function
-        for function in module.functions.values()
-        if str(function.attrs.get("global_symbol", "")).startswith(PACKED_PREFIX)
-    ]
-    names = [_packed_name(function) for function in public]
-    entries = [_packed_name(f) for f in public if f.attrs.get("tir.is_entry_func")]
-    return Module(
-        "llvm",
-        objects=objects,
-        function_names=list(dict.fromkeys(names)),
-        entry_name=entries[0] if entries else None,
-        formats={
-            "ll": lambda: in_form("written"),
-            "ll.opt": lambda: in_form("ll"),
-            "asm": lambda: in_form("asm"),
-            "bc": lambda: in_form("bc"),
-            **({"o": lambda: in_form("o")} if len(objects) > 1 else {}),
-        },
-        runnable=is_runnable(target),
-    )
-
-
-_runtime_objects: dict[str, bytes] = {}
-
-
-def thread_runtime_object(target: Target) -> bytes:
-    """The object file with the functions that launch parallel loops, made once per target.
-
-    Link it with objects made from `emit_text(..., thread_runtime=False)`.
-    """
-    key = str(target)
-    if key not in _runtime_objects:
-        _runtime_objects[key] = compile_text(thread_runtime_text(target), target)
-    return _runtime_objects[key]
-
-
-def _packed_name(function: PrimFunc) -> str:
-    return str(function.attrs["global_symbol"]).removeprefix(PACKED_PREFIX)
-
-
-def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int | None]]:
-    """The module as it is compiled: kernels, and apart from them the wrappers around kernels.
-
-    A wrapper is a hundred tests that run once per call: optimising it takes longer than optimising
-    a kernel, and gains a few nanoseconds.
-    """
-    symbols = {function.attrs.get("global_symbol") for function in module.functions.values()}
-    wrappers, kernels = {}, {}
-    for variable, function in module.functions.items():
-        name = str(function.attrs.get("global_symbol", ""))
-        is_wrapper = name.startswith(PACKED_PREFIX) and name[len(PACKED_PREFIX) :] in symbols
-        (wrappers if is_wrapper else kernels)[variable] = function
-    callees = {name for function in wrappers.values() for name in called_functions(function)}
-    private = [v for v, f in kernels.items() if "global_symbol" not in f.attrs]
-    if not wrappers or not kernels or callees & {v.name_hint for v in private}:
-        return [(module, opt_level)]
-    return [
-        (IRModule(kernels, attrs=module.attrs), opt_level),
-        (IRModule(wrappers, attrs=module.attrs), 0),
-    ]
-
-
-def _text_of(part: str) -> str:
-    """LLVM text or C that a pragma brings: the text itself or the name of a file with it."""
-    if "\n" in part or "define" in part or "{" in part or ";" in part:
-        return part
-    with open(part, encoding="utf-8") as file:
-        return file.read()

@@ -16,12 +16,11 @@ from tilesmith.codegen.llvm.dtypes import register_type, symbol
 from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.functions import FunctionEmitter
 from tilesmith.codegen.llvm.module import ModuleEmitter
-from tilesmith.codegen.registry import BACK_ENDS
 from tilesmith.ir import Call, IRModule, StringImm
 from tilesmith.ir.queries import called_name
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.module import Module
 from tilesmith.target import Target
+from tilesmith.target.back_end import Code
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
@@ -58,27 +57,16 @@ def llvm_target(target: Target) -> Target:
     })  # fmt: skip
 
 
-@BACK_ENDS.register("nvptx")
-def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
-    """Compile kernels; the forms are "ptx", "ll" (as written) and "ll.opt"."""
+def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
+    """The code of kernels; its forms are "ptx", "ll" (as written) and "ll.opt"."""
     machine = llvm_target(target)
-
-    def text() -> str:
-        return KernelModuleEmitter(module, machine).text()
-
-    written = text()
-    made = compile_formats(written, machine, ("asm",), opt_level)["asm"].decode()
-    names = [str(f.attrs.get("global_symbol", v.name_hint)) for v, f in module.functions.items()]
-    return Module(
-        "nvptx",
-        function_names=names,
-        formats={
-            "ptx": made,
-            "ll": written,
-            "ll.opt": lambda: compile_formats(written, machine, ("ll",), opt_level)["ll"].decode(),
-        },
-        runnable=False,
-    )
+    written = KernelModuleEmitter(module, machine).text()
+    formats = {
+        "ptx": compile_formats(written, machine, ("asm",), opt_level)["asm"].decode(),
+        "ll": written,
+        "ll.opt": lambda: compile_formats(written, machine, ("ll",), opt_level)["ll"].decode(),
+    }
+    return Code(formats, advice="a CUDA runtime loads the PTX text: module.save('kernels.ptx')")
 
 
 class KernelModuleEmitter(ModuleEmitter):
@@ -219,4 +207,4 @@ class KernelEmitter(FunctionEmitter):
         return found if held == moved else self.define(f"bitcast {moved} {found} to {held}")
 
 
-__all__ = ["KernelModuleEmitter", "build", "llvm_target"]
+__all__ = ["KernelModuleEmitter", "generate", "llvm_target"]

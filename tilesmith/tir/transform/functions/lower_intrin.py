@@ -13,22 +13,22 @@ from tilesmith.ir import Call, GlobalVar, PrimExpr, Rewriter
 from tilesmith.ir.transform import Pass
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.intrinsics import lower_call
+from tilesmith.tir.transform.intrinsics import lower_call, rules_of
 from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = ["LowerIntrin", "lower_intrin"]
 
 
 class _IntrinsicLowerer(Rewriter):
-    def __init__(self, kind: str, keys: tuple[str, ...]) -> None:
-        self.kind = kind
-        self.keys = keys
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.rules = rules_of(target)
 
     def visit_Call(self, call: Call) -> PrimExpr:
         call = call.map_children(self.visit)
         if isinstance(call.op, GlobalVar):
             return call
-        found = lower_call(call, self.kind, self.keys)
+        found = lower_call(call, self.target, self.rules)
         return call if found is None else found
 
 
@@ -37,7 +37,7 @@ def lower_intrin(func: PrimFunc, target: Any = None) -> PrimFunc:
     target = func.attrs.get("target") if target is None else Target(target)
     if target is None:
         return func
-    lowerer = _IntrinsicLowerer(target.kind.name, tuple(target.keys))
+    lowerer = _IntrinsicLowerer(target)
     return func.with_body(lowerer.visit(func.body))
 
 

@@ -1,15 +1,18 @@
-"""What operators become on a target: rules from TIR to TIR, by target kind.
+"""What operators become on a target: tables of rules from TIR to TIR, which back ends name.
 
-A back end lists what it takes as it is by having no rule for it. ``lower_call`` asks, in this
-order: the rules that users registered (``ir.register_intrin_lowering``) for the kind of the
-target, for its keys, and for "default"; then the tables of this package.
+A back end takes as it is what its tables (``BackEnd.intrinsic_rules``) have no rule for.
+``lower_call`` asks, in this order: the rules that users registered
+(``ir.register_intrin_lowering``) for the kind of the target, for its keys, and for "default"; then
+the tables of the back end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilesmith.ir import Call, PrimExpr
+from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end, part
 from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
 from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES
 from tilesmith.tir.transform.intrinsics.hyperbolic import HYPERBOLIC_RULES
@@ -17,35 +20,41 @@ from tilesmith.tir.transform.intrinsics.power import POWER_RULES
 from tilesmith.tir.transform.intrinsics.profile import PROFILE_RULES
 from tilesmith.tir.transform.intrinsics.trigonometric import TRIGONOMETRIC_RULES
 
-__all__ = ["RULES", "Rule", "lower_call"]
+__all__ = [
+    "C_RULES", "DEFAULT_RULES", "LLVM_RULES", "NVPTX_RULES", "Rule", "Rules", "lower_call",
+    "rules_of",
+]  # fmt: skip
 
 Rule = Callable[[Call], PrimExpr | None]
 """Gives what stands in place of a call, or None to leave it to the next rule."""
 
-RULES: dict[str, tuple[dict[str, Rule], ...]] = {
-    "llvm": (
-        GENERIC_RULES | PROFILE_RULES,
-        FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES,
-        POWER_RULES,
-    ),
-    "nvptx": (GENERIC_RULES, FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES, POWER_RULES),
-    "c": (GENERIC_RULES | PROFILE_RULES,),
-    "default": (GENERIC_RULES,),
-}
-"""Target kind → tables of rules by operator name."""
+Rules = Sequence[Mapping[str, Rule]]
+"""Tables of rules by operator name, in the order in which they are asked."""
+
+DEFAULT_RULES: Rules = (GENERIC_RULES,)
+C_RULES: Rules = (GENERIC_RULES | PROFILE_RULES,)
+_FLOAT_RULES = FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES
+LLVM_RULES: Rules = (GENERIC_RULES | PROFILE_RULES, _FLOAT_RULES, POWER_RULES)
+NVPTX_RULES: Rules = (GENERIC_RULES, _FLOAT_RULES, POWER_RULES)
 
 
-def lower_call(call: Call, kind: str, keys: Sequence[str] = ()) -> PrimExpr | None:
-    """What stands in place of a call on a target of a kind; None where it stays."""
+def rules_of(target: Target) -> Rules:
+    """The tables that the back end of a target names; the default ones where there is none."""
+    record = find_back_end(target)
+    return DEFAULT_RULES if record is None else part(record.intrinsic_rules)
+
+
+def lower_call(call: Call, target: Target, rules: Rules) -> PrimExpr | None:
+    """What stands in place of a call on a target; None where it stays."""
     op = call.op
     if op._attrs:
-        for name in (kind, *keys, "default"):
+        for name in (target.kind.name, *target.keys, "default"):
             rule = op.get_attr(f"{name}.FLowerIntrinsic")
             if rule is not None:
                 found = rule(call)
                 if found is not None:
                     return found
-    for table in RULES.get(kind, RULES["default"]):
+    for table in rules:
         rule = table.get(op.name)
         if rule is not None:
             found = rule(call)

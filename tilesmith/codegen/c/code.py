@@ -1,0 +1,60 @@
+"""What the record of the C back end names: its source, its objects, the threads that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilesmith.codegen.c.module import emit_source
+from tilesmith.codegen.c.thread_runtime import THREAD_RUNTIME
+from tilesmith.codegen.c_compiler import compile_source, compiler_identity, missing_compiler
+from tilesmith.ir import IRModule
+from tilesmith.target import Target
+from tilesmith.target.back_end import Code
+
+__all__ = ["generate", "kernel_object", "machine_options", "shared_objects"]
+
+
+def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
+    """The C source of a lowered module (format "c"), compiled where there is a C compiler.
+
+    Raises CodegenError for what C code cannot do.
+    """
+    source = emit_source(module)
+    missing = missing_compiler(target)
+    if missing:
+        advice = f"{missing}; or take the source to another machine: get_source('c'), save('x.c')"
+        return Code({"c": source}, advice=advice)
+
+    def objects() -> list[bytes]:
+        made = [compile_source(source, target, opt_level, options=machine_options(target))]
+        return [*made, *shared_objects(target)] if LAUNCHER in source else made
+
+    return Code({"c": source}, objects)
+
+
+LAUNCHER = "__tilesmith_parallel_launch"
+
+
+def kernel_object(module: IRModule, target: Target) -> bytes:
+    """The object file of lowered kernels, whose parallel loops one thread runs until the library
+    is linked with what launches them."""
+    return compile_source(emit_source(module), target, options=machine_options(target))
+
+
+_runtime_objects: dict[str, bytes] = {}
+
+
+def shared_objects(target: Target) -> Sequence[bytes]:
+    """The object file with the threads that run parallel loops, made once per target."""
+    key = f"{target} {compiler_identity(target)}"
+    if key not in _runtime_objects:
+        _runtime_objects[key] = compile_source(
+            THREAD_RUNTIME, target, standard="gnu11", options=machine_options(target)
+        )
+    return (_runtime_objects[key],)
+
+
+def machine_options(target: Target) -> list[str]:
+    """The options of a target of kind C that its compiler takes: `-mcpu`, `-march`."""
+    words = [(name, target.attrs.get(name)) for name in ("mcpu", "march")]
+    return [f"-{name}={value}" for name, value in words if value]

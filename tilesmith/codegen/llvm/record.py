@@ -1,0 +1,35 @@
+"""The records of the back ends that go through LLVM: for CPUs, and for NVIDIA's GPUs as PTX."""
+
+from tilesmith.target.back_end import BackEnd, Package, register_back_end
+
+__all__ = ["LLVM", "NVPTX"]
+
+_LLVMLITE = Package("llvmlite", "llvmlite", "code for CPUs")
+
+LLVM = register_back_end(
+    BackEnd(
+        "llvm",
+        kinds=("llvm",),
+        generate="tilesmith.codegen.llvm.code:generate",
+        kernel_object="tilesmith.codegen.llvm.code:kernel_object",
+        shared_objects="tilesmith.codegen.llvm.code:shared_objects",
+        runs_here="tilesmith.codegen.llvm.code:is_runnable",
+        intrinsic_rules="tilesmith.tir.transform.intrinsics:LLVM_RULES",
+        default_schedule="tilesmith.schedule_rules.default:schedule_for_cpu",
+        graph_passes=("tilesmith.relax.transform:PackForVectors",),
+        packages=(_LLVMLITE,),
+        describe="tilesmith.codegen.llvm.code:describe_host",
+    )
+)
+
+NVPTX = register_back_end(
+    BackEnd(
+        "nvptx",
+        kinds=("nvptx",),
+        generate="tilesmith.codegen.llvm.nvptx:generate",
+        is_device=True,
+        interpreter=None,
+        intrinsic_rules="tilesmith.tir.transform.intrinsics:NVPTX_RULES",
+        packages=(_LLVMLITE,),
+    )
+)

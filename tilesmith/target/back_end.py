@@ -1,0 +1,156 @@
+"""`BackEnd`: everything that the compiler knows about one way to make code, in one record.
+
+    register_back_end(BackEnd("text", kinds=("text",), generate=write_text))
+
+A record is data: it can be asked without loading what it names. A part is a function, or its place
+as "module:attr", which is imported when the part is first used; so a record in ``codegen`` can name
+the schedules of ``schedule_rules``, which stand above it and resolve their own parts themselves.
+The record class stands on the lowest floor that asks a record (``tir`` wants the intrinsic rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.lazy import resolve
+from tilesmith.support.registry import Registry
+from tilesmith.target.target import Target
+
+if TYPE_CHECKING:
+    from tilesmith.ir import Call, IRModule, PrimExpr
+    from tilesmith.ir.transform import Pass
+    from tilesmith.runtime.library import Library
+    from tilesmith.runtime.module import Format
+    from tilesmith.tir.schedule import Schedule
+
+__all__ = [
+    "BACK_ENDS", "BackEnd", "Code", "Package", "back_end_of", "find_back_end", "part",
+    "register_back_end",
+]  # fmt: skip
+
+Value = TypeVar("Value")
+Part: TypeAlias = Value | str
+"""A value, or the place where it stands as "module:attr"."""
+
+
+def part(value: Part[Value]) -> Value:
+    """The value of a part, imported if the record only names its place."""
+    return resolve(value) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a back end makes of a lowered module."""
+
+    formats: Mapping[str, Format]
+    """Format → text or bytes, or a function that makes them. The first one is shown by default."""
+    objects: Callable[[], Sequence[bytes]] | None = None
+    """Makes the object files; None where there is source only."""
+    advice: str = ""
+    """Where there is source only: what a user does to run it."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Python package: its name for pip, its module, what it is for, the extra it comes with."""
+
+    name: str
+    module: str
+    purpose: str
+    extra: str = ""
+
+
+Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"
+IntrinsicRules: TypeAlias = "Sequence[Mapping[str, Callable[[Call], PrimExpr | None]]]"
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """One way to make code. Only the first three fields have to be given."""
+
+    name: str
+    """What its modules answer to ``type_key``."""
+    kinds: tuple[str, ...]
+    """The kinds of targets that it serves."""
+    generate: Part[Generate]
+    """(lowered module, target, optimisation level) → its code."""
+
+    # how whole models are compiled
+    kernel_object: Part[Callable[[IRModule, Target], bytes]] | None = None
+    """(lowered kernels, target) → one object file, without what all kernels share. None: a whole
+    model is generated as one module."""
+    shared_objects: Part[Callable[[Target], Sequence[bytes]]] | None = None
+    """Object files that are linked once with all kernels: what launches parallel loops."""
+    toolchain: Part[Callable[[Target], str]] | None = None
+    """What decides the code beside the target (a compiler, its version), for the keys of caches."""
+
+    # how code is run
+    load: Part[Callable[[Sequence[bytes]], Library]] = (
+        "tilesmith.runtime.library:Library.from_objects"
+    )
+    """Links object files and loads them into this process."""
+    runs_here: Part[Callable[[Target], bool]] | None = None
+    """Whether this machine can run the object code. None: it always can."""
+    symbol: Part[Callable[[str], str]] | None = None
+    """How the code spells a symbol, where it cannot take every name."""
+    is_device: bool = False
+    """Whether functions become kernels that functions of a host launch."""
+    host: str = "llvm"
+    """The target of those functions, where the user names none."""
+    interpreter: Part[Callable[..., Any]] | None = "tilesmith.tir.interpreter:run"
+    """Runs lowered functions, wrappers included, on arrays of the host. None: their wrappers take
+    arrays on a device."""
+
+    # how programs become better code
+    intrinsic_rules: Part[IntrinsicRules] = "tilesmith.tir.transform.intrinsics:DEFAULT_RULES"
+    """Tables of rules by operator, in order: what the back end does not take becomes."""
+    host_passes: tuple[Part[Callable[[], Pass]], ...] = ()
+    """Further passes over lowered functions."""
+    default_schedule: Part[Callable[[Schedule, Target], Schedule]] | None = None
+    """Schedules a function of a whole model that nobody has scheduled. None: its loops stay."""
+    graph_passes: tuple[Part[Callable[[Target], Pass]], ...] = ()
+    """Further passes over graphs of operators, which choose layouts for the target."""
+
+    # what `tilesmith doctor` says
+    packages: tuple[Package, ...] = ()
+    """The Python packages that it needs."""
+    describe: Part[Callable[[], str]] | None = None
+    """What there is on this machine: the CPU, the compiler."""
+
+
+BACK_ENDS: Registry[BackEnd] = Registry(
+    "back end",
+    {
+        "llvm": "tilesmith.codegen.llvm.record",
+        "c": "tilesmith.codegen.c.record",
+        "nvptx": "tilesmith.codegen.llvm.record",
+    },
+)
+"""Kind of target → back end. The table says which room of ``codegen`` registers a kind."""
+
+
+def register_back_end(record: BackEnd) -> BackEnd:
+    """Let a back end serve the kinds of targets that it names, and return it."""
+    for kind in record.kinds:
+        BACK_ENDS.register(kind, record)
+    return record
+
+
+def find_back_end(target: Target) -> BackEnd | None:
+    """The back end that serves a target; None if there is none."""
+    return BACK_ENDS.get(target.kind.name, None)
+
+
+def back_end_of(target: Target) -> BackEnd:
+    """The back end that serves a target. Raises UnsupportedError if there is none."""
+    found = find_back_end(target)
+    if found is None:
+        known = ", ".join(sorted(BACK_ENDS.names(load=True)))
+        raise UnsupportedError(
+            f"there is no back end for targets of kind '{target.kind.name}'",
+            notes=(f"there are back ends for: {known}",),
+        )
+    return found
