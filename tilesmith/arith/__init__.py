@@ -1,4 +1,35 @@
-"""Integer analysis: simplification, bounds, residues, sets, and maps of iterators."""
+"""Analyses integer expressions: simplification, bounds, residues, sets, and maps of iterators.
+
+An `Analyzer` answers questions with the parts of its `Engine`. A part holds the parts that it is
+built from, named to its right; calls upwards, of parts built later, go through `interfaces`.
+
+    Facts          what is known: values, bounds, residues, inequalities; layers and caches
+    Numbering      equal structure, equal number
+    FormTable      interned atoms of sums                      Numbering
+    FormWriter     sums as expressions                         FormTable
+    Bounds         smallest and largest values of sums         Facts
+    Residues       remainders of sums                          Facts, Bounds
+    LikeTerms      terms that fit together are combined        FormTable, Bounds, Residues
+    Prover         proofs of ``sum >= 0``                      Facts, Bounds, LikeTerms
+    Divider        quotients, remainders and digits of sums    Prover, LikeTerms
+    Extremes       minima and maxima of sums                   Prover, LikeTerms, Divider
+    Normalizer     expressions as sums                         all of the above
+    Assumptions    bindings and conditions as facts            Normalizer, Facts
+    Comparisons    signs of differences                        Normalizer, Prover
+    Connectives    conditions beside each other                Comparisons
+    VectorRewriter ramps and broadcasts                        Normalizer, Divider, Prover
+    Rewriter       any expression, simplified                  all of the above
+
+``analyzer.simplify((i * 16 + j) // 16)`` goes to the rewriter. An integer expression becomes a sum:
+the normalizer sums up ``i * 16 + j`` and asks the divider for the quotient; that takes ``i`` out
+and asks the bounds, which ask the facts, whether ``j // 16`` is zero. The writer turns the sum into
+an expression. ``analyzer.can_prove(i < n)`` goes to the comparisons, which ask the prover about the
+sum ``n - i - 1``. What is opaque to arithmetic, a call or a choice, the normalizer hands back to
+the rewriter.
+
+Above the analyzer: sets of integers (`int_set`, `presburger`), solving for variables (`bound`,
+`int_solver`, `pattern`), and maps of iterators (`iter_affine_map`, `region`).
+"""
 
 from tilesmith.arith.analyzer import (
     Analyzer,

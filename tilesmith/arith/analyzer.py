@@ -21,11 +21,12 @@ from math import gcd
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tilesmith.arith.const_int_bound import ConstIntBound, dtype_interval, intersect, union
-from tilesmith.arith.forms import plus, shifted, times
-from tilesmith.arith.modular_set import ModularSet, intersect_residue, reduced, union_residue
-from tilesmith.arith.simplify import Simplifier
-from tilesmith.arith.state import is_index
+from tilesmith.arith.const_int_bound import ConstIntBound
+from tilesmith.arith.engine import Engine
+from tilesmith.arith.forms import is_index, plus
+from tilesmith.arith.interval_set import IntervalSet, evaluate
+from tilesmith.arith.intervals import dtype_interval, union
+from tilesmith.arith.modular_set import ModularSet, reduced, union_residue
 from tilesmith.ir import Broadcast, IntImm, PrimExpr, Ramp, Range, Var, convert
 from tilesmith.ir.operators import equal, is_const, match_types
 from tilesmith.support.errors import TypeMismatchError
@@ -99,7 +100,9 @@ class Analyzer:
     """Answers questions about integer expressions from what it was told; see the module's text."""
 
     def __init__(self) -> None:
-        self._engine = Simplifier()
+        self.engine = Engine()
+        self._rewriter = self.engine.rewriter
+        self._caches = self.engine.facts.caches
         self._extensions = Extension.NoExtensions
         self.reset_rewrite_simplify_stats()
 
@@ -111,8 +114,8 @@ class Analyzer:
     @enabled_extensions.setter
     def enabled_extensions(self, flags: Extension | int) -> None:
         self._extensions = flags = Extension(flags)
-        self._engine.applies_branches = Extension.ApplyConstraintsToBooleanBranches in flags
-        self._engine.forget()
+        self._rewriter.applies_branches = Extension.ApplyConstraintsToBooleanBranches in flags
+        self.engine.facts.forget()
 
     # What is known
 
@@ -121,34 +124,25 @@ class Analyzer:
         expression."""
         if not isinstance(var, Var):
             raise TypeMismatchError(f"bind needs a variable, got {type(var).__name__}")
-        if isinstance(expr, Range) and self._engine.bind_constants(var, expr):
+        assumptions = self.engine.assumptions
+        if isinstance(expr, Range) and assumptions.bind_constants(var, expr):
             return
         with deep_recursion():
             if isinstance(expr, Range):
                 if is_index(var.dtype):
-                    self._engine.bind_range(var, expr)
+                    assumptions.bind_range(var, expr)
             else:
-                self._engine.bind_value(var, self._engine.rewrite(_expression(expr)))
+                assumptions.bind_value(var, self._rewriter.rewrite(_expression(expr)))
 
     def update(self, var: Var, info: Any, override: bool = False) -> None:
         """Tell a constant bound or a residue of a variable; without ``override`` it is added to
         what is known."""
-        engine = self._engine
-        engine.forget()
+        facts = self.engine.facts
         if isinstance(info, ModularSet):
-            residue = reduced(info.coeff, info.base)
-            known = engine.var_modular.get(var)
-            if known is not None and not override:
-                residue = intersect_residue(known, residue)
-            engine.var_modular[var] = residue
+            facts.learn_var_residue(var, reduced(info.coeff, info.base), override)
         elif hasattr(info, "min_value") and hasattr(info, "max_value"):
             interval = ConstIntBound(info.min_value, info.max_value).interval()
-            known = engine.var_bounds.get(var)
-            if known is not None and not override:
-                interval = intersect(known, interval)
-            if override:
-                engine.values.pop(var, None)
-            engine.var_bounds[var] = interval
+            facts.learn_var_bounds(var, interval, override)
         else:
             raise TypeMismatchError(
                 f"update needs a ConstIntBound or a ModularSet, got {type(info).__name__}"
@@ -157,15 +151,15 @@ class Analyzer:
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
         """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may
         change."""
-        engine, expr = self._engine, _expression(constraint)
+        engine, expr = self.engine, _expression(constraint)
 
         @deep_recursion
         def enter() -> Callable[[], Any]:
-            condition = engine.rewrite(expr)
-            saved = engine.open_layer()
-            engine.assume(condition)
+            condition = engine.rewriter.rewrite(expr)
+            saved = engine.facts.open_layer()
+            engine.assumptions.assume(condition)
             self._constraints += 1
-            return lambda: engine.close_layer(saved)
+            return lambda: engine.facts.close_layer(saved)
 
         return ConstraintScope(enter)
 
@@ -177,7 +171,7 @@ class Analyzer:
         ``steps`` is how often other simplifiers go over an expression; a normal form is found in
         one go, and 0 leaves the expression alone.
         """
-        known = self._engine.rewritten.get(id(expr))
+        known = self._caches.rewritten.get(id(expr))
         if known is not None and steps > 0 and not self._extensions:  # asked before
             self._attempted += 1
             self._performed += known[1] is not expr
@@ -190,17 +184,17 @@ class Analyzer:
             expr = convert(expr)
         if steps <= 0:
             return expr
-        engine = self._engine
+        engine = self.engine
         engine.trim()
         self._attempted += 1
-        result = engine.rewrite(expr)
+        result = self._rewriter.rewrite(expr)
         if self._extensions and result.dtype.is_bool and result.dtype.lanes == 1:
             if Extension.ConvertBooleanToAndOfOrs in self._extensions:
-                result = engine.and_of_ors(result)
+                result = engine.connectives.and_of_ors(result)
         if result is not expr:
             self._performed += 1
-        if id(expr) in engine.memo:  # an integer whose value does not change
-            engine.rewritten[id(expr)] = (expr, result)
+        if id(expr) in self._caches.forms:  # an integer whose value does not change
+            self._caches.rewritten[id(expr)] = (expr, result)
         return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
@@ -215,14 +209,18 @@ class Analyzer:
     @property
     def rewrite_simplify_stats(self) -> RewriteStatistics:
         """Counters of the work done."""
-        engine = self._engine
         return RewriteStatistics(
-            engine.visited, self._attempted, self._performed, self._constraints, engine.table.size
+            self.engine.normalizer.visited,
+            self._attempted,
+            self._performed,
+            self._constraints,
+            self.engine.table.size,
         )
 
     def reset_rewrite_simplify_stats(self) -> None:
         """Start counting from zero (but for the atoms, which are kept)."""
-        self._engine.visited = self._attempted = self._performed = self._constraints = 0
+        self.engine.normalizer.visited = 0
+        self._attempted = self._performed = self._constraints = 0
 
     # Questions
 
@@ -232,17 +230,17 @@ class Analyzer:
         have."""
         expr = _expression(expr)
         if expr.dtype.lanes == 1:
-            return ConstIntBound.from_interval(self._engine.expr_bounds(expr))
+            return ConstIntBound.from_interval(self.engine.bounds.of_expr(expr))
         ends = self._lane_ends(expr)
         if ends is None:
             return ConstIntBound.from_interval(dtype_interval(expr.dtype.element))
-        bounds = [self._engine.expr_bounds(end) for end in ends]
+        bounds = [self.engine.bounds.of_expr(end) for end in ends]
         return ConstIntBound.from_interval(union(bounds[0], bounds[-1]))
 
     def _lane_ends(self, expr: PrimExpr) -> list[PrimExpr] | None:
         """The first and the last lane of a vector, between which the others lie; None if not
         known."""
-        expr = self._engine.rewrite(expr)
+        expr = self._rewriter.rewrite(expr)
         if isinstance(expr, Broadcast):
             return [expr.value]
         if isinstance(expr, Ramp) and is_index(expr.base.dtype) and not expr.dtype.is_scalable:
@@ -252,23 +250,22 @@ class Analyzer:
     @deep_recursion
     def modular_set(self, expr: Any) -> ModularSet:
         """``coeff`` and ``base`` such that every value, in each lane, is ``coeff * k + base``."""
-        expr, engine = _expression(expr), self._engine
+        expr, residues = _expression(expr), self.engine.residues
         if expr.dtype.lanes == 1:
-            return ModularSet(*engine.expr_modular(expr))
-        expr = engine.rewrite(expr)
+            return ModularSet(*residues.of_expr(expr))
+        expr = self._rewriter.rewrite(expr)
         if isinstance(expr, Broadcast):
-            return ModularSet(*engine.expr_modular(expr.value))
+            return ModularSet(*residues.of_expr(expr.value))
         if isinstance(expr, Ramp) and is_index(expr.base.dtype):
-            base, stride = engine.expr_modular(expr.base), engine.expr_modular(expr.stride)
+            base, stride = residues.of_expr(expr.base), residues.of_expr(expr.stride)
             return ModularSet(*union_residue(base, reduced(gcd(*stride), base[1])))
         return ModularSet(1, 0)
 
-    def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> Any:
-        """An interval around all values, where the variables of ``dom_map`` range over their
+    @deep_recursion
+    def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> IntervalSet:
+        """Gives an interval around all values, where the variables of ``dom_map`` range over their
         sets."""
-        from tilesmith.arith.int_set import eval_set
-
-        return eval_set(expr, dom_map or {}, self)
+        return evaluate(self.engine, expr, dom_map or {})
 
     @deep_recursion
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
@@ -278,7 +275,7 @@ class Analyzer:
         """
         if isinstance(expr, bool):
             return expr
-        return is_const(self._engine.rewrite(_expression(expr)), 1)
+        return is_const(self._rewriter.rewrite(_expression(expr)), 1)
 
     @deep_recursion
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
@@ -286,13 +283,15 @@ class Analyzer:
         if lhs is rhs and isinstance(lhs, (int, float)):
             return True
         lhs, rhs = match_types(_expression(lhs), _expression(rhs))
-        engine = self._engine
+        rewrite, engine = self._rewriter.rewrite, self.engine
         if is_index(lhs.dtype):
-            difference = engine.tidy(plus(engine.normal(lhs), engine.normal(rhs), -1))
+            normal = engine.normalizer.normal
+            difference = engine.terms.combine(plus(normal(lhs), normal(rhs), -1))
             if not difference.terms:
                 return difference.const == 0
-            return is_const(engine.rewrite(equal(lhs, rhs)), 1)
-        return engine.number(engine.rewrite(lhs)) == engine.number(engine.rewrite(rhs))
+            return is_const(rewrite(equal(lhs, rhs)), 1)
+        number = engine.numbering.number
+        return number(rewrite(lhs)) == number(rewrite(rhs))
 
     @deep_recursion
     def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
@@ -300,10 +299,7 @@ class Analyzer:
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value >= lower_bound
-        form = self._engine.normal(expr)
-        if not is_index(form.dtype):
-            return self._engine.bounds(form)[0] >= lower_bound
-        return self._engine.prove(shifted(form, -int(lower_bound)))
+        return self.engine.is_at_least(expr, int(lower_bound))
 
     @deep_recursion
     def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
@@ -311,10 +307,7 @@ class Analyzer:
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value < upper_bound
-        form = self._engine.normal(expr)
-        if not is_index(form.dtype):
-            return self._engine.bounds(form)[1] < upper_bound
-        return self._engine.prove(shifted(times(form, -1), int(upper_bound) - 1))
+        return self.engine.is_at_most(expr, int(upper_bound) - 1)
 
 
 def _expression(value: Any) -> PrimExpr:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Leaf, Product, Split, Sum, plus, shifted, times
+from tilesmith.arith.engine import Engine
+from tilesmith.arith.forms import Leaf, Product, Split, Sum, of_atom, plus, shifted, times
 from tilesmith.arith.int_set import IntervalSet, IntSet, as_set, intersect
 from tilesmith.arith.interval_eval import IntervalEvaluator
 from tilesmith.arith.pattern import conjuncts, nonnegative_forms
-from tilesmith.arith.simplify import Simplifier
 from tilesmith.ir import PrimExpr, Range, Var, convert
 from tilesmith.support.recursion import deep_recursion
 
@@ -35,12 +35,12 @@ def deduce_bound(
         if bounds.has_lower_bound() and bounds.has_upper_bound():
             extent = analyzer.simplify(bounds.max_value - bounds.min_value + 1)
             analyzer.bind(other, Range.from_min_extent(bounds.min_value, extent))
-    engine = analyzer._engine
+    engine = analyzer.engine
     domains = {}
     for other, domain in relax_map.items():
         bounds = as_set(domain)
-        low = engine.normal(bounds.min_value) if bounds.has_lower_bound() else None
-        high = engine.normal(bounds.max_value) if bounds.has_upper_bound() else None
+        low = engine.normalizer.normal(bounds.min_value) if bounds.has_lower_bound() else None
+        high = engine.normalizer.normal(bounds.max_value) if bounds.has_upper_bound() else None
         domains[other] = (low, high)
     found: list[IntervalSet] = []
     for part in conjuncts(convert(cond)):
@@ -48,9 +48,7 @@ def deduce_bound(
     return intersect(found, analyzer)
 
 
-def _solve_part(
-    engine: Simplifier, var: Var, part: PrimExpr, relax: IntervalEvaluator
-) -> IntervalSet:
+def _solve_part(engine: Engine, var: Var, part: PrimExpr, relax: IntervalEvaluator) -> IntervalSet:
     forms = nonnegative_forms(engine, part)
     if forms is None:
         return IntSet.nothing()
@@ -61,7 +59,7 @@ def _solve_part(
 class _Solver:
     """Isolates the variable in ``form >= 0``."""
 
-    def __init__(self, engine: Simplifier, var: Var, relax: IntervalEvaluator) -> None:
+    def __init__(self, engine: Engine, var: Var, relax: IntervalEvaluator) -> None:
         self.engine = engine
         self.var = var
         self.relax = relax
@@ -73,12 +71,12 @@ class _Solver:
         holders = [atom for atom in form.terms if self.occurs.depends(atom)]
         if not holders:
             low = self.relax.ends(form)[0]
-            certain = low is not None and engine.prove(low)
+            certain = low is not None and engine.prover.prove(low)
             return IntSet.everything() if certain else IntSet.nothing()
         if len(holders) > 1:
             return IntSet.nothing()
         atom, factor = holders[0], form.terms[holders[0]]
-        rest = plus(form, engine.of_atom(atom), -factor)
+        rest = plus(form, of_atom(atom), -factor)
         low = self.relax.ends(rest)[0]  # factor * atom >= -low whatever the others are
         return IntSet.nothing() if low is None else self._isolate(atom, factor, low)
 
@@ -86,12 +84,12 @@ class _Solver:
         """``factor * atom + low >= 0`` solved."""
         engine = self.engine
         if factor > 0:
-            limit = engine.divide(shifted(times(low, -1), factor - 1), factor)[0]
+            limit = engine.divider.divide(shifted(times(low, -1), factor - 1), factor)[0]
         else:
-            limit = engine.divide(low, -factor)[0]
+            limit = engine.divider.divide(low, -factor)[0]
         at_least = factor > 0  # atom >= limit, else atom <= limit
         if isinstance(atom, Leaf) and atom.expr is self.var:
-            end = engine.table.to_expr(limit)
+            end = engine.writer.to_expr(limit)
             return (
                 IntervalSet(end, IntSet.everything().max_value)
                 if at_least
@@ -111,12 +109,12 @@ class _Solver:
         engine = self.engine
         own = [factor for factor in atom.factors if self.occurs.depends(factor)]
         others = [factor for factor in atom.factors if not self.occurs.depends(factor)]
-        cofactor = engine.of_atom(engine.table.product(others, atom.dtype)) if others else None
-        if len(own) != 1 or cofactor is None or not engine.prove(shifted(cofactor, -1)):
+        cofactor = of_atom(engine.table.product(others, atom.dtype)) if others else None
+        if len(own) != 1 or cofactor is None or not engine.prover.prove(shifted(cofactor, -1)):
             return IntSet.nothing()
         if any(self.relax.depends(other) for other in others):
             return IntSet.nothing()
         if at_least:
-            limit = engine.floordiv(shifted(plus(limit, cofactor), -1), cofactor)
+            limit = engine.divider.floordiv(shifted(plus(limit, cofactor), -1), cofactor)
             return self._isolate(own[0], 1, times(limit, -1))
-        return self._isolate(own[0], -1, engine.floordiv(limit, cofactor))
+        return self._isolate(own[0], -1, engine.divider.floordiv(limit, cofactor))

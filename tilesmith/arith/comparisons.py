@@ -6,10 +6,13 @@ is written anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import gcd
 from typing import Any
 
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     INT64,
     Extreme,
@@ -20,17 +23,24 @@ from tilesmith.arith.forms import (
     Sum,
     coefficient_gcd,
     exact_quotient,
+    is_index,
+    of_atom,
     plus,
     retyped,
     same_expression,
     shifted,
     times,
 )  # fmt: skip
-from tilesmith.arith.normal_form import Normalizer
-from tilesmith.arith.state import is_index
+from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.numbering import Numbering
+from tilesmith.arith.prover import Prover
+from tilesmith.arith.residues import Residues
 from tilesmith.ir import EQ, GE, GT, LE, LT, NE, Min, Not, PrimExpr, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.runtime.dtype import DataType
+
+__all__ = ["FALSE", "TRUE", "Comparisons"]
 
 TRUE = const(True, "bool")
 FALSE = const(False, "bool")
@@ -38,11 +48,38 @@ _WITH_STRUCTURE = (Split, Product, Quotient, Remainder, Extreme)
 _FLIPPED = {GT: LT, GE: LE}
 
 
-class Comparisons(Normalizer):
-    """The part of an analyzer that decides comparisons."""
+class Comparisons:
+    """Decides comparisons, or writes them in fewer terms."""
 
-    rewrite: Callable[[PrimExpr], PrimExpr]
-    fold: Callable[[Any], PrimExpr]
+    __slots__ = (
+        "bounds", "facts", "normalizer", "numbering", "prover", "residues", "rewriter", "table",
+        "terms", "writer",
+    )  # fmt: skip
+
+    rewriter: ExpressionRewriter
+    """Simplifies the sides that are left; set by the engine."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        numbering: Numbering,
+        table: FormTable,
+        writer: FormWriter,
+        bounds: Bounds,
+        residues: Residues,
+        terms: LikeTerms,
+        prover: Prover,
+        normalizer: NormalForms,
+    ) -> None:
+        self.facts = facts
+        self.numbering = numbering
+        self.table = table
+        self.writer = writer
+        self.bounds = bounds
+        self.residues = residues
+        self.terms = terms
+        self.prover = prover
+        self.normalizer = normalizer
 
     def comparison(self, expr: Any) -> PrimExpr:
         """A comparison decided, or written in fewer terms."""
@@ -51,8 +88,8 @@ class Comparisons(Normalizer):
             return self._other_comparison(expr)
         if kind is GT or kind is GE:
             kind, a, b = _FLIPPED[kind], b, a
-        form_a, form_b = self.normal(a), self.normal(b)
-        if not (self.is_exact(form_a) and self.is_exact(form_b)):
+        form_a, form_b = self.normalizer.normal(a), self.normalizer.normal(b)
+        if not (self.bounds.is_exact(form_a) and self.bounds.is_exact(form_b)):
             return self._wrapping_comparison(expr, kind, form_a, form_b)
         if not is_index(form_a.dtype):  # differences are taken over the whole numbers
             difference = plus(_widened(form_b), _widened(form_a), -1)
@@ -62,14 +99,14 @@ class Comparisons(Normalizer):
                 answer = self._equality(difference)
                 answer = answer if answer is None or kind is EQ else not answer
             return self._rebuilt(expr) if answer is None else TRUE if answer else FALSE
-        difference = self.tidy(plus(form_b, form_a, -1))
+        difference = self.terms.combine(plus(form_b, form_a, -1))
         if kind is LT or kind is LE:
             return self._inequality(expr, kind, form_a, form_b, difference)
         answer = self._equality(difference)
         if answer is not None:
             return TRUE if answer is (kind is EQ) else FALSE
         if kind is NE:  # x % 4 != 0  ->  0 < x % 4
-            low, high = self.bounds(difference)
+            low, high = self.bounds.of(difference)
             if low >= 0:
                 return self._inequality(expr, LT, form_a, form_b, difference)
             if high <= 0:
@@ -81,30 +118,30 @@ class Comparisons(Normalizer):
 
     def _known(self, expr: PrimExpr) -> PrimExpr:
         """A condition that was assumed to hold, or not to hold."""
-        if self.literals:
-            truth = self.literals.get(self.number(expr))
+        if self.facts.literals:
+            truth = self.facts.literals.get(self.numbering.number(expr))
             if truth is not None:
                 return TRUE if truth else FALSE
         return expr
 
     def _other_comparison(self, expr: Any) -> PrimExpr:
-        new = self.fold(expr)
+        new = self.rewriter.fold(expr)
         if (
             isinstance(new, (EQ, NE))
             and new.a.dtype.is_bool
-            and self.number(new.a) == self.number(new.b)
+            and self.numbering.number(new.a) == self.numbering.number(new.b)
         ):
             return TRUE if isinstance(new, EQ) else FALSE
         if isinstance(new, (EQ, NE)) and new.a.dtype.is_bool:
             for this, other in ((new.a, new.b), (new.b, new.a)):
                 if is_const(this):
                     same = is_const(this, 1) == isinstance(new, EQ)
-                    return other if same else self.rewrite(Not(other))
+                    return other if same else self.rewriter.rewrite(Not(other))
         return self._known(new)
 
     def _wrapping_comparison(self, expr: Any, kind: type, a: Sum, b: Sum) -> PrimExpr:
         """Of a dtype that wraps around: only the bounds of both sides count."""
-        (low_a, high_a), (low_b, high_b) = self.bounds(a), self.bounds(b)
+        (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if self.table.number(a) == self.table.number(b):
             return TRUE if kind in (EQ, LE) else FALSE
         if kind in (EQ, NE) and (high_a < low_b or high_b < low_a):
@@ -116,48 +153,50 @@ class Comparisons(Normalizer):
         return self._rebuilt(expr)
 
     def _rebuilt(self, expr: Any) -> PrimExpr:
-        new_a, new_b = self.rewrite(expr.a), self.rewrite(expr.b)
+        new_a, new_b = self.rewriter.rewrite(expr.a), self.rewriter.rewrite(expr.b)
         return expr if new_a is expr.a and new_b is expr.b else expr.__class__(new_a, new_b)
-
-    # Equalities
 
     def _equality(self, difference: Sum) -> bool | None:
         """Whether a sum is zero: True, False, or None when it depends."""
         if not difference.terms:
             return difference.const == 0
-        low, high = self.bounds(difference)
+        low, high = self.bounds.of(difference)
         if low > 0 or high < 0 or difference.const % coefficient_gcd(difference):
             return False
         if low == 0 == high:
             return True
-        coeff, base = self.modular(difference) if self.has_residues else (1, 0)
+        coeff, base = self.residues.of(difference) if self.facts.has_residues() else (1, 0)
         if coeff == 0:
             return base == 0
-        if base % coeff or (self.sum_facts and self.is_hole(difference)):
+        if base % coeff or (self.facts.sum_facts and self.facts.is_hole(difference)):
             return False
         if self._worth_proving(difference):
             opposite = times(difference, -1)
-            if self.prove(shifted(difference, -1), 2) or self.prove(shifted(opposite, -1), 2):
+            if self.prover.prove(shifted(difference, -1), 2) or self.prover.prove(
+                shifted(opposite, -1), 2
+            ):
                 return False
-            if self.inequalities and self.prove(difference, 2) and self.prove(opposite, 2):
+            if (
+                self.facts.inequalities
+                and self.prover.prove(difference, 2)
+                and self.prover.prove(opposite, 2)
+            ):
                 return True
         return None
 
     def _worth_proving(self, form: Sum) -> bool:
-        if self.inequalities:
+        if self.facts.inequalities:
             return True
         for atom in form.terms:
             if atom.__class__ in _WITH_STRUCTURE:
                 return len(form.terms) > 1
         return False
 
-    # Inequalities
-
     def _inequality(
         self, expr: Any, kind: type, form_a: Sum, form_b: Sum, difference: Sum
     ) -> PrimExpr:
         form = shifted(difference, -1) if kind is LT else difference  # holds where form >= 0
-        low, high = self.bounds(form)
+        low, high = self.bounds.of(form)
         if low >= 0 or high < 0:
             return TRUE if low >= 0 else FALSE
         answer = self._proven_sign(form)
@@ -179,13 +218,13 @@ class Comparisons(Normalizer):
             kind = EQ  # x <= 0 of what is not negative
         if changed or common != 1:
             cancelled = len(form.terms) < len(form_a.terms) + len(form_b.terms)
-            made = self._canonical(kind, difference, False, cancelled)
+            made = self.canonical(kind, difference, False, cancelled)
             return self._known(self._rebuilt(expr) if made is None else made)
         return self._known(self._written(expr, kind, form_a, form_b, difference))
 
     def sign(self, form: Sum) -> bool | None:
         """Whether ``form >= 0``: True, False, or None when it depends."""
-        low, high = self.bounds(form)
+        low, high = self.bounds.of(form)
         if low >= 0:
             return True
         if high < 0:
@@ -195,9 +234,9 @@ class Comparisons(Normalizer):
     def _proven_sign(self, form: Sum) -> bool | None:
         if not self._worth_proving(form):
             return None
-        if self.prove(form, 3):
+        if self.prover.prove(form, 3):
             return True
-        return False if self.prove(shifted(times(form, -1), -1), 3) else None
+        return False if self.prover.prove(shifted(times(form, -1), -1), 3) else None
 
     def _without_tail(self, form: Sum) -> Sum:
         """``x * 4 + y < n * 4`` with ``y`` in [0, 4) is ``x < n``."""
@@ -216,7 +255,7 @@ class Comparisons(Normalizer):
                 if gcd(*[factor for _, factor in head]) == unit:
                     terms = {part: factor // unit for part, factor in head}
                     found = Sum(form.dtype, terms, int(low // unit))
-            bounds = self.atom_bounds(atom)
+            bounds = self.bounds.of_atom(atom)
             first = coefficient < 0
             low += coefficient * bounds[first]
             high += coefficient * bounds[not first]
@@ -250,10 +289,10 @@ class Comparisons(Normalizer):
             if atom.__class__ is not Extreme:
                 continue
             every = (atom.kind is Min) == (coefficient > 0)  # type: ignore[attr-defined]
-            rest = plus(form, self.of_atom(atom), -coefficient)
+            rest = plus(form, of_atom(atom), -coefficient)
             open_cases: list[Sum] = []
             for arg in atom.args:  # type: ignore[attr-defined]
-                case = self.tidy(plus(rest, arg, coefficient))
+                case = self.terms.combine(plus(rest, arg, coefficient))
                 answer = self.sign(case)
                 if answer is None:
                     open_cases.append(case)
@@ -261,13 +300,11 @@ class Comparisons(Normalizer):
                     return TRUE if answer else FALSE
             if len(open_cases) == 1:
                 difference = shifted(open_cases[0], 1) if kind is LT else open_cases[0]
-                made = self._canonical(kind, difference, False)
-                return None if made is None else self.rewrite(made)
+                made = self.canonical(kind, difference, False)
+                return None if made is None else self.rewriter.rewrite(made)
             if not open_cases:
                 return TRUE if every else FALSE
         return None
-
-    # Writing them down
 
     def _written(self, expr: Any, kind: type, a: Sum, b: Sum, difference: Sum) -> PrimExpr:
         """``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
@@ -287,7 +324,7 @@ class Comparisons(Normalizer):
                     a, b = b, a
                 made = self._made(kind, a, b)
                 return expr if self._unchanged(made, expr) else made
-        made = self._canonical(kind, difference, bool(a.const) and not b.const, not kept)
+        made = self.canonical(kind, difference, bool(a.const) and not b.const, not kept)
         if made is None:
             return self._rebuilt(expr)
         if not kept and made.__class__ is kind and a.const == 0 == b.const:
@@ -303,7 +340,7 @@ class Comparisons(Normalizer):
             return False
         return same_expression(made.a, expr.a) and same_expression(made.b, expr.b)
 
-    def _canonical(
+    def canonical(
         self, kind: type, difference: Sum, constant_left: bool, strict: bool = False
     ) -> PrimExpr | None:
         """``0 kind difference`` with negative terms on the left, positive ones on the right; None
@@ -321,7 +358,7 @@ class Comparisons(Normalizer):
             a, b = Sum(dtype, left, -constant), Sum(dtype, right, 0)
         else:
             a, b = Sum(dtype, left, 0), Sum(dtype, right, constant)
-        if not (self.flows(a) and self.flows(b)):
+        if not (self.bounds.flows(a) and self.bounds.flows(b)):
             return None
         return self._made(kind, a, b)
 
@@ -330,7 +367,7 @@ class Comparisons(Normalizer):
         dtype = _uncast(a) or _uncast(b)
         if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
             a, b = retyped(a, dtype), retyped(b, dtype)
-        return kind(self.table.to_expr(a), self.table.to_expr(b))
+        return kind(self.writer.to_expr(a), self.writer.to_expr(b))
 
 
 def _size(part: tuple[Any, int]) -> int:

@@ -6,13 +6,14 @@ p or p and q             ->  p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
-from tilesmith.arith.const_int_bound import direction
-from tilesmith.arith.forms import Sum, plus, shifted, times
-from tilesmith.arith.state import is_index
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.forms import Sum, direction, is_index, plus, shifted, times
+from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.numbering import Numbering
 from tilesmith.ir import (
     EQ,
     LE,
@@ -31,17 +32,35 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir.operators import is_const, logical_and, logical_or
 
-Ray = tuple[object, float, float, bool]
+__all__ = ["Connectives"]
 
+Ray = tuple[object, float, float, bool]
+"""A condition on one sum: key of the sum, smallest and largest value, whether inside."""
 
 _MOST_CLAUSES = 64  # a condition with more clauses than that is not multiplied out
 
 
-class Connectives(Comparisons):
-    """The part of an analyzer that joins conditions."""
+class Connectives:
+    """Joins conditions."""
 
-    rewrite_under: Callable[[PrimExpr, PrimExpr], PrimExpr]
-    applies_branches = False  # each part simplified under the other parts
+    __slots__ = ("caches", "comparisons", "normalizer", "numbering", "rewriter", "terms")
+
+    rewriter: ExpressionRewriter
+    """Simplifies a condition where another one holds; set by the engine."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        numbering: Numbering,
+        terms: LikeTerms,
+        normalizer: NormalForms,
+        comparisons: Comparisons,
+    ) -> None:
+        self.numbering = numbering
+        self.terms = terms
+        self.normalizer = normalizer
+        self.comparisons = comparisons
+        self.caches = facts.caches
 
     def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
@@ -73,8 +92,6 @@ class Connectives(Comparisons):
             result = join(result, part)
         return result
 
-    # What extensions ask for
-
     def under_each_other(self, kind: type, expr: PrimExpr) -> PrimExpr:
         """Each part of a conjunction simplified where the others hold (of a disjunction: where the
         others fail)."""
@@ -90,7 +107,7 @@ class Connectives(Comparisons):
             context = others[0] if kind is And else Not(others[0])
             for other in others[1:]:
                 context = And(context, other if kind is And else Not(other))
-            new = self.rewrite_under(context, parts[position])
+            new = self.rewriter.rewrite_under(context, parts[position])
             changed = changed or new is not parts[position]
             parts[position] = new
         return self._chained(kind, parts) if changed else expr
@@ -123,8 +140,6 @@ class Connectives(Comparisons):
                 return None
             return [[*x, *y] for x in a for y in b]
         return [[expr]]
-
-    # One part beside another
 
     def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
         """The parts of a conjunction with its disjunctions (or the other way round) as short as the
@@ -170,11 +185,11 @@ class Connectives(Comparisons):
         if this is None or that is None:
             if this is not that:  # a comparison of integers, and something else
                 return None
-            if self.number(a) == self.number(b):
+            if self.numbering.number(a) == self.numbering.number(b):
                 return "first"
-            if a.__class__ is Not and self.number(a.a) == self.number(b):  # type: ignore
+            if a.__class__ is Not and self.numbering.number(a.a) == self.numbering.number(b):  # type: ignore
                 return "decided"
-            if b.__class__ is Not and self.number(b.a) == self.number(a):  # type: ignore
+            if b.__class__ is Not and self.numbering.number(b.a) == self.numbering.number(a):  # type: ignore
                 return "decided"
             return None
         if this[0] != that[0]:
@@ -205,27 +220,29 @@ class Connectives(Comparisons):
         self, comparison: Any, kind: type, value: int, least: bool = False
     ) -> PrimExpr | None:
         """``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, ``x <= 3`` or ``3 <= x``."""
-        form = self.tidy(plus(self.normal(comparison.b), self.normal(comparison.a), -1))
+        form = self.terms.combine(
+            plus(self.normalizer.normal(comparison.b), self.normalizer.normal(comparison.a), -1)
+        )
         scale = direction(form)[1]
         terms = {atom: coefficient // scale for atom, coefficient in form.terms.items()}
         form = Sum(form.dtype, terms, -value)
         if (not least) if kind is LE else scale < 0:  # sides as in the comparison
             form = times(form, -1)
-        return self._canonical(kind, form, False)
+        return self.comparisons.canonical(kind, form, False)
 
     def _ray(self, expr: PrimExpr) -> Ray | None:
         """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
-        found = self.rays.get(id(expr))
+        found = self.caches.rays.get(id(expr))
         if found is None:
-            found = self.rays[id(expr)] = (expr, self._new_ray(expr))
+            found = self.caches.rays[id(expr)] = (expr, self._new_ray(expr))
         return found[1]
 
     def _new_ray(self, expr: PrimExpr) -> Ray | None:
         kind = expr.__class__
         if kind not in (LT, LE, EQ, NE) or not is_index(expr.a.dtype):  # type: ignore[attr-defined]
             return None
-        form = plus(self.normal(expr.b), self.normal(expr.a), -1)  # type: ignore[attr-defined]
-        form = self.tidy(shifted(form, -1) if kind is LT else form)
+        form = plus(self.normalizer.normal(expr.b), self.normalizer.normal(expr.a), -1)  # type: ignore[attr-defined]
+        form = self.terms.combine(shifted(form, -1) if kind is LT else form)
         if not form.terms:
             return None
         key, scale = direction(form)

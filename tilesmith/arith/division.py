@@ -11,7 +11,10 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from tilesmith.arith.extremes import Extremes
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     Atom,
     Split,
@@ -20,22 +23,53 @@ from tilesmith.arith.forms import (
     exact_quotient,
     factors_of,
     in_other_order,
+    is_index,
+    of_atom,
     plus,
     retyped,
     shifted,
     times,
 )  # fmt: skip
-from tilesmith.arith.state import INFINITY, is_index
+from tilesmith.arith.intervals import INFINITY
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.prover import Prover
+from tilesmith.arith.residues import Residues
 from tilesmith.ir import FloorDiv, FloorMod
 
+__all__ = ["Divider"]
 
-class Divider(Extremes):
-    """The part of an analyzer that divides sums."""
 
-    def _wrapping_division(self, a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
+class Divider:
+    """Divides sums."""
+
+    __slots__ = (
+        "__weakref__", "bounds", "caches", "facts", "prover", "residues", "table", "terms",
+        "writer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        facts: Facts,
+        table: FormTable,
+        writer: FormWriter,
+        bounds: Bounds,
+        residues: Residues,
+        terms: LikeTerms,
+        prover: Prover,
+    ) -> None:
+        self.facts = facts
+        self.table = table
+        self.writer = writer
+        self.bounds = bounds
+        self.residues = residues
+        self.terms = terms
+        self.prover = prover
+        self.caches = facts.caches
+
+    def wrapping_division(self, a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
         """Division of a dtype that wraps around: parts of a sum might wrap, so it is not taken
         apart."""
-        if not self.is_exact(a) or b.terms or b.const <= 0:
+        if not self.bounds.is_exact(a) or b.terms or b.const <= 0:
             return None
         turn = self._turn(a, b.const)
         if turn is not None:
@@ -47,19 +81,19 @@ class Divider(Extremes):
             found = self._divide_digit(atom, b.const)  # type: ignore[arg-type]
             if found is not None:
                 return retyped(found[0], a.dtype), retyped(found[1], a.dtype)
-        quotient = self.of_atom(self.table.split(a, b.const, 0))
-        return quotient, self.of_atom(self.table.split(a, 1, b.const))
+        quotient = of_atom(self.table.split(a, b.const, 0))
+        return quotient, of_atom(self.table.split(a, 1, b.const))
 
     def floordiv(self, a: Sum, b: Sum) -> Sum:
         """``a // b``; of a zero divisor nothing is claimed."""
         if b.terms:
             return self.symbolic_divide(a, b)[0]
         if b.const == 0:
-            return self.of_atom(self.table.quotient(a, b))
+            return of_atom(self.table.quotient(a, b))
         if b.const < 0:
             opposite, divisor = times(a, -1), times(b, -1)
-            if not (self.flows(opposite) and self.flows(divisor)):
-                return self.of_atom(self.table.quotient(a, b))
+            if not (self.bounds.flows(opposite) and self.bounds.flows(divisor)):
+                return of_atom(self.table.quotient(a, b))
             return self._by_negative(FloorDiv, a, b, self.divide(opposite, divisor.const)[0])
         return self.divide(a, b.const)[0]
 
@@ -69,7 +103,7 @@ class Divider(Extremes):
             for atom, coefficient in form.terms.items():
                 if atom.__class__ is Split and coefficient == (1 if kind is FloorDiv else -1):
                     form = Sum(form.dtype, form.terms, 0)
-                    form.expr = kind(self.table.to_expr(a), self.table.to_expr(b))
+                    form.expr = kind(self.writer.to_expr(a), self.writer.to_expr(b))
         return form
 
     def floormod(self, a: Sum, b: Sum) -> Sum:
@@ -77,11 +111,11 @@ class Divider(Extremes):
         if b.terms:
             return self.symbolic_divide(a, b)[1]
         if b.const == 0:
-            return self.of_atom(self.table.remainder(a, b))
+            return of_atom(self.table.remainder(a, b))
         if b.const < 0:
             opposite, divisor = times(a, -1), times(b, -1)
-            if not (self.flows(opposite) and self.flows(divisor)):
-                return self.of_atom(self.table.remainder(a, b))
+            if not (self.bounds.flows(opposite) and self.bounds.flows(divisor)):
+                return of_atom(self.table.remainder(a, b))
             rest = times(self.divide(opposite, divisor.const)[1], -1)
             return self._by_negative(FloorMod, a, b, rest)
         return self.divide(a, b.const)[1]
@@ -91,9 +125,9 @@ class Divider(Extremes):
         if divisor == 1:
             return form, Sum(form.dtype, {}, 0)
         key = (self.table.number(form), divisor)
-        found = self.divisions.get(key)
+        found = self.caches.divisions.get(key)
         if found is None or (found[1] is not form and in_other_order(found[1], form)):
-            found = self.divisions[key] = self._divide(form, divisor), form
+            found = self.caches.divisions[key] = self._divide(form, divisor), form
         return found[0]
 
     def _divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
@@ -113,7 +147,7 @@ class Divider(Extremes):
             remainder = form  # keeps the way it is written
         if not rest:
             return quotient, remainder
-        if remainder is not form and not self.flows(remainder):
+        if remainder is not form and not self.bounds.flows(remainder):
             return self._undivided(form, divisor)
         turn = self._turn(remainder, divisor)
         if turn is not None:
@@ -122,15 +156,18 @@ class Divider(Extremes):
             reduced = exact_quotient(remainder, common)
             inner, digit = self.divide(reduced, divisor // common)
             last = Sum(dtype, {}, left % common)
-            result = self.tidy(plus(quotient, inner)), self.tidy(plus(times(digit, common), last))
+            result = (
+                self.terms.combine(plus(quotient, inner)),
+                self.terms.combine(plus(times(digit, common), last)),
+            )
             self._write_unreduced(remainder, divisor, common, reduced, result)
             return result
         known = self._known_residues(remainder, divisor)
         if known is not None:
             inner, digit = self.divide(known[1], divisor)
-            return self.tidy(plus(plus(quotient, known[0]), inner)), digit
+            return self.terms.combine(plus(plus(quotient, known[0]), inner)), digit
         inner, digit = self._divide_rest(remainder, divisor)
-        return self.tidy(plus(quotient, inner)), digit
+        return self.terms.combine(plus(quotient, inner)), digit
 
     def _write_unreduced(
         self, form: Sum, divisor: int, common: int, reduced: Sum, result: tuple[Sum, Sum]
@@ -145,22 +182,22 @@ class Divider(Extremes):
         atom: Any = quotient.single()
         if not units and atom.__class__ is Split and (atom.lower, atom.upper) == (width, 0):
             if self.table.number(atom.index) == number:
-                by = self.table.constant(divisor, dtype)
-                quotient.expr = FloorDiv(self.table.to_expr(form), by)
+                by = self.writer.constant(divisor, dtype)
+                quotient.expr = FloorDiv(self.writer.to_expr(form), by)
         atom = next(iter(rest.terms)) if len(rest.terms) == 1 else None
         if atom.__class__ is Split and (atom.lower, atom.upper) == (1, width):
             if self.table.number(atom.index) == number and rest.terms[atom] == common:
-                by = self.table.constant(divisor, dtype)
-                rest.expr = FloorMod(self.table.to_expr(form), by)
+                by = self.writer.constant(divisor, dtype)
+                rest.expr = FloorMod(self.writer.to_expr(form), by)
 
     def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         """Quotient and remainder as they are written."""
-        quotient = self.of_atom(self.table.split(form, divisor, 0))
-        return quotient, self.of_atom(self.table.split(form, 1, divisor))
+        quotient = of_atom(self.table.split(form, divisor, 0))
+        return quotient, of_atom(self.table.split(form, 1, divisor))
 
     def _turn(self, form: Sum, divisor: int) -> int | None:
         """The quotient, if it is the same for all values of the form."""
-        low, high = self.bounds(form)
+        low, high = self.bounds.of(form)
         if -INFINITY < low and high < INFINITY and low // divisor == high // divisor:
             return int(low // divisor)
         return None
@@ -168,13 +205,13 @@ class Divider(Extremes):
     def _known_residues(self, form: Sum, divisor: int) -> tuple[Sum, Sum] | None:
         """Terms whose remainder is known though their coefficient does not tell: (quotient,
         rest)."""
-        if not self.has_residues:
+        if not self.facts.has_residues():
             return None
         rest = dict(form.terms)
         constant = form.const
         whole: dict[Atom, int] = {}
         for atom, coefficient in form.terms.items():
-            coeff, base = self.atom_modular(atom)
+            coeff, base = self.residues.of_atom(atom)
             if coeff and coeff * coefficient % divisor == 0:
                 del rest[atom]
                 whole[atom] = coefficient
@@ -183,11 +220,11 @@ class Divider(Extremes):
             return None
         remainder = Sum(form.dtype, rest, constant)
         exact = plus(form, remainder, -1)  # a multiple of the divisor
-        if not (self.flows(exact) and self.flows(remainder)):
+        if not (self.bounds.flows(exact) and self.bounds.flows(remainder)):
             return None
         common = gcd(coefficient_gcd(exact), exact.const, divisor)
         exact, unit = exact_quotient(exact, common), divisor // common
-        return (exact if unit == 1 else self.of_atom(self.table.split(exact, unit, 0))), remainder
+        return (exact if unit == 1 else of_atom(self.table.split(exact, unit, 0))), remainder
 
     def _divide_rest(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
         """Division of what has no part that divides evenly."""
@@ -203,7 +240,7 @@ class Divider(Extremes):
             if parted is not None:
                 head, tail, unit = parted
                 quotient, digit = self.divide(head, divisor // unit)
-                return quotient, self.tidy(plus(times(digit, unit), tail))
+                return quotient, self.terms.combine(plus(times(digit, unit), tail))
         atom = next(iter(form.terms)) if len(form.terms) == 1 else None
         if atom.__class__ is Split and form.terms[atom] == 1:  # type: ignore[index]
             found = self._divide_digit(atom, divisor, form.const)  # type: ignore[arg-type]
@@ -215,7 +252,7 @@ class Divider(Extremes):
             if turn is not None:  # x * 9 // 8  ->  x, for x in [0, 8)
                 whole = exact_quotient(plus(form, fewer, -1), divisor)
                 return shifted(whole, turn), shifted(fewer, -turn * divisor)
-            return self.of_atom(self.table.split(form, divisor, 0)), self.divide(fewer, divisor)[1]
+            return of_atom(self.table.split(form, divisor, 0)), self.divide(fewer, divisor)[1]
         return self._undivided(form, divisor)
 
     def _fewer_turns(self, form: Sum, divisor: int) -> Sum | None:
@@ -258,16 +295,16 @@ class Divider(Extremes):
             return None
         if constant:
             index = shifted(index, constant * lower)
-            if not (is_index(index.dtype) and self.flows(index)):
+            if not (is_index(index.dtype) and self.bounds.flows(index)):
                 return None
         if not is_index(index.dtype):  # is not to be taken apart
             digits = self.table.split(index, middle, upper), self.table.split(index, lower, middle)
-            return self.of_atom(digits[0]), self.of_atom(digits[1])
+            return of_atom(digits[0]), of_atom(digits[1])
         quotient = self.digit(index, middle, upper) if upper else self.divide(index, middle)[0]
         rest = self.divide(index, middle)[1]
         plain = self.table.split(index, 1, middle)
         if rest.single() is plain:
-            return quotient, self.of_atom(self.table.split(index, lower, middle))
+            return quotient, of_atom(self.table.split(index, lower, middle))
         return quotient, self.divide(rest, lower)[0]
 
     def digit(self, index: Sum, lower: int, upper: int) -> Sum:
@@ -276,43 +313,43 @@ class Divider(Extremes):
             return index
         if upper == lower:
             return Sum(index.dtype, {}, 0)
-        form = self.of_atom(self.table.split(index, lower, upper)) if upper else None
+        form = of_atom(self.table.split(index, lower, upper)) if upper else None
         if lower == 1:
             plain = self._turn(index, upper) is None and self._fewer_turns(index, upper) is None
             return form if plain else self.divide(index, upper)[1]
-        low, high = self.bounds(index)
+        low, high = self.bounds.of(index)
         if -INFINITY < low and high < INFINITY:
             if low // lower == high // lower:
                 value = int(low // lower)
                 return Sum(index.dtype, {}, value % (upper // lower) if upper else value)
             if upper and low // upper == high // upper:
-                whole = self.of_atom(self.table.split(index, lower, 0))
+                whole = of_atom(self.table.split(index, lower, 0))
                 return shifted(whole, -int(low // upper) * (upper // lower))
         return form or self.divide(index, lower)[0]
 
     def symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
         """Quotient and remainder by something that is no constant."""
         key = (self.table.number(a), -1 - self.table.number(b))
-        found = self.divisions.get(key)
+        found = self.caches.divisions.get(key)
         if found is None or in_other_order(found[1], a):
-            found = self.divisions[key] = self._symbolic_divide(a, b), a
+            found = self.caches.divisions[key] = self._symbolic_divide(a, b), a
         return found[0]
 
     def _symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
-        low, high = self.bounds(b)
+        low, high = self.bounds.of(b)
         if low == high and low > 0:
             return self.divide(a, int(low))
         quotient, rest = self._polynomial_divide(a, b)
-        if rest is not a and not self.flows(rest):
+        if rest is not a and not self.bounds.flows(rest):
             quotient, rest = Sum(a.dtype, {}, 0), a
         if not rest.terms and rest.const == 0:
             return quotient, rest
         # b > 0 follows from 0 <= rest < b
-        if self.prove(rest, 2) and self.prove(shifted(plus(b, rest, -1), -1), 3):
+        if self.prover.prove(rest, 2) and self.prover.prove(shifted(plus(b, rest, -1), -1), 3):
             return quotient, rest
         if not rest.terms and rest.const < 0:  # of -b <= rest < 0 as well
             above = plus(b, rest)
-            if self.prove(above, 3):
+            if self.prover.prove(above, 3):
                 return shifted(quotient, -1), above
         if len(rest.terms) == len(a.terms):  # nothing went out: leave it as it was
             quotient, rest = Sum(a.dtype, {}, 0), a
@@ -324,9 +361,9 @@ class Divider(Extremes):
             less, divisor = self._without(reduced, factor), self._without(unit, factor)
             inner, digit = self.floordiv(less, divisor), self.floormod(less, divisor)
             scale = Sum(a.dtype, {factor: common}, 0)
-            return self.tidy(plus(quotient, inner)), self.multiply(digit, scale)
-        inner = self.of_atom(self.table.quotient(reduced, unit))
-        digit = times(self.of_atom(self.table.remainder(reduced, unit)), common)
+            return self.terms.combine(plus(quotient, inner)), self.terms.multiply(digit, scale)
+        inner = of_atom(self.table.quotient(reduced, unit))
+        digit = times(of_atom(self.table.remainder(reduced, unit)), common)
         return plus(quotient, inner), digit
 
     def _shared_factor(self, a: Sum, b: Sum) -> Atom | None:

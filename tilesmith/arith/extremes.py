@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from math import gcd
 
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.division import Divider
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     Extreme,
     Split,
     Sum,
     coefficient_gcd,
     exact_quotient,
+    is_index,
+    of_atom,
     plus,
     retyped,
     shifted,
     times,
 )  # fmt: skip
-from tilesmith.arith.state import is_index
-from tilesmith.arith.tidy import Joiner
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.prover import Prover
 from tilesmith.ir import IntImm, Max, Min
+
+__all__ = ["Extremes"]
 
 
 def _all_negative(forms: list[Sum]) -> bool:
@@ -48,8 +57,30 @@ def _quotients(form: Sum) -> bool:
 _OTHER: dict[type, type] = {Min: Max, Max: Min}
 
 
-class Extremes(Joiner):
-    """The part of an analyzer that makes minima and maxima."""
+class Extremes:
+    """Makes minima and maxima of sums."""
+
+    __slots__ = (
+        "__weakref__", "bounds", "divider", "facts", "prover", "table", "terms", "writer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        facts: Facts,
+        table: FormTable,
+        writer: FormWriter,
+        bounds: Bounds,
+        terms: LikeTerms,
+        prover: Prover,
+        divider: Divider,
+    ) -> None:
+        self.facts = facts
+        self.table = table
+        self.writer = writer
+        self.bounds = bounds
+        self.terms = terms
+        self.prover = prover
+        self.divider = divider
 
     def extreme(self, kind: type, args: list[Sum]) -> Sum:
         """The minimum or maximum of sums: dominated ones dropped, what they share taken out."""
@@ -75,7 +106,7 @@ class Extremes(Joiner):
         laid_out = self._laid_out(kind, pair[0], pair[1])
         for arg in pair[2:]:
             laid_out = self._plain(kind, laid_out, arg)
-        written = form.expr = self.table.to_expr(laid_out)
+        written = form.expr = self.writer.to_expr(laid_out)
         atom = form.single()
         if atom is not None:
             atom.expr = written
@@ -89,25 +120,25 @@ class Extremes(Joiner):
         distributed = self._distributed(kind, inner) if len(inner) == 2 else None
         if distributed is not None:
             form = plus(times(distributed, unit), shared)
-            self.table.to_expr(form)
+            self.writer.to_expr(form)
             return form
-        if not self.all_flow(inner):
-            return self.of_atom(self.table.extreme(kind, args))
+        if not self.bounds.all_flow(inner):
+            return of_atom(self.table.extreme(kind, args))
         if _all_negative(inner):  # max(x * -4, y * -4)  ->  min(x, y) * -4
             opposite = [times(arg, -1) for arg in inner]
-            if self.all_flow(opposite):
+            if self.bounds.all_flow(opposite):
                 inner, unit, kind = opposite, -unit, Max if kind is Min else Min
-        form = times(self.of_atom(self.table.extreme(kind, inner)), unit)
+        form = times(of_atom(self.table.extreme(kind, inner)), unit)
         return plus(form, shared)
 
     def _wrapping_extreme(self, kind: type, a: Sum, b: Sum) -> Sum:
         """Of a dtype that wraps around, only the bounds of both sides count."""
-        (low_a, high_a), (low_b, high_b) = self.bounds(a), self.bounds(b)
+        (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if high_a <= low_b or self.table.number(a) == self.table.number(b):
             return a if kind is Min else b
         if high_b <= low_a:
             return b if kind is Min else a
-        return self.of_atom(self.leaf(kind(self.table.to_expr(a), self.table.to_expr(b))))
+        return of_atom(self.table.leaf(kind(self.writer.to_expr(a), self.writer.to_expr(b))))
 
     def _flattened(self, kind: type, args: list[Sum]) -> list[Sum]:
         flat: list[Sum] = []
@@ -116,7 +147,7 @@ class Extremes(Joiner):
             if atom.__class__ is Extreme and atom.kind is kind and arg.terms[atom] == 1:  # type: ignore
                 dtype = arg.dtype  # of a cast: wider than that of what is inside
                 inner = [shifted(retyped(part, dtype), arg.const) for part in atom.args]  # type: ignore
-                if arg.const == 0 or self.all_flow(inner):
+                if arg.const == 0 or self.bounds.all_flow(inner):
                     flat.extend(inner)
                     continue
             flat.append(arg)
@@ -139,13 +170,13 @@ class Extremes(Joiner):
 
     def compare(self, a: Sum, b: Sum) -> tuple[bool, bool]:
         """What is known for certain: (a <= b, a >= b)."""
-        difference = self.tidy(plus(a, b, -1))
-        low, high = self.bounds(difference)
+        difference = self.terms.combine(plus(a, b, -1))
+        low, high = self.bounds.of(difference)
         if low >= 0 or high <= 0:
             return high <= 0, low >= 0
-        if not self.inequalities and not _quotients(difference):
+        if not self.facts.inequalities and not _quotients(difference):
             return False, False
-        return self.prove(times(difference, -1), 1), self.prove(difference, 1)
+        return self.prover.prove(times(difference, -1), 1), self.prover.prove(difference, 1)
 
     def _shared(self, args: list[Sum]) -> tuple[Sum, int]:
         """What all have in common: a sum to take out, then a factor of what is left."""
@@ -172,7 +203,7 @@ class Extremes(Joiner):
             if first.upper or second.upper or first.lower != second.lower:  # type: ignore
                 return None
             inner = self.extreme_of_two(kind, first.index, second.index)  # type: ignore
-            return self.divide(inner, first.lower)[0]  # type: ignore[union-attr]
+            return self.divider.divide(inner, first.lower)[0]  # type: ignore[union-attr]
         if first.__class__ is not Extreme or first.kind is kind or second.kind is kind:  # type: ignore
             return None
         own, others = first.args, second.args  # type: ignore[union-attr]
@@ -184,8 +215,6 @@ class Extremes(Joiner):
         rest = [arg for arg in (*own, *others) if self.table.number(arg) != common]
         inner = self.extreme_of_two(kind, rest[0], rest[1])
         return self.extreme_of_two(first.kind, inner, shared[0])  # type: ignore[union-attr]
-
-    # Writing them down
 
     def _laid_out(self, kind: type, a: Sum, b: Sum) -> Sum:
         """What both sides show to have in common is taken out, and nothing else: ``min(x + 1, y +
@@ -216,7 +245,7 @@ class Extremes(Joiner):
     def _beside(self, kind: type, a: Sum, b: Sum, scale: int, outside: Sum) -> Sum:
         """``min(a, b)`` where ``outside`` and then a factor are taken out of both."""
         parts = [exact_quotient(plus(side, outside, -1), scale) for side in (a, b)]
-        if not self.all_flow(parts):
+        if not self.bounds.all_flow(parts):
             return self._plain(kind, a, b)
         if scale > 0 and outside.terms and _all_negative(parts):  # x - max(y, z)
             scale, parts = -scale, [times(part, -1) for part in parts]
@@ -224,10 +253,10 @@ class Extremes(Joiner):
         return plus(times(inner, scale), outside)
 
     def _plain(self, kind: type, a: Sum, b: Sum) -> Sum:
-        first, second = self.table.to_expr(a), self.table.to_expr(b)
+        first, second = self.writer.to_expr(a), self.writer.to_expr(b)
         if b.terms and first.__class__ is kind and first.b.__class__ is IntImm:  # type: ignore
             first, second = kind(first.a, second), first.b  # type: ignore[attr-defined]
-        return self.packed(kind(first, second), (a, b))
+        return self.table.packed(kind(first, second), (a, b))
 
     def _core_number(self, form: Sum) -> int:
         return self.table.number(Sum(form.dtype, form.terms, 0))

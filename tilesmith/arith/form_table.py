@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     Atom,
     Extreme,
@@ -17,25 +16,29 @@ from tilesmith.arith.forms import (
     Written,
     holds_data,
     in_other_order,
+    of_atom,
     retyped,
     times,
 )  # fmt: skip
+from tilesmith.arith.numbering import Numbering
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.runtime.dtype import DataType
 
 
-class FormTable(FormWriter):
-    """Interns atoms and numbers sums; belongs to one analyzer and knows no facts.
+class FormTable:
+    """Interns atoms and numbers sums; belongs to one analyzer and does not know facts.
 
     An atom is written in the order in which its terms were met last, so that an answer has the
     order of its question, not that of a question before.
     """
 
-    def __init__(self) -> None:
+    __slots__ = ("_atoms", "_numbers", "_uid", "numbering")
+
+    def __init__(self, numbering: Numbering) -> None:
+        self.numbering = numbering
         self._atoms: dict[object, Atom] = {}
         self._numbers: dict[object, int] = {}
         self._uid = 0
-        super().__init__()
 
     @property
     def size(self) -> int:
@@ -70,24 +73,34 @@ class FormTable(FormWriter):
         self._atoms[key] = atom
         return atom, True
 
-    def leaf(self, expr: PrimExpr, key: object) -> Leaf:
-        """The leaf of an expression; ``key`` tells which expressions are the same."""
-        atom, new = self._intern(Leaf, key, expr.dtype)
-        if new:
-            atom.expr = expr
-            atom.is_data = not isinstance(expr, Var)
-        return atom  # type: ignore[return-value]
+    def variable(self, var: Var) -> Atom:
+        """Gives the atom of a variable."""
+        found = self._atoms.get(var)
+        if found is None:
+            found, _ = self._intern(Leaf, var, var.dtype)
+            found.expr = var
+        return found
 
-    def written(self, expr: PrimExpr, key: object, is_data: bool) -> Atom:
-        """The atom of an expression that is to be written as it is."""
-        atom, new = self._intern(Written, key, expr.dtype)
+    def leaf(self, expr: PrimExpr) -> Atom:
+        """Gives the atom of a variable or an opaque expression."""
+        if isinstance(expr, Var):
+            return self.variable(expr)
+        atom, new = self._intern(Leaf, ("leaf", self.numbering.number(expr)), expr.dtype)
         if new:
-            atom.expr, atom.is_data = expr, is_data
+            atom.expr, atom.is_data = expr, True
         return atom
 
-    def known(self, key: object) -> bool:
-        """Whether a leaf of that key has been made."""
-        return key in self._atoms
+    def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
+        """Gives an expression over sums as one atom, to be written as it is."""
+        key = ("written", self.numbering.number(expr))
+        atom, new = self._intern(Written, key, expr.dtype)
+        if new:
+            atom.expr, atom.is_data = expr, max([holds_data(part) for part in parts])
+        return of_atom(atom)
+
+    def has_leaf(self, var: Var) -> bool:
+        """Tells whether a variable has been met."""
+        return var in self._atoms
 
     def split(self, index: Sum, lower: int, upper: int) -> Split:
         """``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""

@@ -1,10 +1,10 @@
-"""From normal forms back to expressions."""
+"""Writes normal forms as expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
+from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.forms import (
     INT32,
     INT64,
@@ -44,12 +44,12 @@ _UNBOUNDED = -(1 << 64)  # before any width of a digit
 
 
 class FormWriter:
-    """The part of a table of forms that writes them as expressions."""
+    """Writes sums and atoms as expressions."""
 
-    split: Callable[[Sum, int, int], Atom]
-    product: Callable[[Iterable[Atom], DataType], Atom]
+    __slots__ = ("_constants", "table")
 
-    def __init__(self) -> None:
+    def __init__(self, table: FormTable) -> None:
+        self.table = table
         self._constants: dict[tuple[DataType, int], PrimExpr] = {}
 
     def constant(self, value: int, dtype: DataType) -> PrimExpr:
@@ -139,7 +139,7 @@ class FormWriter:
         for factors, coefficient in sides:
             size = self.constant(abs(coefficient), dtype)
             if factors:
-                size = self.scaled(self.product(factors, dtype), 1, dtype)
+                size = self.scaled(self.table.product(factors, dtype), 1, dtype)
             if inner is None:
                 inner = size
             else:
@@ -159,7 +159,7 @@ class FormWriter:
                     moved = shifted(index, constant // coefficient * lower)
                     if magnitude(moved) != NORMAL:
                         continue
-                    pushed = self.split(moved, lower, 0)
+                    pushed = self.table.split(moved, lower, 0)
                     return {(pushed if a is atom else a): c for a, c in terms.items()}, 0
         return terms, constant
 

@@ -17,6 +17,7 @@ from math import gcd
 
 from tilesmith.ir import Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr
 from tilesmith.ir.expr import Add, Sub
+from tilesmith.ir.operators import wrap
 from tilesmith.runtime.dtype import DataType
 
 __all__ = [
@@ -138,6 +139,16 @@ class Sum:
         return f"Sum({terms} + {self.const})"
 
 
+def is_index(dtype: DataType) -> bool:
+    """Tells whether arithmetic in a dtype does not overflow: scalar int32 and int64."""
+    return dtype is INT32 or dtype is INT64
+
+
+def of_atom(atom: Atom) -> Sum:
+    """Gives the sum that is just this atom."""
+    return Sum(atom.dtype, {atom: 1}, 0)
+
+
 def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
     """``a + b * factor`` in the dtype of ``a``."""
     if not b.terms:
@@ -179,6 +190,32 @@ def exact_quotient(a: Sum, divisor: int) -> Sum:
         return a
     terms = {atom: c // divisor for atom, c in a.terms.items()}
     return Sum(a.dtype, terms, a.const // divisor)
+
+
+def wrapped_sum(form: Sum) -> Sum:
+    """Gives a sum of a dtype that wraps around, with coefficients nearest to zero."""
+    half, turn = 1 << (form.dtype.bits - 1), 1 << form.dtype.bits
+    terms = {atom: (c + half) % turn - half for atom, c in form.terms.items()}
+    terms = {atom: c for atom, c in terms.items() if c}
+    if not terms:
+        return Sum(form.dtype, terms, wrap(form.const, form.dtype))
+    return Sum(form.dtype, terms, (form.const + half) % turn - half)
+
+
+def direction(form: Sum) -> tuple[object, int]:
+    """A sum without its constant, as a key up to a factor, and that factor."""
+    terms = form.terms
+    if len(terms) == 1:
+        for atom, coefficient in terms.items():
+            return ((atom.uid, 1),), coefficient
+    pairs = [(atom.uid, coefficient) for atom, coefficient in terms.items()]
+    pairs.sort()
+    scale = gcd(*terms.values())
+    if pairs[0][1] < 0:
+        scale = -scale
+    if scale != 1:
+        pairs = [(uid, coefficient // scale) for uid, coefficient in pairs]
+    return tuple(pairs), scale
 
 
 def in_other_order(a: Sum, b: Sum) -> bool:

@@ -114,7 +114,7 @@ def solve_linear_equations(
     unknowns = _listed(variables) or _variables_of(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()
-    engine = analyzer._engine
+    engine = analyzer.engine
     matrix: list[list[int]] = []
     right: list[PrimExpr] = []
     others: list[PrimExpr] = []
@@ -124,7 +124,7 @@ def solve_linear_equations(
             others.append(condition)
         else:
             matrix.append(row[0])
-            right.append(engine.table.to_expr(times(row[1], -1)))
+            right.append(engine.writer.to_expr(times(row[1], -1)))
     source = IntConstraints(unknowns, ranges, conditions)
     if not unknowns:
         return IntConstraintsTransform(source, source, {}, {})
@@ -146,7 +146,9 @@ def _row(engine: Any, condition: EQ, unknowns: Sequence[Var]) -> tuple[list[int]
     """Coefficients of the unknowns and the rest of ``a - b``; None if not linear with constants."""
     if not condition.a.dtype.is_integer:
         return None
-    form = engine.tidy(plus(engine.normal(condition.a), engine.normal(condition.b), -1))
+    form = engine.terms.combine(
+        plus(engine.normalizer.normal(condition.a), engine.normalizer.normal(condition.b), -1)
+    )
     coefficients = []
     for var in unknowns:
         found = coefficient_of(engine, form, var)
@@ -261,7 +263,7 @@ def solve_linear_inequalities(
     unknowns = _listed(variables) or _variables_of(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()
-    engine = analyzer._engine
+    engine = analyzer.engine
     forms: list[Sum] = []
     relations: list[PrimExpr] = []
     for condition in conditions:
@@ -280,8 +282,8 @@ def solve_linear_inequalities(
         lows, highs, forms = _eliminate(engine, var, forms)
         bounds[var] = (lows, highs)
     for form in forms:
-        if not engine.prove(form):
-            relations.append(analyzer.simplify(engine.table.to_expr(form) >= 0))
+        if not engine.prover.prove(form):
+            relations.append(analyzer.simplify(engine.writer.to_expr(form) >= 0))
     solved = _solved_ranges(analyzer, unknowns, bounds, relations)
     source = IntConstraints(unknowns, ranges, conditions)
     target = IntConstraints(unknowns, solved, relations)
@@ -310,14 +312,15 @@ def _eliminate(engine: Any, var: Var, forms: list[Sum]) -> tuple[list[Sum], list
         for factor_high, high in highs:
             common = gcd(factor_low, factor_high)
             both = plus(times(low, factor_high // common), high, factor_low // common)
-            both = engine.tidy(both)
+            both = engine.terms.combine(both)
             if both.terms:
                 both = exact_quotient(both, coefficient_gcd(both))
             rest.append(both)
     lower = [
-        engine.divide(shifted(times(form, -1), factor - 1), factor)[0] for factor, form in lows
+        engine.divider.divide(shifted(times(form, -1), factor - 1), factor)[0]
+        for factor, form in lows
     ]
-    upper = [engine.divide(form, factor)[0] for factor, form in highs]
+    upper = [engine.divider.divide(form, factor)[0] for factor, form in highs]
     return lower, upper, _distinct(engine, rest)
 
 
@@ -332,22 +335,22 @@ def _solved_ranges(
 ) -> dict[Var, Range]:  # fmt: skip
     from tilesmith.ir import Max, Min
 
-    engine = analyzer._engine
+    engine = analyzer.engine
     solved: dict[Var, Range] = {}
     for var in reversed(list(unknowns)):
         lows, highs = bounds[var]
         if lows and highs:
-            low, high = engine.extreme(Max, lows), engine.extreme(Min, highs)
-            extent = engine.table.to_expr(engine.tidy(shifted(plus(high, low, -1), 1)))
+            low, high = engine.extremes.extreme(Max, lows), engine.extremes.extreme(Min, highs)
+            extent = engine.writer.to_expr(engine.terms.combine(shifted(plus(high, low, -1), 1)))
             solved[var] = Range.from_min_extent(
-                engine.table.to_expr(low), analyzer.simplify(extent)
+                engine.writer.to_expr(low), analyzer.simplify(extent)
             )
             analyzer.bind(var, solved[var])
             continue
         for form in lows:
-            relations.append(engine.table.to_expr(form) <= var)
+            relations.append(engine.writer.to_expr(form) <= var)
         for form in highs:
-            relations.append(var <= engine.table.to_expr(form))
+            relations.append(var <= engine.writer.to_expr(form))
     return solved
 
 

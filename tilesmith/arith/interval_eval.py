@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tilesmith.arith.engine import Engine
 from tilesmith.arith.forms import (
     Atom,
     Extreme,
@@ -19,13 +20,14 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    is_index,
+    of_atom,
     plus,
     retyped,
     shifted,
     times,
 )
-from tilesmith.arith.simplify import Simplifier
-from tilesmith.arith.state import INFINITY, is_index
+from tilesmith.arith.intervals import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
 
 Ends = tuple[Sum | None, Sum | None]
@@ -37,7 +39,7 @@ UNBOUNDED: Ends = (None, None)
 class IntervalEvaluator:
     """Evaluates sums over intervals of some variables, ``domains``."""
 
-    def __init__(self, engine: Simplifier, domains: dict[Var, Ends]) -> None:
+    def __init__(self, engine: Engine, domains: dict[Var, Ends]) -> None:
         self.engine = engine
         self.domains = domains
         self._depends: dict[Atom, bool] = {}
@@ -94,7 +96,9 @@ class IntervalEvaluator:
 
     def _once(self, form: Sum) -> Ends:
         """One round of replacing variables by the ends of their domains."""
-        if not self.engine.is_exact(form):  # may wrap around: its ends are not where the terms' are
+        if not self.engine.bounds.is_exact(
+            form
+        ):  # may wrap around: its ends are not where the terms' are
             return self._wrapping(form)
         zero = Sum(form.dtype, {}, form.const)
         low: Sum | None = zero
@@ -105,19 +109,19 @@ class IntervalEvaluator:
                 smallest, largest = largest, smallest
             low = None if low is None or smallest is None else plus(low, smallest, coefficient)
             high = None if high is None or largest is None else plus(high, largest, coefficient)
-        low = None if low is None else self.engine.tidy(low)
-        high = None if high is None else self.engine.tidy(high)
+        low = None if low is None else self.engine.terms.combine(low)
+        high = None if high is None else self.engine.terms.combine(high)
         return self._with_constant_bounds(form, low, high)
 
     def _wrapping(self, form: Sum) -> Ends:
         if not self._varies(form):
             return form, form
-        low, high = self.engine.bounds(form)
+        low, high = self.engine.bounds.of(form)
         return Sum(form.dtype, {}, int(low)), Sum(form.dtype, {}, int(high))
 
     def _with_constant_bounds(self, form: Sum, low: Sum | None, high: Sum | None) -> Ends:
         if low is None or high is None:
-            known = self.engine.bounds(form)
+            known = self.engine.bounds.of(form)
             # what is near to the ends of the dtype says no more than the dtype
             limit = form.dtype.max_value >> 8
             if low is None and known[0] >= -limit:
@@ -128,7 +132,7 @@ class IntervalEvaluator:
 
     def _atom(self, atom: Atom) -> Ends:
         if not self.depends(atom):
-            this = self.engine.of_atom(atom)
+            this = of_atom(atom)
             return this, this
         if isinstance(atom, Leaf):
             return self._leaf(atom)
@@ -145,7 +149,7 @@ class IntervalEvaluator:
         return self._remainder(atom)  # type: ignore[arg-type]
 
     def _constant(self, atom: Atom) -> Ends:
-        low, high = self.engine.atom_bounds(atom)
+        low, high = self.engine.bounds.of_atom(atom)
         if high - low == INFINITY:
             return UNBOUNDED
         return Sum(atom.dtype, {}, int(low)), Sum(atom.dtype, {}, int(high))
@@ -161,17 +165,23 @@ class IntervalEvaluator:
             if name == "tir.if_then_else":
                 return self._union(expr.args[1], expr.args[2])
             if name == "tir.likely":
-                return self._once(self.engine.normal(expr.args[0]))
+                return self._once(self.engine.normalizer.normal(expr.args[0]))
         if isinstance(expr, Cast) and expr.value.dtype.is_bool:
             return Sum(atom.dtype, {}, 0), Sum(atom.dtype, {}, 1)
         return UNBOUNDED
 
     def _union(self, a: PrimExpr, b: PrimExpr) -> Ends:
-        low_a, high_a = self._once(self.engine.normal(a))
-        low_b, high_b = self._once(self.engine.normal(b))
-        low = None if low_a is None or low_b is None else self.engine.extreme(Min, [low_a, low_b])
+        low_a, high_a = self._once(self.engine.normalizer.normal(a))
+        low_b, high_b = self._once(self.engine.normalizer.normal(b))
+        low = (
+            None
+            if low_a is None or low_b is None
+            else self.engine.extremes.extreme(Min, [low_a, low_b])
+        )
         high = (
-            None if high_a is None or high_b is None else self.engine.extreme(Max, [high_a, high_b])
+            None
+            if high_a is None or high_b is None
+            else self.engine.extremes.extreme(Max, [high_a, high_b])
         )
         return low, high
 
@@ -181,15 +191,15 @@ class IntervalEvaluator:
         engine = self.engine
         factor = Sum(atom.dtype, {}, 1)
         for part in fixed:
-            factor = engine.table.multiply(factor, engine.of_atom(part))
+            factor = engine.table.multiply(factor, of_atom(part))
         if len(varying) == 1:
             return self._scaled(self._atom(varying[0]), factor)
         low, high = Sum(atom.dtype, {}, 1), Sum(atom.dtype, {}, 1)
         for part in varying:  # all parts not negative: the product grows with each
             smallest, largest = self._atom(part)
-            if smallest is None or largest is None or not engine.prove(smallest):
+            if smallest is None or largest is None or not engine.prover.prove(smallest):
                 return UNBOUNDED
-            low, high = engine.multiply(low, smallest), engine.multiply(high, largest)
+            low, high = engine.terms.multiply(low, smallest), engine.terms.multiply(high, largest)
         return self._scaled((low, high), factor)
 
     def _scaled(self, ends: Ends, factor: Sum) -> Ends:
@@ -197,15 +207,17 @@ class IntervalEvaluator:
         engine = self.engine
         low, high = ends
         dtype = factor.dtype
-        first = None if low is None else engine.multiply(retyped(low, dtype), factor)
-        second = None if high is None else engine.multiply(retyped(high, dtype), factor)
-        if engine.prove(factor):
+        first = None if low is None else engine.terms.multiply(retyped(low, dtype), factor)
+        second = None if high is None else engine.terms.multiply(retyped(high, dtype), factor)
+        if engine.prover.prove(factor):
             return first, second
-        if engine.prove(times(factor, -1)):
+        if engine.prover.prove(times(factor, -1)):
             return second, first
         if first is None or second is None:
             return UNBOUNDED
-        return engine.extreme(Min, [first, second]), engine.extreme(Max, [first, second])
+        return engine.extremes.extreme(Min, [first, second]), engine.extremes.extreme(
+            Max, [first, second]
+        )
 
     def _extreme(self, atom: Extreme) -> Ends:
         found = [self._once(arg) for arg in atom.args]
@@ -213,10 +225,10 @@ class IntervalEvaluator:
         highs = [high for _, high in found if high is not None]
         every_low, every_high = len(lows) == len(found), len(highs) == len(found)
         if atom.kind is Min:
-            low = self.engine.extreme(Min, lows) if every_low else None
-            return low, (self.engine.extreme(Min, highs) if highs else None)
-        low = self.engine.extreme(Max, lows) if lows else None
-        return low, (self.engine.extreme(Max, highs) if every_high else None)
+            low = self.engine.extremes.extreme(Min, lows) if every_low else None
+            return low, (self.engine.extremes.extreme(Min, highs) if highs else None)
+        low = self.engine.extremes.extreme(Max, lows) if lows else None
+        return low, (self.engine.extremes.extreme(Max, highs) if every_high else None)
 
     def _split(self, atom: Split) -> Ends:
         engine, index = self.engine, atom.index
@@ -225,38 +237,43 @@ class IntervalEvaluator:
             return self._digit(low, atom.lower, 0), self._digit(high, atom.lower, 0)
         width = atom.upper // atom.lower
         if low is not None and high is not None:
-            turns = engine.divide(low, atom.upper)[0], engine.divide(high, atom.upper)[0]
-            difference = engine.tidy(plus(turns[1], turns[0], -1))
+            turns = (
+                engine.divider.divide(low, atom.upper)[0],
+                engine.divider.divide(high, atom.upper)[0],
+            )
+            difference = engine.terms.combine(plus(turns[1], turns[0], -1))
             if not difference.terms and difference.const == 0:
                 return self._digit(low, atom.lower, atom.upper), self._digit(
                     high, atom.lower, atom.upper
                 )
         last = Sum(atom.dtype, {}, width - 1)
-        if low is not None and high is not None and engine.prove(low):
-            return Sum(atom.dtype, {}, 0), engine.extreme(
-                Min, [last, engine.digit(high, atom.lower, 0)]
+        if low is not None and high is not None and engine.prover.prove(low):
+            return Sum(atom.dtype, {}, 0), engine.extremes.extreme(
+                Min, [last, engine.divider.digit(high, atom.lower, 0)]
             )
         return Sum(atom.dtype, {}, 0), last
 
     def _digit(self, form: Sum | None, lower: int, upper: int) -> Sum | None:
         if form is None:
             return None
-        quotient = self.engine.divide(form, lower)[0]
-        return self.engine.divide(quotient, upper // lower)[1] if upper else quotient
+        quotient = self.engine.divider.divide(form, lower)[0]
+        return self.engine.divider.divide(quotient, upper // lower)[1] if upper else quotient
 
     def _quotient(self, atom: Quotient) -> Ends:
         engine = self.engine
-        if self._varies(atom.divisor) or not engine.prove(shifted(atom.divisor, -1)):
-            known = engine.bounds(atom.divisor)
+        if self._varies(atom.divisor) or not engine.prover.prove(shifted(atom.divisor, -1)):
+            known = engine.bounds.of(atom.divisor)
             if self._varies(atom.divisor) or known[0] < 0:
                 return UNBOUNDED
         low, high = self._once(atom.index)
-        first = None if low is None else engine.floordiv(low, atom.divisor)
-        return first, (None if high is None else engine.floordiv(high, atom.divisor))
+        first = None if low is None else engine.divider.floordiv(low, atom.divisor)
+        return first, (None if high is None else engine.divider.floordiv(high, atom.divisor))
 
     def _remainder(self, atom: Remainder) -> Ends:
         engine = self.engine
-        if engine.bounds(atom.divisor)[0] < 0 and not engine.prove(shifted(atom.divisor, -1)):
+        if engine.bounds.of(atom.divisor)[0] < 0 and not engine.prover.prove(
+            shifted(atom.divisor, -1)
+        ):
             return UNBOUNDED
         largest = self._once(atom.divisor)[1]
         return Sum(atom.dtype, {}, 0), (None if largest is None else shifted(largest, -1))

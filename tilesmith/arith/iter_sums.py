@@ -100,7 +100,7 @@ class IterSums:
         """A key of a size: equal for equal sizes."""
         if isinstance(expr, IntImm):
             return expr.value
-        return ("expr", self.analyzer._engine.number(self.analyzer.simplify(expr)))
+        return ("expr", self.analyzer.engine.numbering.number(self.analyzer.simplify(expr)))
 
     def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """``a * b`` simplified."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Product, Sum, plus, retyped, shifted, times
+from tilesmith.arith.engine import Engine
+from tilesmith.arith.forms import Product, Sum, of_atom, plus, retyped, shifted, times
 from tilesmith.arith.interval_eval import IntervalEvaluator
-from tilesmith.arith.simplify import Simplifier
 from tilesmith.ir import (
     EQ,
     GE,
@@ -35,9 +35,9 @@ from tilesmith.support.recursion import deep_recursion
 __all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation"]
 
 
-def coefficient_of(engine: Simplifier, form: Sum, var: Var) -> tuple[Sum, Sum] | None:
+def coefficient_of(engine: Engine, form: Sum, var: Var) -> tuple[Sum, Sum] | None:
     """``form == coefficient * var + rest``; None if ``var`` occurs in any other way."""
-    atom = engine.table.leaf(var, var)
+    atom = engine.table.variable(var)
     inside = IntervalEvaluator(engine, {var: (None, None)})
     coefficient = Sum(form.dtype, {}, 0)
     rest = Sum(form.dtype, {}, form.const)
@@ -45,7 +45,7 @@ def coefficient_of(engine: Simplifier, form: Sum, var: Var) -> tuple[Sum, Sum] |
         if term is atom:
             coefficient = shifted(coefficient, factor)
         elif not inside.depends(term):
-            rest = plus(rest, engine.of_atom(term), factor)
+            rest = plus(rest, of_atom(term), factor)
         elif isinstance(term, Product):
             others = list(term.factors)
             if atom not in others:
@@ -54,7 +54,7 @@ def coefficient_of(engine: Simplifier, form: Sum, var: Var) -> tuple[Sum, Sum] |
             if any(inside.depends(other) for other in others):
                 return None
             coefficient = plus(
-                coefficient, engine.of_atom(engine.table.product(others, term.dtype)), factor
+                coefficient, of_atom(engine.table.product(others, term.dtype)), factor
             )
         else:
             return None
@@ -68,8 +68,8 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
     expr = convert(expr)
     if not expr.dtype.is_integer or expr.dtype.lanes != 1:
         return []
-    engine = Analyzer()._engine
-    form = engine.normal(expr)
+    engine = Analyzer().engine
+    form = engine.normalizer.normal(expr)
     coefficients: list[Sum] = []
     for var in var_list:
         found = coefficient_of(engine, form, var)
@@ -80,11 +80,11 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
         if any(others.depends(atom) for atom in coefficient.terms):
             return []
         coefficients.append(coefficient)
-    found = [engine.table.to_expr(retyped(c, v.dtype)) for c, v in zip(coefficients, var_list)]
+    found = [engine.writer.to_expr(retyped(c, v.dtype)) for c, v in zip(coefficients, var_list)]
     if all(is_const(c, 0) for c in found):  # as it is, where no variable occurs
-        simple = engine.table.to_expr(form)
+        simple = engine.writer.to_expr(form)
         return [*found, expr if _length(expr) <= _length(simple) else simple]
-    return [*found, engine.table.to_expr(form)]
+    return [*found, engine.writer.to_expr(form)]
 
 
 def _length(expr: PrimExpr) -> int:
@@ -100,7 +100,7 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     None where there is no bound; an empty list if a comparison is not linear in one of them, or
     says something else than the bounds tell.
     """
-    engine = Analyzer()._engine
+    engine = Analyzer().engine
     bounds: dict[Var, list[Sum | None]] = {var: [None, None] for var in var_list}
     for part in conjuncts(_without_negation(engine, convert(expr))):
         for form in nonnegative_forms(engine, part) or [None]:
@@ -108,14 +108,14 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
                 return []
     found: list[PrimExpr | None] = []
     for var in var_list:
-        found += [None if end is None else engine.table.to_expr(end) for end in bounds[var]]
+        found += [None if end is None else engine.writer.to_expr(end) for end in bounds[var]]
     return found
 
 
-def _without_negation(engine: Simplifier, expr: PrimExpr) -> PrimExpr:
+def _without_negation(engine: Engine, expr: PrimExpr) -> PrimExpr:
     if isinstance(expr, And):
         return And(_without_negation(engine, expr.a), _without_negation(engine, expr.b))
-    return engine.rewrite(expr) if isinstance(expr, Not) else expr
+    return engine.rewriter.rewrite(expr) if isinstance(expr, Not) else expr
 
 
 def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
@@ -127,23 +127,23 @@ def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
     return [expr]
 
 
-def nonnegative_forms(engine: Simplifier, part: PrimExpr) -> list[Sum] | None:
+def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
     """A comparison as sums that must not be negative; None if it is none (of integers)."""
     if not isinstance(part, (LT, LE, GT, GE, EQ)) or not isinstance(part, CompareOp):
         return None
     if not part.a.dtype.is_integer or part.a.dtype.lanes != 1:
         return None
-    a, b = engine.normal(part.a), engine.normal(part.b)
+    a, b = engine.normalizer.normal(part.a), engine.normalizer.normal(part.b)
     if isinstance(part, (GT, GE)):
         a, b = b, a
-    difference = engine.tidy(plus(b, a, -1))
+    difference = engine.terms.combine(plus(b, a, -1))
     if isinstance(part, EQ):
         return [difference, times(difference, -1)]
     return [shifted(difference, -1) if isinstance(part, (LT, GT)) else difference]
 
 
 def _clip(
-    engine: Simplifier, form: Sum, variables: Sequence[Var], bounds: dict[Var, list[Sum | None]]
+    engine: Engine, form: Sum, variables: Sequence[Var], bounds: dict[Var, list[Sum | None]]
 ) -> bool:
     """Take one inequality into account; False if it cannot be."""
     used = []
@@ -159,11 +159,11 @@ def _clip(
     factor, rest = found[0].const, found[1]
     ends = bounds[used[0]]
     if factor > 0:  # var >= ceil(-rest / factor)
-        low = engine.divide(shifted(times(rest, -1), factor - 1), factor)[0]
-        ends[0] = low if ends[0] is None else engine.extreme(Max, [ends[0], low])
+        low = engine.divider.divide(shifted(times(rest, -1), factor - 1), factor)[0]
+        ends[0] = low if ends[0] is None else engine.extremes.extreme(Max, [ends[0], low])
     else:
-        high = engine.divide(rest, -factor)[0]
-        ends[1] = high if ends[1] is None else engine.extreme(Min, [ends[1], high])
+        high = engine.divider.divide(rest, -factor)[0]
+        ends[1] = high if ends[1] is None else engine.extremes.extreme(Min, [ends[1], high])
     return True
 
 
@@ -171,14 +171,14 @@ def _clip(
 def detect_common_subexpr(expr: Any, threshold: int) -> dict[PrimExpr, int]:
     """Subexpressions that occur at least ``threshold`` times, each with its number of
     occurrences."""
-    engine = Analyzer()._engine
+    engine = Analyzer().engine
     counts: dict[int, int] = {}
     first: dict[int, PrimExpr] = {}
 
     def walk(node: Any) -> None:
         if isinstance(node, PrimExpr) and not isinstance(node, (Var, IntImm, StringImm)):
             if node.dtype is not const(True, "bool").dtype:
-                number = engine.number(node)
+                number = engine.numbering.number(node)
                 counts[number] = counts.get(number, 0) + 1
                 first.setdefault(number, node)
         if isinstance(node, Node) and not node.is_leaf:

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import Leaf, Split, Sum, plus, shifted, times
+from tilesmith.arith.forms import Leaf, Split, Sum, is_index, plus, shifted, times
 from tilesmith.arith.int_set import IntervalSet, IntSet, neg_inf, pos_inf
 from tilesmith.arith.omega import Row, System, has_solution
-from tilesmith.arith.state import is_index
 from tilesmith.ir import (
     EQ,
     LE,
@@ -190,7 +189,7 @@ class PresburgerSet(IntSet):
         variable, further ones for quotients."""
         if self._systems is None:
             translator = _Translator(self.variables)
-            simple = translator.engine.rewrite(self.condition)
+            simple = translator.engine.rewriter.rewrite(self.condition)
             self._systems = [case.system() for case in translator.cases(simple, True)]
         return self._systems
 
@@ -256,7 +255,7 @@ class _Translator:
 
     def __init__(self, variables: Sequence[Var]) -> None:
         self.columns = {var: position for position, var in enumerate(variables)}
-        self.engine = Analyzer()._engine
+        self.engine = Analyzer().engine
 
     def cases(self, expr: Any, truth: bool) -> list[_Case]:
         """The cases in which a condition is true (or false)."""
@@ -286,7 +285,7 @@ class _Translator:
 
     def compared(self, expr: Any, truth: bool) -> list[_Case]:
         engine = self.engine
-        difference = plus(engine.normal(expr.b), engine.normal(expr.a), -1)
+        difference = plus(engine.normalizer.normal(expr.b), engine.normalizer.normal(expr.a), -1)
         kind = type(expr)
         if kind in (EQ, NE):
             if (kind is EQ) == truth:
@@ -319,7 +318,7 @@ class _Translator:
                     width = atom.upper // atom.lower
                     _add(row, self.quotient(case, atom.index, atom.upper), -factor * width)
             else:
-                text = self.engine.table.atom_expr(atom)
+                text = self.engine.writer.atom_expr(atom)
                 raise UnsupportedError(f"{text} is not linear in the variables of the set")
         return row, form.const
 

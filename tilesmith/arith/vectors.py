@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.arith.forms import plus, shifted, times
-from tilesmith.arith.state import is_index
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.division import Divider
+from tilesmith.arith.form_writer import FormWriter
+from tilesmith.arith.forms import is_index, plus, shifted, times
+from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.numbering import Numbering
+from tilesmith.arith.prover import Prover
+from tilesmith.arith.residues import Residues
 from tilesmith.ir import (
     EQ,
     GE,
@@ -48,47 +55,254 @@ Affine = tuple[PrimExpr, PrimExpr | None]
 """Base and stride of a vector; no stride where all lanes are equal."""
 
 
+class VectorRewriter:
+    """Simplifies expressions of several lanes."""
+
+    __slots__ = (
+        "bounds", "divider", "normalizer", "numbering", "prover", "residues", "rewriter", "terms",
+        "writer",
+    )  # fmt: skip
+
+    rewriter: ExpressionRewriter
+    """Simplifies the scalars of a vector; set by the engine."""
+
+    def __init__(
+        self,
+        numbering: Numbering,
+        writer: FormWriter,
+        bounds: Bounds,
+        residues: Residues,
+        terms: LikeTerms,
+        prover: Prover,
+        divider: Divider,
+        normalizer: NormalForms,
+    ) -> None:
+        self.numbering = numbering
+        self.writer = writer
+        self.bounds = bounds
+        self.residues = residues
+        self.terms = terms
+        self.prover = prover
+        self.divider = divider
+        self.normalizer = normalizer
+
+    def rewrite(self, expr: PrimExpr) -> PrimExpr:
+        """Gives the simplified expression."""
+        rule = _RULES.get(expr.__class__)
+        return self.rewriter.rewrite_children(expr) if rule is None else rule(self, expr)
+
+    def _made(self, base: PrimExpr, stride: PrimExpr | None, lanes: int) -> PrimExpr:
+        base = self.rewriter.rewrite(base)
+        if stride is not None:
+            stride = self.rewriter.rewrite(stride)
+        if stride is None or is_const(stride, 0):
+            return Broadcast(base, lanes)
+        return Ramp(base, stride, lanes)
+
+    def _broadcast(self, expr: Broadcast) -> PrimExpr:
+        value = self.rewriter.rewrite(expr.value)
+        return expr if value is expr.value else Broadcast(value, expr.lanes)
+
+    def _ramp(self, expr: Ramp) -> PrimExpr:
+        base, stride = self.rewriter.rewrite(expr.base), self.rewriter.rewrite(expr.stride)
+        if is_const(stride, 0):
+            return Broadcast(base, expr.lanes)
+        return (
+            expr if base is expr.base and stride is expr.stride else Ramp(base, stride, expr.lanes)
+        )
+
+    def _binary(self, expr: BinaryOp) -> PrimExpr:
+        new = self.rewriter.rewrite_children(expr)
+        a, b = _affine(new.a), _affine(new.b)
+        if a is None or b is None:
+            return _without_form(new)
+        lanes, kind = expr.dtype.lanes, expr.__class__
+        if a[1] is None and b[1] is None:
+            return Broadcast(self.rewriter.rewrite(kind(a[0], b[0])), lanes)
+        # a float ramp plus a constant would be rounded in another order
+        rule = _AFFINE.get(kind) if new.a.dtype.is_integer else None
+        result = None if rule is None else rule(self, kind, a, b, lanes)
+        return new if result is None else result
+
+    def _sum(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr:
+        zero = op.const(0, a[0].dtype)
+        stride = kind(zero if a[1] is None else a[1], zero if b[1] is None else b[1])
+        return self._made(kind(a[0], b[0]), stride, lanes)
+
+    def _product(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
+        if a[1] is None:
+            a, b = b, a
+        if a[1] is None or b[1] is not None:
+            return None
+        return self._made(Mul(a[0], b[0]), Mul(a[1], b[0]), lanes)
+
+    def _division(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
+        """Divides ``Ramp // c`` and ``Ramp % c`` where no lane, or every lane, leaves the block of
+        size c."""
+        base, stride = a
+        if stride is None or b[1] is not None or not isinstance(b[0], IntImm) or b[0].value <= 0:
+            return None
+        if isinstance(lanes, ScalableLanes):
+            return None  # the last lane is not known
+        if not isinstance(stride, IntImm) or not is_index(base.dtype):
+            return None
+        divisor, form = b[0].value, self.normalizer.normal(base)
+        last = stride.value * (lanes - 1)
+        if kind in (Div, Mod):  # rounding toward zero is rounding down where nothing is negative
+            low = self.bounds.of(form)[0]
+            if low < 0 or low + min(last, 0) < 0:
+                return None
+        scalar = FloorDiv if kind in (Div, FloorDiv) else FloorMod
+        divided = self.rewriter.rewrite(scalar(base, b[0]))
+        if stride.value % divisor == 0:
+            if scalar is FloorMod:
+                return Broadcast(divided, lanes)
+            return self._made(divided, op.const(stride.value // divisor, base.dtype), lanes)
+        rest = self.divider.divide(form, divisor)[1]
+        low, high = self.bounds.of(rest)
+        coeff, residue = self.residues.of(form)
+        if coeff % divisor == 0:
+            low = high = residue % divisor
+        elif divisor % max(coeff, 1) == 0:  # the remainder is one of residue, residue + coeff, ...
+            low, high = max(low, residue % coeff), min(high, divisor - coeff + residue % coeff)
+        if low + min(last, 0) >= 0 and high + max(last, 0) < divisor:
+            if scalar is FloorDiv:
+                return Broadcast(divided, lanes)
+            return self._made(divided, stride, lanes)
+        if scalar is FloorMod and form.terms and not rest.terms:  # multiples of the divisor go out
+            return kind(
+                self._made(self.writer.to_expr(rest), stride, lanes), Broadcast(b[0], lanes)
+            )
+        return None
+
+    def _extreme(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
+        order = self._lane_order(a, b, lanes)
+        if order is None:
+            return None
+        chosen = a if (order == "<=") == (kind is Min) else b
+        return self._made(chosen[0], chosen[1], lanes)
+
+    def _lane_ends(self, a: Affine, b: Affine, lanes: int) -> list[Any] | None:
+        """``b - a`` in the first and in the last lane; the other lanes lie between."""
+        if not is_index(a[0].dtype) or isinstance(lanes, ScalableLanes):
+            return None
+        first = self.terms.combine(
+            plus(self.normalizer.normal(b[0]), self.normalizer.normal(a[0]), -1)
+        )
+        step = times(first, 0)
+        if b[1] is not None:
+            step = plus(step, self.normalizer.normal(b[1]))
+        if a[1] is not None:
+            step = plus(step, self.normalizer.normal(a[1]), -1)
+        return [first, self.terms.combine(plus(first, step, lanes - 1)), step]
+
+    def _lane_order(self, a: Affine, b: Affine, lanes: int) -> str | None:
+        ends = self._lane_ends(a, b, lanes)
+        if ends is None:
+            return None
+        if self.prover.prove(ends[0]) and self.prover.prove(ends[1]):
+            return "<="
+        if self.prover.prove(times(ends[0], -1)) and self.prover.prove(times(ends[1], -1)):
+            return ">="
+        return None
+
+    def _comparison(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
+        if kind in (GT, GE):
+            return self._comparison(LT if kind is GT else LE, b, a, lanes)
+        ends = self._lane_ends(a, b, lanes)
+        if ends is None:
+            return None
+        first, last, step = ends
+        if not step.terms and step.const == 0:
+            return Broadcast(self.rewriter.rewrite(kind(a[0], b[0])), lanes)
+        shift = -1 if kind is LT else 0
+        if self.prover.prove(shifted(first, shift)) and self.prover.prove(shifted(last, shift)):
+            return Broadcast(op.const(True, "bool"), lanes)
+        opposite = -1 - shift
+        if self.prover.prove(shifted(times(first, -1), opposite)):
+            if self.prover.prove(shifted(times(last, -1), opposite)):
+                return Broadcast(op.const(False, "bool"), lanes)
+        return self._uniform_comparison(kind, first, step, lanes)
+
+    def _uniform_comparison(self, kind: type, first: Any, step: Any, lanes: int) -> PrimExpr | None:
+        """``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``: all lanes are on one side."""
+        if step.terms:
+            return None
+        block = abs(step.const) * lanes
+        coeff, base = self.residues.of(first)
+        if coeff % block:
+            return None
+        span = step.const * (lanes - 1)
+        # holds where difference >= low; all lanes of one block must agree
+        low = 1 if kind is LT else 0
+        residues = sorted([(base - low) % block, (base - low) % block + span])
+        if residues[0] < 0 or residues[1] >= block:
+            return None
+        holds = LE(op.const(low, first.dtype), self.writer.to_expr(first))
+        return Broadcast(self.rewriter.rewrite(holds), lanes)
+
+    def _equality(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
+        ends = self._lane_ends(a, b, lanes)
+        if ends is None:
+            return None
+        first, last, step = ends
+        if not step.terms and step.const == 0:
+            return Broadcast(self.rewriter.rewrite(kind(a[0], b[0])), lanes)
+        for sign in (1, -1):
+            if self.prover.prove(shifted(times(first, sign), -1)):
+                if self.prover.prove(shifted(times(last, sign), -1)):
+                    return Broadcast(op.const(kind is NE, "bool"), lanes)
+        return None
+
+    def _not(self, expr: Not) -> PrimExpr:
+        new = self.rewriter.rewrite_children(expr)
+        if isinstance(new.a, Broadcast):
+            return Broadcast(self.rewriter.rewrite(Not(new.a.value)), new.a.lanes)
+        return new
+
+    def _cast(self, expr: Cast) -> PrimExpr:
+        new = self.rewriter.rewrite_children(expr)
+        inner = _affine(new.value)
+        if inner is None:
+            return new.value if new.value.dtype is new.dtype else new
+        element, lanes = new.dtype.element, new.dtype.lanes
+        if inner[1] is None:
+            return Broadcast(self.rewriter.rewrite(Cast(element, inner[0])), lanes)
+        if is_index(inner[0].dtype) and element.is_int and element.bits >= inner[0].dtype.bits:
+            return self._made(Cast(element, inner[0]), Cast(element, inner[1]), lanes)
+        return new
+
+    def _select(self, expr: Select) -> PrimExpr:
+        new = self.rewriter.rewrite_children(expr)
+        condition = new.condition
+        if is_const(condition):
+            return new.true_value if is_const(condition, 1) else new.false_value
+        if self.numbering.number(new.true_value) == self.numbering.number(new.false_value):
+            return new.true_value
+        if isinstance(condition, Broadcast):
+            yes, no = new.true_value, new.false_value
+            if isinstance(yes, Broadcast) and isinstance(no, Broadcast):
+                chosen = Select(condition.value, yes.value, no.value)
+                return Broadcast(self.rewriter.rewrite(chosen), condition.lanes)
+            return Select(condition.value, yes, no)
+        return new
+
+    def _call(self, call: Call) -> PrimExpr:
+        name = getattr(call.op, "name", "")
+        if name == "tir.if_then_else":
+            return self.rewriter.if_then_else(call)
+        new = self.rewriter.rewrite_children(call)
+        if name == "tir.likely" and is_const(new.args[0]):
+            return new.args[0]
+        return new
+
+
 def _affine(expr: PrimExpr) -> Affine | None:
     if isinstance(expr, Ramp):
         return expr.base, expr.stride
     if isinstance(expr, Broadcast):
         return expr.value, None
     return None
-
-
-def _made(analyzer: Any, base: PrimExpr, stride: PrimExpr | None, lanes: int) -> PrimExpr:
-    base = analyzer.rewrite(base)
-    if stride is not None:
-        stride = analyzer.rewrite(stride)
-    if stride is None or is_const(stride, 0):
-        return Broadcast(base, lanes)
-    return Ramp(base, stride, lanes)
-
-
-def _broadcast(analyzer: Any, expr: Broadcast) -> PrimExpr:
-    value = analyzer.rewrite(expr.value)
-    return expr if value is expr.value else Broadcast(value, expr.lanes)
-
-
-def _ramp(analyzer: Any, expr: Ramp) -> PrimExpr:
-    base, stride = analyzer.rewrite(expr.base), analyzer.rewrite(expr.stride)
-    if is_const(stride, 0):
-        return Broadcast(base, expr.lanes)
-    return expr if base is expr.base and stride is expr.stride else Ramp(base, stride, expr.lanes)
-
-
-def _binary(analyzer: Any, expr: BinaryOp) -> PrimExpr:
-    new = analyzer.rewrite_children(expr)
-    a, b = _affine(new.a), _affine(new.b)
-    if a is None or b is None:
-        return _without_form(new)
-    lanes, kind = expr.dtype.lanes, expr.__class__
-    if a[1] is None and b[1] is None:
-        return Broadcast(analyzer.rewrite(kind(a[0], b[0])), lanes)
-    # a float ramp plus a constant would be rounded in another order
-    rule = _AFFINE.get(kind) if new.a.dtype.is_integer else None
-    result = None if rule is None else rule(analyzer, kind, a, b, lanes)
-    return new if result is None else result
 
 
 def _without_form(new: Any) -> PrimExpr:
@@ -114,201 +328,22 @@ def _without_form(new: Any) -> PrimExpr:
     return new
 
 
-def _sum(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr:
-    zero = op.const(0, a[0].dtype)
-    stride = kind(zero if a[1] is None else a[1], zero if b[1] is None else b[1])
-    return _made(analyzer, kind(a[0], b[0]), stride, lanes)
-
-
-def _product(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-    if a[1] is None:
-        a, b = b, a
-    if a[1] is None or b[1] is not None:
-        return None
-    return _made(analyzer, Mul(a[0], b[0]), Mul(a[1], b[0]), lanes)
-
-
-def _division(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-    """``Ramp // c`` and ``Ramp % c`` where no lane, or every lane, leaves the block of size c."""
-    base, stride = a
-    if stride is None or b[1] is not None or not isinstance(b[0], IntImm) or b[0].value <= 0:
-        return None
-    if isinstance(lanes, ScalableLanes):
-        return None  # the last lane is not known
-    if not isinstance(stride, IntImm) or not is_index(base.dtype):
-        return None
-    divisor, form = b[0].value, analyzer.normal(base)
-    last = stride.value * (lanes - 1)
-    if kind in (Div, Mod):  # rounding toward zero is rounding down where nothing is negative
-        low = analyzer.bounds(form)[0]
-        if low < 0 or low + min(last, 0) < 0:
-            return None
-    scalar = FloorDiv if kind in (Div, FloorDiv) else FloorMod
-    divided = analyzer.rewrite(scalar(base, b[0]))
-    if stride.value % divisor == 0:
-        if scalar is FloorMod:
-            return Broadcast(divided, lanes)
-        return _made(analyzer, divided, op.const(stride.value // divisor, base.dtype), lanes)
-    rest = analyzer.divide(form, divisor)[1]
-    low, high = analyzer.bounds(rest)
-    coeff, residue = analyzer.modular(form)
-    if coeff % divisor == 0:
-        low = high = residue % divisor
-    elif divisor % max(coeff, 1) == 0:  # the remainder is one of residue, residue + coeff, ...
-        low, high = max(low, residue % coeff), min(high, divisor - coeff + residue % coeff)
-    if low + min(last, 0) >= 0 and high + max(last, 0) < divisor:
-        if scalar is FloorDiv:
-            return Broadcast(divided, lanes)
-        return _made(analyzer, divided, stride, lanes)
-    if scalar is FloorMod and form.terms and not rest.terms:  # multiples of the divisor go out
-        return kind(_made(analyzer, analyzer.expr_of(rest), stride, lanes), Broadcast(b[0], lanes))
-    return None
-
-
-def _extreme(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-    order = _lane_order(analyzer, a, b, lanes)
-    if order is None:
-        return None
-    chosen = a if (order == "<=") == (kind is Min) else b
-    return _made(analyzer, chosen[0], chosen[1], lanes)
-
-
-def _lane_ends(analyzer: Any, a: Affine, b: Affine, lanes: int) -> list[Any] | None:
-    """``b - a`` in the first and in the last lane; the other lanes lie between."""
-    if not is_index(a[0].dtype) or isinstance(lanes, ScalableLanes):
-        return None
-    first = analyzer.tidy(plus(analyzer.normal(b[0]), analyzer.normal(a[0]), -1))
-    step = times(first, 0)
-    if b[1] is not None:
-        step = plus(step, analyzer.normal(b[1]))
-    if a[1] is not None:
-        step = plus(step, analyzer.normal(a[1]), -1)
-    return [first, analyzer.tidy(plus(first, step, lanes - 1)), step]
-
-
-def _lane_order(analyzer: Any, a: Affine, b: Affine, lanes: int) -> str | None:
-    ends = _lane_ends(analyzer, a, b, lanes)
-    if ends is None:
-        return None
-    if analyzer.prove(ends[0]) and analyzer.prove(ends[1]):
-        return "<="
-    if analyzer.prove(times(ends[0], -1)) and analyzer.prove(times(ends[1], -1)):
-        return ">="
-    return None
-
-
-def _comparison(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-    if kind in (GT, GE):
-        return _comparison(analyzer, LT if kind is GT else LE, b, a, lanes)
-    ends = _lane_ends(analyzer, a, b, lanes)
-    if ends is None:
-        return None
-    first, last, step = ends
-    if not step.terms and step.const == 0:
-        return Broadcast(analyzer.rewrite(kind(a[0], b[0])), lanes)
-    shift = -1 if kind is LT else 0
-    if analyzer.prove(shifted(first, shift)) and analyzer.prove(shifted(last, shift)):
-        return Broadcast(op.const(True, "bool"), lanes)
-    opposite = -1 - shift
-    if analyzer.prove(shifted(times(first, -1), opposite)):
-        if analyzer.prove(shifted(times(last, -1), opposite)):
-            return Broadcast(op.const(False, "bool"), lanes)
-    return _uniform_comparison(analyzer, kind, first, step, lanes)
-
-
-def _uniform_comparison(
-    analyzer: Any, kind: type, first: Any, step: Any, lanes: int
-) -> PrimExpr | None:
-    """``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``: all lanes are on one side."""
-    if step.terms:
-        return None
-    block = abs(step.const) * lanes
-    coeff, base = analyzer.modular(first)
-    if coeff % block:
-        return None
-    span = step.const * (lanes - 1)
-    # holds where difference >= low; all lanes of one block must agree
-    low = 1 if kind is LT else 0
-    residues = sorted([(base - low) % block, (base - low) % block + span])
-    if residues[0] < 0 or residues[1] >= block:
-        return None
-    holds = LE(op.const(low, first.dtype), analyzer.expr_of(first))
-    return Broadcast(analyzer.rewrite(holds), lanes)
-
-
-def _equality(analyzer: Any, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-    ends = _lane_ends(analyzer, a, b, lanes)
-    if ends is None:
-        return None
-    first, last, step = ends
-    if not step.terms and step.const == 0:
-        return Broadcast(analyzer.rewrite(kind(a[0], b[0])), lanes)
-    for sign in (1, -1):
-        if analyzer.prove(shifted(times(first, sign), -1)):
-            if analyzer.prove(shifted(times(last, sign), -1)):
-                return Broadcast(op.const(kind is NE, "bool"), lanes)
-    return None
-
-
-def _not(analyzer: Any, expr: Not) -> PrimExpr:
-    new = analyzer.rewrite_children(expr)
-    if isinstance(new.a, Broadcast):
-        return Broadcast(analyzer.rewrite(Not(new.a.value)), new.a.lanes)
-    return new
-
-
-def _cast(analyzer: Any, expr: Cast) -> PrimExpr:
-    new = analyzer.rewrite_children(expr)
-    inner = _affine(new.value)
-    if inner is None:
-        return new.value if new.value.dtype is new.dtype else new
-    element, lanes = new.dtype.element, new.dtype.lanes
-    if inner[1] is None:
-        return Broadcast(analyzer.rewrite(Cast(element, inner[0])), lanes)
-    if is_index(inner[0].dtype) and element.is_int and element.bits >= inner[0].dtype.bits:
-        return _made(analyzer, Cast(element, inner[0]), Cast(element, inner[1]), lanes)
-    return new
-
-
-def _select(analyzer: Any, expr: Select) -> PrimExpr:
-    new = analyzer.rewrite_children(expr)
-    condition = new.condition
-    if is_const(condition):
-        return new.true_value if is_const(condition, 1) else new.false_value
-    if analyzer.number(new.true_value) == analyzer.number(new.false_value):
-        return new.true_value
-    if isinstance(condition, Broadcast):
-        yes, no = new.true_value, new.false_value
-        if isinstance(yes, Broadcast) and isinstance(no, Broadcast):
-            chosen = Select(condition.value, yes.value, no.value)
-            return Broadcast(analyzer.rewrite(chosen), condition.lanes)
-        return Select(condition.value, yes, no)
-    return new
-
-
-def _call(analyzer: Any, call: Call) -> PrimExpr:
-    name = getattr(call.op, "name", "")
-    if name == "tir.if_then_else":
-        return analyzer._if_then_else(call)
-    new = analyzer.rewrite_children(call)
-    if name == "tir.likely" and is_const(new.args[0]):
-        return new.args[0]
-    return new
-
-
 _AFFINE: dict[type, Callable[..., PrimExpr | None]] = {
-    Add: _sum, Sub: _sum, Mul: _product, FloorDiv: _division, FloorMod: _division, Div: _division,
-    Mod: _division, Min: _extreme, Max: _extreme, LT: _comparison, LE: _comparison, GT: _comparison,
-    GE: _comparison, EQ: _equality, NE: _equality,
-}  # fmt: skip
+    Mul: VectorRewriter._product,
+    **dict.fromkeys((Add, Sub), VectorRewriter._sum),
+    **dict.fromkeys((FloorDiv, FloorMod, Div, Mod), VectorRewriter._division),
+    **dict.fromkeys((Min, Max), VectorRewriter._extreme),
+    **dict.fromkeys((LT, LE, GT, GE), VectorRewriter._comparison),
+    **dict.fromkeys((EQ, NE), VectorRewriter._equality),
+}
 
-VECTOR_RULES: dict[type, Callable[..., PrimExpr]] = {
-    Broadcast: _broadcast,
-    Ramp: _ramp,
-    Not: _not,
-    Cast: _cast,
-    Select: _select,
-    Call: _call,
-    **dict.fromkeys((And, Or, *_AFFINE), _binary),
+_RULES: dict[type, Callable[[VectorRewriter, Any], PrimExpr]] = {
+    Broadcast: VectorRewriter._broadcast,
+    Ramp: VectorRewriter._ramp,
+    Not: VectorRewriter._not,
+    Cast: VectorRewriter._cast,
+    Select: VectorRewriter._select,
+    Call: VectorRewriter._call,
+    **dict.fromkeys((And, Or, *_AFFINE), VectorRewriter._binary),
 }
 """What is done to a vector expression, by its class."""

@@ -90,7 +90,7 @@ class _TermTable:
         size = 1 + sum([size for _, size in parts])
         if self.analyzer is not None and expr.dtype.is_int:
             # equal normal forms are equal values; their atoms are numbered by the analyzer
-            form = self.analyzer._engine.normal(expr)
+            form = self.analyzer.engine.normalizer.normal(expr)
             terms = frozenset(form.terms.items())
             return self.of_key((form.dtype, terms, form.const)), size
         return self.of_key((expr.__class__, expr.dtype, *[number for number, _ in parts])), size

@@ -1,4 +1,4 @@
-"""From expressions to sums, and what divisions, minima and maxima of sums become.
+"""Brings expressions into normal form: what divisions, minima and maxima of sums become.
 
 Shifts and masks by constants, and divisions that round toward zero where nothing is negative, are
 divisions that round down.
@@ -10,7 +10,12 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
+from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.division import Divider
+from tilesmith.arith.extremes import Extremes
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     Atom,
     Leaf,
@@ -20,11 +25,18 @@ from tilesmith.arith.forms import (
     Sum,
     coefficient_gcd,
     exact_quotient,
+    is_index,
+    of_atom,
     plus,
     shifted,
     times,
+    wrapped_sum,
 )  # fmt: skip
-from tilesmith.arith.state import INFINITY, is_index
+from tilesmith.arith.interfaces import ExpressionRewriter
+from tilesmith.arith.intervals import INFINITY
+from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.numbering import Numbering
+from tilesmith.arith.prover import Prover
 from tilesmith.ir import (
     Add,
     Call,
@@ -44,35 +56,63 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir.operators import wrap
 
-_MOST_TERMS = 12  # a product with more terms than that is not multiplied out
+__all__ = ["Normalizer"]
 
 
-class Normalizer(Divider):
-    """The part of an analyzer that brings integer expressions into normal form."""
+class Normalizer:
+    """Brings integer expressions into normal form."""
 
-    rewrite_leaf: Callable[[PrimExpr], PrimExpr]
+    __slots__ = (
+        "__weakref__", "bounds", "caches", "divider", "extremes", "facts", "numbering", "prover",
+        "rewriter", "table", "terms", "visited", "writer",
+    )  # fmt: skip
+
+    rewriter: ExpressionRewriter
+    """Simplifies what is inside opaque expressions; set by the engine."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        numbering: Numbering,
+        table: FormTable,
+        writer: FormWriter,
+        bounds: Bounds,
+        terms: LikeTerms,
+        prover: Prover,
+        divider: Divider,
+        extremes: Extremes,
+    ) -> None:
+        self.facts = facts
+        self.numbering = numbering
+        self.table = table
+        self.writer = writer
+        self.bounds = bounds
+        self.terms = terms
+        self.prover = prover
+        self.divider = divider
+        self.extremes = extremes
+        self.visited = 0  # expressions brought into normal form
+        self.caches = facts.caches
 
     def normal(self, expr: PrimExpr) -> Sum:
         """The normal form of a scalar integer expression."""
-        found = self.memo.get(id(expr))
+        found = self.caches.forms.get(id(expr))
         if found is not None:
             return found[1]
-        impure = self.impure
+        impure = self.numbering.impure
         self.visited += 1
         rule = _NORMAL.get(expr.__class__)
         form = self._opaque(expr) if rule is None else rule(self, expr)
-        if impure == self.impure:
-            self.memo[id(expr)] = (expr, form)
+        if impure == self.numbering.impure:
+            self.caches.forms[id(expr)] = (expr, form)
         return form
-
-    # Sums
 
     def _sum(self, expr: PrimExpr) -> Sum:
         terms: dict[Atom, int] = {}
         packed: list[Sum] = []
         constant = self._collect(expr, 1, terms, packed, False)
         form = Sum(expr.dtype, terms, constant)
-        form = self.tidy(form) if is_index(expr.dtype) else self.wrapped_sum(form)
+        form = self.terms.combine(form) if is_index(expr.dtype) else wrapped_sum(form)
         if packed:
             self._prefer_packed(expr, form)
         return form
@@ -83,9 +123,9 @@ class Normalizer(Divider):
         terms: dict[Atom, int] = {}
         constant = self._collect(expr, 1, terms, [], True)
         packed = Sum(expr.dtype, terms, constant)
-        packed = self.tidy(packed) if is_index(expr.dtype) else self.wrapped_sum(packed)
-        written = self.table.to_expr(packed)
-        if _operations(written) <= _operations(self.table.to_expr(form)):
+        packed = self.terms.combine(packed) if is_index(expr.dtype) else wrapped_sum(packed)
+        written = self.writer.to_expr(packed)
+        if _operations(written) <= _operations(self.writer.to_expr(form)):
             form.expr = written
 
     def _collect(
@@ -113,13 +153,13 @@ class Normalizer(Divider):
             if expr.a.__class__ is IntImm:
                 factor *= expr.a.value
                 return self._collect(expr.b, factor, terms, packed, keep) if factor else 0
-        found = self.memo.get(id(expr))
+        found = self.caches.forms.get(id(expr))
         form = self.normal(expr) if found is None else found[1]
         written = form.expr.__class__
         if written in _WRITTEN and _is_packed(form, written):
             packed.append(form)
             if keep:
-                form = self.packed(form.expr, (form,))  # type: ignore[arg-type]
+                form = self.table.packed(form.expr, (form,))  # type: ignore[arg-type]
         for atom, coefficient in form.terms.items():
             coefficient = terms.get(atom, 0) + coefficient * factor
             if coefficient:
@@ -128,20 +168,11 @@ class Normalizer(Divider):
                 del terms[atom]
         return form.const * factor
 
-    def wrapped_sum(self, form: Sum) -> Sum:
-        """A sum of a dtype that wraps around, with coefficients nearest to zero."""
-        half, turn = 1 << (form.dtype.bits - 1), 1 << form.dtype.bits
-        terms = {atom: (c + half) % turn - half for atom, c in form.terms.items()}
-        terms = {atom: c for atom, c in terms.items() if c}
-        if not terms:
-            return Sum(form.dtype, terms, wrap(form.const, form.dtype))
-        return Sum(form.dtype, terms, (form.const + half) % turn - half)
-
     def _variable(self, expr: Var) -> Sum:
-        value = self.values.get(expr)
+        value = self.facts.values.get(expr)
         if value is not None:
             return value
-        return Sum(expr.dtype, {self.table.leaf(expr, expr): 1}, 0)
+        return Sum(expr.dtype, {self.table.variable(expr): 1}, 0)
 
     def _constant(self, expr: IntImm) -> Sum:
         return Sum(expr.dtype, {}, expr.value)
@@ -153,36 +184,17 @@ class Normalizer(Divider):
             if factor.value < 0 and form.expr is None and len(form.terms) == 1 and form.const == 0:
                 for atom, coefficient in form.terms.items():
                     if coefficient == -1:  # as it is, where sums say 0 - x
-                        minus_one = self.table.constant(-1, expr.dtype)
-                        form.expr = Mul(self.table.scaled(atom, 1, expr.dtype), minus_one)
+                        minus_one = self.writer.constant(-1, expr.dtype)
+                        form.expr = Mul(self.writer.scaled(atom, 1, expr.dtype), minus_one)
             return form
         a, b = self.normal(expr.a), self.normal(expr.b)
-        return self.multiply(a, b)
-
-    def multiply(self, a: Sum, b: Sum) -> Sum:
-        """``a * b``."""
-        many = len(a.terms) * len(b.terms) > _MOST_TERMS
-        if many:
-            return self.of_atom(self.leaf(Mul(self.table.to_expr(a), self.table.to_expr(b))))
-        form = self.table.multiply(a, b)
-        if not is_index(form.dtype):
-            form = self.wrapped_sum(form)
-            if len(form.terms) > 1:
-                form.expr = Mul(self.table.to_expr(a), self.table.to_expr(b))
-            return form
-        if len(a.terms) + bool(a.const) > 1 or len(b.terms) + bool(b.const) > 1:
-            if a.terms and b.terms:
-                tidied = self.tidy(form)
-                if tidied is form:  # alone, it looks better as it was written
-                    form.expr = Mul(self.table.to_expr(a), self.table.to_expr(b))
-                return tidied
-        return self.tidy(form)
+        return self.terms.multiply(a, b)
 
     def _opaque(self, expr: PrimExpr) -> Sum:
-        simple = self.rewrite_leaf(expr)
+        simple = self.rewriter.rewrite_leaf(expr)
         if simple.__class__ is not expr.__class__:
             return self.normal(simple)
-        return self.of_atom(self.leaf(simple))
+        return of_atom(self.table.leaf(simple))
 
     def _cast(self, expr: Cast) -> Sum:
         source = expr.value.dtype
@@ -202,11 +214,11 @@ class Normalizer(Divider):
 
     def _fits(self, form: Sum, target: Any) -> bool:
         """Whether every value survives the change of dtype."""
-        if not self.is_exact(form):
+        if not self.bounds.is_exact(form):
             return False
         if is_index(form.dtype) and target.is_int and target.bits >= form.dtype.bits:
             return True
-        low, high = self.bounds(form)
+        low, high = self.bounds.of(form)
         if target.is_int and target.bits == 64 and form.dtype.bits < 64:
             return True
         limits = target.min_value, target.max_value
@@ -215,14 +227,12 @@ class Normalizer(Divider):
         if not is_index(target):
             return True
         # the parts are computed in the narrower dtype: they must not overflow either
-        parts = [self.atom_bounds(atom) for atom in form.terms]
+        parts = [self.bounds.of_atom(atom) for atom in form.terms]
         return all(limits[0] <= low and high <= limits[1] for low, high in parts)
 
     def _cast_expr(self, expr: Cast, form: Sum) -> PrimExpr:
-        value = self.table.to_expr(form)
+        value = self.writer.to_expr(form)
         return expr if value is expr.value else Cast(expr.dtype, value)
-
-    # Division
 
     def _floordiv(self, expr: FloorDiv) -> Sum:
         return self._division(expr, 0)
@@ -233,9 +243,9 @@ class Normalizer(Divider):
     def _division(self, expr: Any, which: int) -> Sum:
         a, b = self.normal(expr.a), self.normal(expr.b)
         if not is_index(expr.dtype):
-            found = self._wrapping_division(a, b)
+            found = self.divider.wrapping_division(a, b)
             return self._opaque(expr) if found is None else found[which]
-        return self.floordiv(a, b) if which == 0 else self.floormod(a, b)
+        return self.divider.floordiv(a, b) if which == 0 else self.divider.floormod(a, b)
 
     def _trunc_division(self, expr: Any) -> Sum:
         """Rounding toward zero is rounding down where nothing is negative."""
@@ -245,15 +255,15 @@ class Normalizer(Divider):
         a, b = self.normal(expr.a), self.normal(expr.b)
         if not is_index(expr.dtype):
             return self._opaque(expr)
-        low, high = self.bounds(a)
+        low, high = self.bounds.of(a)
         if b.terms:
-            if low >= 0 and self.prove(shifted(plus(b, a, -1), -1)):
+            if low >= 0 and self.prover.prove(shifted(plus(b, a, -1), -1)):
                 return Sum(expr.dtype, {}, 0) if whole else a
-            if low < 0 or not self.prove(shifted(b, -1)):
+            if low < 0 or not self.prover.prove(shifted(b, -1)):
                 return self._opaque(expr)
-            return self._truncated(self.symbolic_divide(a, b)[0 if whole else 1], a)
+            return self._truncated(self.divider.symbolic_divide(a, b)[0 if whole else 1], a)
         if b.const < 0 and not whole and b.const > b.dtype.min_value:  # x % -4 is x % 4
-            return self.normal(Mod(expr.a, self.table.constant(-b.const, b.dtype)))
+            return self.normal(Mod(expr.a, self.writer.constant(-b.const, b.dtype)))
         if not a.terms and b.const:
             size = abs(a.const) // abs(b.const)
             quotient = size if (a.const < 0) == (b.const < 0) else -size
@@ -261,21 +271,21 @@ class Normalizer(Divider):
         if b.const <= 0:
             return self._opaque(expr)
         if low >= 0:
-            return self._truncated(self.divide(a, b.const)[0 if whole else 1], a)
+            return self._truncated(self.divider.divide(a, b.const)[0 if whole else 1], a)
         if -b.const < low and high < b.const:
             return Sum(expr.dtype, {}, 0) if whole else a
         common = gcd(coefficient_gcd(a), a.const, b.const)
         if common > 1 and a.terms and abs(next(iter(a.terms.values()))) == common:  # x * 4 / 8
-            less, divisor = self.table.to_expr(exact_quotient(a, common)), b.const // common
+            less, divisor = self.writer.to_expr(exact_quotient(a, common)), b.const // common
             if divisor != 1:
                 part = self.normal(
-                    (Div if whole else Mod)(less, self.table.constant(divisor, b.dtype))
+                    (Div if whole else Mod)(less, self.writer.constant(divisor, b.dtype))
                 )
-                return part if whole else self.tidy(times(part, common))
+                return part if whole else self.terms.combine(times(part, common))
         if coefficient_gcd(a) % b.const == 0 == a.const % b.const:
             return exact_quotient(a, b.const) if whole else Sum(expr.dtype, {}, 0)
         if high <= 0:  # symmetric; worth it where it resolves
-            form = times(self.divide(times(a, -1), b.const)[0 if whole else 1], -1)
+            form = times(self.divider.divide(times(a, -1), b.const)[0 if whole else 1], -1)
             for atom in form.terms:
                 if atom.__class__ is Split and atom not in a.terms:
                     return self._opaque(expr)
@@ -288,26 +298,24 @@ class Normalizer(Divider):
         result = Sum(form.dtype, form.terms, form.const)
         written: Any = form.expr
         rounded = _TRUNCATED.get(written.__class__)
-        if rounded is not None and self.bounds(self.normal(written.a))[0] >= 0:
+        if rounded is not None and self.bounds.of(self.normal(written.a))[0] >= 0:
             result.expr = rounded(written.a, written.b)
             return result
-        terms, constant = self.table.into_division(form.terms, form.const)
+        terms, constant = self.writer.into_division(form.terms, form.const)
         total, changed = Sum(form.dtype, {}, constant), False
         for atom, coefficient in terms.items():
-            part = self.of_atom(atom)
+            part = of_atom(atom)
             if atom.__class__ in _DIVISIONS and atom not in dividend.terms:
-                written = self.table.atom_expr(atom)
+                written = self.writer.atom_expr(atom)
                 rounded = _TRUNCATED.get(written.__class__)
-                if rounded is not None and self.bounds(self.normal(written.a))[0] >= 0:
-                    part = self.packed(rounded(written.a, written.b), (part,))
+                if rounded is not None and self.bounds.of(self.normal(written.a))[0] >= 0:
+                    part = self.table.packed(rounded(written.a, written.b), (part,))
                     changed = True
             total = plus(total, part, coefficient)
         if not changed:
             return form
-        result.expr = self.table.to_expr(total)
+        result.expr = self.writer.to_expr(total)
         return result
-
-    # Bits
 
     def _call(self, expr: Call) -> Sum:
         """A call: shifts and masks by constants are divisions and products."""
@@ -325,7 +333,7 @@ class Normalizer(Divider):
         if not 0 <= by < a.dtype.bits - 1:
             return None
         form = times(a, 1 << by)
-        return self.tidy(form) if is_index(a.dtype) else self.wrapped_sum(form)
+        return self.terms.combine(form) if is_index(a.dtype) else wrapped_sum(form)
 
     def _mask(self, a: Sum, mask: int) -> Sum | None:
         if mask <= 0 or mask & (mask + 1) or mask >= a.dtype.max_value:
@@ -334,17 +342,15 @@ class Normalizer(Divider):
 
     def _power_of_two(self, a: Sum, power: int, which: int) -> Sum | None:
         if is_index(a.dtype):
-            return self.divide(a, 1 << power)[which]
-        found = self._wrapping_division(a, Sum(a.dtype, {}, 1 << power))
+            return self.divider.divide(a, 1 << power)[which]
+        found = self.divider.wrapping_division(a, Sum(a.dtype, {}, 1 << power))
         return None if found is None else found[which]
-
-    # Minimum and maximum
 
     def _min_max(self, expr: Any) -> Sum:
         a, b = self.normal(expr.a), self.normal(expr.b)
         if is_index(expr.dtype):
-            return self.extreme_of_two(expr.__class__, a, b)
-        found = self.extreme(expr.__class__, [a, b])
+            return self.extremes.extreme_of_two(expr.__class__, a, b)
+        found = self.extremes.extreme(expr.__class__, [a, b])
         atom = found.single()
         if atom.__class__ is Leaf and isinstance(atom.expr, (Min, Max)):
             return self._opaque(expr)  # nothing was decided: the node may stay as it is
@@ -352,8 +358,14 @@ class Normalizer(Divider):
 
 
 _PACKED = frozenset((Mul, Cast, Min, Max))
+
+
 _WRITTEN = _PACKED | {FloorMod, Div, Mod}
+
+
 _TRUNCATED: dict[type, type] = {FloorDiv: Div, FloorMod: Mod}
+
+
 _DIVISIONS = frozenset((Split, Quotient, Remainder))
 
 
@@ -385,6 +397,8 @@ _BITS: dict[str, Callable[[Any, Sum, int], Sum | None]] = {
     "tir.shift_right": Normalizer._shift_right,
     "tir.bitwise_and": Normalizer._mask,
 }
+
+
 _NORMAL: dict[type, Callable[[Any, Any], Sum]] = {
     Var: Normalizer._variable,
     SizeVar: Normalizer._variable,

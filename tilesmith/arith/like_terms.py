@@ -1,13 +1,16 @@
-"""Terms of a sum that fit together: ``x // 4 * 4 + x % 4`` is ``x``, ``min(x, y) - x`` is
+"""Combines like terms of sums: ``x // 4 * 4 + x % 4`` is ``x``, ``min(x, y) - x`` is
 ``min(0, y - x)``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_table import FormTable
+from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
-    Atom,
     Extreme,
     Product,
     Quotient,
@@ -15,44 +18,76 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     exact_quotient,
-    holds_data,
+    is_index,
+    of_atom,
     plus,
     retyped,
     shifted,
     times,
+    wrapped_sum,
 )  # fmt: skip
-from tilesmith.arith.proofs import Proofs
-from tilesmith.arith.state import is_index
-from tilesmith.ir import Max, Min, PrimExpr
+from tilesmith.arith.interfaces import Digits, Minima
+from tilesmith.arith.residues import Residues
+from tilesmith.ir import Max, Min, Mul
+
+__all__ = ["LikeTerms"]
+
+_MOST_TERMS = 12  # a product with more terms than that is not multiplied out
 
 
-class Joiner(Proofs):
-    """The part of an analyzer that joins terms of sums."""
+class LikeTerms:
+    """Combines the terms of sums that fit together."""
 
-    digit: Callable[[Sum, int, int], Sum]
-    extreme: Callable[[type, list[Sum]], Sum]
-    extreme_of_two: Callable[[type, Sum, Sum], Sum]
+    __slots__ = ("bounds", "digits", "facts", "minima", "residues", "table", "writer")
 
-    def of_atom(self, atom: Atom) -> Sum:
-        """The sum that is just this atom."""
-        return Sum(atom.dtype, {atom: 1}, 0)
+    digits: Digits
+    minima: Minima
+    """What the joined terms become; both are set by the engine."""
 
-    def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
-        """An expression over sums as one atom, to be written as it is."""
-        is_data = max([holds_data(part) for part in parts])
-        return self.of_atom(self.table.written(expr, ("written", self.number(expr)), is_data))
+    def __init__(
+        self,
+        facts: Facts,
+        table: FormTable,
+        writer: FormWriter,
+        bounds: Bounds,
+        residues: Residues,
+    ) -> None:
+        self.facts = facts
+        self.table = table
+        self.writer = writer
+        self.bounds = bounds
+        self.residues = residues
 
-    def tidy(self, form: Sum) -> Sum:
-        """Join digits of one number, and put the rest of a sum into a minimum if that cancels."""
+    def combine(self, form: Sum) -> Sum:
+        """Joins digits of one number, and puts the rest of a sum into a minimum if that cancels."""
         if not is_index(form.dtype):
             return form
         for atom in form.terms:
-            rule = _TIDY.get(atom.__class__)
+            rule = _RULES.get(atom.__class__)
             if rule is not None:
                 joined = rule(self, form, atom)
                 if joined is not None:
-                    return self.tidy(joined)
+                    return self.combine(joined)
         return form
+
+    def multiply(self, a: Sum, b: Sum) -> Sum:
+        """``a * b``."""
+        many = len(a.terms) * len(b.terms) > _MOST_TERMS
+        if many:
+            return of_atom(self.table.leaf(Mul(self.writer.to_expr(a), self.writer.to_expr(b))))
+        form = self.table.multiply(a, b)
+        if not is_index(form.dtype):
+            form = wrapped_sum(form)
+            if len(form.terms) > 1:
+                form.expr = Mul(self.writer.to_expr(a), self.writer.to_expr(b))
+            return form
+        if len(a.terms) + bool(a.const) > 1 or len(b.terms) + bool(b.const) > 1:
+            if a.terms and b.terms:
+                tidied = self.combine(form)
+                if tidied is form:  # alone, it looks better as it was written
+                    form.expr = Mul(self.writer.to_expr(a), self.writer.to_expr(b))
+                return tidied
+        return self.combine(form)
 
     def _join_split(self, form: Sum, atom: Split) -> Sum | None:
         coefficient = form.terms[atom]
@@ -69,9 +104,9 @@ class Joiner(Proofs):
                     continue
                 joined = other.index  # type: ignore[attr-defined]  # x * 9 // 8 * 8 + x % 8
             elif upper == low and factor * lower == coefficient * upper:
-                joined = self.digit(index, lower, top)
+                joined = self.digits.digit(index, lower, top)
             elif upper == top and low % lower == 0 and factor * lower == -coefficient * low:
-                joined = self.digit(index, lower, low)
+                joined = self.digits.digit(index, lower, low)
             else:
                 continue
             rest = {a: c for a, c in form.terms.items() if a is not atom and a is not other}
@@ -84,9 +119,9 @@ class Joiner(Proofs):
         if contains(form, index, factor):  # x - x // 4 * 4  ->  x % 4
             rest = {a: c for a, c in form.terms.items() if a is not atom}
             without = plus(Sum(form.dtype, rest, form.const), index, -factor)
-            return plus(without, self.digit(index, 1, lower), factor)
-        if self.has_residues:
-            residue = self.modular(index)
+            return plus(without, self.digits.digit(index, 1, lower), factor)
+        if self.facts.has_residues():
+            residue = self.residues.of(index)
             if residue[0] % lower == 0:  # n // 16 * 16  ->  n, for n a multiple of 16
                 rest = {a: c for a, c in form.terms.items() if a is not atom}
                 exact = shifted(index, -(residue[1] % lower))
@@ -99,16 +134,18 @@ class Joiner(Proofs):
             return None
         rest = {a: c for a, c in form.terms.items() if a is not atom}
         without = plus(Sum(form.dtype, rest, form.const), atom.index, coefficient)
-        return plus(without, self.digit(atom.index, atom.upper, 0), -coefficient * atom.upper)
+        return plus(
+            without, self.digits.digit(atom.index, atom.upper, 0), -coefficient * atom.upper
+        )
 
     def _join_remainder(self, form: Sum, atom: Remainder) -> Sum | None:
         """``x // n * n + x % n  ->  x``."""
         factor = form.terms[atom]
-        quotient = self.of_atom(self.table.quotient(atom.index, atom.divisor))
+        quotient = of_atom(self.table.quotient(atom.index, atom.divisor))
         whole = self.table.multiply(quotient, atom.divisor)
         if not contains(form, whole, factor):
             return None
-        rest = plus(form, plus(whole, self.of_atom(atom)), -factor)
+        rest = plus(form, plus(whole, of_atom(atom)), -factor)
         return plus(rest, atom.index, factor)
 
     def _join_product(self, form: Sum, atom: Product) -> Sum | None:
@@ -116,10 +153,10 @@ class Joiner(Proofs):
         factor = -form.terms[atom]
         for part in atom.factors:
             if isinstance(part, Quotient) and len(part.divisor.terms) == 1:
-                whole = self.table.multiply(self.of_atom(part), part.divisor)
+                whole = self.table.multiply(of_atom(part), part.divisor)
                 if whole.terms.get(atom) == 1 and contains(form, part.index, factor):
                     rest = plus(plus(form, part.index, -factor), whole, factor)
-                    digit = self.of_atom(self.table.remainder(part.index, part.divisor))
+                    digit = of_atom(self.table.remainder(part.index, part.divisor))
                     return plus(rest, digit, factor)
         return None
 
@@ -146,14 +183,14 @@ class Joiner(Proofs):
         before = sum([len(arg.terms) for arg in atom.args]) + len(rest)
         if sum([len(arg.terms) for arg in moved]) >= before:
             return None
-        if not self.all_flow(moved):
+        if not self.bounds.all_flow(moved):
             return None
         if len(moved) == 2:
             if not atom.args[1].terms:  # min(n - x, 8) + x  ->  min(x + 8, n)
                 moved.reverse()
-            joined = self.extreme_of_two(kind, moved[0], moved[1])
+            joined = self.minima.extreme_of_two(kind, moved[0], moved[1])
         else:
-            joined = self.extreme(kind, moved)
+            joined = self.minima.extreme(kind, moved)
         return shifted(times(joined, factor), form.const)
 
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
@@ -183,9 +220,9 @@ def congruent(a: Sum, b: Sum, divisor: int) -> bool:
     return True
 
 
-_TIDY: dict[type, Callable[[Any, Any, Any], Sum | None]] = {
-    Split: Joiner._join_split,
-    Remainder: Joiner._join_remainder,
-    Product: Joiner._join_product,
-    Extreme: Joiner._join_extreme,
+_RULES: dict[type, Callable[[Any, Any, Any], Sum | None]] = {
+    Split: LikeTerms._join_split,
+    Remainder: LikeTerms._join_remainder,
+    Product: LikeTerms._join_product,
+    Extreme: LikeTerms._join_extreme,
 }

@@ -1,4 +1,4 @@
-"""Simplification of any expression: integers through normal forms, the rest rule by rule.
+"""Simplifies any expression: integers through normal forms, the rest rule by rule.
 
 Integer subexpressions become sums and come back as expressions. Comparisons are questions about the
 sign of one sum. What is opaque (loads, calls, floats) keeps its node unless a child changed.
@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.arith.assumptions import NEGATED, Assumptions
+from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.comparisons import Comparisons
 from tilesmith.arith.connectives import Connectives
-from tilesmith.arith.forms import Sum, same_expression
-from tilesmith.arith.proofs import NEGATED
-from tilesmith.arith.vectors import VECTOR_RULES
+from tilesmith.arith.facts import Facts
+from tilesmith.arith.form_writer import FormWriter
+from tilesmith.arith.forms import same_expression
+from tilesmith.arith.interfaces import NormalForms
+from tilesmith.arith.numbering import Numbering
+from tilesmith.arith.residues import Residues
+from tilesmith.arith.vectors import VectorRewriter
 from tilesmith.ir import (
     EQ,
     GE,
@@ -65,29 +72,64 @@ _BITS: dict[str, Callable[..., PrimExpr]] = {
 }  # fmt: skip
 _SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
 
+__all__ = ["Rewriter"]
 
-class Simplifier(Connectives):
-    """The part of an analyzer that rewrites expressions."""
+
+class Rewriter:
+    """Simplifies expressions."""
+
+    __slots__ = (
+        "__weakref__", "applies_branches", "assumptions", "bounds", "caches", "comparisons",
+        "connectives", "facts", "normalizer", "numbering", "residues", "vectors", "writer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        facts: Facts,
+        numbering: Numbering,
+        writer: FormWriter,
+        bounds: Bounds,
+        residues: Residues,
+        normalizer: NormalForms,
+        assumptions: Assumptions,
+        comparisons: Comparisons,
+        connectives: Connectives,
+        vectors: VectorRewriter,
+    ) -> None:
+        self.facts = facts
+        self.numbering = numbering
+        self.writer = writer
+        self.bounds = bounds
+        self.residues = residues
+        self.normalizer = normalizer
+        self.assumptions = assumptions
+        self.comparisons = comparisons
+        self.connectives = connectives
+        self.vectors = vectors
+        self.applies_branches = False  # each part of a connective simplified under the others
+        self.caches = facts.caches
 
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
         """The simplified expression; the same object if nothing changed."""
         dtype = expr.dtype
         if dtype.is_integer and dtype.lanes == 1:
             return self._integer(expr)
-        found = self.rewritten.get(id(expr))
+        found = self.caches.rewritten.get(id(expr))
         if found is not None:
             return found[1]
-        rules = _RULES if dtype.lanes == 1 else VECTOR_RULES
-        rule = rules.get(expr.__class__)
-        result = self.rewrite_children(expr) if rule is None else rule(self, expr)
-        self.rewritten[id(expr)] = (expr, result)
+        if dtype.lanes == 1:
+            rule = _RULES.get(expr.__class__)
+            result = self.rewrite_children(expr) if rule is None else rule(self, expr)
+        else:
+            result = self.vectors.rewrite(expr)
+        self.caches.rewritten[id(expr)] = (expr, result)
         return result
 
     def _integer(self, expr: PrimExpr) -> PrimExpr:
-        form = self.normal(expr)
+        form = self.normalizer.normal(expr)
         result = form.expr
         if result is None:
-            result = self.table.to_expr(form)
+            result = self.writer.to_expr(form)
         if result is expr:
             return expr
         if same_expression(result, expr):
@@ -112,24 +154,18 @@ class Simplifier(Connectives):
             return node
         return node.map_children(self._child)
 
-    def expr_of(self, form: Sum) -> PrimExpr:
-        """The expression of a normal form."""
-        return self.table.to_expr(form)
-
     def _same(self, expr: PrimExpr) -> PrimExpr:
         return expr
 
     def _variable_expr(self, expr: Var) -> PrimExpr:
-        found = self.replacements.get(expr)
+        found = self.facts.replacements.get(expr)
         if found is not None:
             return found
-        if expr.dtype.is_bool and self.literals:
-            truth = self.literals.get(self.number(expr))
+        if expr.dtype.is_bool and self.facts.literals:
+            truth = self.facts.literals.get(self.numbering.number(expr))
             if truth is not None:
                 return op.const(truth, "bool")
         return expr
-
-    # Floats, and integers of several lanes that nothing is known about
 
     def fold(self, expr: BinaryOp) -> PrimExpr:
         """Constants folded, and what holds for floats whatever the rounding: x * 1, x / 1, x -
@@ -145,28 +181,26 @@ class Simplifier(Connectives):
             return b
         if kind is Sub and is_const(b, 0) and not str(_scalar(b)).startswith("-"):
             return a
-        if kind in (Min, Max) and self.number(a) == self.number(b):
+        if kind in (Min, Max) and self.numbering.number(a) == self.numbering.number(b):
             return a
         return new
-
-    # Logic
 
     def _and(self, expr: And) -> PrimExpr:
         a, b = self.rewrite(expr.a), self.rewrite(expr.b)
         if is_const(a) or is_const(b):
             return op.logical_and(a, b)
-        result = self.joined(And, expr, a, b)
+        result = self.connectives.joined(And, expr, a, b)
         if self.applies_branches and result.__class__ is And:
-            return self.under_each_other(And, result)
+            return self.connectives.under_each_other(And, result)
         return result
 
     def _or(self, expr: Or) -> PrimExpr:
         a, b = self.rewrite(expr.a), self.rewrite(expr.b)
         if is_const(a) or is_const(b):
             return op.logical_or(a, b)
-        result = self.joined(Or, expr, a, b)
+        result = self.connectives.joined(Or, expr, a, b)
         if self.applies_branches and result.__class__ is Or:
-            return self.under_each_other(Or, result)
+            return self.connectives.under_each_other(Or, result)
         return result
 
     def _not(self, expr: Not) -> PrimExpr:
@@ -183,13 +217,11 @@ class Simplifier(Connectives):
         # not (x < y) is no x >= y where one may be NaN
         if negated is not None and (not a.a.dtype.is_float or negated in (EQ, NE)):
             return self.rewrite(negated(a.a, a.b))
-        if self.literals:
-            truth = self.literals.get(self.number(a))
+        if self.facts.literals:
+            truth = self.facts.literals.get(self.numbering.number(a))
             if truth is not None:
                 return op.const(not truth, "bool")
         return expr if a is expr.a else Not(a)
-
-    # Choices
 
     def _select(self, expr: Select) -> PrimExpr:
         condition = self.rewrite(expr.condition)
@@ -197,7 +229,7 @@ class Simplifier(Connectives):
             return self.rewrite(expr.true_value if condition.value else expr.false_value)
         if isinstance(condition, Not):
             return self.rewrite(Select(condition.a, expr.false_value, expr.true_value))
-        if self.number(expr.true_value) == self.number(expr.false_value):
+        if self.numbering.number(expr.true_value) == self.numbering.number(expr.false_value):
             return self.rewrite(expr.true_value)
         # All three operands are evaluated: a load must not lose the guard that is inside of it
         guarded = (
@@ -213,7 +245,7 @@ class Simplifier(Connectives):
             return expr
         return Select(condition, yes, no)
 
-    def _if_then_else(self, call: Call) -> PrimExpr:
+    def if_then_else(self, call: Call) -> PrimExpr:
         condition = self.rewrite(call.args[0])
         if isinstance(condition, IntImm):
             return self.rewrite(call.args[1] if condition.value else call.args[2])
@@ -221,7 +253,7 @@ class Simplifier(Connectives):
             return self.rewrite(
                 Call(call.dtype, call.op, (condition.a, call.args[2], call.args[1]))
             )
-        if self.number(call.args[1]) == self.number(call.args[2]):
+        if self.numbering.number(call.args[1]) == self.numbering.number(call.args[2]):
             return self.rewrite(call.args[1])
         yes, no = self._branches(condition, call.args[1], call.args[2], True)
         found = self._decided(condition, yes, no)
@@ -242,26 +274,24 @@ class Simplifier(Connectives):
         """``expr`` simplified where ``condition`` holds."""
         if isinstance(expr, (Var, IntImm, FloatImm)):
             return self.rewrite(expr)
-        saved = self.open_layer()
+        saved = self.facts.open_layer()
         try:
-            self.assume(condition)
+            self.assumptions.assume(condition)
             return self.rewrite(expr)
         finally:
-            self.close_layer(saved)
+            self.facts.close_layer(saved)
 
     def _decided(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
-        if yes is no or self.number(yes) == self.number(no):
+        if yes is no or self.numbering.number(yes) == self.numbering.number(no):
             return yes
         if yes.dtype.is_bool and is_const(yes) and is_const(no) and yes.dtype.lanes == 1:
             return condition if is_const(yes, 1) else self.rewrite(Not(condition))
         return None
 
-    # Calls, casts, let
-
     def _call(self, call: Call) -> PrimExpr:
         name = getattr(call.op, "name", "")
         if name == "tir.if_then_else":
-            return self._if_then_else(call)
+            return self.if_then_else(call)
         new = self.rewrite_children(call)
         if name == "tir.likely" and is_const(new.args[0]):
             return new.args[0]
@@ -283,21 +313,24 @@ class Simplifier(Connectives):
 
     def _let(self, expr: Let) -> PrimExpr:
         value = self.rewrite(expr.value)
-        saved = self.open_layer()
+        saved = self.facts.open_layer()
         try:
             if isinstance(value, (Var, IntImm, FloatImm)):
-                self.bind_value(expr.var, value)
+                self.assumptions.bind_value(expr.var, value)
                 return self.rewrite(expr.body)
             if value.dtype.is_integer and value.dtype.lanes == 1:
-                form = self.normal(value)
-                self.var_bounds[expr.var] = self.bounds(form)
-                self.var_modular[expr.var] = self.modular(form)
+                form = self.normalizer.normal(value)
+                self.facts.var_bounds[expr.var] = self.bounds.of(form)
+                self.facts.var_modular[expr.var] = self.residues.of(form)
             body = self.rewrite(expr.body)
         finally:
-            self.close_layer(saved)
+            self.facts.close_layer(saved)
         if value is expr.value and body is expr.body:
             return expr
         return Let(expr.var, value, body)
+
+    def _comparison(self, expr: Any) -> PrimExpr:
+        return self.comparisons.comparison(expr)
 
 
 def is_scalar(expr: PrimExpr) -> bool:
@@ -323,24 +356,26 @@ def _scalar(expr: Any) -> Any:
 
 
 _RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
-    Var: Simplifier._variable_expr,
-    SizeVar: Simplifier._variable_expr,
-    IntImm: Simplifier._same,
-    FloatImm: Simplifier._same,
-    StringImm: Simplifier._same,
-    And: Simplifier._and,
-    Or: Simplifier._or,
-    Not: Simplifier._not,
-    Select: Simplifier._select,
-    Call: Simplifier._call,
-    Cast: Simplifier._cast_value,
-    Let: Simplifier._let,
-    **dict.fromkeys((Add, Sub, Mul, Div, Mod, Min, Max, FloorDiv, FloorMod), Simplifier.fold),
-    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), Simplifier.comparison),
+    Var: Rewriter._variable_expr,
+    SizeVar: Rewriter._variable_expr,
+    IntImm: Rewriter._same,
+    FloatImm: Rewriter._same,
+    StringImm: Rewriter._same,
+    And: Rewriter._and,
+    Or: Rewriter._or,
+    Not: Rewriter._not,
+    Select: Rewriter._select,
+    Call: Rewriter._call,
+    Cast: Rewriter._cast_value,
+    Let: Rewriter._let,
+    **dict.fromkeys((Add, Sub, Mul, Div, Mod, Min, Max, FloorDiv, FloorMod), Rewriter.fold),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), Rewriter._comparison),
 }
+
+
 _LEAF_RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
-    Select: Simplifier._select,
-    Call: Simplifier._call,
-    Cast: Simplifier._cast_value,
-    Let: Simplifier._let,
+    Select: Rewriter._select,
+    Call: Rewriter._call,
+    Cast: Rewriter._cast_value,
+    Let: Rewriter._let,
 }

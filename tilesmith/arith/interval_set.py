@@ -1,0 +1,284 @@
+"""Intervals with symbolic ends, and the interval that an expression ranges over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilesmith.arith.engine import Engine
+from tilesmith.arith.forms import TOO_LARGE, Sum, is_index, magnitude, plus, retyped, shifted
+from tilesmith.arith.interval_eval import Ends, IntervalEvaluator
+from tilesmith.ir import Broadcast, Max, Min, PrimExpr, Ramp, Range, Var, convert, post_order_visit
+from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.recursion import deep_recursion
+
+__all__ = ["IntSet", "IntervalSet", "neg_inf", "pos_inf"]
+
+_POS_INF = Var("pos_inf", "handle")
+
+
+_NEG_INF = Var("neg_inf", "handle")
+
+
+def pos_inf() -> Var:
+    """The upper end of a set without one."""
+    return _POS_INF
+
+
+def neg_inf() -> Var:
+    """The lower end of a set without one."""
+    return _NEG_INF
+
+
+class IntSet:
+    """Base of sets of integers."""
+
+    @staticmethod
+    def nothing() -> IntervalSet:
+        """The empty set."""
+        return IntervalSet(_POS_INF, _NEG_INF)
+
+    @staticmethod
+    def everything() -> IntervalSet:
+        """All integers."""
+        return IntervalSet(_NEG_INF, _POS_INF)
+
+    @staticmethod
+    def single_point(point: Any) -> IntervalSet:
+        """The set of one value."""
+        return IntervalSet(point, point)
+
+    @staticmethod
+    def interval(min_value: Any, max_value: Any) -> IntervalSet:
+        """The integers from ``min_value`` to ``max_value``, both included."""
+        return IntervalSet(min_value, max_value)
+
+    @staticmethod
+    def vector(vec: PrimExpr) -> IntervalSet:
+        """An interval around the lanes of a vector."""
+        return _of_vector(vec)
+
+    @staticmethod
+    def from_range(range_: Range) -> IntervalSet:
+        """The values of a range."""
+        return IntSet.from_min_extent(range_.min, range_.extent)
+
+    @staticmethod
+    def from_min_extent(min_value: Any, extent: Any) -> IntervalSet:
+        """The ``extent`` integers that start at ``min_value``."""
+        return IntervalSet(min_value, min_value + extent - 1)
+
+
+class IntervalSet(IntSet):
+    """The integers in ``[min_value, max_value]``; the ends are expressions or infinite."""
+
+    __slots__ = ("max_value", "min_value")
+
+    def __init__(self, min_value: Any, max_value: Any) -> None:
+        self.min_value: PrimExpr = convert(min_value)
+        self.max_value: PrimExpr = convert(max_value)
+
+    def has_lower_bound(self) -> bool:
+        """Whether the lower end is finite."""
+        return self.min_value is not _NEG_INF and self.min_value is not _POS_INF
+
+    def has_upper_bound(self) -> bool:
+        """Whether the upper end is finite."""
+        return self.max_value is not _POS_INF and self.max_value is not _NEG_INF
+
+    def is_nothing(self) -> bool:
+        """Whether it is the empty set (as it is written, not by proof)."""
+        return self.min_value is _POS_INF or self.max_value is _NEG_INF
+
+    def is_everything(self) -> bool:
+        """Whether there is neither a lower nor an upper end."""
+        return self.min_value is _NEG_INF and self.max_value is _POS_INF
+
+    def is_single_point(self) -> bool:
+        """Whether both ends are the same expression."""
+        return self.has_lower_bound() and self.min_value is self.max_value
+
+    def point_value(self) -> PrimExpr:
+        """The only value of a single point."""
+        if not self.is_single_point():
+            raise TypeMismatchError(f"{self} is no single point")
+        return self.min_value
+
+    def cover_range(self, max_range: Range) -> Range:
+        """This set as a range; ``max_range`` where an end is infinite."""
+        if not (self.has_lower_bound() and self.has_upper_bound()):
+            return max_range
+        with deep_recursion():
+            extent = Engine().rewriter.rewrite(self.max_value - self.min_value + 1)
+        return Range.from_min_extent(self.min_value, extent)
+
+    def can_prove_positive(self) -> bool:
+        """Whether all values are above zero."""
+        return self.has_lower_bound() and _is_at_least(self.min_value, 1)
+
+    def can_prove_negative(self) -> bool:
+        """Whether all values are below zero."""
+        return self.has_upper_bound() and _is_at_most(self.max_value, -1)
+
+    def can_prove_non_negative(self) -> bool:
+        """Whether no value is below zero."""
+        return self.has_lower_bound() and _is_at_least(self.min_value, 0)
+
+    def can_prove_non_positive(self) -> bool:
+        """Whether no value is above zero."""
+        return self.has_upper_bound() and _is_at_most(self.max_value, 0)
+
+    def __repr__(self) -> str:
+        if self.is_nothing():
+            return "IntervalSet(nothing)"
+        low = "-inf" if not self.has_lower_bound() else str(self.min_value)
+        high = "inf" if not self.has_upper_bound() else str(self.max_value)
+        return f"IntervalSet[{low}, {high}]"
+
+
+@deep_recursion
+def _of_vector(vec: PrimExpr) -> IntervalSet:
+    return evaluate_alone(vec, {})
+
+
+@deep_recursion
+def _is_at_least(expr: PrimExpr, bound: int) -> bool:
+    return Engine().is_at_least(expr, bound)
+
+
+@deep_recursion
+def _is_at_most(expr: PrimExpr, bound: int) -> bool:
+    return Engine().is_at_most(expr, bound)
+
+
+def as_set(value: Any) -> IntervalSet:
+    """A range, a set or an expression as a set."""
+    if isinstance(value, IntervalSet):
+        return value
+    if isinstance(value, Range):
+        return IntSet.from_range(value)
+    if hasattr(value, "dom"):  # an iterator
+        return IntSet.from_range(value.dom)
+    return IntSet.single_point(value)
+
+
+def evaluate(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
+    """Gives an interval around all values of ``expr`` while the variables of ``dom_map`` range over
+    their sets.
+
+    ``expr`` may be a vector (all its lanes), a range or a set. The ends are written in terms of
+    the other variables. Ranges are taken to be not empty.
+    """
+    saved = engine.facts.open_layer()
+    try:
+        return _evaluated(engine, expr, dom_map)
+    finally:
+        engine.facts.close_layer(saved)
+
+
+def evaluate_alone(expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
+    """Gives the interval of `evaluate` where nothing else is known."""
+    return _evaluated(Engine(), expr, dom_map)
+
+
+def _evaluated(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
+    """Gives the interval; the engine learns the domains."""
+    domains = _domains(engine, expr, dom_map)
+    evaluator = IntervalEvaluator(engine, domains)
+    if isinstance(expr, Range):
+        expr = IntSet.from_range(expr)
+    if isinstance(expr, IntervalSet):
+        low = _ends(engine, evaluator, expr.min_value)[0] if expr.has_lower_bound() else None
+        high = _ends(engine, evaluator, expr.max_value)[1] if expr.has_upper_bound() else None
+        return _made(engine, low, high)
+    return _made(engine, *_ends(engine, evaluator, convert(expr)))
+
+
+def _domains(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> dict[Var, Ends]:
+    """The ends of the domains that matter to ``expr``; the analyzer is told of them."""
+    sets = {_variable(key): value for key, value in dom_map.items()}
+    domains: dict[Var, Ends] = {}
+
+    def note(node: Any) -> None:
+        if isinstance(node, Var) and node in sets and node not in domains:
+            domains[node] = (None, None)
+            visit(sets[node])
+
+    def visit(value: Any) -> None:
+        if hasattr(value, "dom"):
+            value = value.dom
+        if isinstance(value, Range):
+            post_order_visit(value.min, note)
+            post_order_visit(value.extent, note)
+        elif isinstance(value, IntervalSet):
+            post_order_visit(value.min_value, note)
+            post_order_visit(value.max_value, note)
+        elif isinstance(value, PrimExpr):
+            post_order_visit(value, note)
+
+    visit(expr)
+    for var in domains:
+        low, high = domains[var] = _domain_ends(engine, sets[var], var)
+        if low is None or high is None:
+            engine.assumptions.unbind(var)
+        elif not low.terms or engine.table.number(low) != engine.table.number(high):
+            engine.assumptions.bind_interval(var, low, high)  # divisions resolve by that
+    return domains
+
+
+def _variable(key: Any) -> Var:
+    return key if isinstance(key, Var) else key.var
+
+
+def _domain_ends(engine: Engine, value: Any, var: Var) -> Ends:
+    if hasattr(value, "dom"):
+        value = value.dom
+    if isinstance(value, Range):
+        low = retyped(engine.normalizer.normal(value.min), var.dtype)
+        extent = retyped(engine.normalizer.normal(value.extent), var.dtype)
+        return low, engine.terms.combine(shifted(plus(low, extent), -1))
+    domain = as_set(value)
+    dtype = var.dtype
+    low = engine.normalizer.normal(domain.min_value) if domain.has_lower_bound() else None
+    high = engine.normalizer.normal(domain.max_value) if domain.has_upper_bound() else None
+    return None if low is None else retyped(low, dtype), None if high is None else retyped(
+        high, dtype
+    )
+
+
+def _ends(engine: Engine, evaluator: IntervalEvaluator, expr: PrimExpr) -> Ends:
+    if isinstance(expr, Broadcast):
+        expr = expr.value
+    if isinstance(expr, Ramp):
+        if expr.dtype.is_scalable:
+            return None, None
+        first = evaluator.ends(engine.normalizer.normal(expr.base))
+        last = evaluator.ends(engine.normalizer.normal(expr.base + expr.stride * (expr.lanes - 1)))
+        return _hull(engine, first, last)
+    if expr.dtype.lanes != 1 or not expr.dtype.is_integer:
+        rewritten = engine.rewriter.rewrite(expr)
+        if isinstance(rewritten, (Ramp, Broadcast)) and rewritten is not expr:
+            return _ends(engine, evaluator, rewritten)
+        return None, None
+    return evaluator.ends(engine.normalizer.normal(expr))
+
+
+def _hull(engine: Engine, a: Ends, b: Ends) -> Ends:
+    low = None if a[0] is None or b[0] is None else engine.extremes.extreme(Min, [a[0], b[0]])
+    high = None if a[1] is None or b[1] is None else engine.extremes.extreme(Max, [a[1], b[1]])
+    return low, high
+
+
+def _made(engine: Engine, low: Sum | None, high: Sum | None) -> IntervalSet:
+    table, writer = engine.table, engine.writer
+    # an end that cannot be written bounds nothing: values of the dtype do not reach it
+    low = None if low is not None and _too_large(low) else low
+    high = None if high is not None and _too_large(high) else high
+    first = _NEG_INF if low is None else writer.to_expr(low)
+    if low is not None and high is not None and table.number(low) == table.number(high):
+        return IntervalSet(first, first)
+    return IntervalSet(first, _POS_INF if high is None else writer.to_expr(high))
+
+
+def _too_large(end: Sum) -> bool:
+    return is_index(end.dtype) and magnitude(end) == TOO_LARGE

@@ -1,0 +1,97 @@
+"""Computes with intervals of integers; infinities are the floats of that name."""
+
+from __future__ import annotations
+
+import math
+
+from tilesmith.runtime.dtype import DataType
+
+INFINITY = math.inf
+
+Interval = tuple[float, float]
+"""Smallest and largest value: Python ints, or an infinity."""
+
+
+def dtype_interval(dtype: DataType) -> Interval:
+    """What a value of that dtype can be; int64 counts as unbounded."""
+    found = _INTERVALS.get(dtype)
+    if found is None:
+        found = -INFINITY, INFINITY
+        if dtype.is_bool:
+            found = 0, 1
+        elif dtype.is_integer and not (dtype.is_int and dtype.bits >= 64):
+            found = dtype.element.min_value, dtype.element.max_value
+        _INTERVALS[dtype] = found
+    return found
+
+
+_INTERVALS: dict[DataType, Interval] = {}
+
+
+def floor_quotient(value: float, divisor: float) -> float:
+    """``value // divisor`` for a positive divisor, infinities included."""
+    if value in (INFINITY, -INFINITY):
+        return value
+    if divisor == INFINITY:
+        return 0 if value >= 0 else -1
+    return value // divisor
+
+
+def trunc_quotient(value: float, divisor: float) -> float:
+    """Divides by a positive divisor and rounds toward zero."""
+    quotient = floor_quotient(abs(value), divisor)
+    return quotient if value >= 0 else -quotient
+
+
+def _product(a: float, b: float) -> float:
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def product_interval(a: Interval, b: Interval) -> Interval:
+    """All products of members of two intervals."""
+    ends = (_product(a[0], b[0]), _product(a[0], b[1]), _product(a[1], b[0]), _product(a[1], b[1]))
+    return min(ends), max(ends)
+
+
+def intersect(a: Interval, b: Interval) -> Interval:
+    """What is in both; an empty result keeps the first (the code is unreachable then)."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else a
+
+
+def union(a: Interval, b: Interval) -> Interval:
+    """The smallest interval around both."""
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def quotient_interval(index: Interval, divisor: Interval) -> Interval:
+    """All ``index // divisor``; a divisor that may be zero or of either sign gives no bound."""
+    low, high = max(divisor[0], 1), divisor[1]
+    if divisor[0] < 0 or high < low:  # of either sign, and not zero
+        largest = max(abs(index[0]), abs(index[1]))
+        return -largest, largest
+    smallest = floor_quotient(index[0], high if index[0] >= 0 else low)
+    largest = floor_quotient(index[1], low if index[1] >= 0 else high)
+    return smallest, largest
+
+
+def wrapped(dtype: DataType, low: float, high: float) -> Interval:
+    """The bounds of a sum that wraps around modulo two to the bits."""
+    limits = dtype_interval(dtype)
+    if limits[0] <= low and high <= limits[1]:
+        return low, high
+    if dtype.bits < 64 and -INFINITY < low and high < INFINITY:
+        turn = 1 << dtype.bits
+        turns = (low - limits[0]) // turn
+        if turns == (high - limits[0]) // turn:
+            return low - turns * turn, high - turns * turn
+    return limits
+
+
+def scaled_down(low: float, high: float, scale: int) -> Interval:
+    """The integers ``x`` with ``low <= scale * x <= high``."""
+    if scale < 0:
+        low, high, scale = -high, -low, -scale
+    smallest = low if low == -INFINITY else -(-low // scale)
+    largest = high if high == INFINITY else high // scale
+    return smallest, largest
