@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tilesmith.support.errors import ConfigError, TilesmithError
-from tilesmith.support.registry import Registry
+from tilesmith.support.registry import Loader, Registry
 
 __all__ = ["PassContext", "PassInfo", "register_config_option"]
 
@@ -70,6 +70,11 @@ def register_config_option(
     or a mapping from the names of sub-options to such types.
     """
     return _OPTIONS.register(name, ConfigOption(name, kind, default, meaning), override=True)
+
+
+def provide_options(prefix: str, loader: Loader) -> None:
+    """Let a loader declare the options whose names begin with ``prefix``."""
+    _OPTIONS.provide(prefix, loader)
 
 
 def _option(name: str) -> ConfigOption:

@@ -33,7 +33,7 @@ from tilesmith.ir.pass_context import PassContext, PassInfo, register_config_opt
 from tilesmith.support.errors import ConfigError, TilesmithError, TypeMismatchError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.support.registry import Registry
+from tilesmith.support.registry import Loader, Registry
 
 __all__ = [
     "ApplyPassToFunction", "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential",
@@ -266,22 +266,45 @@ class Sequential(Pass):
 
 _PASSES: Registry[Callable[..., Pass]] = Registry(
     "pass",
-    providers={"tir.": "tilesmith.tir.transform.every", "": "tilesmith.relax.transform"},
+    providers={
+        "tir.": "tilesmith.tir.transform",
+        "tir.DefaultGPUSchedule": "tilesmith.schedule_rules.default_gpu_schedule",
+        "": "tilesmith.relax.transform",
+    },
 )
 
 
+def provide_passes(prefix: str, loader: Loader) -> None:
+    """Let a loader register the passes whose names begin with ``prefix``."""
+    _PASSES.provide(prefix, loader)
+
+
+def pass_factory(name: str) -> Callable[..., Pass]:
+    """The function that makes the pass of that name.
+
+    Raises UnknownNameError, which names the nearest one, when there is none.
+    """
+    found = _PASSES.get(name, None)
+    if found is None:
+        pass_names()  # loads them all, so that the error can name the nearest
+        found = _PASSES.get(name)
+    return found
+
+
+def pass_names() -> list[str]:
+    """The names of all passes."""
+    return _PASSES.names(load=True)
+
+
 def register_pass(name: str, factory: Callable[..., Pass] | None = None) -> Any:
-    """Register what makes the pass of that name (without arguments), so that other passes can
-    require it by name. Without ``factory`` a decorator."""
+    """Register the function that makes the pass of that name, so that other passes can require it
+    by name. Without ``factory`` a decorator."""
     return _PASSES.register(name, factory, override=True)
 
 
 def get_pass(name: str) -> Pass:
     """The pass of that name, with its default arguments."""
-    try:
-        return _PASSES.get(name)()
-    except ModuleNotFoundError:
-        raise ConfigError(f"unknown pass '{name}'", notes=(", ".join(sorted(_PASSES)),)) from None
+    return pass_factory(name)()
 
 
 # Decorators.

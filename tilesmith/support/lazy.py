@@ -17,7 +17,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 DOORS: dict[str, dict[str, str]] = {
     "tilesmith.arith": {
@@ -44,6 +44,9 @@ DOORS: dict[str, dict[str, str]] = {
     },
     "tilesmith.tir.tensor_intrin.rocm": {"*": "tilesmith.schedule_rules.intrinsics.rocm"},
     "tilesmith.tir.tensor_intrin.x86": {"*": "tilesmith.schedule_rules.intrinsics.x86"},
+    "tilesmith.tir.transform": {
+        "DefaultGPUSchedule": "tilesmith.schedule_rules.default_gpu_schedule:DefaultGPUSchedule",
+    },
     "tilesmith.runtime": {
         "Object": "tilesmith.ir:Node",
         "const": "tilesmith.ir:const",
@@ -69,12 +72,26 @@ def resolve(path: str) -> Any:
     return found
 
 
+class Finder(Protocol):
+    """Finds names of a module that no table lists."""
+
+    def find(self, name: str) -> Any:
+        """The value of a name; raises AttributeError when there is none."""
+
+    def public_names(self) -> list[str]:
+        """All names that are found."""
+
+
 def lazy_attributes(
-    module: str, table: Mapping[str, str] | None = None, doors: bool = False
+    module: str,
+    table: Mapping[str, str] | None = None,
+    doors: bool = False,
+    finder: Finder | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for `module`, from `table` and the module's row in DOORS.
 
-    With `doors`, the entries of `table` count as doors too (the package's own public names).
+    With `doors`, the entries of `table` count as doors too (the package's own public names). The
+    `finder` is asked for names that stand in neither.
     """
     own = dict(table or {})
     upward = dict(DOORS.get(module, {}))
@@ -96,7 +113,11 @@ def lazy_attributes(
         if path is None and whole:
             path = f"{upward['*']}:{name}"
         if path is None:
-            raise AttributeError(f"module '{module}' has no attribute '{name}'")
+            if finder is None or name.startswith("__"):
+                raise AttributeError(f"module '{module}' has no attribute '{name}'")
+            value = finder.find(name)
+            setattr(sys.modules[module], name, value)
+            return value
         # A subpackage under its own name is an import like any other; the layers contract sees it.
         is_door = (name in upward or whole) and path != f"{module}.{name}"
         checked = is_door and _doors_are_checked()
@@ -112,6 +133,8 @@ def lazy_attributes(
         names = {*vars(sys.modules[module]), *own, *upward} - {"*"}
         if "*" in upward:
             names.update(importlib.import_module(upward["*"]).__all__)
+        if finder is not None:
+            names.update(finder.public_names())
         return sorted(names)
 
     return module_getattr, module_dir

@@ -8,7 +8,8 @@
     OPS.get("relax.add")
 
 A miss asks the providers: the module whose prefix fits is imported and the name looked up again, so
-that a table on a low floor can be filled from a higher one without importing it beforehand.
+that a table on a low floor can be filled from a higher one without importing it beforehand. That
+module may put a `Loader` in its own place, which knows what to import for a single name.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from tilesmith.support.errors import ConfigError, UnknownNameError
 
 Value = TypeVar("Value")
 _MISSING: Any = object()
+
+
+class Loader(Protocol):
+    """Imports what registers a name."""
+
+    def load(self, name: str) -> None:
+        """Import the module that registers `name`, if there is one."""
+
+    def load_all(self) -> None:
+        """Import all modules that register names."""
 
 
 class Registry(Generic[Value]):
@@ -32,7 +43,7 @@ class Registry(Generic[Value]):
         names to the module that registers them when it is imported."""
         self.kind = kind
         self._values: dict[Any, Value] = {}
-        self._providers: dict[str, str] = dict(providers or {})
+        self._providers: dict[str, str | Loader] = dict(providers or {})
         self._lock = threading.RLock()
 
     @overload
@@ -64,10 +75,11 @@ class Registry(Generic[Value]):
         with self._lock:
             self._values.pop(name, None)
 
-    def provide(self, prefix: str, module: str) -> None:
-        """Import `module` when a name that starts with `prefix` is asked for and not found."""
+    def provide(self, prefix: str, provider: str | Loader) -> None:
+        """Import the module, or ask the loader, when a name that starts with `prefix` is asked for
+        and not found."""
         with self._lock:
-            self._providers[prefix] = module
+            self._providers[prefix] = provider
 
     def get(self, name: Any, default: Any = _MISSING) -> Value:
         """The value of `name`; `default` if given, else UnknownNameError, when there is none."""
@@ -98,7 +110,7 @@ class Registry(Generic[Value]):
         """All registered names in order of registration; `load` imports the providers first."""
         if load:
             for prefix in sorted(self._providers):
-                self._import_provider(prefix)
+                self._ask_provider(prefix, None)
         return list(self._values)
 
     def items(self) -> list[tuple[Any, Value]]:
@@ -111,15 +123,25 @@ class Registry(Generic[Value]):
         # The longest prefix knows best; the module may be shared by several prefixes.
         for prefix in sorted(self._providers, key=len, reverse=True):
             if name.startswith(prefix):
-                self._import_provider(prefix)
+                self._ask_provider(prefix, name)
                 if name in self._values:
                     return self._values[name]
         return _MISSING
 
-    def _import_provider(self, prefix: str) -> None:
-        # importlib keeps modules, so that a second import is a dictionary look-up, and its own
-        # locks let two threads ask at once. A provider that fails to import says so itself.
-        importlib.import_module(self._providers[prefix])
+    def _ask_provider(self, prefix: str, name: str | None) -> None:
+        """Let a provider register `name`, or all that it knows."""
+        provider = self._providers[prefix]
+        if isinstance(provider, str):
+            # importlib keeps modules, so that a second import is a dictionary look-up, and its own
+            # locks let two threads ask at once. A provider that fails to import says so itself.
+            importlib.import_module(provider)
+            provider = self._providers[prefix]
+        if isinstance(provider, str):
+            return
+        if name is None:
+            provider.load_all()
+        else:
+            provider.load(name)
 
     def _advice(self, name: Any) -> tuple[str, ...]:
         import difflib  # only when something has gone wrong

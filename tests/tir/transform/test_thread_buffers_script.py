@@ -9,13 +9,13 @@ from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError, UnsupportedError
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform.loops.inject_double_buffer import InjectDoubleBuffer
-from tilesmith.tir.transform.loops.inject_software_pipeline import InjectSoftwarePipeline
-from tilesmith.tir.transform.storage.merge_shared_memory_allocations import (
+from tilesmith.tir.transform import (
+    InjectDoubleBuffer,
+    InjectSoftwarePipeline,
     MergeDynamicSharedMemoryAllocations,
     MergeSharedMemoryAllocations,
+    ThreadSync,
 )
-from tilesmith.tir.transform.threads.thread_sync import ThreadSync
 
 CHECKED = Options(check_races=True, check_undefined=True)
 

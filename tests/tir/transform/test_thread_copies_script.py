@@ -9,14 +9,17 @@ from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.functor import post_order_visit
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock, ThreadSync, VectorizeLoop
-from tilesmith.tir.transform.blocks.lower_auto_copy import LowerAutoCopy
-from tilesmith.tir.transform.storage.lower_device_storage_access_info import (
+from tilesmith.tir.transform import (
+    FlattenBuffer,
+    InferFragment,
+    InjectPermutedLayout,
+    LowerAutoCopy,
     LowerDeviceStorageAccessInfo,
+    LowerOpaqueBlock,
+    ThreadSync,
+    TransformMmaBufferLayout,
+    VectorizeLoop,
 )
-from tilesmith.tir.transform.threads.infer_fragment import InferFragment
-from tilesmith.tir.transform.threads.inject_permuted_layout import InjectPermutedLayout
-from tilesmith.tir.transform.threads.transform_mma_buffer_layout import TransformMmaBufferLayout
 
 
 def auto_copy(rows, columns, threads, vector_bytes, scope="shared"):

@@ -8,13 +8,14 @@ from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform.functions.device_regions import (
+from tilesmith.tir.transform import (
     AnnotateDeviceRegions,
     DecorateDeviceScope,
+    InjectPTXAsyncCopy,
+    InjectPTXLDG32,
     LowerDeviceKernelLaunch,
     SplitHostDevice,
 )
-from tilesmith.tir.transform.threads.inject_ptx_copies import InjectPTXAsyncCopy, InjectPTXLDG32
 
 CHECKED = Options(check_races=True, check_undefined=True)
 

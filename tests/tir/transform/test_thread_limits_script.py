@@ -6,8 +6,7 @@ from tests.tir.transform.harness import apply, module
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError, VerifyError
 from tilesmith.tir.analysis.verify_gpu_code import gpu_code_violations, verify_gpu_code
-from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock
-from tilesmith.tir.transform.threads.verify_gpu_code import VerifyGPUCode
+from tilesmith.tir.transform import FlattenBuffer, LowerOpaqueBlock, VerifyGPUCode
 
 
 @T.prim_func

@@ -12,12 +12,14 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import Block, transform
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform.loops.inject_virtual_thread import InjectVirtualThread
-from tilesmith.tir.transform.threads.lower_cross_thread_reduction import LowerCrossThreadReduction
-from tilesmith.tir.transform.threads.lower_thread_allreduce import LowerThreadAllreduce
-from tilesmith.tir.transform.threads.lower_warp_memory import LowerWarpMemory
-from tilesmith.tir.transform.threads.thread_sync import ThreadSync
-from tilesmith.tir.transform.threads.unify_thread_binding import UnifyThreadBinding
+from tilesmith.tir.transform import (
+    InjectVirtualThread,
+    LowerCrossThreadReduction,
+    LowerThreadAllreduce,
+    LowerWarpMemory,
+    ThreadSync,
+    UnifyThreadBinding,
+)
 
 CHECKED = Options(check_races=True, check_undefined=True)
 CUDA = Target("cuda", host="llvm")

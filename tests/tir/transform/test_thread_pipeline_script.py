@@ -17,23 +17,21 @@ from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.stmt import Evaluate
-from tilesmith.tir.transform.functions.device_regions import (
+from tilesmith.tir.transform import (
     AnnotateDeviceRegions,
+    InjectDoubleBuffer,
+    InjectPTXAsyncCopy,
+    InjectSoftwarePipeline,
+    InjectVirtualThread,
+    LowerCrossThreadReduction,
     LowerDeviceKernelLaunch,
-    SplitHostDevice,
-)
-from tilesmith.tir.transform.loops.inject_double_buffer import InjectDoubleBuffer
-from tilesmith.tir.transform.loops.inject_software_pipeline import InjectSoftwarePipeline
-from tilesmith.tir.transform.loops.inject_virtual_thread import InjectVirtualThread
-from tilesmith.tir.transform.storage.merge_shared_memory_allocations import (
+    LowerThreadAllreduce,
+    LowerWarpMemory,
     MergeSharedMemoryAllocations,
+    SplitHostDevice,
+    ThreadSync,
+    UnifyThreadBinding,
 )
-from tilesmith.tir.transform.threads.inject_ptx_copies import InjectPTXAsyncCopy
-from tilesmith.tir.transform.threads.lower_cross_thread_reduction import LowerCrossThreadReduction
-from tilesmith.tir.transform.threads.lower_thread_allreduce import LowerThreadAllreduce
-from tilesmith.tir.transform.threads.lower_warp_memory import LowerWarpMemory
-from tilesmith.tir.transform.threads.thread_sync import ThreadSync
-from tilesmith.tir.transform.threads.unify_thread_binding import UnifyThreadBinding
 
 CHECKED = Options(check_races=True, check_undefined=True)
 TARGETS = {

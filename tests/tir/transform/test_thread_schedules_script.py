@@ -6,14 +6,11 @@ import pytest
 from tests.tir.transform.harness import apply, arrays_for, assert_same, outputs
 from tests.tir.transform.thread_programs_script import matmul_function, row_sums_function
 from tilesmith.ir import assert_structural_equal
+from tilesmith.schedule_rules.default_gpu_schedule import DefaultGPUSchedule
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
-from tilesmith.tir.transform.threads.default_gpu_schedule import DefaultGPUSchedule
-from tilesmith.tir.transform.threads.lift_thread_binding import LiftThreadBinding
-from tilesmith.tir.transform.threads.manifest_shared_memory_local_stage import (
-    ManifestSharedMemoryLocalStage,
-)
+from tilesmith.tir.transform import LiftThreadBinding, ManifestSharedMemoryLocalStage
 
 
 def same(before, after):

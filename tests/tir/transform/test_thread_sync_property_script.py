@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 from tests.tir.transform.harness import apply, arrays_for, assert_same
 from tilesmith.script import tir as T
 from tilesmith.tir.interpreter import Options, run
-from tilesmith.tir.transform.storage.merge_shared_memory_allocations import (
-    MergeDynamicSharedMemoryAllocations,
-)
-from tilesmith.tir.transform.threads.thread_sync import ThreadSync
+from tilesmith.tir.transform import MergeDynamicSharedMemoryAllocations, ThreadSync
 
 NY, NX, LOOP, SIZE = 2, 4, 3, 64
 CHECKED = Options(check_races=True, check_undefined=False)

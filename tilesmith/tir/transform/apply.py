@@ -1,16 +1,24 @@
-"""Apply: a function of one's own as a pass over PrimFuncs."""
+"""Apply and Filter: functions of a user as passes over PrimFuncs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.registration import function_pass
 
-__all__ = ["Apply"]
+__all__ = ["apply_function", "filter_functions"]
 
 
-def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
-    """A pass that replaces each PrimFunc by what ``ftransform`` gives for it."""
-    return function_pass(ftransform, "tir.Apply")
+@compiler_pass("tir.Apply")
+def apply_function(
+    func: PrimFunc, ftransform: Callable[[PrimFunc], PrimFunc | None]
+) -> PrimFunc | None:
+    """Replaces each PrimFunc by what ``ftransform`` gives for it."""
+    return ftransform(func)
+
+
+@compiler_pass("tir.Filter")
+def filter_functions(func: PrimFunc, fcond: Callable[[PrimFunc], bool]) -> PrimFunc | None:
+    """Removes the PrimFuncs for which ``fcond`` is false."""
+    return func if fcond(func) else None

@@ -1,41 +1,13 @@
-"""Options of ``PassContext(config=...)`` that passes over tensor programs and lowering read."""
+"""Options of ``PassContext(config=...)`` that several passes, or lowering, read.
+
+What concerns a single pass is declared with that pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir.transform import register_config_option
-
-UNROLL_DEFAULTS = {
-    "auto_max_step": 0,
-    "auto_max_depth": 8,
-    "auto_max_extent": 0,
-    "explicit_unroll": True,
-    "unroll_local_access": False,
-}
-LOOP_PARTITION_DEFAULTS = {
-    "partition_const_loop": False,
-    "no_unroll_loop_with_extent_one": False,
-    "unroll_loop_with_partition_hint_no_interval": False,
-}
-SIMPLIFY_DEFAULTS = {
-    "transitively_prove_inequalities": False,
-    "propagate_knowns_to_prove_conditional": False,
-    "propagate_knowns_to_simplify_expressions": False,
-    "convert_boolean_to_and_of_ors": False,
-    "apply_constraints_to_boolean_branches": False,
-}
-REMOVE_NO_OP_DEFAULTS = {"use_dataflow_analysis": False, "max_simplification_steps": 0}
-REDUCE_BRANCHING_DEFAULTS = {"use_dataflow_analysis": False}
-HOIST_IF_DEFAULTS = {"support_block_scope_hosting": False}
-HOIST_EXPRESSION_DEFAULTS = {"hoisted_conditionals": 7, "hoisted_let_bindings": 7}
-DOUBLE_BUFFER_DEFAULTS = {"split_loop": 1}
-
-
-def _kinds(defaults: Mapping[str, Any]) -> dict[str, type]:
-    return {name: type(value) for name, value in defaults.items()}
-
 
 OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("tir.add_lower_pass", list, None, "(phase, pass) pairs that lowering runs as well"),
@@ -70,20 +42,6 @@ OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("tir.usmp.use_workspace_io", bool, False, "inputs and outputs are part of that plan"),
     ("tir.usmp.custom_algorithm", str, "", "algorithm of that plan, by its registered name"),
     ("tir.disable_unroll", bool, False, "marked loops stay loops"),
-    ("tir.UnrollLoop", _kinds(UNROLL_DEFAULTS), None, "limits of unrolling"),
-    ("tir.LoopPartition", _kinds(LOOP_PARTITION_DEFAULTS), None, "which loops are divided"),
-    ("tir.Simplify", _kinds(SIMPLIFY_DEFAULTS), None, "how hard the simplifier tries"),
-    ("tir.StmtSimplify", _kinds(SIMPLIFY_DEFAULTS), None, "how hard the simplifier tries"),
-    ("tir.InjectDoubleBuffer", _kinds(DOUBLE_BUFFER_DEFAULTS),
-     None, "how many iterations are split off"),
-    ("tir.HoistIfThenElse", _kinds(HOIST_IF_DEFAULTS),
-     None, "whether conditions leave thread blocks"),
-    ("tir.HoistExpression", _kinds(HOIST_EXPRESSION_DEFAULTS),
-     None, "what is hoisted out of loops"),
-    ("tir.RemoveNoOp", _kinds(REMOVE_NO_OP_DEFAULTS),
-     None, "how hard to look for stores without effect"),
-    ("tir.ReduceBranchingThroughOvercompute", _kinds(REDUCE_BRANCHING_DEFAULTS),
-     None, "how hard to look for branches that can go"),
 )  # fmt: skip
 
 for _name, _kind, _default, _meaning in OPTIONS:

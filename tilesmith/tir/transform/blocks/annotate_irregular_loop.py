@@ -13,15 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, Visitor
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import For, ForKind, Stmt, While
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["IRREGULAR_LOOP", "JUMPS", "AnnotateIrregularLoop", "annotate_irregular_loop"]
+__all__ = ["IRREGULAR_LOOP", "JUMPS", "annotate_irregular_loop"]
 
 IRREGULAR_LOOP = "irregular_loop_mark"
 JUMPS = ("tir.break_loop", "tir.continue_loop")
@@ -64,12 +63,10 @@ class _Annotator(StatementRewriter):
         return loop.with_fields(annotations={**loop.annotations, IRREGULAR_LOOP: 1})
 
 
+@compiler_pass("tir.AnnotateIrregularLoop")
 def annotate_irregular_loop(func: PrimFunc) -> PrimFunc:
-    """``func`` with marks on the loops that are left early."""
+    """Marks loops that are left early.
+
+    ``func`` with marks on the loops that are left early.
+    """
     return func.with_body(_Annotator().visit(func.body))
-
-
-@register_pass("tir.AnnotateIrregularLoop")
-def AnnotateIrregularLoop() -> Pass:  # noqa: N802
-    """The pass that marks loops that are left early."""
-    return function_pass(annotate_irregular_loop, "tir.AnnotateIrregularLoop")

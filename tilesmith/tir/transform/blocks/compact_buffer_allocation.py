@@ -46,8 +46,8 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call, variables
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
@@ -64,9 +64,8 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 from tilesmith.tir.transform.loops.loop_partition import limit_of
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]
+__all__ = ["compact_buffer_allocation"]
 
 Bounds = tuple[PrimExpr, PrimExpr]
 _Loop = tuple[Var, PrimExpr, PrimExpr]  # variable, first, last
@@ -471,17 +470,15 @@ class _Compactor(Rewriter):
         return new.with_fields(alloc_buffers=allocated)
 
 
-def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """``func`` with buffers of its blocks shrunk to what is live in them."""
+@compiler_pass("tir.CompactBufferAllocation")
+def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFunc:
+    """Shrinks buffers to what is live in them.
+
+    ``func`` with buffers of its blocks shrunk to what is live in them.
+    """
     finder = _RegionFinder()
     finder.visit(func.body)
     if not finder.scopes:
         return func
     compactor = _Compactor(finder)
     return func.with_body(compactor.visit(func.body)) if compactor.regions else func
-
-
-@register_pass("tir.CompactBufferAllocation")
-def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
-    """The pass that shrinks buffers to what is live in them."""
-    return function_pass(compact_buffer_allocation, "tir.CompactBufferAllocation")

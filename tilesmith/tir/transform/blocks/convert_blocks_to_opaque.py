@@ -8,14 +8,13 @@ with T.block("C"):                          with T.block("C"):
 from __future__ import annotations
 
 from tilesmith.ir import PrimExpr, Var
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Block, BlockRealize
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["ConvertBlocksToOpaque", "convert_blocks_to_opaque"]
+__all__ = ["convert_blocks_to_opaque"]
 
 
 class _IteratorInliner(BufferRemapper):
@@ -43,12 +42,10 @@ class _IteratorInliner(BufferRemapper):
         return BlockRealize((), predicate, opaque, realize.span)
 
 
+@compiler_pass("tir.ConvertBlocksToOpaque")
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
-    """``func`` with blocks that have no iterators."""
+    """Replaces iterators of blocks by their values.
+
+    ``func`` with blocks that have no iterators.
+    """
     return func.with_body(_IteratorInliner().visit(func.body))
-
-
-@register_pass("tir.ConvertBlocksToOpaque")
-def ConvertBlocksToOpaque() -> Pass:  # noqa: N802
-    """The pass that replaces iterators of blocks by their values."""
-    return function_pass(convert_blocks_to_opaque, "tir.ConvertBlocksToOpaque")

@@ -15,15 +15,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, IfThenElse, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerAutoCopy", "lower_auto_copy"]
+__all__ = ["lower_auto_copy"]
 
 MARK = "auto_copy"
 
@@ -125,12 +124,10 @@ def _spread(loops: list[For], inner: Stmt, number: Any, threads: int, lanes: int
     return For(turn, 0, rounds, ForKind.SERIAL, body)
 
 
+@compiler_pass("tir.LowerAutoCopy")
 def lower_auto_copy(func: PrimFunc) -> PrimFunc:
-    """``func`` whose marked copies are divided between threads."""
+    """Divides marked copies between the threads of a block.
+
+    ``func`` whose marked copies are divided between threads.
+    """
     return func.with_body(_Lowering().visit(func.body))
-
-
-@register_pass("tir.LowerAutoCopy")
-def LowerAutoCopy() -> Pass:  # noqa: N802
-    """The pass that divides marked copies between the threads of a block."""
-    return function_pass(lower_auto_copy, "tir.LowerAutoCopy")

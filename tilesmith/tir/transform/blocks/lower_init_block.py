@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from tilesmith.ir import Rewriter
 from tilesmith.ir.operators import all_of, equal
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, IfThenElse, stmt_seq
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerInitBlock", "lower_init_block"]
+__all__ = ["lower_init_block"]
 
 
 class _InitLowerer(Rewriter):
@@ -34,12 +33,10 @@ class _InitLowerer(Rewriter):
         return block.with_fields(init=None, body=stmt_seq(init, block.body))
 
 
+@compiler_pass("tir.LowerInitBlock")
 def lower_init_block(func: PrimFunc) -> PrimFunc:
-    """``func`` with each ``init`` moved into its block's body."""
+    """Moves the ``init`` of reductions into the bodies of their blocks.
+
+    ``func`` with each ``init`` moved into its block's body.
+    """
     return func.with_body(_InitLowerer().visit(func.body))
-
-
-@register_pass("tir.LowerInitBlock")
-def LowerInitBlock() -> Pass:  # noqa: N802
-    """The pass that moves the ``init`` of reductions into the bodies of their blocks."""
-    return function_pass(lower_init_block, "tir.LowerInitBlock")

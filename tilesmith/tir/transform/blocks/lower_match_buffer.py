@@ -14,15 +14,14 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Rewriter, Var, const
 from tilesmith.ir.operators import cast, is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import ShapeError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferStore, MatchBufferRegion
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerMatchBuffer", "lower_match_buffer", "row_major_strides"]
+__all__ = ["lower_match_buffer", "row_major_strides"]
 
 
 def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
@@ -119,12 +118,10 @@ class _MatchLowerer(Rewriter):
             self.values[name] = value if name.dtype.is_handle else cast(name.dtype, value)
 
 
+@compiler_pass("tir.LowerMatchBuffer")
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
-    """``func`` without ``match_buffers`` in its blocks."""
+    """Replaces matched buffers by the regions behind them.
+
+    ``func`` without ``match_buffers`` in its blocks.
+    """
     return func.with_body(_MatchLowerer().visit(func.body))
-
-
-@register_pass("tir.LowerMatchBuffer")
-def LowerMatchBuffer() -> Pass:  # noqa: N802
-    """The pass that replaces matched buffers by the regions behind them."""
-    return function_pass(lower_match_buffer, "tir.LowerMatchBuffer")

@@ -17,7 +17,8 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Range, Var, const, convert
 from tilesmith.ir.operators import floordiv, floormod, is_const
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
@@ -34,9 +35,8 @@ from tilesmith.tir.stmt import (
     IfThenElse,
     Stmt,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerOpaqueBlock", "lower_opaque_block"]
+__all__ = ["lower_opaque_block"]
 
 
 def _allocation_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
@@ -133,13 +133,11 @@ class _BlockLowerer(BufferRemapper):
         return _pragmas(loop.annotations, self.visit(loop.body))
 
 
+@compiler_pass("tir.LowerOpaqueBlock")
 def lower_opaque_block(func: PrimFunc) -> PrimFunc:
-    """``func`` without blocks."""
+    """Turns blocks without iterators into plain statements.
+
+    ``func`` without blocks.
+    """
     keep = PassContext.current().get_config("tir.debug_keep_trivial_loop", False)
     return func.with_body(_BlockLowerer(bool(keep)).visit(func.body))
-
-
-@register_pass("tir.LowerOpaqueBlock")
-def LowerOpaqueBlock() -> Pass:  # noqa: N802
-    """The pass that turns blocks without iterators into plain statements."""
-    return function_pass(lower_opaque_block, "tir.LowerOpaqueBlock")

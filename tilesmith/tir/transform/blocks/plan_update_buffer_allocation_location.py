@@ -19,19 +19,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.ir import PrimExpr, Var, Visitor
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = [
-    "PlanAndUpdateBufferAllocationLocation",
-    "plan_and_update_buffer_allocation_location",
-]
+__all__ = ["plan_and_update_buffer_allocation_location"]
 
 
 class _Scope:
@@ -221,10 +217,13 @@ class _Allocations(Visitor):
         self.visit(block.body)
 
 
+@compiler_pass("tir.PlanAndUpdateBufferAllocationLocation")
 def plan_and_update_buffer_allocation_location(
     func: PrimFunc, declare_regions: bool = True
 ) -> PrimFunc:
-    """``func`` with its buffers allocated as far inside as their accesses allow.
+    """Allocates each buffer in the innermost scope around its accesses.
+
+    ``func`` with its buffers allocated as far inside as their accesses allow.
 
     Buffers that nobody accesses are dropped. New blocks declare the regions that their bodies touch
     if ``declare_regions``; computing these takes much longer than all the rest.
@@ -251,16 +250,3 @@ def plan_and_update_buffer_allocation_location(
         buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations.buffers]]
         pointers = {buffer.data: buffer for buffer in buffers}
     return func.with_body(_Mover(places, moved, pointers).visit(func.body))
-
-
-@register_pass("tir.PlanAndUpdateBufferAllocationLocation")
-def PlanAndUpdateBufferAllocationLocation(declare_regions: bool = True) -> Pass:  # noqa: N802
-    """The pass that allocates each buffer in the innermost scope around its accesses.
-
-    Without ``declare_regions`` the new blocks do not say what they read and write.
-    """
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        return plan_and_update_buffer_allocation_location(func, declare_regions)
-
-    return function_pass(transform, "tir.PlanAndUpdateBufferAllocationLocation")

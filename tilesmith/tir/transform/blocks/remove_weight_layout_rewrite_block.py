@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, Var, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import AllocateConst, Block, BlockRealize, Evaluate, For, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
-    "LAYOUT_REWRITE", "RemoveWeightLayoutRewriteBlock", "remove_weight_layout_rewrite_block",
+    "LAYOUT_REWRITE", "remove_weight_layout_rewrite_block",
 ]  # fmt: skip
 
 LAYOUT_REWRITE = "meta_schedule.layout_rewrite_preproc"
@@ -119,10 +118,14 @@ def _laid_out(weight: Buffer, copy: Stmt, target: Buffer, data: Any) -> Any:
     return result
 
 
+@compiler_pass("tir.RemoveWeightLayoutRewriteBlock")
 def remove_weight_layout_rewrite_block(
     func: PrimFunc, skip_ndarray_rewrite: bool = False
 ) -> PrimFunc:
-    """``func`` whose weights come in the layout in which they are used."""
+    """Takes weights in the layout in which they are used.
+
+    ``func`` whose weights come in the layout in which they are used.
+    """
     remover = _Remover(skip_ndarray_rewrite)
     body = remover.visit(func.body)
     if not remover.moved:
@@ -141,14 +144,3 @@ def remove_weight_layout_rewrite_block(
         for param, buffer in func.buffer_map.items()
     }
     return func.with_fields(body=body, buffer_map=buffers)
-
-
-def RemoveWeightLayoutRewriteBlock(skip_ndarray_rewrite: bool = False) -> Pass:  # noqa: N802
-    """A pass that takes weights in the layout in which they are used."""
-    return function_pass(
-        lambda func: remove_weight_layout_rewrite_block(func, skip_ndarray_rewrite),
-        "tir.RemoveWeightLayoutRewriteBlock",
-    )
-
-
-register_pass("tir.RemoveWeightLayoutRewriteBlock", RemoveWeightLayoutRewriteBlock)

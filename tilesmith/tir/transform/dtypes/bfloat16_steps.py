@@ -9,14 +9,19 @@
 from __future__ import annotations
 
 from tilesmith.ir import BinaryOp, Call, Cast, CompareOp, FloatImm, PrimExpr, Rewriter
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo, Sequential
 from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16
-from tilesmith.tir.transform.dtypes.legalize_storage import BF16StorageLegalize
-from tilesmith.tir.transform.registration import function_pass, register_pass
+from tilesmith.tir.transform.dtypes.legalize_storage import legalize_storage
 
-__all__ = ["BF16CastElimination", "BF16Legalize", "BF16Promote", "BF16TypeLowering"]
+__all__ = [
+    "eliminate_bfloat16_casts",
+    "legalize_bfloat16",
+    "lower_bfloat16_type",
+    "promote_bfloat16",
+]
 
 
 def _single(dtype: DataType) -> DataType:
@@ -69,31 +74,25 @@ class _CastEliminator(Rewriter):
         return new
 
 
-@register_pass("tir.BF16Promote")
-def BF16Promote() -> Pass:  # noqa: N802
-    """The pass that does each operation on bfloat16 in float32 and rounds its result."""
-    return function_pass(
-        lambda func: func.with_body(_Promoter().visit(func.body)), "tir.BF16Promote"
-    )
+@compiler_pass("tir.BF16Promote")
+def promote_bfloat16(func: PrimFunc) -> PrimFunc:
+    """Does each operation on bfloat16 in float32 and rounds its result."""
+    return func.with_body(_Promoter().visit(func.body))
 
 
-@register_pass("tir.BF16CastElimination")
-def BF16CastElimination() -> Pass:  # noqa: N802
-    """The pass that drops rounding to bfloat16 between two operations in float32."""
-    return function_pass(
-        lambda func: func.with_body(_CastEliminator().visit(func.body)), "tir.BF16CastElimination"
-    )
+@compiler_pass("tir.BF16CastElimination")
+def eliminate_bfloat16_casts(func: PrimFunc) -> PrimFunc:
+    """Drops rounding to bfloat16 between two operations in float32."""
+    return func.with_body(_CastEliminator().visit(func.body))
 
 
-@register_pass("tir.BF16TypeLowering")
-def BF16TypeLowering() -> Pass:  # noqa: N802
-    """The pass that keeps bfloat16 in memory as uint16."""
-    step = BF16StorageLegalize()
-    return ModulePass(lambda mod, ctx: step(mod), PassInfo(0, "tir.BF16TypeLowering"))
+@compiler_pass("tir.BF16TypeLowering")
+def lower_bfloat16_type(func: PrimFunc) -> PrimFunc:
+    """Keeps bfloat16 in memory as uint16."""
+    return legalize_storage(func, is_bfloat16)
 
 
-@register_pass("tir.BF16Legalize")
-def BF16Legalize() -> Pass:  # noqa: N802
-    """The three passes for bfloat16 one after the other."""
-    steps = [BF16Promote(), BF16CastElimination(), BF16TypeLowering()]
-    return Sequential(steps, name="tir.BF16Legalize")
+@compiler_pass("tir.BF16Legalize")
+def legalize_bfloat16(func: PrimFunc) -> PrimFunc:
+    """Runs the three passes for bfloat16 one after the other."""
+    return lower_bfloat16_type(eliminate_bfloat16_casts(promote_bfloat16(func)))

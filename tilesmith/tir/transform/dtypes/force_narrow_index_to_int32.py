@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tilesmith.ir import Call, Cast, IntImm, Let, PrimExpr, Range, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -19,9 +19,8 @@ from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["ForceNarrowIndexToInt32", "force_narrow_index_to_int32"]
+__all__ = ["force_narrow_index_to_int32"]
 
 
 def _is_wide(dtype: DataType) -> bool:
@@ -105,8 +104,11 @@ class _Forcer(RetypesVariables):
         )
 
 
+@compiler_pass("tir.ForceNarrowIndexToInt32")
 def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
-    """``func`` with integers of 32 bits in place of those of 64.
+    """Makes all index arithmetic 32 bits wide, whether the values fit or not.
+
+    ``func`` with integers of 32 bits in place of those of 64.
 
     Raises TypeMismatchError where a parameter is a tensor of int64.
     """
@@ -123,9 +125,3 @@ def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
         forcer.visit(param): forcer.visit(buffer) for param, buffer in func.buffer_map.items()
     }
     return func.with_fields(params=params, buffer_map=buffers, body=forcer.visit(func.body))
-
-
-@register_pass("tir.ForceNarrowIndexToInt32")
-def ForceNarrowIndexToInt32() -> Pass:  # noqa: N802
-    """The pass that makes all index arithmetic 32 bits wide, whether the values fit or not."""
-    return function_pass(force_narrow_index_to_int32, "tir.ForceNarrowIndexToInt32")

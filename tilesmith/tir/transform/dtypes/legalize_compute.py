@@ -29,8 +29,8 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.buffer import Buffer
@@ -38,11 +38,14 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, Block, BufferStore, DeclBuffer, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
-    "BF16ComputeLegalize", "FP8ComputeLegalize", "is_bfloat16", "is_float8", "legalize_compute",
-]  # fmt: skip
+    "Float8ComputeLegalizer",
+    "is_bfloat16",
+    "is_float8",
+    "legalize_bfloat16_compute",
+    "legalize_compute",
+]
 
 
 def is_bfloat16(dtype: DataType) -> bool:
@@ -246,22 +249,24 @@ def legalize_compute(
     return func.with_body(promoter.visit(func.body))
 
 
-@register_pass("tir.BF16ComputeLegalize")
-def BF16ComputeLegalize() -> Pass:  # noqa: N802
-    """The pass that computes in float32 where the program says bfloat16."""
-    return function_pass(
-        lambda func: legalize_compute(func, is_bfloat16, "float32"), "tir.BF16ComputeLegalize"
-    )
+@compiler_pass("tir.BF16ComputeLegalize")
+def legalize_bfloat16_compute(func: PrimFunc) -> PrimFunc:
+    """Computes in float32 where the program says bfloat16."""
+    return legalize_compute(func, is_bfloat16, "float32")
 
 
-@register_pass("tir.FP8ComputeLegalize")
-def FP8ComputeLegalize(promote_dtype_str: str = "float16") -> Pass:  # noqa: N802
-    """The pass that computes in ``promote_dtype_str`` where the program says float8."""
-    if promote_dtype_str not in ("float16", "float32", "bfloat16"):
-        raise ConfigError(
-            f"floats of 8 bits are computed in float16, bfloat16 or float32, not in"
-            f" {promote_dtype_str!r}"
-        )
-    return function_pass(
-        lambda func: legalize_compute(func, is_float8, promote_dtype_str), "tir.FP8ComputeLegalize"
-    )
+@compiler_pass("tir.FP8ComputeLegalize")
+class Float8ComputeLegalizer:
+    """Computes in ``promote_dtype_str`` where the program says float8."""
+
+    def __init__(self, promote_dtype_str: str = "float16") -> None:
+        if promote_dtype_str not in ("float16", "float32", "bfloat16"):
+            raise ConfigError(
+                f"floats of 8 bits are computed in float16, bfloat16 or float32, not in"
+                f" {promote_dtype_str!r}"
+            )
+        self.promote_dtype = promote_dtype_str
+
+    def transform(self, func: PrimFunc) -> PrimFunc:
+        """Legalizes one function."""
+        return legalize_compute(func, is_float8, self.promote_dtype)

@@ -25,8 +25,8 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -44,9 +44,8 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.dtypes.float_bits import decode, encode, storage_dtype
 from tilesmith.tir.transform.dtypes.legalize_compute import is_bfloat16, is_float8
 from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["BF16StorageLegalize", "FP8StorageLegalize", "legalize_storage"]
+__all__ = ["legalize_bfloat16_storage", "legalize_float8_storage", "legalize_storage"]
 
 
 class _Storer(RetypesVariables):
@@ -208,15 +207,13 @@ def legalize_storage(func: PrimFunc, is_narrow: Callable[[DataType], bool]) -> P
     return func.with_fields(params=params, body=body)
 
 
-@register_pass("tir.BF16StorageLegalize")
-def BF16StorageLegalize() -> Pass:  # noqa: N802
-    """The pass that keeps bfloat16 in memory as uint16."""
-    return function_pass(
-        lambda func: legalize_storage(func, is_bfloat16), "tir.BF16StorageLegalize"
-    )
+@compiler_pass("tir.BF16StorageLegalize")
+def legalize_bfloat16_storage(func: PrimFunc) -> PrimFunc:
+    """Keeps bfloat16 in memory as uint16."""
+    return legalize_storage(func, is_bfloat16)
 
 
-@register_pass("tir.FP8StorageLegalize")
-def FP8StorageLegalize() -> Pass:  # noqa: N802
-    """The pass that keeps floats of 8 bits in memory as uint8."""
-    return function_pass(lambda func: legalize_storage(func, is_float8), "tir.FP8StorageLegalize")
+@compiler_pass("tir.FP8StorageLegalize")
+def legalize_float8_storage(func: PrimFunc) -> PrimFunc:
+    """Keeps floats of 8 bits in memory as uint8."""
+    return legalize_storage(func, is_float8)

@@ -18,8 +18,8 @@ from tilesmith.ir import (
     PrimExpr,
     Select,
 )
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target.datatype import find_lower_func, stored_dtype
@@ -28,9 +28,8 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 from tilesmith.tir.transform.dtypes.retyped_variables import RetypesVariables
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerCustomDatatypes", "lower_custom_datatypes"]
+__all__ = ["lower_custom_datatypes"]
 
 
 def _name(dtype: DataType) -> str:
@@ -143,8 +142,12 @@ class _CustomLowerer(RetypesVariables):
         return self.lowered(new, "Call", name, _name(custom))
 
 
+@compiler_pass("tir.LowerCustomDatatypes")
 def lower_custom_datatypes(func: PrimFunc) -> PrimFunc:
-    """``func`` without values of custom data types, for its target (by default "llvm")."""
+    """Calls a library's functions for the data types that it defines.
+
+    ``func`` without values of custom data types, for its target (by default "llvm").
+    """
     target = func.attrs.get("target")
     lowerer = _CustomLowerer("llvm" if target is None else target.kind.name)
     params = [lowerer.visit(param) for param in func.params]
@@ -154,9 +157,3 @@ def lower_custom_datatypes(func: PrimFunc) -> PrimFunc:
         if all(a is b for a, b in zip(params, func.params)):
             return func
     return func.with_fields(params=params, buffer_map=buffers, body=body)
-
-
-@register_pass("tir.LowerCustomDatatypes")
-def LowerCustomDatatypes() -> Pass:  # noqa: N802
-    """The pass that calls a library's functions for the data types that it defines."""
-    return function_pass(lower_custom_datatypes, "tir.LowerCustomDatatypes")

@@ -38,15 +38,14 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["NarrowDataType", "narrow_data_type"]
+__all__ = ["narrow_data_type"]
 
 Interval = tuple[int, int]
 _OPERATORS = {Add: ops.add, Sub: ops.subtract, Mul: ops.multiply, Min: ops.minimum,
@@ -336,12 +335,10 @@ def _union(a: Interval | None, b: Interval | None) -> Interval | None:
     return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
+@compiler_pass("tir.NarrowDataType")
 def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
-    """``func`` with index arithmetic in ``target_bits`` bits wherever its values fit."""
+    """Does index arithmetic in fewer bits where its values fit.
+
+    ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
+    """
     return func.with_body(_Narrower(target_bits).visit(func.body))
-
-
-@register_pass("tir.NarrowDataType")
-def NarrowDataType(target_bits: int = 32) -> Pass:  # noqa: N802
-    """The pass that does index arithmetic in fewer bits where its values fit."""
-    return function_pass(lambda func: narrow_data_type(func, target_bits), "tir.NarrowDataType")

@@ -5,18 +5,18 @@ The option ``tir.is_entry_func`` insists on it: with several public functions it
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import IRModule
-from tilesmith.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.registration import register_pass
 
-__all__ = ["AnnotateEntryFunc"]
+__all__ = ["annotate_entry_func"]
 
 
-def _annotate(mod: IRModule, ctx: Any) -> IRModule:
+@compiler_pass("tir.AnnotateEntryFunc")
+def annotate_entry_func(mod: IRModule) -> IRModule:
+    """Marks the only public function of a module as its entry."""
     public = [
         variable
         for variable, func in mod.functions.items()
@@ -31,9 +31,3 @@ def _annotate(mod: IRModule, ctx: Any) -> IRModule:
     if len(public) == 1 and not mod[public[0]].attrs.get("tir.is_entry_func"):
         mod[public[0]] = mod[public[0]].with_attr("tir.is_entry_func", True)
     return mod
-
-
-@register_pass("tir.AnnotateEntryFunc")
-def AnnotateEntryFunc() -> Pass:  # noqa: N802
-    """The pass that marks the only public function of a module as its entry."""
-    return ModulePass(_annotate, PassInfo(0, "tir.AnnotateEntryFunc"))

@@ -11,15 +11,14 @@ parallel loops and tasks, where other threads run.
 from __future__ import annotations
 
 from tilesmith.ir import Call, PrimExpr, Rewriter, Var
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["CombineContextCall", "combine_context_call"]
+__all__ = ["combine_context_call"]
 
 CONTEXT_CALLS = ("tir.tvm_context_id", "tir.tvm_thread_context")
 
@@ -77,12 +76,10 @@ class _Combiner(Rewriter):
         return attribute if body is attribute.body else attribute.with_fields(body=body)
 
 
+@compiler_pass("tir.CombineContextCall")
 def combine_context_call(func: PrimFunc) -> PrimFunc:
-    """``func`` that asks for each context once."""
+    """Lets each thread ask for its context once.
+
+    ``func`` that asks for each context once.
+    """
     return func.with_body(_Combiner().scope(func.body))
-
-
-@register_pass("tir.CombineContextCall")
-def CombineContextCall() -> Pass:  # noqa: N802
-    """The pass that lets each thread ask for its context once."""
-    return function_pass(combine_context_call, "tir.CombineContextCall")

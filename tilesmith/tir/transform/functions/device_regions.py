@@ -16,7 +16,7 @@ from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
 from tilesmith.ir.calling_convention import CallingConv
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
@@ -26,12 +26,13 @@ from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
-    "AnnotateDeviceRegions", "DecorateDeviceScope", "LowerDeviceKernelLaunch", "SplitHostDevice",
-    "annotate_device_regions", "lower_device_kernel_launch", "split_host_device",
-]  # fmt: skip
+    "annotate_device_regions",
+    "decorate_device_scope",
+    "lower_device_kernel_launch",
+    "split_host_device",
+]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
@@ -57,8 +58,12 @@ def _without_host(target: Target) -> Target:
     return Target({key: value for key, value in target.export().items() if key != "host"})
 
 
+@compiler_pass("tir.AnnotateDeviceRegions")
 def annotate_device_regions(func: PrimFunc) -> PrimFunc:
-    """``func`` with its kernels marked with the device's target, if it has one and a host."""
+    """Marks what runs on the device.
+
+    ``func`` with its kernels marked with the device's target, if it has one and a host.
+    """
     target = func.attrs.get("target")
     if target is None:
         return func
@@ -68,20 +73,10 @@ def annotate_device_regions(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Annotator(_without_host(target)).visit(func.body))
 
 
-@register_pass("tir.AnnotateDeviceRegions")
-def AnnotateDeviceRegions() -> Pass:  # noqa: N802
-    """The pass that marks what runs on the device."""
-    return function_pass(annotate_device_regions, "tir.AnnotateDeviceRegions")
-
-
-@register_pass("tir.DecorateDeviceScope")
-def DecorateDeviceScope() -> Pass:  # noqa: N802
-    """The pass that says that all of a function runs on the device."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        return func.with_body(AttrStmt(const(0, "int32"), "device_scope", 0, func.body))
-
-    return function_pass(transform, "tir.DecorateDeviceScope")
+@compiler_pass("tir.DecorateDeviceScope")
+def decorate_device_scope(func: PrimFunc) -> PrimFunc:
+    """Says that all of a function runs on the device."""
+    return func.with_body(AttrStmt(const(0, "int32"), "device_scope", 0, func.body))
 
 
 # Splitting.
@@ -148,8 +143,11 @@ def _scalars_last(var: Var) -> bool:
     return not var.dtype.is_handle
 
 
+@compiler_pass("tir.SplitHostDevice")
 def split_host_device(mod: IRModule) -> IRModule:
-    """``mod`` with a function for each region that is marked with a target.
+    """Makes functions of what runs on the device.
+
+    ``mod`` with a function for each region that is marked with a target.
 
     Functions in which nothing is marked are marked first, if they have a target with a host.
     """
@@ -178,12 +176,6 @@ def _has_regions(stmt: Stmt) -> bool:
     finder = _RegionFinder()
     finder.visit(stmt)
     return finder.found
-
-
-@register_pass("tir.SplitHostDevice")
-def SplitHostDevice() -> Pass:  # noqa: N802
-    """The pass that makes functions of what runs on the device."""
-    return ModulePass(lambda mod, ctx: split_host_device(mod), PassInfo(0, "tir.SplitHostDevice"))
 
 
 # Launching.
@@ -269,8 +261,12 @@ class _Launcher(Rewriter):
         return node if kernel is None else kernel.launch(node.args)
 
 
+@compiler_pass("tir.LowerDeviceKernelLaunch")
 def lower_device_kernel_launch(mod: IRModule) -> IRModule:
-    """``mod`` whose host functions launch kernels through packed calls."""
+    """Launches kernels through packed calls with the sizes of the grid.
+
+    ``mod`` whose host functions launch kernels through packed calls.
+    """
     kernels: dict[GlobalVar, _Kernel] = {}
     for variable, func in list(mod.functions.items()):
         if isinstance(func, PrimFunc) and func.attrs.get("tir.is_global_func"):
@@ -283,11 +279,3 @@ def lower_device_kernel_launch(mod: IRModule) -> IRModule:
             if body is not func.body:
                 mod[variable] = func.with_body(body)
     return mod
-
-
-@register_pass("tir.LowerDeviceKernelLaunch")
-def LowerDeviceKernelLaunch() -> Pass:  # noqa: N802
-    """The pass that launches kernels through packed calls with the sizes of the grid."""
-    return ModulePass(
-        lambda mod, ctx: lower_device_kernel_launch(mod), PassInfo(0, "tir.LowerDeviceKernelLaunch")
-    )

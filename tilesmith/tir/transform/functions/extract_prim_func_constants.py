@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AllocateConst, Stmt
-from tilesmith.tir.transform.registration import register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["ExtractPrimFuncConstants"]
+__all__ = ["extract_prim_func_constants"]
 
 
 class _Extractor(StatementRewriter):
@@ -43,18 +42,14 @@ def _bytes(data: Any) -> tuple[Any, ...]:
     return str(array.dtype), tuple(array.shape), array.tobytes()
 
 
-@register_pass("tir.ExtractPrimFuncConstants")
-def ExtractPrimFuncConstants() -> Pass:  # noqa: N802
-    """The pass that collects the constants of a module's functions."""
-
-    def transform(mod: IRModule, ctx: Any) -> IRModule:
-        arrays = list(mod.attrs.get("constants", ()))
-        extractor = _Extractor(arrays)
-        for variable, func in list(mod.functions.items()):
-            if isinstance(func, PrimFunc):
-                new = func.with_body(extractor.visit(func.body))
-                if new is not func:
-                    mod[variable] = new
-        return mod.with_attr("constants", tuple(arrays)) if arrays else mod
-
-    return ModulePass(transform, PassInfo(0, "tir.ExtractPrimFuncConstants"))
+@compiler_pass("tir.ExtractPrimFuncConstants")
+def extract_prim_func_constants(mod: IRModule) -> IRModule:
+    """Collects the constants of a module's functions in its attribute ``constants``."""
+    arrays = list(mod.attrs.get("constants", ()))
+    extractor = _Extractor(arrays)
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc):
+            new = func.with_body(extractor.visit(func.body))
+            if new is not func:
+                mod[variable] = new
+    return mod.with_attr("constants", tuple(arrays)) if arrays else mod

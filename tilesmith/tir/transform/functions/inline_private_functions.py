@@ -24,16 +24,15 @@ from tilesmith.ir import (
     VoidType,
     post_order_visit,
 )
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import Evaluate, LetStmt, Stmt
-from tilesmith.tir.transform.registration import register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["InlinePrivateFunctions"]
+__all__ = ["inline_private_functions"]
 
 
 def _callees(func: PrimFunc) -> list[GlobalVar]:
@@ -127,7 +126,9 @@ def _candidates(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
     return found
 
 
-def _inline(mod: IRModule, ctx: Any) -> IRModule:
+@compiler_pass("tir.InlinePrivateFunctions")
+def inline_private_functions(mod: IRModule) -> IRModule:
+    """Puts the bodies of private functions in place of their calls."""
     candidates = _candidates(mod)
     if not candidates:
         return mod
@@ -173,9 +174,3 @@ def _without_unused(mod: IRModule, candidates: dict[GlobalVar, PrimFunc]) -> IRM
         if variable not in reached:
             del mod[variable]
     return mod
-
-
-@register_pass("tir.InlinePrivateFunctions")
-def InlinePrivateFunctions() -> Pass:  # noqa: N802
-    """The pass that puts the bodies of private functions in place of their calls."""
-    return ModulePass(_inline, PassInfo(0, "tir.InlinePrivateFunctions"))

@@ -9,15 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.printing.entry import PrintedText, printed
 from tilesmith.ir.span import Span
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["InstallDebugSpans", "install_debug_spans"]
+__all__ = ["install_debug_spans"]
 
 
 class _SpanInstaller(StatementRewriter):
@@ -48,13 +47,11 @@ class _SpanInstaller(StatementRewriter):
         return line, position - self.starts[line - 1] + 1
 
 
+@compiler_pass("tir.InstallDebugSpans")
 def install_debug_spans(func: PrimFunc) -> PrimFunc:
-    """``func`` whose statements have the lines of its own text as their places."""
+    """Lets each statement point at its line in the program's text.
+
+    ``func`` whose statements have the lines of its own text as their places.
+    """
     name = str(func.attrs.get("global_symbol", "main"))
     return func.with_body(_SpanInstaller(printed(func), f"{name}.tir").visit(func.body))
-
-
-@register_pass("tir.InstallDebugSpans")
-def InstallDebugSpans() -> Pass:  # noqa: N802
-    """The pass that lets each statement point at its line in the program's text."""
-    return function_pass(install_debug_spans, "tir.InstallDebugSpans")

@@ -14,8 +14,8 @@ from typing import Any
 
 from tilesmith.ir import Call, Let, PrimExpr, Rewriter, StringImm, Visitor, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
@@ -29,9 +29,8 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InstrumentBoundCheckers", "instrument_bound_checkers"]
+__all__ = ["instrument_bound_checkers"]
 
 
 class _AccessFinder(Visitor):
@@ -119,12 +118,10 @@ class _Instrumenter(Rewriter):
         return self.checked(self.children(loop), loop.min, loop.extent)
 
 
+@compiler_pass("tir.InstrumentBoundCheckers")
 def instrument_bound_checkers(func: PrimFunc) -> PrimFunc:
-    """``func`` with assertions that each access lies inside of its buffer."""
+    """Checks each access against its buffer.
+
+    ``func`` with assertions that each access lies inside of its buffer.
+    """
     return func.with_body(_Instrumenter().visit(func.body))
-
-
-@register_pass("tir.InstrumentBoundCheckers")
-def InstrumentBoundCheckers() -> Pass:  # noqa: N802
-    """The pass that checks each access against its buffer."""
-    return function_pass(instrument_bound_checkers, "tir.InstrumentBoundCheckers")

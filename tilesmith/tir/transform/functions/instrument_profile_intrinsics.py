@@ -18,13 +18,13 @@ from typing import Any
 
 from tilesmith.ir import IRModule
 from tilesmith.ir.call_intrinsics import end_profile_intrinsic, start_profile_intrinsic
-from tilesmith.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt, stmt_seq
-from tilesmith.tir.transform.registration import register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["InstrumentProfileIntrinsics"]
+__all__ = ["instrument_profile_intrinsics"]
 
 
 class _Numbers:
@@ -90,7 +90,9 @@ def marked(stmt: Stmt, number: int) -> Stmt:
     return stmt_seq(Evaluate(start), stmt, Evaluate(end))
 
 
-def _instrument(mod: IRModule, ctx: Any) -> IRModule:
+@compiler_pass("tir.InstrumentProfileIntrinsics")
+def instrument_profile_intrinsics(mod: IRModule) -> IRModule:
+    """Marks the functions and loops that are measured, as the options say."""
     context = PassContext.current()
     if not context.get_config("tir.instrument_lwp", False):
         return mod
@@ -109,9 +111,3 @@ def _instrument(mod: IRModule, ctx: Any) -> IRModule:
         body = instrumenter.visit(func.body)
         mod[variable] = func.with_body(marked(body, number) if whole else body)
     return mod
-
-
-@register_pass("tir.InstrumentProfileIntrinsics")
-def InstrumentProfileIntrinsics() -> Pass:  # noqa: N802
-    """The pass that marks functions and loops, as the options say."""
-    return ModulePass(_instrument, PassInfo(0, "tir.InstrumentProfileIntrinsics"))

@@ -13,14 +13,13 @@ from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, DeclBuffer, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LegalizePackedCalls", "PACKED_CALLS", "legalize_packed_calls", "tensor_argument"]
+__all__ = ["PACKED_CALLS", "legalize_packed_calls", "tensor_argument"]
 
 PACKED_CALLS = ("tir.tvm_call_packed", "tir.tvm_call_cpacked", "tir.tvm_call_trace_packed")
 
@@ -66,12 +65,10 @@ class _Legalizer(Rewriter):
         return Call(call.dtype, call.op, tuple(arguments))
 
 
+@compiler_pass("tir.LegalizePackedCalls")
 def legalize_packed_calls(func: PrimFunc) -> PrimFunc:
-    """``func`` that gives tensors to packed functions where it gave pointers of its buffers."""
+    """Gives tensors to packed functions instead of pointers.
+
+    ``func`` that gives tensors to packed functions where it gave pointers of its buffers.
+    """
     return func.with_body(_Legalizer(func).visit(func.body))
-
-
-@register_pass("tir.LegalizePackedCalls")
-def LegalizePackedCalls() -> Pass:  # noqa: N802
-    """The pass that gives tensors to packed functions instead of pointers."""
-    return function_pass(legalize_packed_calls, "tir.LegalizePackedCalls")

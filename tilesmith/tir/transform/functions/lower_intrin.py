@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, PrimExpr, Rewriter
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.intrinsics import lower_call, rules_of
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerIntrin", "lower_intrin"]
+__all__ = ["lower_intrin"]
 
 
 class _IntrinsicLowerer(Rewriter):
@@ -32,16 +31,14 @@ class _IntrinsicLowerer(Rewriter):
         return call if found is None else found
 
 
+@compiler_pass("tir.LowerIntrin")
 def lower_intrin(func: PrimFunc, target: Any = None) -> PrimFunc:
-    """``func`` with the operators lowered for its target (attribute ``target``)."""
+    """Lowers operators for the target of each function.
+
+    ``func`` with the operators lowered for its target (attribute ``target``).
+    """
     target = func.attrs.get("target") if target is None else Target(target)
     if target is None:
         return func
     lowerer = _IntrinsicLowerer(target)
     return func.with_body(lowerer.visit(func.body))
-
-
-@register_pass("tir.LowerIntrin")
-def LowerIntrin() -> Pass:  # noqa: N802
-    """The pass that lowers operators for the target of each function."""
-    return function_pass(lower_intrin, "tir.LowerIntrin")

@@ -34,8 +34,8 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import tvm_struct_get, tvm_struct_set
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.function import PrimFunc
@@ -52,9 +52,8 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.struct_fields import StructField
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerTVMBuiltin", "lower_tvm_builtin"]
+__all__ = ["lower_tvm_builtin"]
 
 _LOWERED = {
     "tir.tvm_call_packed": "tir.tvm_call_packed_lowered",
@@ -288,14 +287,12 @@ def _replaced(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     return _BufferReplacer(old, new).visit(stmt)
 
 
+@compiler_pass("tir.LowerTVMBuiltin")
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
-    """``func`` with the stacks of its packed calls written out."""
+    """Writes out how packed calls get their arguments.
+
+    ``func`` with the stacks of its packed calls written out.
+    """
     target = func.attrs.get("target")
     device_type = 1 if target is None else target.get_target_device_type()
     return func.with_body(_BuiltinLowerer(device_type).body(func.body))
-
-
-@register_pass("tir.LowerTVMBuiltin")
-def LowerTVMBuiltin() -> Pass:  # noqa: N802
-    """The pass that writes out how packed calls get their arguments."""
-    return function_pass(lower_tvm_builtin, "tir.LowerTVMBuiltin")

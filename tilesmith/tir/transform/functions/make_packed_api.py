@@ -37,7 +37,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import ret, tvm_struct_get, tvm_struct_set
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -58,9 +58,14 @@ from tilesmith.tir.transform.functions.kernel import (
     kernel_function,
     kernel_parameters,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["PACKED_PREFIX", "MakePackedAPI", "MakeUnpackedAPI", "make_packed_api", "packed_wrapper"]
+__all__ = [
+    "PACKED_PREFIX",
+    "PackedWrapperMaker",
+    "make_packed_api",
+    "make_unpacked_api",
+    "packed_wrapper",
+]
 
 PACKED_PREFIX = "__tvm_ffi_"
 C_PACKED_FUNC = 1  # of the calling conventions, as an attribute
@@ -474,23 +479,28 @@ def make_packed_api(mod: IRModule) -> IRModule:
     return mod
 
 
-@register_pass("tir.MakePackedAPI")
-def MakePackedAPI(num_unpacked_params: int = -1) -> Pass:  # noqa: N802
-    """The pass that gives public functions their wrappers.
+@compiler_pass("tir.MakePackedAPI")
+class PackedWrapperMaker:
+    """Gives public functions their wrappers.
 
     All parameters are packed: ``num_unpacked_params`` is -1 or 0, other numbers raise
     UnsupportedError.
     """
-    if num_unpacked_params > 0:
-        raise UnsupportedError(
-            f"{num_unpacked_params} parameters cannot be passed beside the packed ones: tvm-ffi's "
-            "calling convention packs them all",
-            notes=("MakeUnpackedAPI makes functions of plain pointers and numbers",),
-        )
-    return ModulePass(lambda mod, ctx: make_packed_api(mod), PassInfo(0, "tir.MakePackedAPI"))
+
+    def __init__(self, num_unpacked_params: int = -1) -> None:
+        if num_unpacked_params > 0:
+            raise UnsupportedError(
+                f"{num_unpacked_params} parameters cannot be passed beside the packed ones: "
+                "tvm-ffi's calling convention packs them all",
+                notes=("MakeUnpackedAPI makes functions of plain pointers and numbers",),
+            )
+
+    def transform(self, mod: IRModule) -> IRModule:
+        """Adds the wrappers to a module."""
+        return make_packed_api(mod)
 
 
-@register_pass("tir.MakeUnpackedAPI")
-def MakeUnpackedAPI() -> Pass:  # noqa: N802
-    """The pass that makes kernels of all functions and wraps none: for callers in C."""
-    return function_pass(kernel_function, "tir.MakeUnpackedAPI")
+@compiler_pass("tir.MakeUnpackedAPI")
+def make_unpacked_api(func: PrimFunc) -> PrimFunc:
+    """Makes kernels of all functions and wraps none: for callers in C."""
+    return kernel_function(func)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from tilesmith.ir import Var
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import For, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["CanonicalizeLoop", "canonicalize_loop"]
+__all__ = ["canonicalize_loop"]
 
 
 class _Canonicalizer(StatementRewriter):
@@ -28,12 +27,10 @@ class _Canonicalizer(StatementRewriter):
         return loop.with_fields(loop_var=var, min=0, body=body)
 
 
+@compiler_pass("tir.CanonicalizeLoop")
 def canonicalize_loop(func: PrimFunc) -> PrimFunc:
-    """``func`` with loops that begin at zero."""
+    """Lets each loop begin at zero.
+
+    ``func`` with loops that begin at zero.
+    """
     return func.with_body(_Canonicalizer().visit(func.body))
-
-
-@register_pass("tir.CanonicalizeLoop")
-def CanonicalizeLoop() -> Pass:  # noqa: N802
-    """The pass that lets each loop begin at zero."""
-    return function_pass(canonicalize_loop, "tir.CanonicalizeLoop")

@@ -15,7 +15,7 @@ and those of one statement among several.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from enum import IntFlag
 from typing import Any
 
@@ -35,9 +35,9 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of, likely
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call, walk
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
@@ -55,14 +55,15 @@ from tilesmith.tir.stmt import (
     is_no_op,
     stmt_seq,
 )
-from tilesmith.tir.transform.configs import HoistExpressionConfig
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = [
-    "HoistExpression", "HoistedConditionals", "HoistedLetBindings",
-    "Hoister", "hoist_expression",
-]  # fmt: skip
+    "HoistedConditionals",
+    "HoistedLetBindings",
+    "Hoister",
+    "hoist_as_configured",
+    "hoist_expression",
+]
 
 MAX_COPIES = 8
 """How often the body of one loop is written at most: each condition doubles it."""
@@ -237,10 +238,12 @@ def _taken(branch: IfThenElse) -> Stmt:
 class Hoister(StatementRewriter):
     """Bottom-up, so that a condition rises through all the loops that it can rise through."""
 
-    def __init__(self, config: HoistExpressionConfig, copies: int = MAX_COPIES) -> None:
+    def __init__(
+        self, conditionals: HoistedConditionals, lets: HoistedLetBindings, copies: int
+    ) -> None:
         self.copies = copies
-        self.kinds = HoistedConditionals(int(config.hoisted_conditionals))
-        self.lets = HoistedLetBindings(int(config.hoisted_let_bindings))
+        self.kinds = conditionals
+        self.lets = lets
         self.threads: set[Var] = set()
         self.risen: set[int] = set()
 
@@ -386,24 +389,25 @@ def _plain_condition(stmt: Stmt) -> PrimExpr | None:
 
 
 def hoist_expression(
-    func: PrimFunc, config: HoistExpressionConfig | None = None, copies: int = MAX_COPIES
+    func: PrimFunc,
+    conditionals: HoistedConditionals = HoistedConditionals.All,
+    lets: HoistedLetBindings = HoistedLetBindings.All,
+    copies: int = MAX_COPIES,
 ) -> PrimFunc:
-    """``func`` with conditions and lets outside of the loops that do not change them.
+    """Moves conditions and lets out of the loops that do not change them.
 
     ``copies`` says how often the body of a loop is written at most.
     """
-    return func.with_body(Hoister(config or HoistExpressionConfig(), copies).visit(func.body))
+    return func.with_body(Hoister(conditionals, lets, copies).visit(func.body))
 
 
-@register_pass("tir.HoistExpression")
-def HoistExpression() -> Pass:  # noqa: N802
-    """The pass that moves conditions and lets out of loops, as the option of its name says."""
-    return _with_option(hoist_expression, "tir.HoistExpression")
-
-
-def _with_option(function: Callable[..., PrimFunc], name: str) -> Pass:
-    def transform(func: PrimFunc) -> PrimFunc:
-        given = PassContext.current().get_config(name) or {}
-        return function(func, HoistExpressionConfig(**given))
-
-    return function_pass(transform, name)
+@compiler_pass(
+    "tir.HoistExpression", options={"hoisted_conditionals": 7, "hoisted_let_bindings": 7}
+)
+def hoist_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Moves conditions and lets out of loops, as the option of its name says."""
+    return hoist_expression(
+        func,
+        HoistedConditionals(int(options["hoisted_conditionals"])),
+        HoistedLetBindings(int(options["hoisted_let_bindings"])),
+    )

@@ -15,20 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import nodes
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import IfThenElse
-from tilesmith.tir.transform.configs import HoistExpressionConfig, HoistIfThenElseConfig
 from tilesmith.tir.transform.loops.hoist_expression import (
     HoistedConditionals,
     HoistedLetBindings,
     hoist_expression,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["HoistIfThenElse", "HoistIfThenElseBasic", "hoist_if_then_else"]
+__all__ = ["ConditionHoister", "hoist_if_then_else", "hoist_if_then_else_basic"]
 
 
 def hoist_if_then_else(
@@ -40,36 +38,32 @@ def hoist_if_then_else(
     """
     if not any(nodes(func.body, IfThenElse)):
         return func
-    settings = HoistIfThenElseConfig(**(config or {}))
     kinds = HoistedConditionals.IfElseStmt
-    if settings.support_block_scope_hosting and variant is None:
+    if (config or {}).get("support_block_scope_hosting") and variant is None:
         kinds |= HoistedConditionals.UsingBlockVar
-    return hoist_expression(
-        func,
-        HoistExpressionConfig(
-            hoisted_conditionals=int(kinds), hoisted_let_bindings=int(HoistedLetBindings.Never)
-        ),
-        copies=1,
-    )
+    return hoist_expression(func, kinds, HoistedLetBindings.Never, copies=1)
 
 
-@register_pass("tir.HoistIfThenElse")
-def HoistIfThenElse(variant: str | None = None) -> Pass:  # noqa: N802
-    """The pass that moves conditions out of loops; ``variant`` is None or "basic"."""
-    if variant not in (None, "basic"):
-        raise ConfigError(
-            f"HoistIfThenElse has no variant {variant!r}", notes=("there is 'basic'",)
-        )
+@compiler_pass(
+    "tir.HoistIfThenElse",
+    options={"support_block_scope_hosting": False},
+)
+class ConditionHoister:
+    """Moves conditions out of loops; ``variant`` is None or "basic"."""
 
-    def transform(func: PrimFunc) -> PrimFunc:
-        config = PassContext.current().get_config("tir.HoistIfThenElse")
-        return hoist_if_then_else(func, variant, config)
+    def __init__(self, variant: str | None = None) -> None:
+        if variant not in (None, "basic"):
+            raise ConfigError(
+                f"HoistIfThenElse has no variant {variant!r}", notes=("there is 'basic'",)
+            )
+        self.variant = variant
 
-    name = "tir.HoistIfThenElseBasic" if variant == "basic" else "tir.HoistIfThenElse"
-    return function_pass(transform, name)
+    def transform(self, func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+        """Hoists the conditions of one function."""
+        return hoist_if_then_else(func, self.variant, options)
 
 
-@register_pass("tir.HoistIfThenElseBasic")
-def HoistIfThenElseBasic() -> Pass:  # noqa: N802
-    """``HoistIfThenElse`` in the variant "basic"."""
-    return HoistIfThenElse("basic")
+@compiler_pass("tir.HoistIfThenElseBasic")
+def hoist_if_then_else_basic(func: PrimFunc) -> PrimFunc:
+    """Moves conditions out of loops: ``HoistIfThenElse`` in the variant "basic"."""
+    return hoist_if_then_else(func, "basic")

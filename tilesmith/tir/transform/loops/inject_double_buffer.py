@@ -17,12 +17,13 @@ iterations, so that the versions are constants; with 0 the loop stays one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
 from tilesmith.ir.operators import all_of, floormod
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ConfigError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -42,9 +43,8 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.loops.inject_software_pipeline import touched
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectDoubleBuffer", "inject_double_buffer"]
+__all__ = ["inject_double_buffer", "inject_double_buffer_as_configured"]
 
 MARK = "double_buffer_scope"
 WRITE = "double_buffer_write"
@@ -304,12 +304,7 @@ def inject_double_buffer(func: PrimFunc, split_loop: int = 1) -> PrimFunc:
     return func.with_body(_Unmark(MARK).visit(_Injector(split_loop).visit(func.body)))
 
 
-@register_pass("tir.InjectDoubleBuffer")
-def InjectDoubleBuffer() -> Pass:  # noqa: N802
-    """The pass that fills marked buffers one iteration ahead."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        config = PassContext.current().get_config("tir.InjectDoubleBuffer") or {}
-        return inject_double_buffer(func, int(config.get("split_loop", 1)))
-
-    return function_pass(transform, "tir.InjectDoubleBuffer")
+@compiler_pass("tir.InjectDoubleBuffer", options={"split_loop": 1})
+def inject_double_buffer_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Fills marked buffers one iteration ahead; ``split_loop`` iterations are split off."""
+    return inject_double_buffer(func, int(options["split_loop"]))

@@ -9,14 +9,13 @@ from __future__ import annotations
 from tilesmith.ir import Call, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import prefetch
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Evaluate, For, ForKind, Prefetch, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["InjectPrefetch", "inject_prefetch"]
+__all__ = ["inject_prefetch", "inject_prefetch_of_lines"]
 
 LINE_BYTES = 64
 
@@ -51,7 +50,7 @@ def inject_prefetch(func: PrimFunc, line_bytes: int = LINE_BYTES) -> PrimFunc:
     return func.with_body(_PrefetchInjector(line_bytes).visit(func.body))
 
 
-@register_pass("tir.InjectPrefetch")
-def InjectPrefetch() -> Pass:  # noqa: N802
-    """The pass that turns prefetches of regions into prefetches of addresses."""
-    return function_pass(inject_prefetch, "tir.InjectPrefetch")
+@compiler_pass("tir.InjectPrefetch")
+def inject_prefetch_of_lines(func: PrimFunc) -> PrimFunc:
+    """Turns prefetches of regions into prefetches of addresses, one for each cache line."""
+    return inject_prefetch(func)

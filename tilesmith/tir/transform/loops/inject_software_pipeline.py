@@ -26,8 +26,8 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Var, Visitor
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.buffer import Buffer
@@ -45,9 +45,8 @@ from tilesmith.tir.stmt import (
     stmt_list,
 )
 from tilesmith.tir.transform.loops.pipeline_parts import PipelineParts, PipelineStep
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectSoftwarePipeline", "inject_software_pipeline"]
+__all__ = ["inject_software_pipeline"]
 
 STAGE = "software_pipeline_stage"
 ORDER = "software_pipeline_order"
@@ -258,12 +257,10 @@ def _opened(stmt: Stmt) -> Block | None:
     return None
 
 
+@compiler_pass("tir.InjectSoftwarePipeline")
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
-    """``func`` with the loops that are marked taken apart into stages."""
+    """Overlaps iterations of marked loops.
+
+    ``func`` with the loops that are marked taken apart into stages.
+    """
     return func.with_body(_Pipeliner(func).visit(func.body))
-
-
-@register_pass("tir.InjectSoftwarePipeline")
-def InjectSoftwarePipeline() -> Pass:  # noqa: N802
-    """The pass that overlaps iterations of marked loops."""
-    return function_pass(inject_software_pipeline, "tir.InjectSoftwarePipeline")

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, Visitor, const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -42,9 +42,8 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.moved_accesses import MovesAccesses
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectVirtualThread", "inject_virtual_thread"]
+__all__ = ["inject_virtual_thread"]
 
 MOST_COPIES = 15  # more virtual threads become a loop around each statement
 
@@ -347,12 +346,10 @@ class _Finder(Rewriter):
         return _Injector(thread.var, node.value.value, touched).visit(body)
 
 
+@compiler_pass("tir.InjectVirtualThread")
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
-    """``func`` without virtual threads."""
+    """Carries out virtual threads within a thread.
+
+    ``func`` without virtual threads.
+    """
     return func.with_body(_Finder().visit(func.body))
-
-
-@register_pass("tir.InjectVirtualThread")
-def InjectVirtualThread() -> Pass:  # noqa: N802
-    """The pass that carries out virtual threads within a thread."""
-    return function_pass(inject_virtual_thread, "tir.InjectVirtualThread")

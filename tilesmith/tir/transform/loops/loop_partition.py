@@ -37,8 +37,8 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.queries import (
@@ -46,10 +46,16 @@ from tilesmith.tir.queries import (
     uses_variable,
 )
 from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
-__all__ = ["Conditions", "LoopPartition", "Partitioner", "Replacer", "limit_of", "loop_partition"]
+__all__ = [
+    "Conditions",
+    "Partitioner",
+    "Replacer",
+    "limit_of",
+    "loop_partition",
+    "loop_partition_as_configured",
+]
 
 HINT = "pragma_loop_partition_hint"
 _OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
@@ -418,12 +424,14 @@ def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> P
     return func.with_body(_LikelyRemover().visit(partitioner.visit(func.body)))
 
 
-@register_pass("tir.LoopPartition")
-def LoopPartition() -> Pass:  # noqa: N802
-    """The pass that divides loops along their conditions."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        config = PassContext.current().get_config("tir.LoopPartition") or {}
-        return loop_partition(func, config)
-
-    return function_pass(transform, "tir.LoopPartition")
+@compiler_pass(
+    "tir.LoopPartition",
+    options={
+        "partition_const_loop": False,
+        "no_unroll_loop_with_extent_one": False,
+        "unroll_loop_with_partition_hint_no_interval": False,
+    },
+)
+def loop_partition_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Divides loops along their conditions."""
+    return loop_partition(func, options)

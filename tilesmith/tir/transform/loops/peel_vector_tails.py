@@ -15,17 +15,16 @@ from __future__ import annotations
 
 from tilesmith.ir import PrimExpr, Select, Var
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import nodes
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.stmt import For, ForKind, IfThenElse, Stmt, stmt_seq
 from tilesmith.tir.transform.loops.loop_partition import Conditions, Partitioner, Replacer
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
-__all__ = ["PeelVectorTails", "peel_vector_tails"]
+__all__ = ["peel_vector_tails"]
 
 _KINDS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL)
 
@@ -74,17 +73,14 @@ class _TailPeeler(Partitioner):
         return stmt_seq(whole, tail)
 
 
+@compiler_pass("tir.PeelVectorTails")
 def peel_vector_tails(func: PrimFunc) -> PrimFunc:
-    """``func`` with the last iteration of a loop apart, where only that one needs a condition on
-    the lanes of a vectorized loop."""
+    """Keeps conditions on lanes out of all but the last iteration of a loop.
+
+    That iteration stands apart, where only it needs a condition on the lanes of a vectorized loop.
+    """
     if not any(nodes(func.body, IfThenElse)):
         return func
     if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
     return func.with_body(_TailPeeler({}).visit(func.body))
-
-
-@register_pass("tir.PeelVectorTails")
-def PeelVectorTails() -> Pass:  # noqa: N802
-    """The pass that keeps conditions on lanes out of all but the last iteration of a loop."""
-    return function_pass(peel_vector_tails, "tir.PeelVectorTails")

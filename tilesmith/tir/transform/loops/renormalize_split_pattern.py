@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from tilesmith.ir import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Rewriter
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]
+__all__ = ["renormalize_split_pattern"]
 
 
 def _constant(expr: PrimExpr) -> int | None:
@@ -54,12 +53,10 @@ class _Renormalizer(Rewriter):
         return whole.a * (factor // divisor) + digit
 
 
+@compiler_pass("tir.RenormalizeSplitPattern")
 def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
-    """``func`` with quotients before remainders in its indices."""
+    """Writes digits of indices as quotient first, remainder second.
+
+    ``func`` with quotients before remainders in its indices.
+    """
     return func.with_body(_Renormalizer().visit(func.body))
-
-
-@register_pass("tir.RenormalizeSplitPattern")
-def RenormalizeSplitPattern() -> Pass:  # noqa: N802
-    """The pass that writes digits of indices as quotient first, remainder second."""
-    return function_pass(renormalize_split_pattern, "tir.RenormalizeSplitPattern")

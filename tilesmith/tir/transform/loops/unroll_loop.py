@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import IntImm, Let, Rewriter, Var, Visitor, const
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
@@ -32,13 +33,18 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.configs import UnrollLoopConfig
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["UnrollLoop", "unroll_loop"]
+__all__ = ["unroll_loop", "unroll_loop_as_configured"]
 
 MAX_STEP = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
+LIMITS = {
+    "auto_max_step": 0,
+    "auto_max_depth": 8,
+    "auto_max_extent": 0,
+    "explicit_unroll": True,
+    "unroll_local_access": False,
+}
 
 
 def _defines(stmt: Any) -> bool:
@@ -81,10 +87,10 @@ class _Unroller(Rewriter):
     """``steps``, ``loops`` and ``unrolled`` describe the statement that was visited last: how many
     statements it runs, how deep loops are nested in it that stay, and such that are unrolled."""
 
-    def __init__(self, config: UnrollLoopConfig) -> None:
-        self.config = config
-        self.max_step = config.auto_max_step
-        self.explicit = config.explicit_unroll
+    def __init__(self, limits: Mapping[str, Any]) -> None:
+        self.limits = limits
+        self.max_step = limits["auto_max_step"]
+        self.explicit = limits["explicit_unroll"]
         self.steps = self.loops = self.unrolled = 0
 
     def visit_default(self, node: Any) -> Any:
@@ -147,11 +153,11 @@ class _Unroller(Rewriter):
             extent is not None
             and loop.kind is ForKind.SERIAL
             and self.loops == 0
-            and self.unrolled <= self.config.auto_max_depth
+            and self.unrolled <= self.limits["auto_max_depth"]
             and (
                 self.steps * extent <= self.max_step
-                or 0 < extent <= self.config.auto_max_extent
-                or (self.config.unroll_local_access and _indexes_local(body, loop.loop_var))
+                or 0 < extent <= self.limits["auto_max_extent"]
+                or (self.limits["unroll_local_access"] and _indexes_local(body, loop.loop_var))
             )
         )  # fmt: skip
         if not marked and not automatic:
@@ -183,19 +189,16 @@ def _rebuilt(loop: For, body: Stmt, kind: ForKind, annotations: Mapping[str, Any
     return loop.with_fields(body=body, kind=kind, annotations=annotations)
 
 
-def unroll_loop(func: PrimFunc, config: UnrollLoopConfig | None = None) -> PrimFunc:
-    """``func`` with unrolled loops written out, within the limits of ``config``."""
-    return func.with_body(_Unroller(config or UnrollLoopConfig()).visit(func.body))
+def unroll_loop(func: PrimFunc, limits: Mapping[str, Any] | None = None) -> PrimFunc:
+    """Writes unrolled loops out, within ``limits`` (names as in LIMITS)."""
+    return func.with_body(_Unroller({**LIMITS, **(limits or {})}).visit(func.body))
 
 
-@register_pass("tir.UnrollLoop")
-def UnrollLoop() -> Pass:  # noqa: N802
-    """The pass that writes unrolled loops out."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        context = PassContext.current()
-        if context.get_config("tir.disable_unroll", False):
-            return func
-        return unroll_loop(func, UnrollLoopConfig(**(context.get_config("tir.UnrollLoop") or {})))
-
-    return function_pass(transform, "tir.UnrollLoop")
+@compiler_pass("tir.UnrollLoop", options=LIMITS)
+def unroll_loop_as_configured(
+    func: PrimFunc, options: Mapping[str, Any], context: PassContext
+) -> PrimFunc:
+    """Writes unrolled loops out."""
+    if context.get_config("tir.disable_unroll", False):
+        return func
+    return unroll_loop(func, options)

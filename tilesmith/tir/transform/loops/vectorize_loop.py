@@ -34,7 +34,8 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.expr import lanes_of
 from tilesmith.ir.operators import all_of
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.function import PrimFunc
@@ -50,10 +51,9 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.loops.loop_partition import limit_of
 from tilesmith.tir.transform.loops.vectorizer import Vectorizer
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
-__all__ = ["VectorizeLoop", "vectorize_loop"]
+__all__ = ["vectorize_loop", "vectorize_loop_as_configured"]
 
 MAX_LANES = 64
 """Longer vectorized loops become loops over vectors of so many lanes: the back ends' compile time
@@ -167,18 +167,15 @@ def vectorize_loop(
     return func.with_body(rewriter.visit(func.body))
 
 
-@register_pass("tir.VectorizeLoop")
-def VectorizeLoop(enable_vectorize: bool = True, freely: bool = False) -> Pass:  # noqa: N802
-    """The pass that turns vectorized loops into vector code, or into serial loops.
+@compiler_pass("tir.VectorizeLoop")
+def vectorize_loop_as_configured(
+    func: PrimFunc, context: PassContext, enable_vectorize: bool = True, freely: bool = False
+) -> PrimFunc:
+    """Turns vectorized loops into vector code, or into serial loops.
 
     With ``freely`` predicates, refusals and long vectors are as ``tilesmith.lower`` wants them.
     """
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        context = PassContext.current()
-        disabled = context.get_config("tir.disable_vectorize", False)
-        asked = context.get_config("tir.enable_buffer_level_predication")
-        predicates = freely if asked is None else bool(asked)
-        return vectorize_loop(func, enable_vectorize and not disabled, predicates, freely)
-
-    return function_pass(transform, "tir.VectorizeLoop")
+    disabled = context.get_config("tir.disable_vectorize", False)
+    asked = context.get_config("tir.enable_buffer_level_predication")
+    predicates = freely if asked is None else bool(asked)
+    return vectorize_loop(func, enable_vectorize and not disabled, predicates, freely)

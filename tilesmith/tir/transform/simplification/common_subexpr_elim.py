@@ -33,12 +33,12 @@ from tilesmith.ir import (
     StringImm,
     Var,
 )
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AllocateConst, AttrStmt, Block, DeclBuffer, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["CommonSubexprElim", "CommonSubexprElimTIR", "common_subexpr_elim"]
+__all__ = ["common_subexpr_elim", "common_subexpr_elim_as_configured"]
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 _LEAVES = (Var, IntImm, FloatImm, StringImm)
@@ -238,28 +238,18 @@ def common_subexpr_elim(func: PrimFunc, identify_equiv_terms: bool = False) -> P
     return func.with_body(_Namer(table, chosen).visit(func.body))
 
 
-@register_pass("tir.CommonSubexprElimTIR")
-def CommonSubexprElimTIR(  # noqa: N802
-    enable_cse_tir: bool = True, identify_equiv_terms: bool = False
-) -> Pass:
-    """The pass that computes common terms once.
+@compiler_pass("tir.CommonSubexprElimTIR", aliases=("tir.CommonSubexprElim",))
+def common_subexpr_elim_as_configured(
+    func: PrimFunc,
+    context: PassContext,
+    enable_cse_tir: bool = True,
+    identify_equiv_terms: bool = False,
+) -> PrimFunc:
+    """Computes common terms once.
 
     The options ``tir.disable_cse_tir`` and ``tir.enable_equiv_terms_in_cse_tir`` count as well.
     """
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        context = PassContext.current()
-        if not enable_cse_tir or context.get_config("tir.disable_cse_tir", False):
-            return func
-        equivalent = context.get_config("tir.enable_equiv_terms_in_cse_tir", False)
-        return common_subexpr_elim(func, identify_equiv_terms or bool(equivalent))
-
-    return function_pass(transform, "tir.CommonSubexprElimTIR")
-
-
-@register_pass("tir.CommonSubexprElim")
-def CommonSubexprElim(  # noqa: N802
-    enable_cse_tir: bool = True, identify_equiv_terms: bool = False
-) -> Pass:
-    """``CommonSubexprElimTIR`` under the name that newer programs know."""
-    return CommonSubexprElimTIR(enable_cse_tir, identify_equiv_terms)
+    if not enable_cse_tir or context.get_config("tir.disable_cse_tir", False):
+        return func
+    equivalent = context.get_config("tir.enable_equiv_terms_in_cse_tir", False)
+    return common_subexpr_elim(func, identify_equiv_terms or bool(equivalent))

@@ -14,16 +14,15 @@ from typing import Any
 
 from tilesmith.ir import IRModule, Var
 from tilesmith.ir.node import Role
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import Renewal
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import AttrStmt, Block, DeclBuffer
-from tilesmith.tir.transform.registration import register_pass
 
-__all__ = ["ConvertSSA", "convert_ssa"]
+__all__ = ["convert_module_to_ssa", "convert_ssa"]
 
 
 class _SsaConverter(Renewal):
@@ -119,17 +118,13 @@ def convert_ssa(func: PrimFunc, seen: set[Any] | None = None) -> PrimFunc:
     return new if converter.renewed else func
 
 
-@register_pass("tir.ConvertSSA")
-def ConvertSSA() -> Pass:  # noqa: N802
-    """The pass that binds each variable in one place of the module."""
-
-    def transform(mod: IRModule, ctx: Any) -> IRModule:
-        seen: set[Any] = set()
-        for variable, func in list(mod.functions.items()):
-            if isinstance(func, PrimFunc):
-                new = convert_ssa(func, seen)
-                if new is not func:
-                    mod[variable] = new
-        return mod
-
-    return ModulePass(transform, PassInfo(0, "tir.ConvertSSA"))
+@compiler_pass("tir.ConvertSSA")
+def convert_module_to_ssa(mod: IRModule) -> IRModule:
+    """Binds each variable in one place of the module."""
+    seen: set[Any] = set()
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc):
+            new = convert_ssa(func, seen)
+            if new is not func:
+                mod[variable] = new
+    return mod

@@ -15,27 +15,29 @@ left alone: lower them first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, Visitor, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import free_variables, has_side_effect
 from tilesmith.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.simplification.known_values import with_known_values
 
 __all__ = [
-    "ReduceBranchingThroughOvercompute", "UseAssumeToReduceBranches", "reduce_branches",
-]  # fmt: skip
+    "reduce_branches",
+    "reduce_branching_through_overcompute",
+    "use_assume_to_reduce_branches",
+]
 
 
 class _Assumption:
@@ -266,21 +268,18 @@ class _StoreChecker(ScopedAnalyzer, Rewriter):
         return store
 
 
-@register_pass("tir.ReduceBranchingThroughOvercompute")
-def ReduceBranchingThroughOvercompute() -> Pass:  # noqa: N802
-    """The pass that drops branches by computing where nothing changes."""
-    name = "tir.ReduceBranchingThroughOvercompute"
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        config = PassContext.current().get_config(name) or {}
-        if config.get("use_dataflow_analysis"):  # what was stored counts as well as assumptions
-            func = with_known_values(func, False, True)
-        return reduce_branches(func, True)
-
-    return function_pass(transform, name)
+@compiler_pass(
+    "tir.ReduceBranchingThroughOvercompute",
+    options={"use_dataflow_analysis": False},
+)
+def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Drops branches by computing where nothing changes."""
+    if options["use_dataflow_analysis"]:  # what was stored counts as well as assumptions
+        func = with_known_values(func, False, True)
+    return reduce_branches(func, True)
 
 
-@register_pass("tir.UseAssumeToReduceBranches")
-def UseAssumeToReduceBranches() -> Pass:  # noqa: N802
-    """The pass that drops choices which assumptions about padding make unnecessary."""
-    return function_pass(lambda func: reduce_branches(func, False), "tir.UseAssumeToReduceBranches")
+@compiler_pass("tir.UseAssumeToReduceBranches")
+def use_assume_to_reduce_branches(func: PrimFunc) -> PrimFunc:
+    """Drops choices which assumptions about padding make unnecessary."""
+    return reduce_branches(func, False)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Rewriter, const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Evaluate, For, Stmt, is_no_op
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["RemoveAssume", "remove_assume"]
+__all__ = ["remove_assume"]
 
 
 class _AssumeRemover(Rewriter):
@@ -32,12 +31,10 @@ class _AssumeRemover(Rewriter):
         return body if is_no_op(body) else loop.with_fields(body=body)
 
 
+@compiler_pass("tir.RemoveAssume")
 def remove_assume(func: PrimFunc) -> PrimFunc:
-    """``func`` without its promises."""
+    """Drops promises.
+
+    ``func`` without its promises.
+    """
     return func.with_body(_AssumeRemover().visit(func.body))
-
-
-@register_pass("tir.RemoveAssume")
-def RemoveAssume() -> Pass:  # noqa: N802
-    """The pass that drops promises."""
-    return function_pass(remove_assume, "tir.RemoveAssume")

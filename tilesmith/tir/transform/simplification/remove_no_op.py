@@ -11,12 +11,13 @@ uses, evaluations without effect, and stores of what lies there already.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import IntImm, Rewriter, Var, const
 from tilesmith.ir.operators import logical_not
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_side_effect
@@ -35,10 +36,9 @@ from tilesmith.tir.stmt import (
     is_no_op,
     stmt_seq,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.simplification.dead_stores import without_dead_stores
 
-__all__ = ["RemoveNoOp", "remove_no_op"]
+__all__ = ["remove_no_op", "remove_no_op_as_configured"]
 
 
 def _nothing() -> Stmt:
@@ -153,12 +153,10 @@ def remove_no_op(func: PrimFunc, use_dataflow_analysis: bool = False) -> PrimFun
     return func.with_body(_Remover().visit(func.body))
 
 
-@register_pass("tir.RemoveNoOp")
-def RemoveNoOp() -> Pass:  # noqa: N802
-    """The pass that removes statements that do nothing; see the option ``tir.RemoveNoOp``."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        config = PassContext.current().get_config("tir.RemoveNoOp") or {}
-        return remove_no_op(func, bool(config.get("use_dataflow_analysis")))
-
-    return function_pass(transform, "tir.RemoveNoOp")
+@compiler_pass(
+    "tir.RemoveNoOp",
+    options={"use_dataflow_analysis": False},
+)
+def remove_no_op_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Removes statements that do nothing."""
+    return remove_no_op(func, bool(options["use_dataflow_analysis"]))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Cast, PrimExpr, Rewriter, const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import BufferStore, Evaluate, For, IfThenElse, Stmt, is_no_op
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["RemoveStoreUndef", "remove_store_undef"]
+__all__ = ["remove_store_undef"]
 
 
 def _is_undef(value: PrimExpr) -> bool:
@@ -42,12 +41,10 @@ class _UndefRemover(Rewriter):
         return new.then_case if is_empty else new
 
 
+@compiler_pass("tir.RemoveStoreUndef")
 def remove_store_undef(func: PrimFunc) -> PrimFunc:
-    """``func`` without stores of undefined values."""
+    """Drops stores of undefined values.
+
+    ``func`` without stores of undefined values.
+    """
     return func.with_body(_UndefRemover().visit(func.body))
-
-
-@register_pass("tir.RemoveStoreUndef")
-def RemoveStoreUndef() -> Pass:  # noqa: N802
-    """The pass that drops stores of undefined values."""
-    return function_pass(remove_store_undef, "tir.RemoveStoreUndef")

@@ -24,14 +24,13 @@ from tilesmith.ir import (
     Select,
 )
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
-__all__ = ["RewriteUnsafeSelect", "rewrite_unsafe_select"]
+__all__ = ["rewrite_unsafe_select"]
 
 
 class _SelectRewriter(ScopedAnalyzer, Rewriter):
@@ -81,12 +80,10 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
         return True
 
 
+@compiler_pass("tir.RewriteUnsafeSelect")
 def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
-    """``func`` with ``if_then_else`` in place of selects that must not evaluate both values."""
+    """Makes selects of unsafe values lazy.
+
+    ``func`` with ``if_then_else`` in place of selects that must not evaluate both values.
+    """
     return func.with_body(_SelectRewriter().visit(func.body))
-
-
-@register_pass("tir.RewriteUnsafeSelect")
-def RewriteUnsafeSelect() -> Pass:  # noqa: N802
-    """The pass that makes selects of unsafe values lazy."""
-    return function_pass(rewrite_unsafe_select, "tir.RewriteUnsafeSelect")

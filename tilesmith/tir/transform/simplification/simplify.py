@@ -28,8 +28,8 @@ from tilesmith.ir import (
     structural_equal,
 )
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass, PassContext
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import reads_memory
@@ -43,11 +43,10 @@ from tilesmith.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.simplification.known_values import with_known_values
 
-__all__ = ["Simplify", "simplify"]
+__all__ = ["simplify", "simplify_as_configured"]
 
 _LEAVES = (Var, IntImm, FloatImm, StringImm)
 
@@ -230,20 +229,17 @@ _EXTENSIONS = {
 }
 
 
-def _pass(name: str) -> Pass:
-    def transform(func: PrimFunc) -> PrimFunc:
-        return simplify(func, PassContext.current().get_config(name))
-
-    return function_pass(transform, name)
-
-
-@register_pass("tir.Simplify")
-def Simplify() -> Pass:  # noqa: N802
-    """The pass that simplifies indices, conditions and bounds."""
-    return _pass("tir.Simplify")
-
-
-@register_pass("tir.StmtSimplify")
-def StmtSimplify() -> Pass:  # noqa: N802
-    """``Simplify`` under the name that newer programs know."""
-    return _pass("tir.StmtSimplify")
+@compiler_pass(
+    "tir.Simplify",
+    aliases=("tir.StmtSimplify",),
+    options={
+        "transitively_prove_inequalities": False,
+        "propagate_knowns_to_prove_conditional": False,
+        "propagate_knowns_to_simplify_expressions": False,
+        "convert_boolean_to_and_of_ors": False,
+        "apply_constraints_to_boolean_branches": False,
+    },
+)
+def simplify_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
+    """Simplifies indices, conditions and bounds."""
+    return simplify(func, options)

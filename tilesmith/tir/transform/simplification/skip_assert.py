@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Rewriter
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AssertStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["SkipAssert", "skip_assert"]
+__all__ = ["skip_assert"]
 
 
 class _Skipper(Rewriter):
@@ -21,12 +20,10 @@ class _Skipper(Rewriter):
         return self.visit(check.body)
 
 
+@compiler_pass("tir.SkipAssert")
 def skip_assert(func: PrimFunc) -> PrimFunc:
-    """``func`` without assertions."""
+    """Drops assertions.
+
+    ``func`` without assertions.
+    """
     return func.with_body(_Skipper().visit(func.body))
-
-
-@register_pass("tir.SkipAssert")
-def SkipAssert() -> Pass:  # noqa: N802
-    """The pass that drops assertions."""
-    return function_pass(skip_assert, "tir.SkipAssert")

@@ -16,16 +16,15 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Rewriter
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.stmt import Block, BufferRealize, BufferStore, DeclBuffer, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LAYOUT_TRANSFORMS", "ApplyLayoutTransforms", "apply_layout_transforms"]
+__all__ = ["LAYOUT_TRANSFORMS", "apply_layout_transforms"]
 
 LAYOUT_TRANSFORMS = "layout_transform_map"
 
@@ -107,8 +106,12 @@ def _product(sizes: Any) -> PrimExpr:
     return total
 
 
+@compiler_pass("tir.ApplyLayoutTransforms")
 def apply_layout_transforms(func: PrimFunc) -> PrimFunc:
-    """``func`` with the layouts that its attribute ``layout_transform_map`` asks for."""
+    """Applies the layouts of the attribute ``layout_transform_map``.
+
+    ``func`` with the layouts that its attribute ``layout_transform_map`` asks for.
+    """
     wanted = func.attrs.get(LAYOUT_TRANSFORMS)
     if not wanted:
         return func
@@ -129,9 +132,3 @@ def apply_layout_transforms(func: PrimFunc) -> PrimFunc:
         )
     new = func.with_fields(body=body, buffer_map=buffers)
     return new.without_attr(LAYOUT_TRANSFORMS)
-
-
-@register_pass("tir.ApplyLayoutTransforms")
-def ApplyLayoutTransforms() -> Pass:  # noqa: N802
-    """The pass that applies the layouts of the attribute ``layout_transform_map``."""
-    return function_pass(apply_layout_transforms, "tir.ApplyLayoutTransforms")

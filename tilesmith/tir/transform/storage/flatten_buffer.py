@@ -14,16 +14,15 @@ from typing import Any
 
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var, const
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, AllocateConst, BufferStore, DeclBuffer, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
-__all__ = ["FlattenBuffer", "flatten_buffer"]
+__all__ = ["flatten_buffer"]
 
 
 def _flat_size(buffer: Buffer) -> list[PrimExpr]:
@@ -141,8 +140,12 @@ class _Flattener(ScopedAnalyzer, Rewriter):
         return var
 
 
+@compiler_pass("tir.FlattenBuffer")
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
-    """``func`` with flat buffers in its body; declarations of the views stand at its beginning."""
+    """Replaces multi-dimensional accesses by one-dimensional ones.
+
+    ``func`` with flat buffers in its body; declarations of the views stand at its beginning.
+    """
     flattener = _Flattener()
     body = flattener.visit(func.body)
     for param in reversed(func.params):
@@ -151,9 +154,3 @@ def flatten_buffer(func: PrimFunc) -> PrimFunc:
         if flat is not None and flat is not buffer:
             body = DeclBuffer(flat, body)
     return func.with_body(body)
-
-
-@register_pass("tir.FlattenBuffer")
-def FlattenBuffer() -> Pass:  # noqa: N802
-    """The pass that replaces multi-dimensional accesses by one-dimensional ones."""
-    return function_pass(flatten_buffer, "tir.FlattenBuffer")

@@ -18,18 +18,17 @@ from typing import Any
 from tilesmith.arith import Analyzer, detect_clip_bound, detect_linear_equation
 from tilesmith.ir import PrimExpr, Select, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import AttrStmt, BufferStore, DeclBuffer, For, Stmt
-from tilesmith.tir.transform.registration import function_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["InjectCopyIntrin", "inject_copy_intrin"]
+__all__ = ["inject_copy_intrin"]
 
 
 class _CopyInjector(StatementRewriter):
@@ -152,14 +151,11 @@ def _is_none(bound: Any) -> bool:
     return bound is None
 
 
+@compiler_pass("tir.InjectCopyIntrin")
 def inject_copy_intrin(func: PrimFunc, pragma_key: str, fintrin: Callable[..., Any]) -> PrimFunc:
-    """``func`` with the statements of ``fintrin`` in place of the copies marked ``pragma_key``."""
+    """Gives the copies marked ``pragma_key`` to ``fintrin(src, dst, pad_before, pad_after,
+    pad_value)``, which makes a statement for each.
+
+    ``func`` with the statements of ``fintrin`` in place of the copies marked ``pragma_key``.
+    """
     return func.with_body(_CopyInjector(pragma_key, fintrin).visit(func.body))
-
-
-def InjectCopyIntrin(pragma_key: str, fintrin: Callable[..., Any]) -> Pass:  # noqa: N802
-    """A pass that gives the copies marked ``pragma_key`` to ``fintrin(src, dst, pad_before,
-    pad_after, pad_value)``, which makes a statement for each."""
-    return function_pass(
-        lambda func: inject_copy_intrin(func, pragma_key, fintrin), "tir.InjectCopyIntrin"
-    )

@@ -18,7 +18,7 @@ from typing import Any
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IntImm, PrimExpr, Range, Rewriter, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
@@ -33,9 +33,8 @@ from tilesmith.tir.stmt import (
     IfThenElse,
     Stmt,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["ROLLING", "InjectRollingBuffer", "inject_rolling_buffer"]
+__all__ = ["ROLLING", "inject_rolling_buffer"]
 
 ROLLING = "rolling_buffer_scope"
 
@@ -160,12 +159,10 @@ class _RollingInjector(Rewriter):
         return IfThenElse(condition, new)
 
 
+@compiler_pass("tir.InjectRollingBuffer")
 def inject_rolling_buffer(func: PrimFunc) -> PrimFunc:
-    """``func`` in which the buffers marked ``rolling_buffer_scope`` keep what is needed again."""
+    """Uses the memory of marked buffers in a circle.
+
+    ``func`` in which the buffers marked ``rolling_buffer_scope`` keep what is needed again.
+    """
     return func.with_body(_RollingInjector().visit(func.body))
-
-
-@register_pass("tir.InjectRollingBuffer")
-def InjectRollingBuffer() -> Pass:  # noqa: N802
-    """The pass that uses the memory of marked buffers in a circle."""
-    return function_pass(inject_rolling_buffer, "tir.InjectRollingBuffer")

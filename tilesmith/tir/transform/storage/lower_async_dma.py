@@ -17,17 +17,17 @@ from __future__ import annotations
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import AttrStmt, BufferStore, Evaluate, For, SeqStmt, Stmt, stmt_seq
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["LowerAsyncDMA", "lower_async_dma"]
+__all__ = ["lower_async_dma", "lower_async_dma_as_configured"]
 
 
 class _DmaLowerer(StatementRewriter):
@@ -126,12 +126,7 @@ def lower_async_dma(func: PrimFunc, bypass_cache: bool = False) -> PrimFunc:
     return func.with_body(_DmaLowerer(bypass_cache).visit(func.body))
 
 
-@register_pass("tir.LowerAsyncDMA")
-def LowerAsyncDMA() -> Pass:  # noqa: N802
-    """The pass that gives asynchronous copies to the DMA engine."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        bypass = PassContext.current().get_config("tir.dma_bypass_cache", False)
-        return lower_async_dma(func, bool(bypass))
-
-    return function_pass(transform, "tir.LowerAsyncDMA")
+@compiler_pass("tir.LowerAsyncDMA")
+def lower_async_dma_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
+    """Gives asynchronous copies to the DMA engine."""
+    return lower_async_dma(func, bool(context.get_config("tir.dma_bypass_cache", False)))

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerDeviceStorageAccessInfo", "lower_device_storage_access_info"]
+__all__ = ["lower_device_storage_access_info"]
 
 
 def memory_info(scope: str) -> Mapping[str, Any] | None:
@@ -61,12 +60,10 @@ class _Lowering(Rewriter):
         return LetStmt(node.buffer_var, address, node.body, node.span)
 
 
+@compiler_pass("tir.LowerDeviceStorageAccessInfo")
 def lower_device_storage_access_info(func: PrimFunc) -> PrimFunc:
-    """``func`` whose memory in described scopes is checked, and placed where it has an address."""
+    """Places memory of scopes that the device describes.
+
+    ``func`` whose memory in described scopes is checked, and placed where it has an address.
+    """
     return func.with_body(_Lowering().visit(func.body))
-
-
-@register_pass("tir.LowerDeviceStorageAccessInfo")
-def LowerDeviceStorageAccessInfo() -> Pass:  # noqa: N802
-    """The pass that places memory of scopes that the device describes."""
-    return function_pass(lower_device_storage_access_info, "tir.LowerDeviceStorageAccessInfo")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from tilesmith.ir import Call, PrimExpr, StringImm, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["LowerVtcmAlloc", "lower_vtcm_alloc"]
+__all__ = ["lower_vtcm_alloc"]
 
 
 class _VtcmLowerer(StatementRewriter):
@@ -30,12 +29,10 @@ class _VtcmLowerer(StatementRewriter):
         return LetStmt(allocation.buffer_var, memory, new.body, allocation.span)
 
 
+@compiler_pass("tir.LowerVtcmAlloc")
 def lower_vtcm_alloc(func: PrimFunc) -> PrimFunc:
-    """``func`` that asks the runtime for memory in "global.vtcm"."""
+    """Asks the runtime for tightly coupled memory.
+
+    ``func`` that asks the runtime for memory in "global.vtcm".
+    """
     return func.with_body(_VtcmLowerer().visit(func.body))
-
-
-@register_pass("tir.LowerVtcmAlloc")
-def LowerVtcmAlloc() -> Pass:  # noqa: N802
-    """The pass that asks the runtime for tightly coupled memory."""
-    return function_pass(lower_vtcm_alloc, "tir.LowerVtcmAlloc")

@@ -18,8 +18,9 @@ from typing import Any
 
 from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
 from tilesmith.ir.intrinsics import handle_add_byte_offset
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
@@ -36,12 +37,12 @@ from tilesmith.tir.stmt import (
     While,
 )
 from tilesmith.tir.transform.moved_accesses import MovesAccesses
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
 __all__ = [
-    "MergeDynamicSharedMemoryAllocations", "MergeSharedMemoryAllocations",
+    "merge_dynamic_shared_memory",
     "merge_shared_memory_allocations",
-]  # fmt: skip
+    "merge_shared_memory_as_configured",
+]
 
 ALIGNMENT = 16  # bytes: the largest access of a thread
 
@@ -294,23 +295,16 @@ def merge_shared_memory_allocations(func: PrimFunc, scope: str = "shared.dyn") -
     return func.with_body(_Kernels(scope).visit(func.body))
 
 
-@register_pass("tir.MergeSharedMemoryAllocations")
-def MergeSharedMemoryAllocations() -> Pass:  # noqa: N802
-    """The pass that merges dynamic shared memory, and static where ``tir.merge_static_smem``."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        func = merge_shared_memory_allocations(func, "shared.dyn")
-        if PassContext.current().get_config("tir.merge_static_smem", False):
-            func = merge_shared_memory_allocations(func, "shared")
-        return func
-
-    return function_pass(transform, "tir.MergeSharedMemoryAllocations")
+@compiler_pass("tir.MergeSharedMemoryAllocations")
+def merge_shared_memory_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
+    """Merges dynamic shared memory, and static where ``tir.merge_static_smem`` says so."""
+    func = merge_shared_memory_allocations(func, "shared.dyn")
+    if context.get_config("tir.merge_static_smem", False):
+        func = merge_shared_memory_allocations(func, "shared")
+    return func
 
 
-@register_pass("tir.MergeDynamicSharedMemoryAllocations")
-def MergeDynamicSharedMemoryAllocations() -> Pass:  # noqa: N802
-    """The pass that merges dynamic shared memory, under its older name."""
-    return function_pass(
-        lambda func: merge_shared_memory_allocations(func, "shared.dyn"),
-        "tir.MergeDynamicSharedMemoryAllocations",
-    )
+@compiler_pass("tir.MergeDynamicSharedMemoryAllocations")
+def merge_dynamic_shared_memory(func: PrimFunc) -> PrimFunc:
+    """Merges dynamic shared memory, under the older name of the pass."""
+    return merge_shared_memory_allocations(func, "shared.dyn")

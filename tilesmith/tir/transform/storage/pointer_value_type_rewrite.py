@@ -26,17 +26,16 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, BufferStore, DeclBuffer, For, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["PointerValueTypeRewrite", "pointer_value_type_rewrite"]
+__all__ = ["pointer_value_type_rewrite"]
 
 
 class _AccessTypes(Visitor):
@@ -160,8 +159,12 @@ class _Retyper(BufferRemapper):
         )
 
 
+@compiler_pass("tir.PointerValueTypeRewrite")
 def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
-    """``func`` with vectors as elements of memory that is accessed in vectors only."""
+    """Gives memory the element type in which it is accessed.
+
+    ``func`` with vectors as elements of memory that is accessed in vectors only.
+    """
     finder = _AccessTypes(func)
     finder.visit(func.body)
     lanes = {var: n for var, n in finder.lanes.items() if n > 1}
@@ -172,9 +175,3 @@ def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
         return func
     params = [retyper.visit(param) for param in func.params]
     return func.with_fields(params=params, body=retyper.visit(func.body))
-
-
-@register_pass("tir.PointerValueTypeRewrite")
-def PointerValueTypeRewrite() -> Pass:  # noqa: N802
-    """The pass that gives memory the element type in which it is accessed."""
-    return function_pass(pointer_value_type_rewrite, "tir.PointerValueTypeRewrite")

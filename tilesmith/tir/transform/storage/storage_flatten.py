@@ -17,7 +17,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, ProducerLoad
@@ -35,10 +35,9 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 from tilesmith.tir.transform.loops.inject_prefetch import inject_prefetch
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.storage.flatten_buffer import flatten_buffer
 
-__all__ = ["StorageFlatten", "storage_flatten"]
+__all__ = ["storage_flatten"]
 
 DIM_ALIGN = "buffer_dim_align"
 
@@ -196,10 +195,13 @@ class _Realizer(Rewriter):
         return Prefetch(buffer, bounds, prefetch.span)
 
 
+@compiler_pass("tir.StorageFlatten")
 def storage_flatten(
     func: PrimFunc, cache_line_size: int = 64, create_bound_attribute: bool = False
 ) -> PrimFunc:
-    """``func`` with allocations and flat accesses in place of realized tensors and buffers.
+    """Gives memory and flat indices to classic loop programs.
+
+    ``func`` with allocations and flat accesses in place of realized tensors and buffers.
 
     ``cache_line_size``: bytes of memory that one prefetch brings. ``create_bound_attribute``: the
     extents of each allocation are noted in an attribute ``buffer_bound``.
@@ -207,14 +209,3 @@ def storage_flatten(
     body = _ProducersToBuffers(func).visit(func.body)
     body = _Realizer(create_bound_attribute).visit(body)
     return flatten_buffer(inject_prefetch(func.with_body(body), cache_line_size))
-
-
-def StorageFlatten(cache_line_size: int, create_bound_attribute: bool = False) -> Pass:  # noqa: N802
-    """A pass that gives memory and flat indices to classic loop programs."""
-    return function_pass(
-        lambda func: storage_flatten(func, cache_line_size, create_bound_attribute),
-        "tir.StorageFlatten",
-    )
-
-
-register_pass("tir.StorageFlatten", lambda: StorageFlatten(64))

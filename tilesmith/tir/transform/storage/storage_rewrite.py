@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from tilesmith.ir import IntImm, Var, Visitor, const
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
@@ -34,10 +35,9 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.storage.computed_in_place import element_for_element
 
-__all__ = ["StorageRewrite", "storage_rewrite"]
+__all__ = ["storage_rewrite", "storage_rewrite_as_configured"]
 
 
 class _Life:
@@ -280,13 +280,8 @@ def storage_rewrite(func: PrimFunc) -> PrimFunc:
     return func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
 
 
-@register_pass("tir.StorageRewrite")
-def StorageRewrite() -> Pass:  # noqa: N802
-    """The pass that lets allocations share memory."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        if PassContext.current().get_config("tir.disable_storage_rewrite", False):
-            return func
-        return storage_rewrite(func)
-
-    return function_pass(transform, "tir.StorageRewrite")
+@compiler_pass("tir.StorageRewrite")
+def storage_rewrite_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
+    """Lets allocations share memory, unless ``tir.disable_storage_rewrite`` says otherwise."""
+    disabled = context.get_config("tir.disable_storage_rewrite", False)
+    return func if disabled else storage_rewrite(func)

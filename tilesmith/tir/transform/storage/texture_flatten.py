@@ -16,15 +16,14 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Rewriter, StringImm, const
 from tilesmith.ir import operators as ops
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferRealize, BufferStore, Evaluate, LetStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["TextureFlatten", "texture_flatten", "texture_separator"]
+__all__ = ["texture_flatten", "texture_separator"]
 
 TEXTURE = "global.texture"
 
@@ -124,12 +123,10 @@ class _TextureFlattener(Rewriter):
         return self.children(block)
 
 
+@compiler_pass("tir.TextureFlatten")
 def texture_flatten(func: PrimFunc) -> PrimFunc:
-    """``func`` that reads and writes images where its buffers lie in texture memory."""
+    """Reads and writes buffers in texture memory as images.
+
+    ``func`` that reads and writes images where its buffers lie in texture memory.
+    """
     return func.with_body(_TextureFlattener().visit(func.body))
-
-
-@register_pass("tir.TextureFlatten")
-def TextureFlatten() -> Pass:  # noqa: N802
-    """The pass that reads and writes buffers in texture memory as images."""
-    return function_pass(texture_flatten, "tir.TextureFlatten")

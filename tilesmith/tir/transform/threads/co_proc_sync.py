@@ -7,14 +7,13 @@ pass refuses such functions instead of leaving the waiting out.
 
 from __future__ import annotations
 
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["CoProcSync"]
+__all__ = []
 
 
 class _Refusal(StatementRewriter):
@@ -29,12 +28,8 @@ class _Refusal(StatementRewriter):
         return self.children(attribute)
 
 
+@compiler_pass("tir.CoProcSync")
 def _check(func: PrimFunc) -> PrimFunc:
+    """Refuses functions which use a co-processor."""
     _Refusal().visit(func.body)
     return func
-
-
-@register_pass("tir.CoProcSync")
-def CoProcSync() -> Pass:  # noqa: N802
-    """The pass that refuses functions which use a co-processor."""
-    return function_pass(_check, "tir.CoProcSync")

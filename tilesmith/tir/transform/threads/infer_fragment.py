@@ -14,15 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, StringImm, Var, Visitor
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name
-from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, AttrStmt, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InferFragment", "infer_fragment"]
+__all__ = ["infer_fragment"]
 
 
 class _Finder(Visitor):
@@ -81,17 +80,15 @@ class _Marker(Rewriter):
         return node if body is node.body else node.with_fields(body=body)
 
 
+@compiler_pass("tir.InferFragment")
 def infer_fragment(func: PrimFunc) -> PrimFunc:
-    """``func`` with the shapes and layouts of its fragments as attributes."""
+    """Notes shapes and layouts of fragments.
+
+    ``func`` with the shapes and layouts of its fragments as attributes.
+    """
     finder = _Finder()
     finder.visit(func.body)
     if not finder.shapes:
         return func
     finder.check()
     return func.with_body(_Marker(finder).visit(func.body))
-
-
-@register_pass("tir.InferFragment")
-def InferFragment() -> Pass:  # noqa: N802
-    """The pass that notes shapes and layouts of fragments."""
-    return function_pass(infer_fragment, "tir.InferFragment")

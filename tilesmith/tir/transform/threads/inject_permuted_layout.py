@@ -16,17 +16,16 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, Visitor, const
 from tilesmith.ir.operators import bitwise_xor
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferStore, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectPermutedLayout", "inject_permuted_layout"]
+__all__ = ["inject_permuted_layout"]
 
 MARK = "permuted_layout"
 PIECE = 8  # elements that stay together
@@ -167,16 +166,14 @@ class _Permuter(Rewriter):
         return node
 
 
+@compiler_pass("tir.InjectPermutedLayout")
 def inject_permuted_layout(func: PrimFunc) -> PrimFunc:
-    """``func`` with the rows of marked shared buffers permuted."""
+    """Permutes rows of shared memory where that is marked.
+
+    ``func`` with the rows of marked shared buffers permuted.
+    """
     finder = _Finder()
     finder.visit(func.body)
     if not finder.found:
         return func
     return func.with_body(_Permuter(finder.found).visit(func.body))
-
-
-@register_pass("tir.InjectPermutedLayout")
-def InjectPermutedLayout() -> Pass:  # noqa: N802
-    """The pass that permutes rows of shared memory where that is marked."""
-    return function_pass(inject_permuted_layout, "tir.InjectPermutedLayout")

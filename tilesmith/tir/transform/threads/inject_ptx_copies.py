@@ -18,15 +18,15 @@ from __future__ import annotations
 from tilesmith.ir import Broadcast, FloatImm, IntImm, PrimExpr, Ramp, const
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, BufferStore, Evaluate, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["InjectPTXAsyncCopy", "InjectPTXLDG32", "inject_ptx_async_copy", "inject_ptx_ldg32"]
+__all__ = ["inject_ptx_async_copy", "inject_ptx_ldg32", "inject_ptx_ldg32_as_configured"]
 
 
 def _guarded(value: PrimExpr) -> tuple[PrimExpr | None, BufferLoad | None]:
@@ -96,15 +96,13 @@ class _AsyncCopies(Rewriter):
         return intrinsic_call(node.buffer.dtype.element, "ptx_cp_async", *arguments)
 
 
+@compiler_pass("tir.InjectPTXAsyncCopy")
 def inject_ptx_async_copy(func: PrimFunc) -> PrimFunc:
-    """``func`` whose copies in the background are instructions where there are such."""
+    """Makes ``cp.async`` of stores in the background.
+
+    ``func`` whose copies in the background are instructions where there are such.
+    """
     return func.with_body(_AsyncCopies().visit(func.body))
-
-
-@register_pass("tir.InjectPTXAsyncCopy")
-def InjectPTXAsyncCopy() -> Pass:  # noqa: N802
-    """The pass that makes ``cp.async`` of stores in the background."""
-    return function_pass(inject_ptx_async_copy, "tir.InjectPTXAsyncCopy")
 
 
 class _GuardedLoads(Rewriter):
@@ -133,13 +131,11 @@ def inject_ptx_ldg32(func: PrimFunc) -> PrimFunc:
     return func.with_body(_GuardedLoads().visit(func.body))
 
 
-@register_pass("tir.InjectPTXLDG32")
-def InjectPTXLDG32(enable: bool = True) -> Pass:  # noqa: N802
-    """The pass that makes guarded loads of 32 bits; it works where it is enabled here, or by the
-    option ``tir.ptx_ldg32``."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        wanted = enable or PassContext.current().get_config("tir.ptx_ldg32", False)
-        return inject_ptx_ldg32(func) if wanted else func
-
-    return function_pass(transform, "tir.InjectPTXLDG32")
+@compiler_pass("tir.InjectPTXLDG32")
+def inject_ptx_ldg32_as_configured(
+    func: PrimFunc, context: PassContext, enable: bool = True
+) -> PrimFunc:
+    """Makes guarded loads of 32 bits, where it is enabled here or by the option
+    ``tir.ptx_ldg32``."""
+    wanted = enable or context.get_config("tir.ptx_ldg32", False)
+    return inject_ptx_ldg32(func) if wanted else func

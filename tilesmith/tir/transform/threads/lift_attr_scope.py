@@ -7,8 +7,8 @@ for i in range(4):                          with T.attr(0, "coproc_scope", 1):
 
 from __future__ import annotations
 
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.transform import Pass
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import (
@@ -22,10 +22,9 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.transform.registration import function_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["LiftAttrScope", "lift_attr_scope"]
+__all__ = ["lift_attr_scope"]
 
 
 class _Lifter(StatementRewriter):
@@ -117,11 +116,10 @@ class _Lifter(StatementRewriter):
         return then_case.with_fields(body=inner)
 
 
+@compiler_pass("tir.LiftAttrScope")
 def lift_attr_scope(func: PrimFunc, attr_key: str) -> PrimFunc:
-    """``func`` with the attributes of a key as far outside as they can stand."""
+    """Moves the attributes ``attr_key`` outward.
+
+    ``func`` with the attributes of a key as far outside as they can stand.
+    """
     return func.with_body(_Lifter(attr_key).visit(func.body))
-
-
-def LiftAttrScope(attr_key: str) -> Pass:  # noqa: N802
-    """A pass that moves the attributes ``attr_key`` outward."""
-    return function_pass(lambda func: lift_attr_scope(func, attr_key), "tir.LiftAttrScope")

@@ -16,16 +16,15 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import For, ForKind, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LiftThreadBinding", "lift_thread_binding"]
+__all__ = ["lift_thread_binding"]
 
 
 class _ThreadLoops(Visitor):
@@ -121,12 +120,10 @@ class _Bound(Visitor):
         self.visit(node.body)
 
 
+@compiler_pass("tir.LiftThreadBinding")
 def lift_thread_binding(func: PrimFunc) -> PrimFunc:
-    """``func`` with one loop per thread axis below each loop that is around several."""
+    """Joins loops over a thread axis at the loop around them.
+
+    ``func`` with one loop per thread axis below each loop that is around several.
+    """
     return func.with_body(_Lifter().visit(func.body))
-
-
-@register_pass("tir.LiftThreadBinding")
-def LiftThreadBinding() -> Pass:  # noqa: N802
-    """The pass that joins loops over a thread axis at the loop around them."""
-    return function_pass(lift_thread_binding, "tir.LiftThreadBinding")

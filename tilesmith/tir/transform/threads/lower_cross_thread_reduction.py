@@ -26,7 +26,7 @@ from typing import Any
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -46,9 +46,8 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, combine, reduction_of
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reduction"]
+__all__ = ["lower_cross_thread_reduction"]
 
 
 def _is_thread(loop: For) -> bool:
@@ -380,12 +379,10 @@ def _together(buffers: list[Buffer], values: tuple[PrimExpr, ...]) -> Stmt:
     return body
 
 
+@compiler_pass("tir.LowerCrossThreadReduction")
 def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
-    """``func`` whose reductions over threads say how the threads combine what they have."""
+    """Makes exchanges between threads of reductions over threads.
+
+    ``func`` whose reductions over threads say how the threads combine what they have.
+    """
     return func.with_body(_Lowering().visit(func.body))
-
-
-@register_pass("tir.LowerCrossThreadReduction")
-def LowerCrossThreadReduction() -> Pass:  # noqa: N802
-    """The pass that makes exchanges between threads of reductions over threads."""
-    return function_pass(lower_cross_thread_reduction, "tir.LowerCrossThreadReduction")

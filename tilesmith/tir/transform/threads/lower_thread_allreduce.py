@@ -28,8 +28,8 @@ from tilesmith.ir.intrinsics import (
     tvm_warp_shuffle_down,
 )
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.transform import Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
@@ -48,9 +48,8 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.blocks.reducers import combine
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["LowerThreadAllreduce", "lower_thread_allreduce"]
+__all__ = ["lower_thread_allreduce"]
 
 AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
@@ -303,12 +302,10 @@ def warp_size_of(func: PrimFunc) -> int:
     return int(Target(target).attrs.get("thread_warp_size", 1) or 1)
 
 
+@compiler_pass("tir.LowerThreadAllreduce")
 def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
-    """``func`` with each reduction over threads written out."""
+    """Writes out reductions over threads.
+
+    ``func`` with each reduction over threads written out.
+    """
     return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))
-
-
-@register_pass("tir.LowerThreadAllreduce")
-def LowerThreadAllreduce() -> Pass:  # noqa: N802
-    """The pass that writes out reductions over threads."""
-    return function_pass(lower_thread_allreduce, "tir.LowerThreadAllreduce")

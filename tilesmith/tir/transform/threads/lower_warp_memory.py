@@ -17,7 +17,7 @@ from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import IntImm, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -25,10 +25,9 @@ from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
 
-__all__ = ["LowerWarpMemory", "lower_warp_memory"]
+__all__ = ["lower_warp_memory"]
 
 
 class _StoreFinder(Visitor):
@@ -201,12 +200,10 @@ class _Lowering(Rewriter):
         return node
 
 
+@compiler_pass("tir.LowerWarpMemory")
 def lower_warp_memory(func: PrimFunc) -> PrimFunc:
-    """``func`` without memory in scope "warp"."""
+    """Turns warp memory into registers and exchanges.
+
+    ``func`` without memory in scope "warp".
+    """
     return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))
-
-
-@register_pass("tir.LowerWarpMemory")
-def LowerWarpMemory() -> Pass:  # noqa: N802
-    """The pass that turns warp memory into registers and exchanges."""
-    return function_pass(lower_warp_memory, "tir.LowerWarpMemory")

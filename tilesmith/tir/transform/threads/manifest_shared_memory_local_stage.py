@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import PrimExpr, Var
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -24,9 +24,8 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["ManifestSharedMemoryLocalStage", "manifest_shared_memory_local_stage"]
+__all__ = ["manifest_shared_memory_local_stage"]
 
 MARKS = ("tir.manifest_shared_memory_local_stage", "manifest_shared_memory_local_stage")
 
@@ -104,12 +103,10 @@ class _Stager(Rewriter):
         return stmt_seq(first, second)
 
 
+@compiler_pass("tir.ManifestSharedMemoryLocalStage")
 def manifest_shared_memory_local_stage(func: PrimFunc) -> PrimFunc:
-    """``func`` whose marked copies to shared memory go through registers."""
+    """Puts registers between global and shared memory where that is marked.
+
+    ``func`` whose marked copies to shared memory go through registers.
+    """
     return func.with_body(_Stager().visit(func.body))
-
-
-@register_pass("tir.ManifestSharedMemoryLocalStage")
-def ManifestSharedMemoryLocalStage() -> Pass:  # noqa: N802
-    """The pass that puts registers between global and shared memory where that is marked."""
-    return function_pass(manifest_shared_memory_local_stage, "tir.ManifestSharedMemoryLocalStage")

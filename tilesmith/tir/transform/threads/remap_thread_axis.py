@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilesmith.ir import Var
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import AttrStmt, For, Stmt
-from tilesmith.tir.transform.registration import function_pass
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
-__all__ = ["RemapThreadAxis", "remap_thread_axis"]
+__all__ = ["remap_thread_axis"]
 
 
 class _Remapper(StatementRewriter):
@@ -43,15 +42,14 @@ class _Remapper(StatementRewriter):
         )
 
 
+@compiler_pass("tir.RemapThreadAxis")
 def remap_thread_axis(func: PrimFunc, axis_map: Mapping[str, str | IterVar]) -> PrimFunc:
-    """``func`` with the threads of the axes ``axis_map`` (tag → tag or iterator) renamed."""
+    """Renames axes of threads.
+
+    ``func`` with the threads of the axes ``axis_map`` (tag → tag or iterator) renamed.
+    """
     axes = {
         old: new.thread_tag if isinstance(new, IterVar) else str(new)
         for old, new in axis_map.items()
     }
     return func.with_body(_Remapper(axes).visit(func.body))
-
-
-def RemapThreadAxis(axis_map: Mapping[str, str | IterVar]) -> Pass:  # noqa: N802
-    """A pass that renames axes of threads."""
-    return function_pass(lambda func: remap_thread_axis(func, axis_map), "tir.RemapThreadAxis")

@@ -25,8 +25,9 @@ from tilesmith.ir import Call, IntImm, Range, Var, Visitor
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.intrinsics import tvm_storage_sync
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.ir.transform import Pass, PassContext
+from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -49,10 +50,9 @@ from tilesmith.tir.stmt import (
     stmt_list,
     stmt_seq,
 )
-from tilesmith.tir.transform.registration import function_pass, register_pass
 from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
 
-__all__ = ["ThreadSync", "thread_sync"]
+__all__ = ["thread_sync", "thread_sync_as_configured"]
 
 
 class _Summary:
@@ -433,15 +433,10 @@ def thread_sync(func: PrimFunc, storage_scope: str) -> PrimFunc:
     return func.with_body(_Kernels(storage_scope).visit(func.body))
 
 
-@register_pass("tir.ThreadSync")
-def ThreadSync(storage_scope: str) -> Pass:  # noqa: N802
-    """The pass that inserts barriers for memory of a scope ("shared", "shared.dyn", "warp", or
-    "global" with the option ``tir.detect_global_barrier``)."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        context = PassContext.current()
-        if storage_scope == "global" and not context.get_config("tir.detect_global_barrier", False):
-            return func
-        return thread_sync(func, storage_scope)
-
-    return function_pass(transform, "tir.ThreadSync")
+@compiler_pass("tir.ThreadSync")
+def thread_sync_as_configured(func: PrimFunc, context: PassContext, storage_scope: str) -> PrimFunc:
+    """Inserts barriers for memory of a scope ("shared", "shared.dyn", "warp", or "global" with the
+    option ``tir.detect_global_barrier``)."""
+    if storage_scope == "global" and not context.get_config("tir.detect_global_barrier", False):
+        return func
+    return thread_sync(func, storage_scope)

@@ -16,16 +16,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, PointerType, PrimExpr, Range, Var, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import BufferStore, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["TransformMmaBufferLayout", "transform_mma_buffer_layout"]
+__all__ = ["transform_mma_buffer_layout"]
 
 TILES = {"m16n8k8.matrixA": (32, 8), "m16n8k8.matrixB": (8, 32), "m16n8k8.matrixC": (16, 8)}
 
@@ -99,12 +98,10 @@ class _Transformer(BufferRemapper):
         return BufferRegion(buffer, (*outer, *whole))
 
 
+@compiler_pass("tir.TransformMmaBufferLayout")
 def transform_mma_buffer_layout(func: PrimFunc) -> PrimFunc:
-    """``func`` with the matrices of m16n8k8 in registers."""
+    """Gives each thread its registers of the matrices of ``mma``.
+
+    ``func`` with the matrices of m16n8k8 in registers.
+    """
     return func.with_body(_Transformer().visit(func.body))
-
-
-@register_pass("tir.TransformMmaBufferLayout")
-def TransformMmaBufferLayout() -> Pass:  # noqa: N802
-    """The pass that gives each thread its registers of the matrices of ``mma``."""
-    return function_pass(transform_mma_buffer_layout, "tir.TransformMmaBufferLayout")

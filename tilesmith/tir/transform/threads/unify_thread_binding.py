@@ -17,16 +17,15 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, Stmt
-from tilesmith.tir.transform.registration import function_pass, register_pass
 
-__all__ = ["UnifyThreadBinding", "unify_thread_binding"]
+__all__ = ["unify_thread_binding"]
 
 SEPARATE = ("vthread", "cthread")
 
@@ -127,12 +126,10 @@ def _as(expr: PrimExpr, dtype: Any) -> PrimExpr:
     return const(value, dtype) if isinstance(value, int) else expr.astype(dtype)
 
 
+@compiler_pass("tir.UnifyThreadBinding")
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
-    """``func`` with one loop for each thread axis of a kernel, outermost."""
+    """Launches each axis of threads once.
+
+    ``func`` with one loop for each thread axis of a kernel, outermost.
+    """
     return func.with_body(_Unifier().visit(func.body))
-
-
-@register_pass("tir.UnifyThreadBinding")
-def UnifyThreadBinding() -> Pass:  # noqa: N802
-    """The pass that launches each axis of threads once."""
-    return function_pass(unify_thread_binding, "tir.UnifyThreadBinding")

@@ -1,28 +1,23 @@
-"""VerifyGPUCode: a pass that refuses functions whose kernels do not fit on a device."""
+"""VerifyGPUCode: refuses functions whose kernels do not fit on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import VerifyError
 from tilesmith.tir.analysis.verify_gpu_code import gpu_code_violations
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.transform.registration import function_pass
 
-__all__ = ["VerifyGPUCode"]
+__all__ = ["refuse_what_does_not_fit"]
 
 
-def VerifyGPUCode(constraints: Mapping[str, Any]) -> Pass:  # noqa: N802
-    """The pass that raises VerifyError where a kernel exceeds a limit (see
-    ``tir.analysis.verify_gpu_code``)."""
-
-    def transform(func: PrimFunc) -> PrimFunc:
-        found = gpu_code_violations(func, constraints)
-        if found:
-            name = func.attrs.get("global_symbol", "the function")
-            raise VerifyError(f"{name} does not fit on the device", span=func.span, notes=found)
-        return func
-
-    return function_pass(transform, "tir.VerifyGPUCode")
+@compiler_pass("tir.VerifyGPUCode")
+def refuse_what_does_not_fit(func: PrimFunc, constraints: Mapping[str, Any]) -> PrimFunc:
+    """Raises VerifyError where a kernel exceeds a limit (see ``tir.analysis.verify_gpu_code``)."""
+    found = gpu_code_violations(func, constraints)
+    if found:
+        name = func.attrs.get("global_symbol", "the function")
+        raise VerifyError(f"{name} does not fit on the device", span=func.span, notes=found)
+    return func

@@ -1,4 +1,4 @@
-"""DefaultGPUSchedule: blocks that nobody has scheduled are spread over threads.
+"""Spreads blocks that nobody has scheduled over the threads of a GPU: the pass DefaultGPUSchedule.
 
 The loops of a block that make its elements are fused and divided into blocks of threads; loops that
 reduce stay inside. Functions with the attribute ``tir.is_scheduled``, blocks under loops that are
@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, IRModule
-from tilesmith.ir.transform import ModulePass, Pass, PassInfo
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import pass_factory
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
+from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.stmt import BlockRealize, ForKind
-from tilesmith.tir.transform.registration import register_pass
 
-__all__ = ["DefaultGPUSchedule", "default_gpu_schedule"]
+__all__ = ["DefaultGPUSchedule", "default_gpu_schedule", "default_gpu_schedules"]
 
 
 def _thread_count(target: Any) -> int:
@@ -65,26 +66,23 @@ def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
         func.body, ForKind.THREAD_BINDING
     ):
         return func
-    from tilesmith.tir.schedule import Schedule  # schedules use passes of this package themselves
-
     sch = Schedule(IRModule({"main": func}))
     for block in sch.get_child_blocks(sch.get_block("root")):
         _schedule_block(sch, block, threads)
     return sch.mod["main"].with_attr("tir.is_scheduled", True)
 
 
-@register_pass("tir.DefaultGPUSchedule")
-def DefaultGPUSchedule() -> Pass:  # noqa: N802
-    """The pass that spreads unscheduled functions over threads; the target is that of the function,
-    else the current one."""
+@compiler_pass("tir.DefaultGPUSchedule")
+def default_gpu_schedules(mod: IRModule) -> IRModule:
+    """Spreads unscheduled functions over threads; the target is that of the function, else the
+    current one."""
+    current = Target.current(allow_none=True)
+    for variable, func in list(mod.functions.items()):
+        if isinstance(func, PrimFunc):
+            threads = _thread_count(func.attrs.get("target") or current)
+            if threads:
+                mod[variable] = default_gpu_schedule(func, threads)
+    return mod
 
-    def transform(mod: IRModule, context: Any) -> IRModule:
-        current = Target.current(allow_none=True)
-        for variable, func in list(mod.functions.items()):
-            if isinstance(func, PrimFunc):
-                threads = _thread_count(func.attrs.get("target") or current)
-                if threads:
-                    mod[variable] = default_gpu_schedule(func, threads)
-        return mod
 
-    return ModulePass(transform, PassInfo(0, "tir.DefaultGPUSchedule"))
+DefaultGPUSchedule = pass_factory("tir.DefaultGPUSchedule")
