@@ -32,7 +32,7 @@ from tilesmith.topi.utils import (
 __all__ = [
     "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd",
     "index_map_transform", "layout_transform", "one_hot", "repeat", "reshape", "shape", "split",
-    "squeeze", "stack", "strided_slice", "take", "tile", "transpose", "trilu",
+    "squeeze", "stack", "strided_slice", "take", "take_grad", "tile", "transpose", "trilu",
 ]  # fmt: skip
 
 
@@ -282,6 +282,25 @@ def _index_in_mode(index: PrimExpr, size: PrimExpr, mode: str) -> PrimExpr:
         return op.floormod(index, size)
     index = tir.Select(op.less(index, const(0, index.dtype)), index + size, index)
     return op.maximum(op.minimum(index, size - 1), const(0, index.dtype))
+
+
+def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
+    """The gradient of `take` by its data: each place of the data sums what was taken from it.
+
+    ``axis`` None stands for the only axis of a vector. Negative indices count from the end.
+    """
+    (axis,) = normalize_axes(0 if axis is None else axis, len(data.shape))
+    places = [te.reduce_axis((0, size), name=f"k{n}") for n, size in enumerate(indices.shape)]
+
+    def gathered(*i: Any) -> PrimExpr:
+        index = op.cast("int64", indices(*places))
+        index = tir.Select(index < 0, index + op.cast("int64", data.shape[axis]), index)
+        here = op.equal(index, op.cast("int64", i[axis]))
+        value = grads(*i[:axis], *places, *i[axis + 1 :])
+        value = tir.Select(here, value, const(0, grads.dtype))
+        return te.sum(value, axis=places) if places else value
+
+    return te.compute(data.shape, gathered, name="take_grad")
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:

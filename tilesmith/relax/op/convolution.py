@@ -12,7 +12,7 @@ from tilesmith.relax.attrs import Schema, dtype, integer, ints, text
 from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import check_ndim, prove_equal, result, size_text, sizes_of, tensor
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 __all__ = [
@@ -228,6 +228,37 @@ def _as_convolution(attrs: Any, data: Any, weight: Any, padding: Any, rank: int)
 # The operators
 
 
+def _expression(attrs: Any, data: Any, weight: Any) -> Any:
+    return topi.nn.conv(
+        data,
+        weight,
+        attrs.strides,
+        attrs.padding,
+        attrs.dilation,
+        attrs.groups,
+        attrs.data_layout,
+        attrs.kernel_layout,
+        attrs.out_dtype,
+        attrs.out_layout,
+    )
+
+
+def _transposed_expression(attrs: Any, data: Any, weight: Any) -> Any:
+    return topi.nn.conv_transpose(
+        data,
+        weight,
+        attrs.strides,
+        attrs.padding,
+        attrs.output_padding,
+        attrs.dilation,
+        attrs.groups,
+        attrs.data_layout,
+        attrs.kernel_layout,
+        attrs.out_dtype,
+        attrs.out_layout,
+    )
+
+
 def _define(rank: int, transpose: bool) -> Any:
     spatial = SPATIAL[rank]
     fields = {
@@ -247,7 +278,7 @@ def _define(rank: int, transpose: bool) -> Any:
         "data weight",
         _infer(rank, transpose),
         schema=Schema(**fields),
-        compute=f"convolution:conv{rank}d" + ("_transpose" if transpose else ""),
+        compute=_transposed_expression if transpose else _expression,
         kind=FusionKind.OUT_ELEMWISE_FUSABLE,
         evaluate=_evaluate(rank, transpose),
     )

@@ -11,7 +11,7 @@ from tilesmith.relax.attrs import Schema, boolean, integer, ints, optional_integ
 from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import tensor
 from tilesmith.relax.op.convolution import paddings, repeat
-from tilesmith.relax.op.spec import call, define
+from tilesmith.relax.op.spec import call, define, topi
 from tilesmith.support.errors import OpAttributeInvalid
 
 __all__ = [
@@ -92,6 +92,14 @@ def _max_backward(attrs: Any, grad: Any, data: Any) -> Any:
     return result.astype(data.dtype)
 
 
+def _padded_count(attrs: Any, size: int, window: int, axis: int) -> int:
+    """How many places of a window lie within the padded data."""
+    pads = paddings(attrs.padding, 2)
+    start = window * attrs.strides[axis] - pads[axis]
+    places = start + numpy.arange(attrs.pool_size[axis]) * attrs.dilation[axis]
+    return int((places < size + pads[axis + 2]).sum())
+
+
 def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
     rows, columns = _windows(attrs, grad, data)
     result = numpy.zeros(data.shape, "float64")
@@ -99,11 +107,30 @@ def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
         own_rows, own_columns = rows[y][rows[y] >= 0], columns[x][columns[x] >= 0]
         count = len(own_rows) * len(own_columns)
         if attrs.count_include_pad:
-            count = attrs.pool_size[0] * attrs.pool_size[1]
+            count = _padded_count(attrs, data.shape[2], y, 0)
+            count *= _padded_count(attrs, data.shape[3], x, 1)
         for i in own_rows:
             for j in own_columns:
                 result[:, :, i, j] += grad[:, :, y, x] / max(count, 1)
     return result.astype(data.dtype)
+
+
+def _pool_expression(pool_type: str) -> Any:
+    def expression(attrs: Any, grad: Any, data: Any) -> Any:
+        return topi.nn.pool_grad(
+            grad,
+            data,
+            attrs.pool_size,
+            attrs.strides,
+            attrs.padding,
+            pool_type,
+            attrs.ceil_mode,
+            attrs.count_include_pad,
+            attrs.layout,
+            attrs.dilation,
+        )
+
+    return expression
 
 
 _MAX = define(
@@ -111,7 +138,7 @@ _MAX = define(
     "output_grad data",
     _infer_like_data,
     schema=_pool_schema(),
-    compute="grad:max_pool2d_backward",
+    compute=_pool_expression("max"),
     evaluate=_max_backward,
 )
 _AVG = define(
@@ -119,7 +146,7 @@ _AVG = define(
     "output_grad data",
     _infer_like_data,
     schema=_pool_schema(),
-    compute="grad:avg_pool2d_backward",
+    compute=_pool_expression("avg"),
     evaluate=_avg_backward,
 )
 
@@ -191,7 +218,7 @@ _TAKE = define(
     "output_grad x indices",
     lambda call: tensor(call, 1),
     schema=Schema(axis=optional_integer()),
-    compute="grad:take_backward",
+    compute="topi.take_grad",
     evaluate=_take_backward,
 )
 

@@ -18,7 +18,8 @@ from tilesmith.relax.op.convolution import (
     to_primal_array,
 )
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.support.errors import UnsupportedError
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -126,6 +127,29 @@ class _WithoutPadding:
         self.padding, self.ceil_mode = (0,) * (2 * rank), attrs.ceil_mode
 
 
+def _check_layout_stays(attrs: Any) -> None:
+    if attrs.out_layout not in (None, attrs.layout):
+        raise UnsupportedError("a pooling that changes the layout has no compute")
+
+
+def _expression(kind: str, rank: int) -> Any:
+    def expression(attrs: Any, data: Any) -> Any:
+        _check_layout_stays(attrs)
+        return getattr(topi.nn, f"pool{rank}d")(
+            data,
+            attrs.pool_size,
+            attrs.strides,
+            attrs.dilation,
+            attrs.padding,
+            kind,
+            attrs.ceil_mode,
+            attrs.layout,
+            attrs.count_include_pad,
+        )
+
+    return expression
+
+
 def _define_pool(kind: str, rank: int) -> Any:
     return define(
         f"nn.{kind}_pool{rank}d",
@@ -141,7 +165,7 @@ def _define_pool(kind: str, rank: int) -> Any:
             layout=text("NC" + SPATIAL[rank]),
             out_layout=text(None),
         ),
-        compute=f"pooling:{kind}_pool{rank}d",
+        compute=_expression(kind, rank),
         kind=FusionKind.OUT_ELEMWISE_FUSABLE,
         evaluate=(_evaluate_max if kind == "max" else _evaluate_avg)(rank),
     )
@@ -197,6 +221,16 @@ avg_pool3d = _pool_function("avg", 3)
 # Adaptive pooling: part i of n has the elements from floor(i*size/n) to ceil((i+1)*size/n).
 
 
+def _adaptive_expression(kind: str, rank: int) -> Any:
+    name = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}[rank]
+
+    def expression(attrs: Any, data: Any) -> Any:
+        _check_layout_stays(attrs)
+        return getattr(topi.nn, name)(data, attrs.output_size, kind, attrs.layout)
+
+    return expression
+
+
 def _infer_adaptive(rank: int) -> Any:
     primal = "NC" + SPATIAL[rank]
 
@@ -247,7 +281,7 @@ def _adaptive_function(kind: str, rank: int) -> Any:
         "data",
         _infer_adaptive(rank),
         schema=Schema(output_size=optional_ints(), layout=text(layout_), out_layout=text(None)),
-        compute=f"pooling:adaptive_{kind}_pool{rank}d",
+        compute=_adaptive_expression(kind, rank),
         kind=FusionKind.OUT_ELEMWISE_FUSABLE,
         evaluate=_evaluate_adaptive(kind, rank),
     )

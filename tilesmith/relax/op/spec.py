@@ -80,10 +80,7 @@ class OpSpec:
     def compute_function(self) -> Callable[..., Any] | None:
         """The compute as a function ``(attrs, *inputs)``."""
         if isinstance(self.compute, str):
-            if self.compute.startswith("topi."):
-                self.compute = self._topi_call(self.compute)
-            else:
-                self.compute = resolve("tilesmith.relax.op.compute." + self.compute)
+            self.compute = self._topi_call(self.compute)
         return self.compute
 
     def _topi_call(self, name: str) -> Callable[..., Any]:

@@ -1,12 +1,19 @@
 """Computes of neural networks."""
 
 from tilesmith.topi.nn.attention import *  # noqa: F403
+from tilesmith.topi.nn.conv1d import *  # noqa: F403
 from tilesmith.topi.nn.conv2d import *  # noqa: F403
+from tilesmith.topi.nn.conv3d import *  # noqa: F403
+from tilesmith.topi.nn.conv_transpose import *  # noqa: F403
+from tilesmith.topi.nn.convolution import *  # noqa: F403
 from tilesmith.topi.nn.dense import *  # noqa: F403
+from tilesmith.topi.nn.depthwise_conv2d import *  # noqa: F403
 from tilesmith.topi.nn.elemwise import *  # noqa: F403
 from tilesmith.topi.nn.loss import *  # noqa: F403
 from tilesmith.topi.nn.normalization import *  # noqa: F403
 from tilesmith.topi.nn.packed import *  # noqa: F403
 from tilesmith.topi.nn.pad import *  # noqa: F403
+from tilesmith.topi.nn.pool_grad import *  # noqa: F403
 from tilesmith.topi.nn.pooling import *  # noqa: F403
 from tilesmith.topi.nn.quantization import *  # noqa: F403
+from tilesmith.topi.nn.utils import *  # noqa: F403

@@ -13,32 +13,7 @@ from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.utils import simplify
 
-__all__ = ["circular_pad", "get_pad_tuple", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
-
-
-def get_pad_tuple(padding: Any, kernel: Any) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right: from one number, two, four, "VALID" or "SAME"."""
-    if isinstance(padding, (list, tuple)):
-        values = [int(value) for value in padding]
-        if len(values) == 1:
-            return values[0], values[0], values[0], values[0]
-        if len(values) == 2:
-            return values[0], values[1], values[0], values[1]
-        if len(values) == 4:
-            return values[0], values[1], values[2], values[3]
-        raise ShapeError(f"padding has 1, 2 or 4 numbers, got {len(values)}")
-    if padding == "VALID":
-        return 0, 0, 0, 0
-    if padding == "SAME":
-        height, width = int(kernel[0]) - 1, int(kernel[1]) - 1
-        return (
-            (height + 1) // 2 if height % 2 else height // 2,
-            width // 2,
-            height - height // 2,
-            width - width // 2,
-        )
-    number = int(padding)
-    return number, number, number, number
+__all__ = ["circular_pad", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 
 
 def pad(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import te, tir
@@ -10,13 +11,18 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.nn.pad import pad
+from tilesmith.topi.nn.utils import SPATIAL, Numbers, Padding, get_pad_tuple_generic, per_axis
 from tilesmith.topi.utils import get_const_int, simplify
 
-__all__ = ["adaptive_pool", "global_pool", "pool1d", "pool2d", "pool3d"]
+__all__ = [
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d",
+    "pool3d",
+]  # fmt: skip
 
 
-def _spatial_axes(layout: str, count: int) -> list[int]:
-    letters = "DHW"[-count:]
+def spatial_axes(layout: str, rank: int) -> list[int]:
+    """The numbers of the spatial axes of a layout in which they are not split."""
+    letters = SPATIAL[rank]
     axes = [layout.find(letter) for letter in letters]
     if any(axis < 0 for axis in axes) or any(
         letter.islower() and letter in "dhw" for letter in layout
@@ -25,33 +31,69 @@ def _spatial_axes(layout: str, count: int) -> list[int]:
     return axes
 
 
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a pooling: sizes, steps and padding, one number for each spatial axis."""
+
+    axes: list[int]
+    kernel: list[int]
+    stride: list[int]
+    dilation: list[int]
+    before: list[int]
+    after: list[int]
+
+    def first(self, k: int, window: PrimExpr) -> PrimExpr:
+        """The index of the data at which a window starts along the k-th spatial axis."""
+        return window * self.stride[k] - self.before[k]
+
+    def count(
+        self, k: int, window: PrimExpr, size: PrimExpr, ceil_mode: bool, include_pad: bool
+    ) -> PrimExpr | int:
+        """How many elements of a window count along the k-th spatial axis."""
+        is_padded = self.before[k] > 0 or self.after[k] > 0
+        if not ceil_mode and (include_pad or not is_padded):
+            return self.kernel[k]  # without ceil_mode each window lies within the padded data
+        start = self.first(k, window)
+        last = size + self.after[k] if include_pad else size
+        end = op.minimum(start + (self.kernel[k] - 1) * self.dilation[k] + 1, last)
+        first = start if include_pad else op.maximum(start, const(0, start.dtype))
+        return op.floordiv(end - first + self.dilation[k] - 1, self.dilation[k])
+
+
+def windows_of(
+    layout: str, rank: int, kernel: Numbers, stride: Numbers, dilation: Numbers, padding: Padding
+) -> Windows:
+    """The windows that the parameters of a pooling describe."""
+    sizes = per_axis(kernel, rank, "kernel")
+    before, after = get_pad_tuple_generic(padding, sizes)
+    return Windows(
+        spatial_axes(layout, rank),
+        sizes,
+        per_axis(stride, rank, "stride"),
+        per_axis(dilation, rank, "dilation"),
+        before,
+        after,
+    )
+
+
 def _pool(
-    data: Tensor,
-    kernel: list[int],
-    stride: list[int],
-    dilation: list[int],
-    padding: list[int],
-    pool_type: str,
-    ceil_mode: bool,
-    layout: str,
-    count_include_pad: bool,
+    data: Tensor, windows: Windows, pool_type: str, ceil_mode: bool, count_include_pad: bool
 ) -> Tensor:
-    count = len(kernel)
-    axes = _spatial_axes(layout, count)
-    before, after = list(padding[:count]), list(padding[count:])
-    if ceil_mode:
-        after = [amount + step - 1 for amount, step in zip(after, stride)]
+    if pool_type not in ("max", "avg"):
+        raise UnsupportedError(f"pooling: type '{pool_type}' is neither max nor avg")
+    kernel, stride, dilation = windows.kernel, windows.stride, windows.dilation
     shape = list(data.shape)
     pad_before, pad_after = [0] * len(shape), [0] * len(shape)
-    for k, axis in enumerate(axes):
-        free = data.shape[axis] - (kernel[k] - 1) * dilation[k] - 1 + before[k] + after[k]
+    for k, axis in enumerate(windows.axes):
+        after = windows.after[k] + (stride[k] - 1 if ceil_mode else 0)
+        free = data.shape[axis] - (kernel[k] - 1) * dilation[k] - 1 + windows.before[k] + after
         shape[axis] = simplify(op.floordiv(free, stride[k]) + 1)
-        pad_before[axis], pad_after[axis] = before[k], after[k]
-    iterators = [te.reduce_axis((0, kernel[k]), name=f"rv{k}") for k in range(count)]
+        pad_before[axis], pad_after[axis] = windows.before[k], after
+    iterators = [te.reduce_axis((0, size), name=f"rv{k}") for k, size in enumerate(kernel)]
 
     def place(indices: tuple) -> list[Any]:
         own = list(indices)
-        for k, axis in enumerate(axes):
+        for k, axis in enumerate(windows.axes):
             own[axis] = indices[axis] * stride[k] + iterators[k] * dilation[k]
         return own
 
@@ -60,28 +102,17 @@ def _pool(
         padded = pad(data, pad_before, pad_after, worst, name="pad_temp")
         largest = lambda *i: te.max(padded(*place(i)), axis=iterators)  # noqa: E731
         return te.compute(shape, largest, name="pool_max", tag="pool_max")
-    if pool_type != "avg":
-        raise UnsupportedError(f"pooling: type '{pool_type}' is neither max nor avg")
     padded = pad(data, pad_before, pad_after, 0, name="pad_temp")
     total = te.compute(
         shape, lambda *i: te.sum(padded(*place(i)), axis=iterators), name="pool_sum", tag="pool_sum"
     )
-    original_after = list(padding[count:])
-
-    def count_of(k: int, index: PrimExpr) -> PrimExpr | int:
-        """How many elements of a window count along an axis."""
-        if not any(padding) and not ceil_mode:
-            return kernel[k]
-        start, size = index * stride[k] - before[k], data.shape[axes[k]]
-        last = size + original_after[k] if count_include_pad else size
-        end = op.minimum(start + (kernel[k] - 1) * dilation[k] + 1, last)
-        first = start if count_include_pad else op.maximum(start, const(0, start.dtype))
-        return op.floordiv(end - first + dilation[k] - 1, dilation[k])
 
     def average(*indices: Any) -> PrimExpr:
-        divisor: PrimExpr = const(1, indices[axes[0]].dtype)
-        for k, axis in enumerate(axes):
-            divisor = divisor * count_of(k, indices[axis])
+        divisor: PrimExpr = const(1, indices[windows.axes[0]].dtype)
+        for k, axis in enumerate(windows.axes):
+            divisor = divisor * windows.count(
+                k, indices[axis], data.shape[axis], ceil_mode, count_include_pad
+            )
         return _divide(total(*indices), op.maximum(divisor, const(1, divisor.dtype)))
 
     return te.compute(shape, average, name="pool_avg", tag="pool_avg")
@@ -92,62 +123,67 @@ def _divide(value: PrimExpr, count: PrimExpr) -> PrimExpr:
     return value / divisor if value.dtype.is_float else op.truncdiv(value, divisor)
 
 
-def pool2d(
-    data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """Pooling of windows; ``padding`` is top, left, bottom, right; ``pool_type`` "max" or "avg"."""
-    numbers = [[int(v) for v in values] for values in (kernel, stride, dilation, padding)]
-    return _pool(data, *numbers, pool_type, ceil_mode, layout, count_include_pad)
-
-
 def pool1d(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     layout: str = "NCW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pooling along one axis; ``padding`` is before, after."""
-    numbers = [
-        [int(v) for v in (values if isinstance(values, (list, tuple)) else [values])]
-        for values in (kernel, stride, dilation, padding)
-    ]
-    return _pool(data, *numbers, pool_type, ceil_mode, layout, count_include_pad)
+    """Pooling along W; parameters as in `pool2d`."""
+    windows = windows_of(layout, 1, kernel, stride, dilation, padding)
+    return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Padding,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The largest element ("max") or the mean ("avg") of each window.
+
+    ``padding``: see `get_pad_tuple_generic`; its elements are never the largest, and count in the
+    mean with ``count_include_pad`` only. ``ceil_mode`` keeps a last window that is cut off by the
+    end. Integers are divided toward zero. Raises UnsupportedError for layouts with split axes.
+    """
+    windows = windows_of(layout, 2, kernel, stride, dilation, padding)
+    return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
 
 
 def pool3d(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     layout: str = "NCDHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pooling of boxes; ``padding`` is three numbers before and three after."""
-    numbers = [[int(v) for v in values] for values in (kernel, stride, dilation, padding)]
-    return _pool(data, *numbers, pool_type, ceil_mode, layout, count_include_pad)
+    """Pooling along D, H and W; parameters as in `pool2d`."""
+    windows = windows_of(layout, 3, kernel, stride, dilation, padding)
+    return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
 
 
-def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
-    """Pooling to a given output size: window k covers ``floor(k*I/O)`` to ``ceil((k+1)*I/O)``."""
-    axes = _spatial_axes(layout, 2)
-    wanted = [int(size) for size in output_size]
+def _adaptive_pool(
+    data: Tensor, output_size: Numbers | None, pool_type: str, layout: str, rank: int
+) -> Tensor:
+    if pool_type not in ("max", "avg"):
+        raise UnsupportedError(f"pooling: type '{pool_type}' is neither max nor avg")
+    axes = spatial_axes(layout, rank)
     sizes = [get_const_int(data.shape[axis]) for axis in axes]
+    wanted = sizes if output_size is None else per_axis(output_size, rank, "output_size")
     shape = list(data.shape)
     windows = []
     for axis, size, target in zip(axes, sizes, wanted):
@@ -178,8 +214,6 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
 
     if pool_type == "max":
         return te.compute(shape, element, name="adaptive_pool_max", tag="adaptive_pool_max")
-    if pool_type != "avg":
-        raise UnsupportedError(f"pooling: type '{pool_type}' is neither max nor avg")
     total = te.compute(shape, element, name="adaptive_pool_sum", tag="adaptive_pool_sum")
 
     def average(*indices: Any) -> PrimExpr:
@@ -190,6 +224,31 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
         return _divide(total(*indices), count)
 
     return te.compute(shape, average, name="adaptive_pool_avg", tag="elemwise")
+
+
+def adaptive_pool(
+    data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCHW"
+) -> Tensor:
+    """Pooling to a given output size: part k of n covers ``floor(k*I/n)`` to ``ceil((k+1)*I/n)``.
+
+    ``output_size`` is one number or (height, width), None keeps the size. Sizes are constants;
+    raises ShapeError for symbolic ones.
+    """
+    return _adaptive_pool(data, output_size, pool_type, layout, 2)
+
+
+def adaptive_pool1d(
+    data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCW"
+) -> Tensor:
+    """Pooling along W to a given output size; see `adaptive_pool`."""
+    return _adaptive_pool(data, output_size, pool_type, layout, 1)
+
+
+def adaptive_pool3d(
+    data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCDHW"
+) -> Tensor:
+    """Pooling along D, H and W to a given output size; see `adaptive_pool`."""
+    return _adaptive_pool(data, output_size, pool_type, layout, 3)
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
