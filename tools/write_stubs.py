@@ -3,7 +3,8 @@
     python tools/write_stubs.py
 
 The tables in the packages are the source; editors and type checkers read the stubs. The stub of
-``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported.
+``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported; that
+of the methods of schedules has what the declarations of primitives make.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 PACKAGES = ("tilesmith", "tilesmith.runtime")
 WORDS = "tilesmith.script.tir"
+METHODS = "tilesmith.tir.schedule.methods"
+ORIGINS = (
+    "collections.abc", "typing", "tilesmith.ir", "tilesmith.tir", "tilesmith.tir.schedule",
+    "tilesmith.tir.schedule.variables",
+)  # fmt: skip
+"""Where the types in the signatures of schedule primitives come from."""
 
 
 def stub_path(package: str) -> Path:
@@ -70,6 +78,27 @@ def words_text() -> str:
     return "\n".join([*lines, "", *values, "", *functions]).rstrip() + "\n"
 
 
+def methods_text() -> str:
+    """The stub of the methods of schedules: one for each declared primitive."""
+    from tilesmith.tir.schedule.schedule import Schedule
+
+    base = importlib.import_module(METHODS).PrimitiveMethods
+    attributes = [f"    {name}: {written}" for name, written in base.__annotations__.items()]
+    methods = []
+    for name in sorted([name for name in vars(base) if not name.startswith("_")]):
+        method = getattr(Schedule, name)
+        methods.append(f"    def {name}{_signature(method)}:\n{_first_line(method, 8)}")
+    body = "\n".join([f"class {base.__name__}:", *attributes, *methods])
+    imports = []
+    for word in sorted(set(re.findall(r"(?<![\w\".])[A-Z]\w+", re.sub(r'""".*"""', "", body)))):
+        modules = [importlib.import_module(origin) for origin in ORIGINS]
+        found = next((module for module in modules if hasattr(module, word)), None)
+        if found is not None and word != base.__name__:
+            imports.append(f"from {found.__name__} import {word} as {word}")
+    head = '"""Made by tools/write_stubs.py from the declared primitives; do not edit."""'
+    return "\n".join([head, "# fmt: off", "", "import random", *imports, "", body]) + "\n"
+
+
 def _function_stub(name: str, function: Any, module: Any, imports: set) -> str:
     """``def name(parameters) -> result``, with the first line of its text."""
     signature = _signature(function)
@@ -106,8 +135,10 @@ def _note_types(signature: str, module: Any, imports: set) -> None:
 
 def main() -> None:
     """Write all stubs."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))  # those of the tree that this file is in
     texts = {stub_path(package): stub_text(package) for package in PACKAGES}
     texts[stub_path(WORDS)] = words_text()
+    texts[stub_path(METHODS)] = methods_text()
     for path, text in texts.items():
         path.write_text(text)
         print(f"wrote {path}")

@@ -30,6 +30,11 @@ def test_stubs_show_the_tables(writer, package):
     assert text == writer.stub_text(package), "run: python tools/write_stubs.py"
 
 
+def test_the_stub_shows_the_methods_of_schedules(writer):
+    text = writer.stub_path(writer.METHODS).read_text()
+    assert text == writer.methods_text(), "run: python tools/write_stubs.py"
+
+
 @pytest.mark.parametrize("path", sorted(set(tilesmith.PUBLIC.values())))
 def test_public_names_resolve(path):
     assert resolve(path) is not None

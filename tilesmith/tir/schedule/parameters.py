@@ -115,7 +115,7 @@ class _Block(ParameterKind):
 
 
 class _Blocks(_Block):
-    users_type = "list[BlockRV | str]"
+    users_type = "list[BlockRV | str] | None"
     argument = Argument("", is_input=True, form="list", optional=True)
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
@@ -312,7 +312,7 @@ class BufferChoice(NamedTuple):
     """A buffer among those that a block reads or writes."""
 
     access: str
-    index: int
+    number: int
 
 
 class _BlockBuffer(ParameterKind):

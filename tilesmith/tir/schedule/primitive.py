@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 from tilesmith.support.caller import place_of_caller
 from tilesmith.support.errors import InternalError, ScheduleError, TilesmithError
@@ -91,10 +91,17 @@ class Primitive:
     """The record of a primitive: all that the house knows of it."""
 
     def __init__(
-        self, function: Callable[..., Any], trace: str, options: dict[str, Any], no_sampler: str
+        self,
+        function: Callable[..., Any],
+        trace: str,
+        *,
+        is_composed: bool,
+        no_sampler: str,
+        options: dict[str, bool],
     ) -> None:
         self.function = function
         self.name = function.__name__
+        self.is_composed = is_composed
         self.no_sampler = no_sampler
         types = typing.get_type_hints(function, include_extras=True)
         self.parameters = [
@@ -172,6 +179,7 @@ class Primitive:
         known = dict(given)
         positional: list[Any] = []
         named: dict[str, Any] = {}
+        before = sch.state.copy() if self.is_composed else None
         try:
             for name, kind, _, is_rest, is_keyword in self.parameters:
                 known[name] = value = kind.resolve(sch, name, given[name], known)
@@ -182,21 +190,27 @@ class Primitive:
                 else:
                     positional.append(value)
             result = self.function(*positional, **named)
-        except Refusal as refusal:
-            if sch.error_render_level == "detail":
-                named_error = refusal.named(self.name)
-            else:
-                named_error = _short(sch, f"{self.name}: {refusal.message}")
-            raise named_error.with_traceback(refusal.__traceback__) from None
-        except ScheduleError as error:
-            if sch.error_render_level == "detail":
-                raise
-            raise _short(sch, error.message) from None
-        except TilesmithError as error:
-            if error.span is None:
-                error.span = place_of_caller()
-            raise
+        except Exception as error:
+            if before is not None:
+                sch.state.restore(before)
+            self._raise(sch, error)
         return self._finish(sch, given, known, result)
+
+    def _raise(self, sch: PrimitiveMethods, error: Exception) -> NoReturn:
+        """Raise what users see: the primitive named, as much of it as they want to see."""
+        level = sch.error_render_level
+        if isinstance(error, Refusal):
+            shown = error.named(self.name) if level == "detail" else None
+            message = f"{self.name}: {error.message}"
+        elif isinstance(error, ScheduleError) and level != "detail":
+            shown, message = None, error.message
+        else:
+            if isinstance(error, TilesmithError) and error.span is None:
+                error.span = place_of_caller()
+            raise error
+        if shown is None:
+            shown = ScheduleError(message if level == "fast" else "schedule error")
+        raise shown.with_traceback(error.__traceback__) from None
 
     def _bind(self, sch: PrimitiveMethods, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name, with defaults."""
@@ -258,11 +272,6 @@ def _result_kind(function: Callable[..., Any], annotation: Any) -> ResultKind:
     return _RESULTS[annotation]
 
 
-def _short(sch: PrimitiveMethods, text: str) -> ScheduleError:
-    """The error without the program, as ``error_render_level`` asks."""
-    return ScheduleError(text if sch.error_render_level == "fast" else "schedule error")
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 PRIMITIVES: Registry[Primitive] = Registry("schedule primitive")
@@ -274,6 +283,7 @@ def primitive(
     trace: str | None = None,
     is_pure: bool = False,
     is_postproc: bool = False,
+    is_composed: bool = False,
     aliases: Sequence[str] = (),
     no_sampler: str = "",
 ) -> Callable[[Function], Function]:
@@ -281,7 +291,8 @@ def primitive(
 
     ``trace``: the name of its instructions, made from the function's if not given; "" where the
     trace does not keep it. ``is_pure``: it looks and changes nothing, so an instruction whose
-    results nobody uses can go. ``no_sampler``: why the fuzzer does not draw it (else it has a
+    results nobody uses can go. ``is_composed``: it carries out other primitives, whose changes are
+    taken back if it is refused. ``no_sampler``: why the fuzzer does not draw it (else it has a
     sampler in ``testing/fuzz``).
     """
 
@@ -289,7 +300,9 @@ def primitive(
         name = function.__name__
         kind = name.title().replace("_", "") if trace is None else trace
         options = {"is_pure": is_pure, "is_postproc": is_postproc}
-        record = Primitive(function, kind, options, no_sampler)
+        record = Primitive(
+            function, kind, is_composed=is_composed, no_sampler=no_sampler, options=options
+        )
         PRIMITIVES.register(name, record)
         if record.kind is not None:
             KINDS.register(kind, record.kind)

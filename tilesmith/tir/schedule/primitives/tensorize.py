@@ -71,7 +71,7 @@ class _Intrinsic(ParameterKind):
 Intrinsic = Annotated[TensorIntrin, _Intrinsic()]
 
 
-@primitive()
+@primitive(is_composed=True)
 def tensorize(
     block_or_loop: Cursor, tensor_intrin: Intrinsic, preserve_unit_iters: bool = True
 ) -> None:
@@ -83,16 +83,11 @@ def tensorize(
     and loops of one iteration may differ.
     """
     cursor = block_or_loop
-    before = cursor.state.copy()
-    try:
-        if isinstance(cursor.stmt, For) or not child_statements(cursor.stmt):
-            # An init in the description is compared with one that stays inside.
-            units = preserve_unit_iters and not _has_init(described_statement(tensor_intrin.desc))
-            cursor = blockize([cursor], units)
-        realize = _Replacement(cursor, tensor_intrin).realize()
-    except Exception:
-        cursor.state.restore(before)
-        raise
+    if isinstance(cursor.stmt, For) or not child_statements(cursor.stmt):
+        # An init in the description is compared with one that stays inside.
+        units = preserve_unit_iters and not _has_init(described_statement(tensor_intrin.desc))
+        cursor = blockize([cursor], units)
+    realize = _Replacement(cursor, tensor_intrin).realize()
     cursor.replace(realize, {cursor.block: realize.block})
 
 

@@ -1,0 +1,136 @@
+"""Made by tools/write_stubs.py from the declared primitives; do not edit."""
+# fmt: off
+
+import random
+from typing import Any as Any
+from tilesmith.tir.schedule import BlockRV as BlockRV
+from tilesmith.tir import Buffer as Buffer
+from collections.abc import Callable as Callable
+from tilesmith.ir import GlobalVar as GlobalVar
+from tilesmith.tir import IndexMap as IndexMap
+from tilesmith.tir.schedule import LoopRV as LoopRV
+from tilesmith.ir import PrimExpr as PrimExpr
+from tilesmith.tir import PrimFunc as PrimFunc
+from tilesmith.tir.schedule.variables import RandomVariables as RandomVariables
+from tilesmith.tir import ScheduleState as ScheduleState
+from tilesmith.tir import TensorIntrin as TensorIntrin
+from tilesmith.tir.schedule import Trace as Trace
+from tilesmith.ir import Var as Var
+
+class PrimitiveMethods:
+    state: ScheduleState
+    trace: Trace
+    variables: RandomVariables
+    random: random.Random
+    error_render_level: str
+    func_working_on: GlobalVar | None
+    def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:
+        """Put a loop of one iteration around a block or loop."""
+    def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Any) -> None:
+        """Set an annotation of a block or loop."""
+    def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int | str | Buffer, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
+        """Let a block declare another region of the buffer that it reads or writes."""
+    def bind(self, loop: LoopRV, thread_axis: str) -> None:
+        """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
+    def blockize(self, target: BlockRV | LoopRV | list[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
+        """Make one block of a loop with all that is in it, or of several blocks of one scope."""
+    def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
+        """Compute the indices at which a block accesses its buffers beforehand, into buffers."""
+    def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
+        """Let a block that reads and writes a buffer work on a copy of it."""
+    def cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: list[BlockRV | str] | None = None) -> BlockRV:
+        """Read a buffer through a copy in another scope; gives the block that copies."""
+    def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: list[BlockRV | str] | None = None) -> BlockRV:
+        """Write a buffer through a copy in another scope; gives the block that copies back."""
+    def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
+        """Whether ``decompose_padding`` of the same arguments would not be refused."""
+    def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Move a producer under a loop of its consumers, computing only what they need there."""
+    def compute_inline(self, block: BlockRV | str) -> None:
+        """Put the value of a block into the expressions that read it, and remove the block."""
+    def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Split a block that chooses between a value and constant padding into two."""
+    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Split a reduction block into an initialisation, put before ``loop``, and the update."""
+    def enter_postproc(self) -> None:
+        """Mark that what follows in the trace is post-processing."""
+    def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
+        """Make one loop of directly nested ones, outermost first."""
+    def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
+        """Let a reduction start from what its epilogue adds to the result."""
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """The block of that name; it must be the only one."""
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
+        """The blocks right inside of a block or loop."""
+    def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
+        """The blocks of the same scope that read what this block writes."""
+    def get_loops(self, block: BlockRV | LoopRV | str) -> list[LoopRV]:
+        """The loops around a block up to the next block, outermost first."""
+    def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
+        """The blocks inside of a scope that write to buffers from outside of it."""
+    def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
+        """The blocks of the same scope that write what this block reads."""
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """The block of that name; it must be the only one."""
+    def loop_partition(self, loop: LoopRV, factors: list[int | PrimExpr | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
+        """Replace one loop by consecutive loops over parts of its range, of the given lengths."""
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Make one loop of several that stand one after the other; their bodies follow in turn."""
+    def pad_einsum(self, block: BlockRV | str, padding: list[int]) -> None:
+        """Round the extent of each iterator of an einsum up to a multiple of its factor."""
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop in parallel."""
+    def read_at(self, loop: LoopRV, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> BlockRV:
+        """Read a buffer through a copy, made anew in each iteration of a loop around the block."""
+    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
+        """Access a buffer through a copy that is indexed by the block's own iterators."""
+    def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
+        """Read a buffer through a copy at indices that a map gives from the block's iterators."""
+    def reindex_cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
+        """Write a buffer through a copy at indices that a map gives from the block's iterators;"""
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Put loops of one nest into the given order; other loops between them stay where they are."""
+    def reorder_block_iter_var(self, block: BlockRV | str, new_order: list[int]) -> None:
+        """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
+    def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Move a consumer under a loop of its producers, for the part that they have made there."""
+    def reverse_compute_inline(self, block: BlockRV | str) -> None:
+        """Put a consumer's expression into its only producer, and remove the consumer."""
+    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
+        """Make the iterations of a reduction loop independent: partial results in a buffer with one"""
+    def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
+        """Make the buffer of a producer circular, and compute only rows that are new."""
+    def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> Var:
+        """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
+    def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
+        """A loop around all consumers of a block under which it can be computed, or a mark."""
+    def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None) -> list[Var]:
+        """``n`` factors whose product is the extent of a loop; the product of those from"""
+    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Var]:
+        """``n`` factors whose product is the extent of a loop."""
+    def set_axis_separator(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, axis_separators: list[int]) -> None:
+        """Say between which dimensions the physical axes of a buffer are separated."""
+    def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
+        """Put a buffer that a block writes into another storage scope."""
+    def split(self, loop: LoopRV, factors: list[int | PrimExpr | None], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
+        """Replace one loop by nested loops; at most one factor is None and found from the extent."""
+    def storage_align(self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int) -> None:
+        """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
+    def tensorize(self, block_or_loop: BlockRV | LoopRV | str, tensor_intrin: str | TensorIntrin | tuple[PrimFunc, PrimFunc], preserve_unit_iters: bool = True) -> None:
+        """Replace a block, or a loop with all that is in it, by a tensor intrinsic."""
+    def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]) -> None:
+        """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
+    def transform_layout(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, index_map: IndexMap | Callable[..., Any], pad_value: Any = None, *, assume_injective_transform: bool = False) -> None:
+        """Change the layout of a buffer that a block reads or writes: element ``i`` goes to"""
+    def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
+        """Remove an annotation."""
+    def unroll(self, loop: LoopRV) -> None:
+        """Unroll a loop."""
+    def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: list[int]) -> None:
+        """Let a block keep quiet about some buffers that it reads ("read") or writes ("write")."""
+    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
+        """Keep a buffer that a block writes in another dtype; values are cast on the way."""
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
+    def write_at(self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str) -> BlockRV:
+        """Write a buffer through a copy, put back in each iteration of a loop around the block."""
