@@ -27,10 +27,10 @@ def marked(func: PrimFunc, mark: str) -> PrimFunc:
 
 @compiler_pass("tests.Mark", options={"suffix": ""}, aliases=("tests.Label",), opt_level=2)
 def mark_functions(
-    func: PrimFunc, options: Mapping[str, Any], module: IRModule, mark: str = "m"
+    func: PrimFunc, options: Mapping[str, Any], mod: IRModule, mark: str = "m"
 ) -> PrimFunc:
     """Marks each function."""
-    return marked(func, mark + options["suffix"] + str(len(module.functions)))
+    return marked(func, mark + options["suffix"] + str(len(mod.functions)))
 
 
 @compiler_pass("tests.Checked")
@@ -134,3 +134,14 @@ def test_every_pass_is_found_by_its_name():
         assert getattr(transform, short) is pass_factory(name)
         assert (pass_factory(name).__doc__ or "").strip(), f"{name} has no docstring"
         assert short in dir(transform) or short == "DefaultGPUSchedule"
+
+
+def test_graph_passes_are_found_the_same_way():
+    from tilesmith.relax import transform as graph
+
+    names = [name for name in pass_names() if hasattr(graph, name)]
+    assert len(names) > 35
+    for name in names:
+        assert getattr(graph, name) is pass_factory(name)
+        assert (pass_factory(name).__doc__ or "").strip(), f"{name} has no docstring"
+        assert name in dir(graph)

@@ -44,7 +44,7 @@ LARGER_CLASSES: dict[str, tuple[int, int]] = {
     "tilesmith.codegen.llvm.statements:StatementEmitter": (107, 3),
     "tilesmith.ir.expr_op:ExprOp": (33, 1),
     "tilesmith.relax.block_builder:BlockBuilder": (37, 1),
-    "tilesmith.relax.transform.function_pass:DataflowBlockPass": (5, 4),
+    "tilesmith.relax.transform.pass_classes:DataflowBlockPass": (5, 4),
     "tilesmith.runtime.module:Module": (37, 1),
     "tilesmith.script.evaluator:Evaluator": (33, 1),
     "tilesmith.script.tir_frames:ElseFrame": (9, 4),

@@ -9,7 +9,7 @@ The declaration is all there is to say about a pass:
 * The annotation of the first parameter says what the pass works on: ``IRModule``, or each function
   of a class that has been announced by `works_on` (``PrimFunc``, ``Function``, ``DataflowBlock``).
 * Further parameters are the arguments of the pass (``VectorizeLoop(enable_vectorize=False)``).
-  Those named ``module`` and ``context`` receive the module and the PassContext instead; ``options``
+  Those named ``mod`` and ``context`` receive the module and the PassContext instead; ``options``
   receives the values of the option ``PassContext(config={"tir.UnrollLoop": ...})`` over the
   defaults that the declaration gives.
 * The docstring is that of the pass; ``opt_level`` and ``required`` are what a ``Sequential`` asks.
@@ -63,7 +63,7 @@ Apply = Callable[[Any, IRModule, PassContext], Any]
 _LEVELS: dict[str, Callable[[Apply, PassInfo], Pass]] = {
     "IRModule": lambda apply, info: ModulePass(lambda mod, ctx: apply(mod, mod, ctx), info)
 }
-_SUPPLIED = ("module", "context", "options")
+_SUPPLIED = ("mod", "context", "options")
 _RECORDS: dict[str, PassRecord] = {}
 
 
@@ -110,8 +110,8 @@ class PassRecord:
         if isinstance(function, type):
             function, given = function(**bound.arguments).transform, {}
 
-        def run(thing: Any, module: IRModule, context: PassContext) -> Any:
-            values: dict[str, Any] = {"module": module, "context": context}
+        def run(thing: Any, mod: IRModule, context: PassContext) -> Any:
+            values: dict[str, Any] = {"mod": mod, "context": context}
             if "options" in self.supplied:
                 values["options"] = {**self.options, **(context.get_config(self.name) or {})}
             supplied = {name: values[name] for name in self.supplied}
@@ -169,7 +169,7 @@ def _record(
                 f"annotate the first parameter of {declared.__qualname__} with one of: {known}",
             ),
         )
-    supplied = frozenset([one.name for one in run if one.name in _SUPPLIED])
+    supplied = frozenset([one.name for one in run[1:] if one.name in _SUPPLIED])
     parameters = inspect.Signature([one for one in taken if one.name not in _SUPPLIED])
     return PassRecord(
         name, declared, level, parameters, opt_level, required, dict(options), supplied

@@ -1,55 +1,23 @@
-"""Passes over the graph, under the names that users know."""
+"""Passes over the graph, under the names that users know.
 
-from tilesmith.relax.transform.annotate import AnnotateTIROpPattern
-from tilesmith.relax.transform.bind import BindParams, BindSymbolicVars
-from tilesmith.relax.transform.dead_code import (
-    DeadCodeElimination,
-    EliminateCommonSubexpr,
-    InlinePrivateFunctions,
-)
-from tilesmith.relax.transform.decompose_ops import DecomposeOpsForInference
-from tilesmith.relax.transform.fold_constant import FoldConstant
-from tilesmith.relax.transform.fold_scale_axis import FoldScaleAxis
-from tilesmith.relax.transform.function_pass import (
-    DataflowBlockPass,
-    FunctionPass,
-    dataflowblock_pass,
-    function_pass,
-)
-from tilesmith.relax.transform.fuse_by_pattern import (
-    FuseOpsByPattern,
-    FusionPattern,
-    MergeCompositeFunctions,
-    PatternCheckContext,
-)
-from tilesmith.relax.transform.fuse_ops import FuseOps
-from tilesmith.relax.transform.fuse_tir import FuseTIR
-from tilesmith.relax.transform.gradient import Gradient
-from tilesmith.relax.transform.lambda_lift import LambdaLift
-from tilesmith.relax.transform.legalize_ops import CheckLegalized, LegalizeOps
-from tilesmith.relax.transform.matmul import CombineParallelMatmul
-from tilesmith.relax.transform.memory import CallTIRRewrite, StaticPlanBlockMemory
-from tilesmith.relax.transform.mixed_precision import ToMixedPrecision
-from tilesmith.relax.transform.normal_form import (
-    AttachGlobalSymbol,
-    CanonicalizeBindings,
-    ConvertToDataflow,
-    Normalize,
-    NormalizeGlobalVar,
-    RemovePurityChecking,
-    ToNonDataflow,
-    TopologicalSort,
-)
-from tilesmith.relax.transform.pack_for_vectors import PackForVectors
-from tilesmith.relax.transform.parameters import (
-    BundleModelParams,
-    ExpandTupleArguments,
-    LiftTransformParams,
-    RemoveUnusedOutputs,
-    RemoveUnusedParameters,
-    UpdateParamStructInfo,
-)
-from tilesmith.relax.transform.reshape import RewriteDataflowReshape
-from tilesmith.relax.transform.simplify import RecognizeOps, RemoveRedundantReshape, SimplifyExpr
+A pass is found by its declaration (`ir/pass_declaration.py`); its module is imported at first use.
+"""
 
-__all__ = sorted(name for name in globals() if name[0].isupper() or name.endswith("_pass"))
+from tilesmith.ir.pass_declaration import passes_of_package, works_on
+from tilesmith.relax.transform.pass_classes import DataflowBlockPass, FunctionPass
+from tilesmith.support.lazy import lazy_attributes
+
+works_on("Function", FunctionPass)
+works_on("DataflowBlock", DataflowBlockPass)
+_PASSES = passes_of_package("", __name__, __path__)
+_OTHERS = {
+    "FusionPattern": "fuse_by_pattern",
+    "PatternCheckContext": "fuse_by_pattern",
+    "dataflowblock_pass": "pass_classes",
+    "function_pass": "pass_classes",
+}
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {name: f"{__name__}.{module}:{name}" for name, module in _OTHERS.items()},
+    finder=_PASSES,
+)

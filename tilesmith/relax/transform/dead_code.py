@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Node, Op
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal, structural_hash
-from tilesmith.ir.transform import Pass
 from tilesmith.relax.analysis import (
     all_global_vars,
     detect_recursion,
@@ -30,7 +30,6 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
-from tilesmith.relax.transform.function_pass import each_function, whole_module
 from tilesmith.support.errors import UnknownNameError
 
 
@@ -62,36 +61,33 @@ def called_functions(function: Any) -> list[GlobalVar]:
     return names
 
 
-def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:  # noqa: N802
+@compiler_pass("DeadCodeElimination", opt_level=1)
+def dead_code_elimination(mod: IRModule, entry_functions: Iterable[str] | None = None) -> IRModule:
     """Drop bindings that nothing needs, and functions that nothing calls.
 
     Functions that have a ``global_symbol`` stay (and those named in ``entry_functions``).
     """
     entries = list(entry_functions or ())
-
-    def eliminate(mod: IRModule) -> IRModule:
-        for name in entries:
-            if name not in mod:
-                raise UnknownNameError(f"DeadCodeElimination: the module has no function '{name}'")
-        roots = [
-            name
-            for name, function in mod.functions.items()
-            if name.name_hint in entries or (not entries and "global_symbol" in function.attrs)
-        ]
-        if not roots:
-            roots = [name for name in mod.functions if name.name_hint == "main"]
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                cleaned = remove_all_unused(function)
-                if cleaned is not function:
-                    mod[name] = cleaned
-        if roots:
-            used = _reachable(mod, roots)
-            for name in [name for name in mod.functions if name not in used]:
-                del mod[name]
-        return mod
-
-    return whole_module("DeadCodeElimination", eliminate, opt_level=1)
+    for name in entries:
+        if name not in mod:
+            raise UnknownNameError(f"DeadCodeElimination: the module has no function '{name}'")
+    roots = [
+        name
+        for name, function in mod.functions.items()
+        if name.name_hint in entries or (not entries and "global_symbol" in function.attrs)
+    ]
+    if not roots:
+        roots = [name for name in mod.functions if name.name_hint == "main"]
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            cleaned = remove_all_unused(function)
+            if cleaned is not function:
+                mod[name] = cleaned
+    if roots:
+        used = _reachable(mod, roots)
+        for name in [name for name in mod.functions if name not in used]:
+            del mod[name]
+    return mod
 
 
 # The same computed twice
@@ -188,41 +184,35 @@ class _CommonSubexpressions(PyExprMutator):
             self.reemit_binding(binding, value)
 
 
-def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
+@compiler_pass("EliminateCommonSubexpr", opt_level=1)
+def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
     """A value that is computed twice is computed once. ``call_only``: calls alone, no tuples."""
-    return each_function(
-        "EliminateCommonSubexpr",
-        lambda func, mod: _CommonSubexpressions(mod, call_only).visit_expr(func),
-        opt_level=1,
-    )
+    return _CommonSubexpressions(mod, call_only).visit_expr(func)
 
 
-def InlinePrivateFunctions() -> Pass:  # noqa: N802
+@compiler_pass("InlinePrivateFunctions")
+def inline_private_functions(mod: IRModule) -> IRModule:
     """Calls of functions that nobody outside can name are replaced by their bodies."""
-
-    def inline(mod: IRModule) -> IRModule:
-        recursive = {name for group in detect_recursion(mod) for name in group}
-        private = {
-            name: function
-            for name, function in mod.functions.items()
-            if isinstance(function, Function)
-            and function.body is not None
-            and "global_symbol" not in function.attrs
-            and not function.attrs.get("Primitive")
-            and "Codegen" not in function.attrs
-            and "Composite" not in function.attrs
-            and name not in recursive
-        }
-        if not private:
-            return mod
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                mod[name] = inline_functions(function, private)
-        callers = [f for n, f in mod.functions.items() if n not in private]
-        called = {name for function in callers for name in called_functions(function)}
-        for name in private:
-            if name not in called:
-                del mod[name]
+    recursive = {name for group in detect_recursion(mod) for name in group}
+    private = {
+        name: function
+        for name, function in mod.functions.items()
+        if isinstance(function, Function)
+        and function.body is not None
+        and "global_symbol" not in function.attrs
+        and not function.attrs.get("Primitive")
+        and "Codegen" not in function.attrs
+        and "Composite" not in function.attrs
+        and name not in recursive
+    }
+    if not private:
         return mod
-
-    return whole_module("InlinePrivateFunctions", inline)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            mod[name] = inline_functions(function, private)
+    callers = [f for n, f in mod.functions.items() if n not in private]
+    called = {name for function in callers for name in called_functions(function)}
+    for name in private:
+        if name not in called:
+            del mod[name]
+    return mod

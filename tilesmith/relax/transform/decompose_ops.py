@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IntImm, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Function, Tuple, TupleGetItem, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.relax.transform.normal_form import canonicalize
 
 _BATCH_NORM = Op.get("relax.nn.batch_norm")
@@ -82,17 +81,14 @@ class _Decompose(PyExprMutator):
         return item
 
 
-def DecomposeOpsForInference(func_name: str | None = None) -> Pass:  # noqa: N802
+@compiler_pass("DecomposeOpsForInference")
+def decompose_ops_for_inference(mod: IRModule, func_name: str | None = None) -> IRModule:
     """Batch normalisation becomes multiply and add, dropout its argument."""
-
-    def decompose(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if not isinstance(function, Function) or function.body is None:
-                continue
-            if func_name in (None, name.name_hint):
-                updated = _Decompose(mod).visit_expr(function)
-                if updated is not function:
-                    mod[name] = canonicalize(updated)
-        return mod
-
-    return whole_module("DecomposeOpsForInference", decompose)
+    for name, function in list(mod.functions.items()):
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        if func_name in (None, name.name_hint):
+            updated = _Decompose(mod).visit_expr(function)
+            if updated is not function:
+                mod[name] = canonicalize(updated)
+    return mod

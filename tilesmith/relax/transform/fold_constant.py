@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import GlobalVar, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import is_impure_call, remove_all_unused, tensor_bytes
 from tilesmith.relax.expr import (
     Call,
@@ -34,7 +34,6 @@ from tilesmith.relax.op.evaluate import (
     to_constant,
 )
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import each_function
 from tilesmith.tir import PrimFunc
 
 GROWTH = 16
@@ -128,12 +127,8 @@ def run_prim_func(
     return [result.numpy() for result in results]
 
 
+@compiler_pass("FoldConstant")
 def fold_constants(func: Function, mod: IRModule) -> Function:
     """A function with what depends on constants alone computed."""
     folded = _Folder(mod).visit_expr(func)
     return folded if folded is func else remove_all_unused(folded)
-
-
-def FoldConstant() -> Pass:  # noqa: N802
-    """What depends on constants alone is computed now."""
-    return each_function("FoldConstant", fold_constants)

@@ -13,11 +13,10 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
 from tilesmith.relax.expr import Call, Constant, Function, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.transform.function_pass import each_function
 
 _MULTIPLY, _ADD = Op.get("relax.multiply"), Op.get("relax.add")
 _CONVOLUTIONS = {Op.get(f"relax.nn.conv{rank}d") for rank in (1, 2, 3)}
@@ -114,11 +113,8 @@ def _occurrences(value: Any) -> list[Var]:
     return used_vars(value)
 
 
-def FoldScaleAxis() -> Pass:  # noqa: N802
+@compiler_pass("FoldScaleAxis")
+def fold_scale_axis(func: Function, mod: IRModule) -> Function:
     """Constant factors along output channels go into constant weights."""
-
-    def fold(func: Function, mod: IRModule) -> Function:
-        folded = _FoldScale(mod, func).visit_expr(func)
-        return folded if folded is func else remove_all_unused(folded)
-
-    return each_function("FoldScaleAxis", fold)
+    folded = _FoldScale(mod, func).visit_expr(func)
+    return folded if folded is func else remove_all_unused(folded)

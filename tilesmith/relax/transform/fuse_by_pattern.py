@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import udchain, used_vars
 from tilesmith.relax.binding import copy_with_new_vars
 from tilesmith.relax.dpl.matcher import match_expr
@@ -36,7 +36,6 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.relax.transform.fuse_ops import fused_function
 
 
@@ -219,12 +218,14 @@ def codegen_function(composites: list[Function], codegen: str, symbol: str) -> F
     return copy_with_new_vars(Function(params, SeqExpr([block], output), None, True, attrs))
 
 
-def FuseOpsByPattern(  # noqa: N802
+@compiler_pass("FuseOpsByPattern")
+def fuse_ops_by_pattern(
+    mod: IRModule,
     patterns: Iterable[Any],
     bind_constants: bool = True,
     annotate_codegen: bool = False,
     entry_functions: Iterable[str] | None = None,
-) -> Pass:
+) -> IRModule:
     """What patterns match becomes calls of functions with the attribute ``Composite``.
 
     ``patterns``: ``FusionPattern`` or ``(name, pattern[, annotations[, check]])``, earlier ones
@@ -233,22 +234,18 @@ def FuseOpsByPattern(  # noqa: N802
     """
     rules = [FusionPattern.of(pattern) for pattern in patterns]
     entries = list(entry_functions or ())
-
-    def fuse(mod: IRModule) -> IRModule:
-        mutator = _FuseByPattern(mod, rules, bind_constants, annotate_codegen)
-        for name, function in list(mod.functions.items()):
-            if not isinstance(function, Function) or function.body is None:
-                continue
-            if "Composite" in function.attrs or "Codegen" in function.attrs:
-                continue
-            if entries and name.name_hint not in entries:
-                continue
-            updated = mutator.visit_expr(function)
-            if updated is not function:
-                mutator.builder_.update_func(name, updated)
-        return mutator.builder_.get()
-
-    return whole_module("FuseOpsByPattern", fuse)
+    mutator = _FuseByPattern(mod, rules, bind_constants, annotate_codegen)
+    for name, function in list(mod.functions.items()):
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        if "Composite" in function.attrs or "Codegen" in function.attrs:
+            continue
+        if entries and name.name_hint not in entries:
+            continue
+        updated = mutator.visit_expr(function)
+        if updated is not function:
+            mutator.builder_.update_func(name, updated)
+    return mutator.builder_.get()
 
 
 # Merging
@@ -366,22 +363,19 @@ class _Merge(PyExprMutator):
             self.builder_.emit_normalized(VarBinding(var, whole[number]))
 
 
-def MergeCompositeFunctions() -> Pass:  # noqa: N802
+@compiler_pass("MergeCompositeFunctions")
+def merge_composite_functions(mod: IRModule) -> IRModule:
     """Neighbouring calls of composite functions for one code generator become one function with
     the attribute ``Codegen``."""
-
-    def merge(mod: IRModule) -> IRModule:
-        mutator = _Merge(mod)
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                if "Composite" not in function.attrs and "Codegen" not in function.attrs:
-                    updated = mutator.visit_expr(function)
-                    if updated is not function:
-                        mutator.builder_.update_func(name, updated)
-        result = mutator.builder_.get()
-        for name, function in list(result.functions.items()):
-            if isinstance(function, Function) and "Composite" in function.attrs:
-                del result[name]
-        return result
-
-    return whole_module("MergeCompositeFunctions", merge)
+    mutator = _Merge(mod)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            if "Composite" not in function.attrs and "Codegen" not in function.attrs:
+                updated = mutator.visit_expr(function)
+                if updated is not function:
+                    mutator.builder_.update_func(name, updated)
+    result = mutator.builder_.get()
+    for name, function in list(result.functions.items()):
+        if isinstance(function, Function) and "Composite" in function.attrs:
+            del result[name]
+    return result

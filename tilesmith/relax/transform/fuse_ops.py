@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
-from tilesmith.ir.transform import Pass, PassContext, register_config_option
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax.analysis import used_vars
 from tilesmith.relax.binding import copy_with_new_vars
 from tilesmith.relax.expr import (
@@ -37,7 +38,6 @@ from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.op.spec import FusionKind
 from tilesmith.relax.relations import definable_symbolic_vars, prove_equal_shapes, symbolic_vars
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.tir import PrimFunc
 
 register_config_option(
@@ -305,22 +305,19 @@ def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
     return [size for size in used if size not in known]
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
+@compiler_pass("FuseOps")
+def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
     """Neighbouring calls become calls of sub-functions marked ``Primitive``; PrimFuncs need the
     attribute ``op_pattern`` (AnnotateTIROpPattern). ``fuse_opt_level`` 0 fuses nothing."""
-
-    def fuse(mod: IRModule) -> IRModule:
-        if fuse_opt_level == 0:
-            return mod
-        max_depth = PassContext.current().config.get("relax.FuseOps.max_depth", 256)
-        mutator = _FuseOps(mod, max_depth)
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                if function.attrs.get("Primitive") or "Codegen" in function.attrs:
-                    continue
-                updated = mutator.visit_expr(function)
-                if updated is not function:
-                    mutator.builder_.update_func(name, updated)
-        return mutator.builder_.get()
-
-    return whole_module("FuseOps", fuse)
+    if fuse_opt_level == 0:
+        return mod
+    max_depth = PassContext.current().config.get("relax.FuseOps.max_depth", 256)
+    mutator = _FuseOps(mod, max_depth)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            if function.attrs.get("Primitive") or "Codegen" in function.attrs:
+                continue
+            updated = mutator.visit_expr(function)
+            if updated is not function:
+                mutator.builder_.update_func(name, updated)
+    return mutator.builder_.get()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of
 from tilesmith.relax.expr import (
     Call,
@@ -22,7 +22,6 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buffer
 from tilesmith.tir.functor import BufferRemapper, renew_defs
 from tilesmith.tir.stmt import stmt_seq
@@ -193,29 +192,26 @@ class _Callers(PyExprMutator):
         return Call(_CALL_TIR, operands, None, [known_struct_info(call)])
 
 
-def FuseTIR() -> Pass:  # noqa: N802
+@compiler_pass("FuseTIR")
+def fuse_tir(mod: IRModule) -> IRModule:
     """Sub-functions marked ``Primitive`` become one PrimFunc each."""
-
-    def fuse(mod: IRModule) -> IRModule:
-        made: dict[GlobalVar, PrimFunc] = {}
-        for name, function in mod.functions.items():
-            if isinstance(function, Function) and function.attrs.get("Primitive"):
-                if function.body is None or "global_symbol" in function.attrs:
-                    continue
-                try:
-                    made[name] = _Fusion(function, mod).build()
-                except _NotFusable:
-                    continue
-        if not made:
-            return mod
-        names = {name: GlobalVar(name.name_hint) for name in made}
-        result = IRModule({}, None, mod.attrs, mod.global_infos)
-        for name, function in mod.functions.items():
-            result[names.get(name, name)] = made.get(name, function)
-        mutator = _Callers(result, names)
-        for name, function in list(result.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                result[name] = mutator.visit_expr(function)
-        return result
-
-    return whole_module("FuseTIR", fuse)
+    made: dict[GlobalVar, PrimFunc] = {}
+    for name, function in mod.functions.items():
+        if isinstance(function, Function) and function.attrs.get("Primitive"):
+            if function.body is None or "global_symbol" in function.attrs:
+                continue
+            try:
+                made[name] = _Fusion(function, mod).build()
+            except _NotFusable:
+                continue
+    if not made:
+        return mod
+    names = {name: GlobalVar(name.name_hint) for name in made}
+    result = IRModule({}, None, mod.attrs, mod.global_infos)
+    for name, function in mod.functions.items():
+        result[names.get(name, name)] = made.get(name, function)
+    mutator = _Callers(result, names)
+    for name, function in list(result.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            result[name] = mutator.visit_expr(function)
+    return result

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import remove_all_unused
 from tilesmith.relax.binding import copy_with_new_vars
@@ -29,7 +29,6 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.op import gradients  # noqa: F401 - registers the gradients
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.support.errors import (
     OpNotImplemented,
     ShapeError,
@@ -186,20 +185,20 @@ def _as_list(value: Any) -> list[Var]:
     return [value] if isinstance(value, Var) else list(value)
 
 
-def Gradient(  # noqa: N802
-    func_name: str, require_grads: Var | Sequence[Var] | None = None, target_index: int = 0
-) -> Pass:
+@compiler_pass("Gradient")
+def gradient(
+    mod: IRModule,
+    func_name: str,
+    require_grads: Var | Sequence[Var] | None = None,
+    target_index: int = 0,
+) -> IRModule:
     """Add ``NAME_adjoint``: the result of a function, and its gradients by ``require_grads``
     (parameters; all by default). The result, or its field ``target_index``, is one number."""
-
-    def add(mod: IRModule) -> IRModule:
-        function = mod[func_name]
-        symbol = f"{func_name}_adjoint"
-        adjoint = differentiate(function, require_grads, target_index)
-        if "global_symbol" in function.attrs:
-            adjoint = adjoint.with_attr("global_symbol", symbol)
-        variable = GlobalVar(symbol)
-        mod[variable] = adjoint
-        return mod
-
-    return whole_module("Gradient", add)
+    function = mod[func_name]
+    symbol = f"{func_name}_adjoint"
+    adjoint = differentiate(function, require_grads, target_index)
+    if "global_symbol" in function.attrs:
+        adjoint = adjoint.with_attr("global_symbol", symbol)
+    variable = GlobalVar(symbol)
+    mod[variable] = adjoint
+    return mod

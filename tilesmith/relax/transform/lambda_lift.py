@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import free_vars
 from tilesmith.relax.binding import Substitution, copy_with_new_vars
 from tilesmith.relax.expr import Call, Function, Tuple, Var, VarBinding, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.transform.function_pass import whole_module
 
 
 class _Lifter(PyExprMutator):
@@ -62,17 +61,14 @@ class _Lifter(PyExprMutator):
         return super().visit_var_(op)
 
 
-def LambdaLift() -> Pass:  # noqa: N802
+@compiler_pass("LambdaLift")
+def lambda_lift(mod: IRModule) -> IRModule:
     """Functions inside functions become functions of the module."""
-
-    def lift(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                lifter = _Lifter(mod, name.name_hint)
-                updated = lifter.visit_expr(function)
-                if updated is not function:
-                    lifter.builder_.update_func(name, updated)
-                    mod = lifter.builder_.get()
-        return mod
-
-    return whole_module("LambdaLift", lift)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            lifter = _Lifter(mod, name.name_hint)
+            updated = lifter.visit_expr(function)
+            if updated is not function:
+                lifter.builder_.update_func(name, updated)
+                mod = lifter.builder_.get()
+    return mod

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir import IRModule, Op, const
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of
 from tilesmith.relax.expr import (
     Call,
@@ -26,7 +26,6 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.relations import describe
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.support.errors import OpNotImplemented, TilesmithError
 
 Legalizer = Callable[[Any, Call], Any]
@@ -185,24 +184,23 @@ class _Legalizer(PyExprMutator):
             warnings.warn(f"{call.op.name} stays as it is: {reason}", stacklevel=2)
 
 
-def LegalizeOps(  # noqa: N802
-    customize_legalize_map: Mapping[str, Legalizer] | None = None, enable_warning: bool = False
-) -> Pass:
+@compiler_pass("LegalizeOps")
+def legalize_ops(
+    mod: IRModule,
+    customize_legalize_map: Mapping[str, Legalizer] | None = None,
+    enable_warning: bool = False,
+) -> IRModule:
     """Operators become calls of PrimFuncs. ``customize_legalize_map``: operator's name → function
     ``(builder, call)`` that gives the expression in its place."""
-
-    def legalize(mod: IRModule) -> IRModule:
-        mutator = _Legalizer(mod, customize_legalize_map or {}, enable_warning)
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                if "Codegen" in function.attrs or "Composite" in function.attrs:
-                    continue
-                updated = mutator.visit_expr(function)
-                if updated is not function:
-                    mutator.builder_.update_func(name, updated)
-        return mutator.builder_.get()
-
-    return whole_module("LegalizeOps", legalize)
+    mutator = _Legalizer(mod, customize_legalize_map or {}, enable_warning)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            if "Codegen" in function.attrs or "Composite" in function.attrs:
+                continue
+            updated = mutator.visit_expr(function)
+            if updated is not function:
+                mutator.builder_.update_func(name, updated)
+    return mutator.builder_.get()
 
 
 def operators_left(mod: IRModule) -> dict[str, str]:
@@ -222,18 +220,15 @@ def operators_left(mod: IRModule) -> dict[str, str]:
     return found
 
 
-def CheckLegalized() -> Pass:  # noqa: N802
+@compiler_pass("CheckLegalized")
+def check_legalized(mod: IRModule) -> IRModule:
     """Raise OpNotImplemented, naming all of them, if operators are left that nothing can carry
     out."""
-
-    def check(mod: IRModule) -> IRModule:
-        left = operators_left(mod)
-        if left:
-            raise OpNotImplemented(
-                f"no tensor program for {len(left)} operator{'s' if len(left) > 1 else ''}: "
-                + ", ".join(left),
-                notes=tuple([f"{name}({arguments})" for name, arguments in left.items()]),
-            )
-        return mod
-
-    return whole_module("CheckLegalized", check)
+    left = operators_left(mod)
+    if left:
+        raise OpNotImplemented(
+            f"no tensor program for {len(left)} operator{'s' if len(left) > 1 else ''}: "
+            + ", ".join(left),
+            notes=tuple([f"{name}({arguments})" for name, arguments in left.items()]),
+        )
+    return mod

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import remove_all_unused
 from tilesmith.relax.expr import (
@@ -22,7 +22,6 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.transform.function_pass import each_function
 
 _MATMUL = Op.get("relax.matmul")
 
@@ -90,14 +89,13 @@ class _CombineParallel(PyExprMutator):
         return {id(binding): pieces[i] for i, binding in enumerate(members)}
 
 
-def CombineParallelMatmul(check: Callable[..., bool] | None = None) -> Pass:  # noqa: N802
+@compiler_pass("CombineParallelMatmul")
+def combine_parallel_matmul(
+    func: Function, mod: IRModule, check: Callable[..., bool] | None = None
+) -> Function:
     """Products of one left side with several known matrices become one product and a split.
 
     ``check(left, rights, biases, bound)`` may refuse a group.
     """
-
-    def combine(func: Function, mod: IRModule) -> Function:
-        changed = _CombineParallel(mod, func, check).visit_expr(func)
-        return changed if changed is func else remove_all_unused(changed)
-
-    return each_function("CombineParallelMatmul", combine)
+    changed = _CombineParallel(mod, func, check).visit_expr(func)
+    return changed if changed is func else remove_all_unused(changed)

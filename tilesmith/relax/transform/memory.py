@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of, tensor_bytes, used_vars
 from tilesmith.relax.analysis.memory_plan import PlannedValue, place
 from tilesmith.relax.expr import (
@@ -28,8 +28,7 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.op import memory as memory_ops
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import each_function
-from tilesmith.relax.transform.normal_form import ToNonDataflow
+from tilesmith.relax.transform.normal_form import to_non_dataflow
 
 _CALL_TIR = Op.get("relax.call_tir")
 _CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
@@ -74,15 +73,12 @@ class _Allocate(PyExprMutator):
         return memory_ops.builtin_alloc_tensor(info.shape, info.dtype)
 
 
-def CallTIRRewrite() -> Pass:  # noqa: N802
+@compiler_pass("CallTIRRewrite")
+def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
     """Results of destination-passing calls are allocated explicitly; blocks become plain ones."""
-
-    def rewrite(func: Function, mod: IRModule) -> Function:
-        plain = ToNonDataflow()(IRModule({"f": func}))["f"]
-        changed = _Allocate(mod).visit_expr(plain)
-        return changed.with_attr("relax.force_pure", True) if changed.is_pure else changed
-
-    return each_function("CallTIRRewrite", rewrite)
+    plain = to_non_dataflow(func, mod)
+    changed = _Allocate(mod).visit_expr(plain)
+    return changed.with_attr("relax.force_pure", True) if changed.is_pure else changed
 
 
 class _UseStorage(PyExprMutator):
@@ -137,16 +133,13 @@ def _plan(func: Function) -> tuple[dict[Var, PlannedValue], int]:
     return chosen, place(list(chosen.values()))
 
 
-def StaticPlanBlockMemory() -> Pass:  # noqa: N802
+@compiler_pass("StaticPlanBlockMemory")
+def static_plan_block_memory(func: Function, mod: IRModule) -> Function:
     """Allocations of known size share one storage where they do not live at the same time.
 
     Results of the function, and what registered functions are given, stay allocations of their own.
     """
-
-    def plan(func: Function, mod: IRModule) -> Function:
-        if not any(isinstance(b.value, Call) and b.value.op is _ALLOC for b in bindings_of(func)):
-            return func
-        planned, total = _plan(func)
-        return _UseStorage(mod, planned, total).visit_expr(func) if planned else func
-
-    return each_function("StaticPlanBlockMemory", plan)
+    if not any(isinstance(b.value, Call) and b.value.op is _ALLOC for b in bindings_of(func)):
+        return func
+    planned, total = _plan(func)
+    return _UseStorage(mod, planned, total).visit_expr(func) if planned else func

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import (
     Call,
@@ -23,7 +23,6 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.runtime.dtype import DataType
 
 NARROW = {
@@ -132,17 +131,14 @@ def _with_result(changed: Function, original: Function) -> Function:
     return changed.with_fields(body=SeqExpr([*body.blocks, block], result), ret_struct_info=wanted)
 
 
-def ToMixedPrecision(  # noqa: N802
-    out_dtype: str = "float32", fp16_input_names: Iterable[str] | None = None
-) -> Pass:
+@compiler_pass("ToMixedPrecision")
+def to_mixed_precision(
+    mod: IRModule, out_dtype: str = "float32", fp16_input_names: Iterable[str] | None = None
+) -> IRModule:
     """Products and convolutions take float16 and give ``out_dtype``; parameters named in
     ``fp16_input_names`` become float16."""
-
-    def convert(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if isinstance(function, Function) and function.body is not None:
-                mutator = _Mixed(mod, DataType(out_dtype), set(fp16_input_names or ()))
-                mod[name] = mutator.visit_expr(function)
-        return mod
-
-    return whole_module("ToMixedPrecision", convert)
+    for name, function in list(mod.functions.items()):
+        if isinstance(function, Function) and function.body is not None:
+            mutator = _Mixed(mod, DataType(out_dtype), set(fp16_input_names or ()))
+            mod[name] = mutator.visit_expr(function)
+    return mod

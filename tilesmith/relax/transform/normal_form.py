@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import contains_impure_call, remove_all_unused, used_vars
 from tilesmith.relax.analysis.unused import with_body
 from tilesmith.relax.expr import (
@@ -28,7 +28,6 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
 from tilesmith.relax.relations import is_base_of, symbolic_vars
-from tilesmith.relax.transform.function_pass import each_function, whole_module
 
 
 class _Normalizer(PyExprMutator):
@@ -40,9 +39,10 @@ class _Normalizer(PyExprMutator):
             self.reemit_binding(binding, value)
 
 
-def Normalize() -> Pass:  # noqa: N802
+@compiler_pass("Normalize")
+def normalize(func: Function, mod: IRModule) -> Function:
     """Bring hand-made functions into A-normal form."""
-    return each_function("Normalize", lambda func, mod: _Normalizer(mod).visit_expr(func))
+    return _Normalizer(mod).visit_expr(func)
 
 
 # Dataflow blocks
@@ -58,9 +58,10 @@ class _ToNonDataflow(PyExprMutator):
         return self._visit_block(block, dataflow=False)
 
 
-def ToNonDataflow() -> Pass:  # noqa: N802
+@compiler_pass("ToNonDataflow")
+def to_non_dataflow(func: Function, mod: IRModule) -> Function:
     """Dataflow blocks become plain blocks."""
-    return each_function("ToNonDataflow", lambda func, mod: _ToNonDataflow(mod).visit_expr(func))
+    return _ToNonDataflow(mod).visit_expr(func)
 
 
 def _can_flow(binding: Binding) -> bool:
@@ -135,13 +136,10 @@ class _Rebind(PyExprMutator):
         return new
 
 
-def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
+@compiler_pass("ConvertToDataflow")
+def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:
     """Runs of at least ``min_size`` pure bindings become dataflow blocks."""
-
-    def convert(func: Function, mod: IRModule) -> Function:
-        return _local_outputs(_ToDataflow(mod, func, min_size).visit_expr(func))
-
-    return each_function("ConvertToDataflow", convert)
+    return _local_outputs(_ToDataflow(mod, func, min_size).visit_expr(func))
 
 
 # Trivial bindings
@@ -232,40 +230,30 @@ class _Canonicalizer(PyExprMutator):
         super().visit_match_cast_(binding)
 
 
+@compiler_pass("CanonicalizeBindings")
 def canonicalize(func: Function, mod: Any = None) -> Function:
     """Drop bindings that only give another name, and fields of tuples that are known."""
     return remove_all_unused(_Canonicalizer(mod, func).visit_expr(func))
 
 
-def CanonicalizeBindings() -> Pass:  # noqa: N802
-    """Bindings that only give another name are dropped; fields of known tuples are resolved."""
-    return each_function("CanonicalizeBindings", canonicalize)
-
-
 # Purity, names
 
 
-def RemovePurityChecking() -> Pass:  # noqa: N802
+@compiler_pass("RemovePurityChecking")
+def remove_purity_checking(func: Function) -> Function:
     """Functions are no longer checked to be pure."""
-
-    def force(func: Function, mod: IRModule) -> Function:
-        if not func.is_pure or func.attrs.get("relax.force_pure"):
-            return func
-        return func.with_attr("relax.force_pure", True)
-
-    return each_function("RemovePurityChecking", force)
+    if not func.is_pure or func.attrs.get("relax.force_pure"):
+        return func
+    return func.with_attr("relax.force_pure", True)
 
 
-def AttachGlobalSymbol() -> Pass:  # noqa: N802
+@compiler_pass("AttachGlobalSymbol")
+def attach_global_symbol(mod: IRModule) -> IRModule:
     """Each function gets its name as the symbol that it is linked under."""
-
-    def attach(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if hasattr(function, "attrs") and function.attrs.get("global_symbol") != name.name_hint:
-                mod[name] = function.with_attr("global_symbol", name.name_hint)
-        return mod
-
-    return whole_module("AttachGlobalSymbol", attach)
+    for name, function in list(mod.functions.items()):
+        if hasattr(function, "attrs") and function.attrs.get("global_symbol") != name.name_hint:
+            mod[name] = function.with_attr("global_symbol", name.name_hint)
+    return mod
 
 
 class _RenameCalls(PyExprMutator):
@@ -277,44 +265,38 @@ class _RenameCalls(PyExprMutator):
         return self.names.get(op, op)
 
 
-def NormalizeGlobalVar() -> Pass:  # noqa: N802
+@compiler_pass("NormalizeGlobalVar")
+def normalize_global_var(mod: IRModule) -> IRModule:
     """Functions stand in the module under the symbol that they are linked under."""
-
-    def normalize(mod: IRModule) -> IRModule:
-        names: dict[GlobalVar, GlobalVar] = {}
-        for name, function in mod.functions.items():
-            symbol = function.attrs.get("global_symbol", name.name_hint)
-            if symbol != name.name_hint:
-                names[name] = GlobalVar(symbol)
-                names[name].describe(name.struct_info)
-        if not names:
-            return mod
-        result = IRModule({}, None, mod.attrs, mod.global_infos)
-        for name, function in mod.functions.items():
-            if isinstance(function, Function):
-                function = _RenameCalls(names).visit_expr(function)
-            result[names.get(name, name)] = function
-        return result
-
-    return whole_module("NormalizeGlobalVar", normalize)
+    names: dict[GlobalVar, GlobalVar] = {}
+    for name, function in mod.functions.items():
+        symbol = function.attrs.get("global_symbol", name.name_hint)
+        if symbol != name.name_hint:
+            names[name] = GlobalVar(symbol)
+            names[name].describe(name.struct_info)
+    if not names:
+        return mod
+    result = IRModule({}, None, mod.attrs, mod.global_infos)
+    for name, function in mod.functions.items():
+        if isinstance(function, Function):
+            function = _RenameCalls(names).visit_expr(function)
+        result[names.get(name, name)] = function
+    return result
 
 
-def TopologicalSort(  # noqa: N802
-    order: str = "depth-first", direction: str = "from-inputs"
-) -> Pass:
+@compiler_pass("TopologicalSort")
+def topological_sort(
+    func: Function, order: str = "depth-first", direction: str = "from-inputs"
+) -> Function:
     """Bindings of dataflow blocks in an order in which each value stands close to its uses
     (``depth-first``) or as early as possible (``breadth-first``)."""
-
-    def sort(func: Function, mod: IRModule) -> Function:
-        blocks = [
-            _sorted_block(block, order, direction) if isinstance(block, DataflowBlock) else block
-            for block in func.body.blocks
-        ]
-        if all(a is b for a, b in zip(blocks, func.body.blocks)):
-            return func
-        return with_body(func, SeqExpr(blocks, func.body.body, func.body.span))
-
-    return each_function("TopologicalSort", sort)
+    blocks = [
+        _sorted_block(block, order, direction) if isinstance(block, DataflowBlock) else block
+        for block in func.body.blocks
+    ]
+    if all(a is b for a, b in zip(blocks, func.body.blocks)):
+        return func
+    return with_body(func, SeqExpr(blocks, func.body.body, func.body.span))
 
 
 def _sorted_block(block: DataflowBlock, order: str, direction: str) -> DataflowBlock:

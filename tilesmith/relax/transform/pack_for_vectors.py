@@ -19,18 +19,17 @@ import numpy
 
 from tilesmith import topi
 from tilesmith.ir import IntImm, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Function, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.op.spec import FusionKind
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.schedule_rules.tiles import best_tile
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
 
-__all__ = ["PackForVectors"]
+__all__ = ["pack_for_vectors"]
 
 _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = Op.get("relax.permute_dims")
@@ -216,15 +215,12 @@ class _Pack(PyExprMutator):
         return None if wanted is None else operators.reshape(data, wanted)
 
 
-def PackForVectors(target: Any = None) -> Pass:  # noqa: N802
+@compiler_pass("PackForVectors")
+def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     """Move float32 convolutions with constant weights to channels last, pack constant weights."""
     machine = machine_model(Target(target) if target is not None else Target("llvm"))
-
-    def pack(mod: IRModule) -> IRModule:
-        mutator = _Pack(mod, machine)
-        for variable, function in list(mod.functions.items()):
-            if isinstance(function, Function) and not function.attrs.get("Primitive"):
-                mutator.builder_.update_func(variable, mutator.visit_expr(function))
-        return mutator.builder_.get()
-
-    return whole_module("PackForVectors", pack)
+    mutator = _Pack(mod, machine)
+    for variable, function in list(mod.functions.items()):
+        if isinstance(function, Function) and not function.attrs.get("Primitive"):
+            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return mutator.builder_.get()

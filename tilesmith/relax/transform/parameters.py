@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import all_global_vars, bindings_of, is_impure_call, used_vars
 from tilesmith.relax.analysis.unused import remove_all_unused
 from tilesmith.relax.binding import Substitution, copy_with_new_vars
@@ -29,7 +29,6 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.relations import symbolic_vars
 from tilesmith.relax.struct_info import StructInfo, TupleStructInfo
-from tilesmith.relax.transform.function_pass import whole_module
 from tilesmith.support.errors import UnknownNameError
 
 _STOP = Op.get("relax.builtin.stop_lift_params")
@@ -89,32 +88,27 @@ def _apply(
     return mod
 
 
-def RemoveUnusedParameters() -> Pass:  # noqa: N802
+@compiler_pass("RemoveUnusedParameters")
+def remove_unused_parameters(mod: IRModule) -> IRModule:
     """Private functions lose the parameters that they do not use, their calls the arguments."""
-
-    def remove(mod: IRModule) -> IRModule:
-        new: dict[GlobalVar, Function] = {}
-        change: dict[GlobalVar, Any] = {}
-        for name, function in _private(mod).items():
-            used = set(used_vars(function.body))
-            sizes = {
-                size for b in bindings_of(function) for size in symbolic_vars(b.var.struct_info)
-            }
-            kept = [
-                i
-                for i, param in enumerate(function.params)
-                if param in used or sizes & set(symbolic_vars(param.struct_info))
-            ]
-            if len(kept) == len(function.params):
-                continue
-            params = [function.params[i] for i in kept]
-            new[name] = function.with_fields(params=params)
-            change[name] = lambda mutator, call, kept=kept: Call(
-                call.op, [call.args[i] for i in kept], call.attrs, call.sinfo_args, call.span
-            )
-        return _apply(mod, new, change) if new else mod
-
-    return whole_module("RemoveUnusedParameters", remove)
+    new: dict[GlobalVar, Function] = {}
+    change: dict[GlobalVar, Any] = {}
+    for name, function in _private(mod).items():
+        used = set(used_vars(function.body))
+        sizes = {size for b in bindings_of(function) for size in symbolic_vars(b.var.struct_info)}
+        kept = [
+            i
+            for i, param in enumerate(function.params)
+            if param in used or sizes & set(symbolic_vars(param.struct_info))
+        ]
+        if len(kept) == len(function.params):
+            continue
+        params = [function.params[i] for i in kept]
+        new[name] = function.with_fields(params=params)
+        change[name] = lambda mutator, call, kept=kept: Call(
+            call.op, [call.args[i] for i in kept], call.attrs, call.sinfo_args, call.span
+        )
+    return _apply(mod, new, change) if new else mod
 
 
 def _used_fields(mod: IRModule, name: GlobalVar) -> set[int] | None:
@@ -136,30 +130,25 @@ def _used_fields(mod: IRModule, name: GlobalVar) -> set[int] | None:
     return fields
 
 
-def RemoveUnusedOutputs() -> Pass:  # noqa: N802
+@compiler_pass("RemoveUnusedOutputs")
+def remove_unused_outputs(mod: IRModule) -> IRModule:
     """Private functions lose the fields of their result that no caller reads."""
-
-    def remove(mod: IRModule) -> IRModule:
-        new: dict[GlobalVar, Function] = {}
-        change: dict[GlobalVar, Any] = {}
-        for name, function in _private(mod).items():
-            result = function.body.body
-            if not isinstance(result, Tuple):
-                continue
-            fields = _used_fields(mod, name)
-            if fields is None or not fields or len(fields) == len(result.fields):
-                continue
-            kept = sorted(fields)
-            body = (
-                Tuple([result.fields[i] for i in kept]) if len(kept) > 1 else result.fields[kept[0]]
-            )
-            sequence = SeqExpr(function.body.blocks, body, function.body.span)
-            changed = function.with_fields(body=sequence, ret_struct_info=None)
-            new[name] = remove_all_unused(changed)
-            change[name] = _spread_results(kept, len(result.fields))
-        return _apply(mod, new, change) if new else mod
-
-    return whole_module("RemoveUnusedOutputs", remove)
+    new: dict[GlobalVar, Function] = {}
+    change: dict[GlobalVar, Any] = {}
+    for name, function in _private(mod).items():
+        result = function.body.body
+        if not isinstance(result, Tuple):
+            continue
+        fields = _used_fields(mod, name)
+        if fields is None or not fields or len(fields) == len(result.fields):
+            continue
+        kept = sorted(fields)
+        body = Tuple([result.fields[i] for i in kept]) if len(kept) > 1 else result.fields[kept[0]]
+        sequence = SeqExpr(function.body.blocks, body, function.body.span)
+        changed = function.with_fields(body=sequence, ret_struct_info=None)
+        new[name] = remove_all_unused(changed)
+        change[name] = _spread_results(kept, len(result.fields))
+    return _apply(mod, new, change) if new else mod
 
 
 def _spread_results(kept: list[int], count: int) -> Callable[[Any, Call], Any]:
@@ -177,31 +166,28 @@ def _spread_results(kept: list[int], count: int) -> Callable[[Any, Call], Any]:
     return change
 
 
-def ExpandTupleArguments() -> Pass:  # noqa: N802
+@compiler_pass("ExpandTupleArguments")
+def expand_tuple_arguments(mod: IRModule) -> IRModule:
     """Private functions take the fields of tuples as parameters of their own."""
-
-    def expand(mod: IRModule) -> IRModule:
-        new: dict[GlobalVar, Function] = {}
-        change: dict[GlobalVar, Any] = {}
-        for name, function in _private(mod).items():
-            infos = [known_struct_info(param) for param in function.params]
-            if not any(isinstance(info, TupleStructInfo) for info in infos):
+    new: dict[GlobalVar, Function] = {}
+    change: dict[GlobalVar, Any] = {}
+    for name, function in _private(mod).items():
+        infos = [known_struct_info(param) for param in function.params]
+        if not any(isinstance(info, TupleStructInfo) for info in infos):
+            continue
+        params: list[Var] = []
+        values: dict[Var, Any] = {}
+        for param, info in zip(function.params, infos):
+            if not isinstance(info, TupleStructInfo):
+                params.append(param)
                 continue
-            params: list[Var] = []
-            values: dict[Var, Any] = {}
-            for param, info in zip(function.params, infos):
-                if not isinstance(info, TupleStructInfo):
-                    params.append(param)
-                    continue
-                made = [Var(f"{param.name_hint}_{i}", f) for i, f in enumerate(info.fields)]
-                params += made
-                values[param] = Tuple(made)
-            body = Substitution(values, {}).visit_with_new_scope(function.body)
-            new[name] = function.with_fields(params=params, body=body)
-            change[name] = _spread_arguments
-        return _apply(mod, new, change) if new else mod
-
-    return whole_module("ExpandTupleArguments", expand)
+            made = [Var(f"{param.name_hint}_{i}", f) for i, f in enumerate(info.fields)]
+            params += made
+            values[param] = Tuple(made)
+        body = Substitution(values, {}).visit_with_new_scope(function.body)
+        new[name] = function.with_fields(params=params, body=body)
+        change[name] = _spread_arguments
+    return _apply(mod, new, change) if new else mod
 
 
 def _spread_arguments(mutator: Any, call: Call) -> Any:
@@ -217,58 +203,52 @@ def _spread_arguments(mutator: Any, call: Call) -> Any:
     return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
 
 
-def BundleModelParams(param_tuple_name: str | None = None) -> Pass:  # noqa: N802
+@compiler_pass("BundleModelParams")
+def bundle_model_params(mod: IRModule, param_tuple_name: str | None = None) -> IRModule:
     """Parameters after the first ``num_input`` ones (an attribute) become one tuple."""
-
-    def bundle(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if not isinstance(function, Function) or "num_input" not in function.attrs:
-                continue
-            count = int(function.attrs["num_input"])
-            weights = function.params[count:]
-            if not weights or function.body is None:
-                continue
-            info = TupleStructInfo(tuple([known_struct_info(param) for param in weights]))
-            whole = Var(param_tuple_name or "model_params", info)
-            first = [
-                VarBinding(Var(param.name_hint, known_struct_info(param)), TupleGetItem(whole, i))
-                for i, param in enumerate(weights)
-            ]
-            values = dict(zip(weights, [binding.var for binding in first]))
-            body = Substitution(values, {}).visit_with_new_scope(function.body)
-            sequence = SeqExpr([BindingBlock(first), *body.blocks], body.body, body.span)
-            mod[name] = function.with_fields(
-                params=[*function.params[:count], whole], body=sequence
-            )
-        return mod
-
-    return whole_module("BundleModelParams", bundle)
+    for name, function in list(mod.functions.items()):
+        if not isinstance(function, Function) or "num_input" not in function.attrs:
+            continue
+        count = int(function.attrs["num_input"])
+        weights = function.params[count:]
+        if not weights or function.body is None:
+            continue
+        info = TupleStructInfo(tuple([known_struct_info(param) for param in weights]))
+        whole = Var(param_tuple_name or "model_params", info)
+        first = [
+            VarBinding(Var(param.name_hint, known_struct_info(param)), TupleGetItem(whole, i))
+            for i, param in enumerate(weights)
+        ]
+        values = dict(zip(weights, [binding.var for binding in first]))
+        body = Substitution(values, {}).visit_with_new_scope(function.body)
+        sequence = SeqExpr([BindingBlock(first), *body.blocks], body.body, body.span)
+        mod[name] = function.with_fields(params=[*function.params[:count], whole], body=sequence)
+    return mod
 
 
-def UpdateParamStructInfo(sinfo_func: Callable[[Var], StructInfo | None]) -> Pass:  # noqa: N802
+@compiler_pass("UpdateParamStructInfo")
+def update_param_struct_info(
+    mod: IRModule, sinfo_func: Callable[[Var], StructInfo | None]
+) -> IRModule:
     """Parameters get the struct info that ``sinfo_func`` gives (None: as it is)."""
-
-    def update(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if not isinstance(function, Function) or function.body is None:
+    for name, function in list(mod.functions.items()):
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        values: dict[Var, Any] = {}
+        params = []
+        for param in function.params:
+            info = sinfo_func(param)
+            if info is None or info is param.struct_info:
+                params.append(param)
                 continue
-            values: dict[Var, Any] = {}
-            params = []
-            for param in function.params:
-                info = sinfo_func(param)
-                if info is None or info is param.struct_info:
-                    params.append(param)
-                    continue
-                values[param] = Var(param.name_hint, as_struct_info(info), param.span)
-                params.append(values[param])
-            if values:
-                body = Substitution(values, {}).visit_with_new_scope(function.body)
-                mod[name] = Function(
-                    params, body, None, function.is_pure, function.attrs, function.span
-                )
-        return mod
-
-    return whole_module("UpdateParamStructInfo", update)
+            values[param] = Var(param.name_hint, as_struct_info(info), param.span)
+            params.append(values[param])
+        if values:
+            body = Substitution(values, {}).visit_with_new_scope(function.body)
+            mod[name] = Function(
+                params, body, None, function.is_pure, function.attrs, function.span
+            )
+    return mod
 
 
 # Work on weights ahead of time
@@ -358,7 +338,8 @@ class _Lift:
         )
 
 
-def LiftTransformParams(shared_transform: Any = False) -> Pass:  # noqa: N802
+@compiler_pass("LiftTransformParams")
+def lift_transform_params(mod: IRModule, shared_transform: Any = False) -> IRModule:
     """What depends on weights alone (parameters after the first ``num_input``) moves into a
     function
     ``NAME_transform_params``: from the tuple of weights to the tuple that the rest takes.
@@ -370,19 +351,15 @@ def LiftTransformParams(shared_transform: Any = False) -> Pass:  # noqa: N802
             "LiftTransformParams: one transform for several functions is not served",
             notes=("run it on a module with one function that has num_input",),
         )
-
-    def lift(mod: IRModule) -> IRModule:
-        for name, function in list(mod.functions.items()):
-            if not isinstance(function, Function) or "num_input" not in function.attrs:
-                continue
-            if function.body is None or len(function.params) <= int(function.attrs["num_input"]):
-                continue
-            split = _Lift(function)
-            outputs = split.handed_over()
-            symbol = f"{name.name_hint}_transform_params"
-            public = symbol if "global_symbol" in function.attrs else None
-            mod[symbol] = split.transform_function(outputs, public)
-            mod[name] = split.rest(outputs)
-        return mod
-
-    return whole_module("LiftTransformParams", lift)
+    for name, function in list(mod.functions.items()):
+        if not isinstance(function, Function) or "num_input" not in function.attrs:
+            continue
+        if function.body is None or len(function.params) <= int(function.attrs["num_input"]):
+            continue
+        split = _Lift(function)
+        outputs = split.handed_over()
+        symbol = f"{name.name_hint}_transform_params"
+        public = symbol if "global_symbol" in function.attrs else None
+        mod[symbol] = split.transform_function(outputs, public)
+        mod[name] = split.rest(outputs)
+    return mod

@@ -8,11 +8,10 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import GlobalVar, IRModule, Op, Range, const
-from tilesmith.ir.transform import Pass
-from tilesmith.relax.expr import Call, Constant, ShapeExpr, Tuple, Var, known_struct_info
+from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.relax.transform.function_pass import each_function
 from tilesmith.tir import BufferLoad, BufferStore, PrimFunc
 from tilesmith.tir.analysis import unscheduled_blocks
 
@@ -71,6 +70,7 @@ class _Views(PyExprMutator):
         return self.known[name]
 
 
-def RewriteDataflowReshape() -> Pass:  # noqa: N802
+@compiler_pass("RewriteDataflowReshape")
+def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
     """Copies of all elements in order become ``R.reshape``."""
-    return each_function("RewriteDataflowReshape", lambda func, mod: _Views(mod).visit_expr(func))
+    return _Views(mod).visit_expr(func)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.transform import Pass
+from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import remove_all_unused
 from tilesmith.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
@@ -21,7 +21,6 @@ from tilesmith.relax.dpl.rewrite import PatternMatchingRewriter
 from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.relax.transform.function_pass import each_function
 from tilesmith.runtime.dtype import DataType
 
 Rule = Callable[["_Simplifier", Call], Any]
@@ -213,21 +212,11 @@ def _takes_everything(call: Call) -> bool:
     )
 
 
+@compiler_pass("SimplifyExpr", aliases=("RemoveRedundantReshape",))
 def simplify(func: Function, mod: IRModule) -> Function:
     """A function with fewer operators that means the same."""
     changed = _Simplifier(mod).visit_expr(func)
     return changed if changed is func else remove_all_unused(changed)
-
-
-def SimplifyExpr() -> Pass:  # noqa: N802
-    """Operators that do nothing are dropped, neighbours joined."""
-    return each_function("SimplifyExpr", simplify)
-
-
-def RemoveRedundantReshape() -> Pass:  # noqa: N802
-    """Reshapes of reshapes, and to the same shape, are dropped (with all that SimplifyExpr
-    does)."""
-    return each_function("RemoveRedundantReshape", simplify)
 
 
 # Operators that were written out
@@ -324,7 +313,8 @@ def _recognizer() -> PatternMatchingRewriter:
     return PatternMatchingRewriter(rules)
 
 
-def RecognizeOps() -> Pass:  # noqa: N802
+@compiler_pass("RecognizeOps")
+def recognize_ops(func: Function) -> Function:
     """Layer normalisation and gelu that are written out become the operators."""
     rewriter = _recognizer()
-    return each_function("RecognizeOps", lambda func, mod: rewriter(func))
+    return rewriter(func)

@@ -7,17 +7,13 @@ from typing import Any
 
 from tilesmith.ir.transform import (
     FunctionLevelPass,
-    ModulePass,
-    Pass,
-    PassInfo,
     pass_decorator,
 )
 from tilesmith.relax.expr import DataflowBlock, Function
 from tilesmith.relax.expr_functor import PyExprMutator
 
 __all__ = [
-    "DataflowBlockPass", "FunctionPass", "dataflowblock_pass", "each_function", "function_pass",
-    "whole_module",
+    "DataflowBlockPass", "FunctionPass", "dataflowblock_pass", "function_pass",
 ]  # fmt: skip
 
 
@@ -62,16 +58,3 @@ function_pass = pass_decorator(FunctionPass, "transform_function", "function_pas
 dataflowblock_pass = pass_decorator(
     DataflowBlockPass, "transform_dataflowblock", "dataflowblock_pass"
 )
-
-
-def each_function(
-    name: str, transform: Callable[[Function, Any], Function], opt_level: int = 0
-) -> Pass:
-    """The pass ``name`` that applies ``transform(function, module)`` to each function of the
-    graph."""
-    return FunctionPass(lambda func, mod, ctx: transform(func, mod), PassInfo(opt_level, name))
-
-
-def whole_module(name: str, transform: Callable[[Any], Any], opt_level: int = 0) -> Pass:
-    """The pass ``name`` that applies ``transform(module)``."""
-    return ModulePass(lambda mod, ctx: transform(mod), PassInfo(opt_level, name))
