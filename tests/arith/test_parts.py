@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilesmith.arith import Analyzer
+from tilesmith.arith import Analyzer, IterMapLevel
 from tilesmith.arith.assumptions import Assumptions
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
@@ -19,6 +19,8 @@ from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import Sum, of_atom, plus, shifted, times
+from tilesmith.arith.iter_parts import IterParts
+from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.normalizer import Normalizer
 from tilesmith.arith.numbering import Numbering
@@ -34,6 +36,7 @@ from tilesmith.ir import (
     Or,
     PrimExpr,
     Ramp,
+    Range,
     Select,
     Var,
     const,
@@ -312,3 +315,55 @@ def test_an_engine_is_freed_when_it_is_dropped(make: Any):
     alive = weakref.ref(engine.rewriter)
     del engine
     assert alive() is None
+
+
+# Maps of iterators
+
+
+@pytest.fixture
+def maps() -> IterParts:
+    made = IterParts(allow_padding=True, paddings={})
+    for var, extent in ((x, 8), (y, 16)):
+        made.iterators.add_iterator(var, Range(0, extent), simplify_trivial=True)
+    return made
+
+
+def test_sizes_are_computed(maps):
+    assert maps.sizes.times(const(6), const(7)) is maps.sizes.plus(const(40), const(2))
+    assert maps.sizes.divides(n, n * 4) and not maps.sizes.divides(n * 4, n)
+    assert maps.sizes.number(n + n) == maps.sizes.number(n * 2)
+
+
+def test_sums_join_equal_digits(maps):
+    digits = maps.iterators.values[x]
+    assert not maps.sums.add(digits, digits, -1).args
+    (twice,) = maps.sums.add(digits, digits, 1).args
+    assert maps.sizes.equal(twice.scale, const(2))
+
+
+def test_sums_fuse_to_one_iterator(maps):
+    (fused,) = maps.fuser.fuse(maps.rewriter.visit(x * 16 + y)).args
+    assert maps.sizes.equal(fused.extent, const(128))
+    with pytest.raises(NotAffine):
+        maps.fuser.fuse(maps.rewriter.visit(x * 17 + y))
+
+
+def test_digits_are_checked(maps):
+    whole = [maps.fuser.fuse(maps.rewriter.visit(index)) for index in (x, y // 4, y % 4)]
+    maps.checker.check(whole, IterMapLevel.Bijective)
+    with pytest.raises(NotAffine):
+        maps.checker.check(whole[:2], IterMapLevel.Bijective)
+
+
+def test_predicates_cap_extents(maps):
+    maps.predicates.add(x * 16 + y < 100)
+    (fused,) = maps.fuser.fuse(maps.rewriter.visit(x * 16 + y)).args
+    assert maps.sizes.equal(fused.extent, const(100))
+
+
+def test_divisions_pad(maps):
+    with pytest.raises(PaddingChanged):
+        maps.rewriter.visit(y // 5)
+    assert maps.rewriter.visit(y // 5).args
+    ((_, left, end),) = maps.divider.padded
+    assert (str(left), str(end)) == ("0", "16")

@@ -105,7 +105,7 @@ def test_unbounded() -> None:
     assert found.min_value.value == 4 and not found.has_upper_bound()
     with pytest.raises(UnsupportedError, match="not bounded"):
         list(half.points())
-    with pytest.raises(TypeMismatchError, match="no variable"):
+    with pytest.raises(TypeMismatchError, match="not a variable"):
         half.interval(y)
 
 

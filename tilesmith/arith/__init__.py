@@ -29,6 +29,17 @@ the rewriter.
 
 Above the analyzer: sets of integers (`int_set`, `presburger`), solving for variables (`bound`,
 `int_solver`, `pattern`), and maps of iterators (`iter_affine_map`, `region`).
+
+Maps of iterators have parts of their own (`iter_parts`), built in this order:
+
+    Sizes          extents, scales and offsets                 Analyzer
+    Iterators      input iterators and sums that are ones      Sizes
+    IterSums       sums of digits, added and scaled            Iterators
+    Fuser          a sum of digits as one iterator             IterSums
+    IterDivider    digits of sums, padded if need be           Fuser
+    IterRewriter   expressions as sums of digits               IterDivider
+    Predicates     conditions that cap extents                 IterRewriter, Fuser
+    DigitChecker   digits independent and complete             Iterators
 """
 
 from tilesmith.arith.analyzer import (

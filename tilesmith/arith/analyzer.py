@@ -1,4 +1,4 @@
-"""The analyzer: what is known of variables, and the questions that can be asked about expressions.
+"""Answers questions about integer expressions from what is known of variables.
 
     analyzer = Analyzer()
     analyzer.bind(i0, Range(0, 8))
@@ -36,14 +36,14 @@ __all__ = ["Analyzer", "ConstraintScope", "Extension", "ProofStrength", "Rewrite
 
 
 class ProofStrength(IntEnum):
-    """How hard ``can_prove`` tries."""
+    """Says how hard ``can_prove`` tries."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
 
 
 class Extension(Flag):
-    """What an analyzer does beyond the usual.
+    """Says what an analyzer does beyond the usual.
 
     ``TransitivelyProveInequalities``: ``a < c`` from ``a < b`` and ``b < c``; always on here.
     ``ConvertBooleanToAndOfOrs``: conditions are multiplied out to conjunctions of disjunctions.
@@ -60,7 +60,7 @@ class Extension(Flag):
 
 
 class RewriteStatistics(NamedTuple):
-    """Counters of the work of an analyzer since the last reset.
+    """Counts the work of an analyzer since the last reset.
 
     ``nodes_visited``: expressions brought into normal form; ``rewrites_attempted``: calls of
     ``simplify``, of which ``rewrites_performed`` changed something; ``constraints_entered``: scopes
@@ -75,7 +75,8 @@ class RewriteStatistics(NamedTuple):
 
 
 class ConstraintScope:
-    """A ``with`` block; ``fenter`` starts what holds inside and gives the function that ends it."""
+    """Holds a constraint in a ``with`` block: ``fenter`` starts what holds inside and gives the
+    function that ends it."""
 
     def __init__(self, fenter: Callable[[], Callable[[], Any]]) -> None:
         self._enter = fenter
@@ -108,7 +109,7 @@ class Analyzer:
 
     @property
     def enabled_extensions(self) -> Extension:
-        """What is done beyond the usual; assign to change it."""
+        """Gives what is done beyond the usual; assign to change it."""
         return self._extensions
 
     @enabled_extensions.setter
@@ -120,7 +121,7 @@ class Analyzer:
     # What is known
 
     def bind(self, var: Var, expr: Any, allow_override: bool = True) -> None:
-        """Tell that ``var`` lies in a range (which is not empty), or that it equals an
+        """Records that ``var`` lies in a range (which is not empty), or that it equals an
         expression."""
         if not isinstance(var, Var):
             raise TypeMismatchError(f"bind needs a variable, got {type(var).__name__}")
@@ -135,8 +136,8 @@ class Analyzer:
                 assumptions.bind_value(var, self._rewriter.rewrite(_expression(expr)))
 
     def update(self, var: Var, info: Any, override: bool = False) -> None:
-        """Tell a constant bound or a residue of a variable; without ``override`` it is added to
-        what is known."""
+        """Adds a constant bound or a residue of a variable to what is known; with ``override`` it
+        replaces that."""
         facts = self.engine.facts
         if isinstance(info, ModularSet):
             facts.learn_var_residue(var, reduced(info.coeff, info.base), override)
@@ -149,7 +150,7 @@ class Analyzer:
             )
 
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
-        """A ``with`` block in which ``constraint`` holds. Loads in it count for nothing: they may
+        """Gives a ``with`` block in which ``constraint`` holds. Loads in it do not count: they may
         change."""
         engine, expr = self.engine, _expression(constraint)
 
@@ -166,7 +167,7 @@ class Analyzer:
     # Simplification
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """The expression in its simplest form; the same object if it is that already.
+        """Gives the expression in its simplest form; the same object if it is that already.
 
         ``steps`` is how often other simplifiers go over an expression; a normal form is found in
         one go, and 0 leaves the expression alone.
@@ -198,17 +199,17 @@ class Analyzer:
         return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
-        """The same as ``simplify``: there is one normal form, not a rewriting and a canonical
+        """Does the same as ``simplify``: there is one normal form, not a rewriting and a canonical
         one."""
         return self.simplify(expr)
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
-        """The same as ``simplify``."""
+        """Does the same as ``simplify``."""
         return self.simplify(expr)
 
     @property
     def rewrite_simplify_stats(self) -> RewriteStatistics:
-        """Counters of the work done."""
+        """Gives counters of the work done."""
         return RewriteStatistics(
             self.engine.normalizer.visited,
             self._attempted,
@@ -218,7 +219,7 @@ class Analyzer:
         )
 
     def reset_rewrite_simplify_stats(self) -> None:
-        """Start counting from zero (but for the atoms, which are kept)."""
+        """Starts counting from zero (but for the atoms, which are kept)."""
         self.engine.normalizer.visited = 0
         self._attempted = self._performed = self._constraints = 0
 
@@ -226,7 +227,7 @@ class Analyzer:
 
     @deep_recursion
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """The smallest and the largest value that the expression, in each of its lanes, can
+        """Gives the smallest and the largest value that the expression, in each of its lanes, can
         have."""
         expr = _expression(expr)
         if expr.dtype.lanes == 1:
@@ -238,7 +239,7 @@ class Analyzer:
         return ConstIntBound.from_interval(union(bounds[0], bounds[-1]))
 
     def _lane_ends(self, expr: PrimExpr) -> list[PrimExpr] | None:
-        """The first and the last lane of a vector, between which the others lie; None if not
+        """Gives the first and the last lane of a vector, between which the others lie; None if not
         known."""
         expr = self._rewriter.rewrite(expr)
         if isinstance(expr, Broadcast):
@@ -249,7 +250,8 @@ class Analyzer:
 
     @deep_recursion
     def modular_set(self, expr: Any) -> ModularSet:
-        """``coeff`` and ``base`` such that every value, in each lane, is ``coeff * k + base``."""
+        """Finds ``coeff`` and ``base`` such that every value, in each lane, is
+        ``coeff * k + base``."""
         expr, residues = _expression(expr), self.engine.residues
         if expr.dtype.lanes == 1:
             return ModularSet(*residues.of_expr(expr))
@@ -269,7 +271,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
-        """Whether a condition certainly holds, in each of its lanes.
+        """Tells whether a condition certainly holds, in each of its lanes.
 
         Symbolic bounds are always used, whatever the ``strength``.
         """
@@ -279,7 +281,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
-        """Whether both have certainly the same value."""
+        """Tells whether both have certainly the same value."""
         if lhs is rhs and isinstance(lhs, (int, float)):
             return True
         lhs, rhs = match_types(_expression(lhs), _expression(rhs))
@@ -295,7 +297,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
-        """Whether ``expr >= lower_bound``."""
+        """Tells whether ``expr >= lower_bound``."""
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value >= lower_bound
@@ -303,7 +305,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
-        """Whether ``expr < upper_bound``."""
+        """Tells whether ``expr < upper_bound``."""
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value < upper_bound

@@ -79,7 +79,7 @@ class Assumptions:
     # Bindings
 
     def bind_constants(self, var: Var, range_: Range) -> bool:
-        """The same as `bind_range` for a range of constants; whether it was one."""
+        """Does what `bind_range` does for a range of constants; False if it is not one."""
         first, extent = range_.min, range_.extent
         if first.__class__ is not IntImm or extent.__class__ is not IntImm:
             return False
@@ -98,7 +98,7 @@ class Assumptions:
         return True
 
     def bind_range(self, var: Var, range_: Range) -> None:
-        """From now on ``var`` lies in the range, which is not empty."""
+        """Records that ``var`` lies in a range, which is not empty."""
         low, extent = self.normalizer.normal(range_.min), self.normalizer.normal(range_.extent)
         if not extent.terms and extent.const == 1:
             self.unbind(var)
@@ -110,7 +110,7 @@ class Assumptions:
             self.facts.extents[self.table.variable(var)] = size
 
     def bind_interval(self, var: Var, low: Sum, top: Sum) -> None:
-        """From now on ``var`` lies between two sums, both included."""
+        """Records that ``var`` lies between two sums, both included."""
         self.unbind(var)
         self.facts.var_bounds[var] = (self.bounds.of(low)[0], self.bounds.of(top)[1])
         variable = Sum(var.dtype, {self.table.variable(var): 1}, 0)
@@ -123,7 +123,7 @@ class Assumptions:
             self.facts.inequalities[atom] = (*self.facts.inequalities.get(atom, ()), *facts)
 
     def bind_value(self, var: Var, value: PrimExpr) -> None:
-        """From now on ``var`` equals ``value``."""
+        """Records that ``var`` equals ``value``."""
         if not (var.dtype.is_integer and var.dtype.lanes == 1):
             self.facts.forget()
             self.facts.replacements[var] = value
@@ -142,7 +142,7 @@ class Assumptions:
     # Conditions
 
     def assume(self, condition: PrimExpr) -> None:
-        """Take a condition as a fact, within the current layer."""
+        """Takes a condition as a fact, within the current layer."""
         if isinstance(condition, And):
             self.assume(condition.a)
             self.assume(condition.b)
@@ -203,7 +203,7 @@ class Assumptions:
         self.facts.forget()
 
     def _solve(self, form: Sum) -> None:
-        """``x == 3``: put the constant in the place of the variable."""
+        """Puts the constant of ``x == 3`` in the place of the variable."""
         if len(form.terms) != 1:
             return
         ((atom, coefficient),) = form.terms.items()
@@ -221,7 +221,7 @@ class Assumptions:
 
 
 def is_stable(expr: PrimExpr) -> bool:
-    """Whether the value cannot change between the condition and what it guards: no loads, no
+    """Tells whether the value cannot change between the condition and what it guards: no loads, no
     calls."""
     stack = [expr]
     while stack:

@@ -1,4 +1,4 @@
-"""Solving a condition for one variable."""
+"""Solves a condition for one variable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["deduce_bound"]
 def deduce_bound(
     var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Mapping[Var, Any]
 ) -> IntervalSet:
-    """Values of ``var`` for which ``cond`` certainly holds, whatever the variables of
+    """Finds values of ``var`` for which ``cond`` certainly holds, whatever the variables of
     ``relax_map`` are.
 
     ``hint_map`` tells domains of variables that may stay in the answer. The empty set where nothing
@@ -66,7 +66,7 @@ class _Solver:
         self.occurs = IntervalEvaluator(engine, {var: (None, None)})
 
     def solve(self, form: Sum) -> IntervalSet:
-        """The values of the variable for which the sum is certainly not negative."""
+        """Gives the values of the variable for which the sum is certainly not negative."""
         engine = self.engine
         holders = [atom for atom in form.terms if self.occurs.depends(atom)]
         if not holders:
@@ -81,7 +81,7 @@ class _Solver:
         return IntSet.nothing() if low is None else self._isolate(atom, factor, low)
 
     def _isolate(self, atom: Any, factor: int, low: Sum) -> IntervalSet:
-        """``factor * atom + low >= 0`` solved."""
+        """Solves ``factor * atom + low >= 0``."""
         engine = self.engine
         if factor > 0:
             limit = engine.divider.divide(shifted(times(low, -1), factor - 1), factor)[0]
@@ -105,7 +105,7 @@ class _Solver:
         return IntSet.nothing()
 
     def _isolate_product(self, atom: Product, limit: Sum, at_least: bool) -> IntervalSet:
-        """``var * n >= limit`` with ``n`` known to be positive."""
+        """Solves ``var * n >= limit`` with ``n`` known to be positive."""
         engine = self.engine
         own = [factor for factor in atom.factors if self.occurs.depends(factor)]
         others = [factor for factor in atom.factors if not self.occurs.depends(factor)]

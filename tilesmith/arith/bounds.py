@@ -1,4 +1,4 @@
-"""Constant bounds of sums: the smallest and the largest value that one can have.
+"""Finds constant bounds of sums: the smallest and the largest value that one can have.
 
 A sum is bounded by the bounds of its atoms, which are kept until a new fact is learnt. An atom of
 variables and sums is bounded from its parts here, an opaque expression by `leaf_bounds`.
@@ -56,12 +56,12 @@ class Bounds:
         self.caches = facts.caches
 
     def of(self, form: Sum) -> Interval:
-        """Smallest and largest value of a sum."""
+        """Gives the smallest and the largest value of a sum."""
         interval = self.exact(form)
         return interval if is_index(form.dtype) else wrapped(form.dtype, *interval)
 
     def exact(self, form: Sum) -> Interval:
-        """The bounds that the sum would have if its dtype never wrapped around."""
+        """Gives the bounds that the sum would have if its dtype never wrapped around."""
         low: float = form.const
         high: float = form.const
         cache = self.caches.bounds
@@ -80,7 +80,8 @@ class Bounds:
         return low, high
 
     def is_exact(self, form: Sum) -> bool:
-        """Whether the value is that of the sum over the whole numbers: it does not wrap around."""
+        """Tells whether the value is that of the sum over the whole numbers: it does not wrap
+        around."""
         if is_index(form.dtype):
             return True
         low, high = self.exact(form)
@@ -88,8 +89,8 @@ class Bounds:
         return limits[0] <= low and high <= limits[1] and high < INFINITY
 
     def flows(self, form: Sum) -> bool:
-        """Whether a sum of int32 or int64 that nobody has written yet may be computed: it does not
-        overflow. Sums of variables do not; of data, bounds have to tell."""
+        """Tells whether a sum of int32 or int64 that nobody has written yet may be computed: it
+        does not overflow. Sums of variables do not; of data, bounds have to tell."""
         size = magnitude(form)
         if size == NORMAL and not holds_data(form):
             return True
@@ -101,7 +102,7 @@ class Bounds:
         return form.dtype.min_value <= low and high <= form.dtype.max_value
 
     def all_flow(self, forms: list[Sum]) -> bool:
-        """Whether each of some sums may be computed."""
+        """Tells whether each of some sums may be computed."""
         for form in forms:
             if not self.flows(form):
                 return False
@@ -118,7 +119,7 @@ class Bounds:
         return intersect((low, high), (known[0] + form.const, known[1] + form.const))
 
     def of_atom(self, atom: Atom) -> Interval:
-        """Smallest and largest value of an atom."""
+        """Gives the smallest and the largest value of an atom."""
         found = self.caches.bounds.get(atom)
         if found is None:
             found = _ATOM_BOUNDS[atom.__class__](self, atom)
@@ -129,7 +130,7 @@ class Bounds:
         return found
 
     def of_expr(self, expr: PrimExpr) -> Interval:
-        """Bounds of an integer or boolean expression."""
+        """Gives the bounds of an integer or boolean expression."""
         dtype = expr.dtype
         if isinstance(expr, IntImm):
             return expr.value, expr.value

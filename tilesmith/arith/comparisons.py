@@ -1,4 +1,4 @@
-"""Comparisons of integers.
+"""Decides comparisons of integers.
 
 ``a < b`` asks for the sign of one sum, ``b - a - 1 >= 0``. If that is not decided, the comparison
 is written anew with what cancels gone: ``i * 16 + j < n * 16 + j`` becomes ``i < n``.
@@ -82,7 +82,7 @@ class Comparisons:
         self.normalizer = normalizer
 
     def comparison(self, expr: Any) -> PrimExpr:
-        """A comparison decided, or written in fewer terms."""
+        """Decides a comparison, or writes it in fewer terms."""
         kind, a, b = expr.__class__, expr.a, expr.b
         if not a.dtype.is_integer:
             return self._other_comparison(expr)
@@ -117,7 +117,7 @@ class Comparisons:
         )
 
     def _known(self, expr: PrimExpr) -> PrimExpr:
-        """A condition that was assumed to hold, or not to hold."""
+        """Decides a condition that was assumed to hold, or not to hold."""
         if self.facts.literals:
             truth = self.facts.literals.get(self.numbering.number(expr))
             if truth is not None:
@@ -140,7 +140,7 @@ class Comparisons:
         return self._known(new)
 
     def _wrapping_comparison(self, expr: Any, kind: type, a: Sum, b: Sum) -> PrimExpr:
-        """Of a dtype that wraps around: only the bounds of both sides count."""
+        """Compares in a dtype that wraps around: only the bounds of both sides count."""
         (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if self.table.number(a) == self.table.number(b):
             return TRUE if kind in (EQ, LE) else FALSE
@@ -157,7 +157,7 @@ class Comparisons:
         return expr if new_a is expr.a and new_b is expr.b else expr.__class__(new_a, new_b)
 
     def _equality(self, difference: Sum) -> bool | None:
-        """Whether a sum is zero: True, False, or None when it depends."""
+        """Tells whether a sum is zero: True, False, or None when it depends."""
         if not difference.terms:
             return difference.const == 0
         low, high = self.bounds.of(difference)
@@ -223,7 +223,7 @@ class Comparisons:
         return self._known(self._written(expr, kind, form_a, form_b, difference))
 
     def sign(self, form: Sum) -> bool | None:
-        """Whether ``form >= 0``: True, False, or None when it depends."""
+        """Tells whether ``form >= 0``: True, False, or None when it depends."""
         low, high = self.bounds.of(form)
         if low >= 0:
             return True
@@ -239,7 +239,7 @@ class Comparisons:
         return False if self.prover.prove(shifted(times(form, -1), -1), 3) else None
 
     def _without_tail(self, form: Sum) -> Sum:
-        """``x * 4 + y < n * 4`` with ``y`` in [0, 4) is ``x < n``."""
+        """Rewrites ``x * 4 + y < n * 4`` with ``y`` in [0, 4) as ``x < n``."""
         if len(form.terms) == 1:
             return form
         parts = sorted(form.terms.items(), key=_size)
@@ -265,7 +265,7 @@ class Comparisons:
         return found
 
     def _digit_bound(self, form: Sum) -> Sum:
-        """``x // 4 >= c`` is ``x >= 4 * c``, ``x // 4 <= c`` is ``x <= 4 * c + 3``."""
+        """Rewrites ``x // 4 >= c`` as ``x >= 4 * c``, ``x // 4 <= c`` as ``x <= 4 * c + 3``."""
         while len(form.terms) == 1:
             ((atom, sign),) = form.terms.items()
             if atom.__class__ is not Split or atom.upper:  # type: ignore[attr-defined]
@@ -281,7 +281,8 @@ class Comparisons:
         return form
 
     def _case_split(self, kind: type, form: Sum) -> PrimExpr | None:
-        """``min(a, b) >= c`` where ``a >= c`` is certain is ``b >= c``; the like for maxima.
+        """Rewrites ``min(a, b) >= c`` where ``a >= c`` is certain as ``b >= c``; the like for
+        maxima.
 
         None where nothing is certain, or where the comparison that is left might overflow.
         """
@@ -307,7 +308,7 @@ class Comparisons:
         return None
 
     def _written(self, expr: Any, kind: type, a: Sum, b: Sum, difference: Sum) -> PrimExpr:
-        """``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
+        """Writes ``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
         kept = len(difference.terms) == len(a.terms) + len(b.terms)
         one_sided = (not a.terms and a.const == 0) or (not b.terms and b.const == 0)
         mixed = one_sided and min(difference.terms.values()) < 0 < max(difference.terms.values())
@@ -343,8 +344,8 @@ class Comparisons:
     def canonical(
         self, kind: type, difference: Sum, constant_left: bool, strict: bool = False
     ) -> PrimExpr | None:
-        """``0 kind difference`` with negative terms on the left, positive ones on the right; None
-        if a side might overflow. ``strict``: ``x < 0`` rather than ``x <= -1``."""
+        """Writes ``0 kind difference`` with negative terms on the left, positive ones on the right;
+        None if a side might overflow. ``strict``: ``x < 0`` rather than ``x <= -1``."""
         dtype, constant = difference.dtype, difference.const
         right = {atom: c for atom, c in difference.terms.items() if c > 0}
         left = {atom: -c for atom, c in difference.terms.items() if c < 0}
@@ -363,7 +364,7 @@ class Comparisons:
         return self._made(kind, a, b)
 
     def _made(self, kind: type, a: Sum, b: Sum) -> PrimExpr:
-        """The comparison of two sums; ``cast(x) < cast(y)`` is ``x < y``."""
+        """Writes the comparison of two sums; ``cast(x) < cast(y)`` is ``x < y``."""
         dtype = _uncast(a) or _uncast(b)
         if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
             a, b = retyped(a, dtype), retyped(b, dtype)
@@ -375,7 +376,7 @@ def _size(part: tuple[Any, int]) -> int:
 
 
 def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
-    """Whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
+    """Tells whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
     if difference.const != (-1 if kind is LE else 1) or kind not in (LE, LT):
         return False
     if one_sided and kind is LE:
@@ -385,7 +386,7 @@ def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
 
 
 def _length(expr: PrimExpr) -> int:
-    """How many nodes an expression has."""
+    """Counts how many nodes an expression has."""
     count, stack = 0, [expr]
     while stack:
         node = stack.pop()
@@ -396,14 +397,14 @@ def _length(expr: PrimExpr) -> int:
 
 
 def _takes_away(form: Sum) -> bool:
-    """Whether a side of a comparison is ``x - 2``, ``3 - x`` or ``-x``: what is taken away is
+    """Tells whether a side of a comparison is ``x - 2``, ``3 - x`` or ``-x``: what is taken away is
     added on the other side."""
     terms = form.terms
     return bool(terms) and (form.const < 0 or max(terms.values()) < 0)
 
 
 def _uncast(form: Sum) -> DataType | None:
-    """The narrower dtype of the one atom that a sum is, as a cast makes it."""
+    """Gives the narrower dtype of the one atom that a sum is, as a cast makes it."""
     atom = form.single()
     if atom is None or atom.dtype is form.dtype or not is_index(atom.dtype):
         return None
@@ -411,7 +412,7 @@ def _uncast(form: Sum) -> DataType | None:
 
 
 def _as_narrow(form: Sum, dtype: DataType) -> bool:
-    """Whether a sum is a constant, or one atom, of a dtype."""
+    """Tells whether a sum is a constant, or one atom, of a dtype."""
     if not form.terms:
         return dtype.min_value <= form.const <= dtype.max_value
     atom = form.single()

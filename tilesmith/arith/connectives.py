@@ -1,4 +1,4 @@
-"""Conjunctions and disjunctions: what one part says, the others need not say again.
+"""Joins conditions: what one part of a conjunction says, the others need not say again.
 
 x < 5 and x < 8          ->  x < 5
 p or p and q             ->  p
@@ -63,7 +63,7 @@ class Connectives:
         self.caches = facts.caches
 
     def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """``a and b`` (``a or b``) of simplified sides, without what the rest implies."""
+        """Joins simplified sides to ``a and b`` (``a or b``), without what the rest implies."""
         first = _flat(kind, a)  # have been compared with each other when ``a`` was made
         second = _flat(kind, b)
         parts = list(first)
@@ -93,7 +93,7 @@ class Connectives:
         return result
 
     def under_each_other(self, kind: type, expr: PrimExpr) -> PrimExpr:
-        """Each part of a conjunction simplified where the others hold (of a disjunction: where the
+        """Simplifies each part of a conjunction where the others hold (of a disjunction: where the
         others fail)."""
         parts = _flat(kind, expr)
         changed = False
@@ -122,8 +122,8 @@ class Connectives:
         return result
 
     def and_of_ors(self, expr: PrimExpr) -> PrimExpr:
-        """A condition multiplied out to a conjunction of disjunctions; as it is where that would
-        get too long."""
+        """Multiplies a condition out to a conjunction of disjunctions; leaves it as it is where
+        that would get too long."""
         clauses = self._clauses(expr)
         if clauses is None:
             return expr
@@ -142,8 +142,8 @@ class Connectives:
         return [[expr]]
 
     def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
-        """The parts of a conjunction with its disjunctions (or the other way round) as short as the
-        other parts allow; the same list if nothing changed."""
+        """Makes the disjunctions of a conjunction (or the other way round) as short as the other
+        parts allow; gives the same list if nothing changed."""
         dual = Or if kind is And else And
         for position, part in enumerate(parts):
             if part.__class__ is dual and len(parts) > 1:
@@ -158,7 +158,7 @@ class Connectives:
     def _lightened(
         self, kind: type, dual: type, part: PrimExpr, others: list[PrimExpr]
     ) -> PrimExpr | None:
-        """``p or q`` beside p says nothing (None); beside ``not p`` it is q."""
+        """Drops ``p or q`` beside p (None); beside ``not p`` it becomes q."""
         items = _flat(dual, part)
         kept = []
         for item in items:
@@ -177,7 +177,7 @@ class Connectives:
         return result
 
     def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
-        """Which of two conditions can be dropped: "first" or "second" names the one that says
+        """Tells which of two conditions can be dropped: "first" or "second" names the one that says
         all."""
         if a is b:
             return "first"
@@ -203,7 +203,7 @@ class Connectives:
         return found
 
     def _united(self, comparison: Any, this: Ray, that: Ray) -> PrimExpr | None:
-        """``x <= y`` for ``x < y or x == y``, ``x != y`` for ``x < y or y < x``."""
+        """Unites ``x < y or x == y`` to ``x <= y``, ``x < y or y < x`` to ``x != y``."""
         (_, low_a, high_a, _), (_, low_b, high_b, _) = (this, that) if this[1] < that[1] else (
             that, this,
         )  # fmt: skip
@@ -219,7 +219,7 @@ class Connectives:
     def _point(
         self, comparison: Any, kind: type, value: int, least: bool = False
     ) -> PrimExpr | None:
-        """``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, ``x <= 3`` or ``3 <= x``."""
+        """Writes ``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, ``x <= 3`` or ``3 <= x``."""
         form = self.terms.combine(
             plus(self.normalizer.normal(comparison.b), self.normalizer.normal(comparison.a), -1)
         )
@@ -231,7 +231,8 @@ class Connectives:
         return self.comparisons.canonical(kind, form, False)
 
     def _ray(self, expr: PrimExpr) -> Ray | None:
-        """A condition on one sum: (key of the sum, smallest, largest value, whether inside)."""
+        """Gives a condition on one sum as (key of the sum, smallest, largest value, whether
+        inside)."""
         found = self.caches.rays.get(id(expr))
         if found is None:
             found = self.caches.rays[id(expr)] = (expr, self._new_ray(expr))
@@ -257,7 +258,7 @@ class Connectives:
 
 
 def _never_fails(expr: PrimExpr) -> bool:
-    """Whether a condition has a value everywhere: it divides by nothing that may be zero."""
+    """Tells whether a condition has a value everywhere: it divides by nothing that may be zero."""
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()
@@ -271,7 +272,7 @@ def _never_fails(expr: PrimExpr) -> bool:
 
 
 def _rays(kind: type, a: Ray, b: Ray) -> Any:
-    """How two sets of values of one sum lie to each other."""
+    """Tells how two sets of values of one sum lie to each other."""
     _, low_a, high_a, in_a = a
     _, low_b, high_b, in_b = b
     apart = high_a < low_b or high_b < low_a
@@ -310,7 +311,7 @@ _MOST_PARTS = 16
 
 
 def _flat(kind: type, expr: Any) -> list[PrimExpr]:
-    """The last parts of a chain, from left to right; what is before them as one part."""
+    """Lists the last parts of a chain, from left to right; what is before them is one part."""
     parts: list[PrimExpr] = []
     while expr.__class__ is kind and len(parts) < _MOST_PARTS:
         if expr.b.__class__ is kind:

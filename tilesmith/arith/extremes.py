@@ -1,4 +1,4 @@
-"""Minima and maxima of sums: what is dominated drops out, what all share is taken out.
+"""Makes minima and maxima of sums: what is dominated drops out, what all share is taken out.
 
 min(x + 4, x)          ->  x
 min(x * 4 + 8, 16)     ->  min(x, 2) * 4 + 8
@@ -44,13 +44,13 @@ def _all_negative(forms: list[Sum]) -> bool:
 
 
 def _unit(forms: tuple[Sum, ...]) -> int:
-    """The coefficient that all terms have; 1 if they differ."""
+    """Gives the coefficient that all terms have; 1 if they differ."""
     found = {coefficient for form in forms for coefficient in form.terms.values()}
     return found.pop() if len(found) == 1 else 1
 
 
 def _quotients(form: Sum) -> bool:
-    """Whether a sum is of two quotients, which tell more together than each alone."""
+    """Tells whether a sum is of two quotients, which tell more together than each alone."""
     return len(form.terms) == 2 and all(atom.__class__ is Split for atom in form.terms)
 
 
@@ -83,7 +83,8 @@ class Extremes:
         self.divider = divider
 
     def extreme(self, kind: type, args: list[Sum]) -> Sum:
-        """The minimum or maximum of sums: dominated ones dropped, what they share taken out."""
+        """Gives the minimum or maximum of sums: dominated ones dropped, what they share taken
+        out."""
         if not is_index(args[0].dtype):
             result = args[0]
             for arg in args[1:]:
@@ -92,7 +93,7 @@ class Extremes:
         return self._joined_extreme(kind, self._undominated(kind, self._flattened(kind, args)))
 
     def extreme_of_two(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """``min(a, b)`` of index forms, to be written near to how the user wrote it."""
+        """Gives ``min(a, b)`` of index forms, to be written near to how the user wrote it."""
         flat = self._flattened(kind, [a, b])
         kept = self._undominated(kind, flat)
         form = self._joined_extreme(kind, kept)
@@ -132,7 +133,7 @@ class Extremes:
         return plus(form, shared)
 
     def _wrapping_extreme(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """Of a dtype that wraps around, only the bounds of both sides count."""
+        """Chooses in a dtype that wraps around, by the bounds of both sides only."""
         (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if high_a <= low_b or self.table.number(a) == self.table.number(b):
             return a if kind is Min else b
@@ -169,7 +170,7 @@ class Extremes:
         return kept
 
     def compare(self, a: Sum, b: Sum) -> tuple[bool, bool]:
-        """What is known for certain: (a <= b, a >= b)."""
+        """Tells what is known for certain: (a <= b, a >= b)."""
         difference = self.terms.combine(plus(a, b, -1))
         low, high = self.bounds.of(difference)
         if low >= 0 or high <= 0:
@@ -179,7 +180,7 @@ class Extremes:
         return self.prover.prove(times(difference, -1), 1), self.prover.prove(difference, 1)
 
     def _shared(self, args: list[Sum]) -> tuple[Sum, int]:
-        """What all have in common: a sum to take out, then a factor of what is left."""
+        """Finds what all have in common: a sum to take out, then a factor of what is left."""
         dtype = args[0].dtype
         terms = dict(args[0].terms)
         for arg in args[1:]:
@@ -194,7 +195,7 @@ class Extremes:
         return shared, unit
 
     def _distributed(self, kind: type, args: list[Sum]) -> Sum | None:
-        """``min(x // 4, y // 4)`` is ``min(x, y) // 4``, ``max(min(x, y), min(x, z))`` is
+        """Rewrites ``min(x // 4, y // 4)`` as ``min(x, y) // 4``, ``max(min(x, y), min(x, z))`` as
         ``min(max(y, z), x)``."""
         first, second = args[0].single(), args[1].single()
         if first.__class__ is not second.__class__:
@@ -217,8 +218,9 @@ class Extremes:
         return self.extreme_of_two(first.kind, inner, shared[0])  # type: ignore[union-attr]
 
     def _laid_out(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """What both sides show to have in common is taken out, and nothing else: ``min(x + 1, y +
-        1)`` is ``min(x, y) + 1``, but ``max(x - 1, 0)`` stays. A sum with the minimum as a leaf."""
+        """Takes out what both sides show to have in common, and nothing else: ``min(x + 1, y + 1)``
+        is ``min(x, y) + 1``, but ``max(x - 1, 0)`` stays. Gives a sum with the minimum as a
+        leaf."""
         dtype = a.dtype
         if not a.terms:
             return self._plain(kind, a, b)
@@ -243,7 +245,7 @@ class Extremes:
         return self._plain(kind, a, b)
 
     def _beside(self, kind: type, a: Sum, b: Sum, scale: int, outside: Sum) -> Sum:
-        """``min(a, b)`` where ``outside`` and then a factor are taken out of both."""
+        """Gives ``min(a, b)`` where ``outside`` and then a factor are taken out of both."""
         parts = [exact_quotient(plus(side, outside, -1), scale) for side in (a, b)]
         if not self.bounds.all_flow(parts):
             return self._plain(kind, a, b)

@@ -154,14 +154,14 @@ class Facts:
             self.sum_facts[Sum, key] = known | {-form.const // scale}
 
     def is_hole(self, form: Sum) -> bool:
-        """Whether a sum is known not to be zero from a condition that said so."""
+        """Tells whether a sum is known not to be zero from a condition that said so."""
         key, scale = direction(form)
         return form.const % scale == 0 and -form.const // scale in self.sum_facts.get(
             (Sum, key), ()
         )
 
     def learn_residue(self, form: Sum) -> None:
-        """``x % 4 == 1`` tells the residue of ``x``."""
+        """Learns the residue of ``x`` from ``x % 4 == 1``."""
         if len(form.terms) != 1:
             return
         ((atom, coefficient),) = form.terms.items()
@@ -180,7 +180,7 @@ class Facts:
             self.modular_facts[inner] = residue
 
     def narrow(self, form: Sum, interval: Interval) -> None:
-        """Record that ``form`` lies in ``interval``."""
+        """Records that ``form`` lies in ``interval``."""
         low, high = interval[0] - form.const, interval[1] - form.const
         if len(form.terms) == 1:
             ((atom, scale),) = form.terms.items()

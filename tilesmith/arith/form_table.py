@@ -1,4 +1,4 @@
-"""The table in which atoms of normal forms are interned."""
+"""Interns the atoms of normal forms."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class FormTable:
 
     @property
     def size(self) -> int:
-        """How many atoms there are."""
+        """Counts the atoms."""
         return self._uid
 
     def number(self, form: Sum) -> int:
-        """The same number for sums of one dtype that are equal, in whatever order."""
+        """Gives the same number for sums of one dtype that are equal, in whatever order."""
         number = form.number
         if number < 0:
             terms = form.terms
@@ -103,7 +103,7 @@ class FormTable:
         return var in self._atoms
 
     def split(self, index: Sum, lower: int, upper: int) -> Split:
-        """``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""
+        """Gives ``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""
         atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
@@ -113,7 +113,7 @@ class FormTable:
         return atom  # type: ignore[return-value]
 
     def quotient(self, index: Sum, divisor: Sum) -> Quotient:
-        """``index // divisor``."""
+        """Gives ``index // divisor``."""
         key = (Quotient, self.number(index), self.number(divisor))
         atom, new = self._intern(Quotient, key, index.dtype)
         if new:
@@ -124,7 +124,7 @@ class FormTable:
         return atom  # type: ignore[return-value]
 
     def remainder(self, index: Sum, divisor: Sum) -> Remainder:
-        """``index % divisor``."""
+        """Gives ``index % divisor``."""
         key = (Remainder, self.number(index), self.number(divisor))
         atom, new = self._intern(Remainder, key, index.dtype)
         if new:
@@ -135,7 +135,7 @@ class FormTable:
         return atom  # type: ignore[return-value]
 
     def extreme(self, kind: type, args: list[Sum]) -> Extreme:
-        """The minimum or maximum of sums."""
+        """Gives the minimum or maximum of sums."""
         numbers = [self.number(arg) for arg in args]
         numbers.sort()
         atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
@@ -147,7 +147,7 @@ class FormTable:
         return atom  # type: ignore[return-value]
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
-        """The product of atoms; products among them are taken apart."""
+        """Gives the product of atoms; products among them are taken apart."""
         flat: list[Atom] = []
         for factor in factors:
             if factor.__class__ is Product:
@@ -166,7 +166,7 @@ class FormTable:
         return atom  # type: ignore[return-value]
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
-        """``a * b`` multiplied out, in the dtype of ``a``."""
+        """Gives ``a * b`` multiplied out, in the dtype of ``a``."""
         if not b.terms:
             return times(a, b.const)
         if not a.terms:

@@ -53,14 +53,14 @@ class FormWriter:
         self._constants: dict[tuple[DataType, int], PrimExpr] = {}
 
     def constant(self, value: int, dtype: DataType) -> PrimExpr:
-        """A constant; one object for each value."""
+        """Gives a constant; one object for each value."""
         found = self._constants.get((dtype, value))
         if found is None:
             found = self._constants[dtype, value] = const(value, dtype)
         return found
 
     def to_expr(self, form: Sum) -> PrimExpr:
-        """The expression of a sum; one object per sum object."""
+        """Gives the expression of a sum; one object per sum object."""
         found = form.expr
         if found is None:
             found = form.expr = self._sum_expr(form)
@@ -115,7 +115,8 @@ class FormWriter:
     def _with_common_factor(
         self, a: tuple[Atom, int], b: tuple[Atom, int], dtype: DataType
     ) -> PrimExpr | None:
-        """``x * y + y`` is ``(x + 1) * y``, ``x * y * 2 + z * y * 2`` is ``(x + z) * y * 2``."""
+        """Writes ``x * y + y`` as ``(x + 1) * y``, ``x * y * 2 + z * y * 2`` as
+        ``(x + z) * y * 2``."""
         if a[0].is_data or b[0].is_data:
             return None
         others = factors_of(b[0])
@@ -150,7 +151,7 @@ class FormWriter:
         return result if scale == 1 else Mul(result, self.constant(scale, dtype))
 
     def into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
-        """``(x + 6) // 8 - 1`` is shorter as ``(x - 2) // 8``."""
+        """Rewrites ``(x + 6) // 8 - 1`` shorter as ``(x - 2) // 8``."""
         for atom, coefficient in terms.items():
             if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
                 index: Sum = atom.index  # type: ignore[attr-defined]
@@ -164,15 +165,15 @@ class FormWriter:
         return terms, constant
 
     def scaled(self, atom: Atom, coefficient: int, dtype: DataType) -> PrimExpr:
-        """``atom * coefficient`` in a dtype."""
+        """Gives ``atom * coefficient`` in a dtype."""
         expr = self.atom_expr(atom)
         if atom.dtype is not dtype:
             expr = Cast(dtype, expr)
         return expr if coefficient == 1 else Mul(expr, self.constant(coefficient, dtype))
 
     def _push_constant(self, atom: Extreme, factor: int, constant: int) -> PrimExpr | None:
-        """``min(x, y - 1) + 1`` is shorter as ``min(x + 1, y)``, ``max(x, 1) - 1`` is ``max(x - 1,
-        0)``."""
+        """Writes ``min(x, y - 1) + 1`` shorter as ``min(x + 1, y)``, ``max(x, 1) - 1`` as
+        ``max(x - 1, 0)``."""
         kind = atom.kind
         moved = [shifted(times(arg, factor), constant) for arg in atom.args]
         if atom.is_data or max([magnitude(arg) for arg in moved]) != NORMAL:
@@ -192,7 +193,7 @@ class FormWriter:
         return result
 
     def atom_expr(self, atom: Atom) -> PrimExpr:
-        """The expression of an atom."""
+        """Gives the expression of an atom."""
         found = atom.expr
         if found is None:
             found = atom.expr = self._atom_expr(atom)
@@ -225,7 +226,7 @@ class FormWriter:
 def _common_factors(
     a: tuple[Atom, ...], b: tuple[Atom, ...]
 ) -> tuple[list[Atom], list[Atom], list[Atom]]:
-    """What two products share, and what is left of each."""
+    """Finds what two products share, and what is left of each."""
     rest_b = list(b)
     common: list[Atom] = []
     rest_a: list[Atom] = []
@@ -239,8 +240,8 @@ def _common_factors(
 
 
 def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
-    """Terms by falling coefficients, higher digits before lower ones; of data as they were met,
-    with one that is added first."""
+    """Orders terms by falling coefficients, higher digits before lower ones; of data as they were
+    met, with one that is added first."""
     digits = False
     for atom, _ in parts:
         digits = digits or atom.__class__ is not Leaf
@@ -259,8 +260,8 @@ def _coefficient(part: tuple[Atom, int]) -> int:
 
 
 def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
-    """Quotients by falling divisors, minima, variables, remainders; minima that are taken away
-    last."""
+    """Orders quotients by falling divisors, minima, variables, remainders; minima that are taken
+    away last."""
     atom, coefficient = part
     kind = atom.__class__
     if kind is Split:

@@ -1,11 +1,11 @@
-"""Normal forms of integer expressions: sums of atoms with constant coefficients.
+"""Defines normal forms of integer expressions: sums of atoms with constant coefficients.
 
 ``i * 16 + j - n + 3`` is the `Sum` ``{i: 16, j: 1, n: -1} + 3``. An *atom* is what a sum cannot
 look through: a variable, a product of atoms, a digit of a number (`Split`: ``index // lower %
-width``), a quotient by something that is no constant, a minimum or maximum, or a `Leaf`, any other
-expression. Atoms are interned in a `FormTable` (``form_table.py``), so that equality of atoms is
-identity and equality of sums is equality of their numbers; the hundred rules about sums of products
-that a rewriting simplifier would carry are one dictionary addition here.
+width``), a quotient by something that is not a constant, a minimum or maximum, or a `Leaf`, any
+other expression. Atoms are interned in a `FormTable` (``form_table.py``), so that equality of atoms
+is identity and equality of sums is equality of their numbers; the hundred rules about sums of
+products that a rewriting simplifier would carry are one dictionary addition here.
 
 Sums are written with the largest coefficient first: ``i * 16 + j + 3 - n``. Only sums of data keep
 the order in which terms were met, so that no intermediate result arises that was not there.
@@ -55,13 +55,13 @@ class Atom:
 
 
 class Leaf(Atom):
-    """A variable or an expression that is opaque to integer arithmetic."""
+    """Stands for a variable or an expression that is opaque to integer arithmetic."""
 
     __slots__ = ()
 
 
 class Product(Atom):
-    """A product of two or more atoms, none a product itself, ordered by number."""
+    """Stands for a product of two or more atoms, none a product itself, ordered by number."""
 
     __slots__ = ("factors",)
 
@@ -69,13 +69,14 @@ class Product(Atom):
 
 
 class Written(Leaf):
-    """An expression over sums, to be written as it is."""
+    """Stands for an expression over sums, to be written as it is."""
 
     __slots__ = ()
 
 
 class Split(Atom):
-    """``(index // lower) % (upper // lower)``, without the remainder where ``upper`` is 0.
+    """Stands for ``(index // lower) % (upper // lower)``, without the remainder where ``upper`` is
+    0.
 
     A digit of ``index``: both numbers are positive and ``lower`` divides ``upper``.
     """
@@ -88,7 +89,7 @@ class Split(Atom):
 
 
 class Quotient(Atom):
-    """``index // divisor`` (rounded down) where the divisor is no constant."""
+    """Stands for ``index // divisor`` (rounded down) where the divisor is not a constant."""
 
     __slots__ = ("divisor", "index")
 
@@ -97,7 +98,8 @@ class Quotient(Atom):
 
 
 class Remainder(Atom):
-    """``index % divisor`` (of the division that rounds down) where the divisor is no constant."""
+    """Stands for ``index % divisor`` (of the division that rounds down) where the divisor is not a
+    constant."""
 
     __slots__ = ("divisor", "index")
 
@@ -106,7 +108,7 @@ class Remainder(Atom):
 
 
 class Extreme(Atom):
-    """The smallest (``kind`` is ``Min``) or largest of two or more sums."""
+    """Stands for the smallest (``kind`` is ``Min``) or largest of two or more sums."""
 
     __slots__ = ("args", "kind")
 
@@ -115,7 +117,8 @@ class Extreme(Atom):
 
 
 class Sum:
-    """``const`` plus the atoms times their coefficients (never zero). Do not change one."""
+    """Stands for ``const`` plus the atoms times their coefficients (never zero). Do not change
+    one."""
 
     __slots__ = ("const", "dtype", "expr", "number", "terms")
 
@@ -127,7 +130,7 @@ class Sum:
         self.number = -1
 
     def single(self) -> Atom | None:
-        """The atom, if this sum is one atom and nothing else."""
+        """Gives the atom, if this sum is one atom and nothing else."""
         if self.const == 0 and len(self.terms) == 1:
             for atom, coefficient in self.terms.items():
                 if coefficient == 1:
@@ -150,7 +153,7 @@ def of_atom(atom: Atom) -> Sum:
 
 
 def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
-    """``a + b * factor`` in the dtype of ``a``."""
+    """Gives ``a + b * factor`` in the dtype of ``a``."""
     if not b.terms:
         if b.const == 0:
             return a
@@ -166,7 +169,7 @@ def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
 
 
 def times(a: Sum, factor: int) -> Sum:
-    """``a * factor``."""
+    """Gives ``a * factor``."""
     if factor == 1:
         return a
     if factor == 0:
@@ -175,17 +178,18 @@ def times(a: Sum, factor: int) -> Sum:
 
 
 def shifted(a: Sum, constant: int) -> Sum:
-    """``a + constant``."""
+    """Gives ``a + constant``."""
     return a if constant == 0 else Sum(a.dtype, a.terms, a.const + constant)
 
 
 def retyped(a: Sum, dtype: DataType) -> Sum:
-    """The same whole number in another dtype, in which it fits."""
+    """Gives the same whole number in another dtype, in which it fits."""
     return a if a.dtype is dtype else Sum(dtype, a.terms, a.const)
 
 
 def exact_quotient(a: Sum, divisor: int) -> Sum:
-    """``a / divisor`` where the divisor divides every coefficient; the constant is rounded down."""
+    """Gives ``a / divisor`` where the divisor divides every coefficient; the constant is rounded
+    down."""
     if divisor == 1:
         return a
     terms = {atom: c // divisor for atom, c in a.terms.items()}
@@ -203,7 +207,7 @@ def wrapped_sum(form: Sum) -> Sum:
 
 
 def direction(form: Sum) -> tuple[object, int]:
-    """A sum without its constant, as a key up to a factor, and that factor."""
+    """Gives a sum without its constant, as a key up to a factor, and that factor."""
     terms = form.terms
     if len(terms) == 1:
         for atom, coefficient in terms.items():
@@ -219,17 +223,17 @@ def direction(form: Sum) -> tuple[object, int]:
 
 
 def in_other_order(a: Sum, b: Sum) -> bool:
-    """Whether equal sums have their terms in different orders."""
+    """Tells whether equal sums have their terms in different orders."""
     return a is not b and len(a.terms) > 1 and [*a.terms] != [*b.terms]
 
 
 def is_zero(a: Sum) -> bool:
-    """Whether a sum is the constant 0."""
+    """Tells whether a sum is the constant 0."""
     return a.const == 0 and not a.terms
 
 
 def holds_data(a: Sum) -> bool:
-    """Whether more than variables occurs in a sum."""
+    """Tells whether more than variables occurs in a sum."""
     for atom in a.terms:
         if atom.is_data:
             return True
@@ -240,8 +244,8 @@ NORMAL, LARGE, TOO_LARGE = 0, 1, 2
 
 
 def magnitude(a: Sum) -> int:
-    """How large the numbers in a sum of int32 or int64 are: `NORMAL`, more than a quarter of what
-    the dtype holds, or too large to be written in it."""
+    """Tells how large the numbers in a sum of int32 or int64 are: `NORMAL`, more than a quarter of
+    what the dtype holds, or too large to be written in it."""
     low, high, lowest, highest = _LIMITS[a.dtype]
     size = NORMAL
     if not low <= a.const <= high:
@@ -257,7 +261,7 @@ def magnitude(a: Sum) -> int:
 
 
 def coefficient_gcd(a: Sum) -> int:
-    """The greatest common divisor of the coefficients (not of the constant)."""
+    """Gives the greatest common divisor of the coefficients (not of the constant)."""
     result = 0
     for coefficient in a.terms.values():
         result = gcd(result, coefficient)
@@ -265,12 +269,12 @@ def coefficient_gcd(a: Sum) -> int:
 
 
 def factors_of(atom: Atom) -> tuple[Atom, ...]:
-    """The factors of a product; of anything else, itself."""
+    """Gives the factors of a product; of anything else, itself."""
     return atom.factors if atom.__class__ is Product else (atom,)  # type: ignore[attr-defined]
 
 
 def same_expression(a: object, b: object) -> bool:
-    """Whether two expressions look the same: variables by identity, constants by value."""
+    """Tells whether two expressions look the same: variables by identity, constants by value."""
     if a is b:
         return True
     kind = a.__class__

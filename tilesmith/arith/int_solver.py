@@ -1,4 +1,4 @@
-"""Systems of linear equations and inequalities over the integers."""
+"""Solves systems of linear equations and inequalities over the integers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ __all__ = [
 
 
 class IntGroupBounds:
-    """What bounds one variable: ``coef * var`` is above each of ``lower``, equals each of
-    ``equal``, is
+    """Bounds one variable: ``coef * var`` is above each of ``lower``, equals each of ``equal``, is
     below each of ``upper``."""
 
     def __init__(
@@ -37,7 +36,7 @@ class IntGroupBounds:
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
-        """The bounds that a range says."""
+        """Gives the bounds that a range says."""
         one = const(1, rng.min.dtype)
         if op.is_const(rng.extent, 1):
             return IntGroupBounds(one, (), (rng.min,), ())
@@ -45,7 +44,7 @@ class IntGroupBounds:
         return IntGroupBounds(one, (rng.min,), (), (top,))
 
     def find_best_range(self, ranges: Mapping[Var, Range] | None = None) -> Range | None:
-        """The narrowest range that a lower bound (or an equality) and an upper one give."""
+        """Gives the narrowest range that a lower bound (or an equality) and an upper one give."""
         analyzer = Analyzer()
         for var, domain in (ranges or {}).items():
             analyzer.bind(var, domain)
@@ -69,7 +68,7 @@ class IntGroupBounds:
 
 
 class IntConstraints:
-    """Integer variables, their ranges, and relations between them that must hold."""
+    """Holds integer variables, their ranges, and relations between them that must hold."""
 
     def __init__(
         self, variables: Sequence[Var], ranges: Mapping[Var, Range], relations: Sequence[PrimExpr]
@@ -80,7 +79,7 @@ class IntConstraints:
 
 
 class IntConstraintsTransform:
-    """Two systems with the same solutions, and the substitutions between their variables."""
+    """Holds two systems with the same solutions, and the substitutions between their variables."""
 
     def __init__(
         self, src: IntConstraints, dst: IntConstraints,
@@ -105,7 +104,7 @@ def _listed(value: Any) -> list[Any]:
 def solve_linear_equations(
     equations: Any, variables: Any = None, ranges: Mapping[Var, Range] | None = None
 ) -> IntConstraintsTransform:
-    """Solve equations with constant coefficients for ``variables``, by the Smith normal form.
+    """Solves equations with constant coefficients for ``variables``, by the Smith normal form.
 
     The new system has a variable for each degree of freedom. Equations that can fail stay as
     relations of the new system.
@@ -227,7 +226,8 @@ def _ranges_of(
 def _inside(
     analyzer: Analyzer, value: PrimExpr, domain: Range, ranges: Mapping[Var, Range]
 ) -> list[PrimExpr]:
-    """The conditions for ``value`` to lie in a range, without those that the new ranges imply."""
+    """Gives the conditions for ``value`` to lie in a range, without those that the new ranges
+    imply."""
     known = Analyzer()
     for var, range_ in ranges.items():
         known.bind(var, range_)
@@ -291,7 +291,8 @@ def solve_linear_inequalities(
 
 
 def _eliminate(engine: Any, var: Var, forms: list[Sum]) -> tuple[list[Sum], list[Sum], list[Sum]]:
-    """Bounds of ``var`` (lower, upper), and what the inequalities say of the other variables."""
+    """Gives bounds of ``var`` (lower, upper), and what the inequalities say of the other
+    variables."""
     lows: list[tuple[int, Sum]] = []
     highs: list[tuple[int, Sum]] = []
     rest: list[Sum] = []
@@ -357,7 +358,7 @@ def _solved_ranges(
 def _deskewed(
     analyzer: Analyzer, source: IntConstraints, target: IntConstraints
 ) -> IntConstraintsTransform:
-    """The same with each variable moved to start at 0."""
+    """Moves each variable to start at 0."""
     to_new: dict[Var, PrimExpr] = {}
     to_old: dict[Var, PrimExpr] = {}
     ranges: dict[Var, Range] = {}

@@ -1,4 +1,4 @@
-"""What a part of the engine asks of parts that are built after it.
+"""Says what a part of the engine asks of parts that are built after it.
 
 Expressions contain expressions of any kind, so that the parts call each other in circles: a bound
 of ``select(c, x, y)`` needs the normal forms of ``x`` and ``y``, a normal form needs bounds. Each

@@ -1,4 +1,4 @@
-"""Symbolic bounds: the interval of a sum while some of its variables range over intervals.
+"""Finds symbolic bounds: the interval of a sum while some of its variables range over intervals.
 
 `IntervalEvaluator` works on normal forms, so that what cancels cannot widen the answer: over
 ``i`` in
@@ -45,7 +45,7 @@ class IntervalEvaluator:
         self._depends: dict[Atom, bool] = {}
 
     def ends(self, form: Sum) -> Ends:
-        """The interval of a sum, in terms of variables that are not in the domains."""
+        """Gives the interval of a sum, in terms of variables that are not in the domains."""
         low, high = self._once(form)
         for _ in self.domains:  # a domain may be written in terms of another variable's
             if low is not None and self._varies(low):
@@ -68,7 +68,7 @@ class IntervalEvaluator:
         return False
 
     def depends(self, atom: Atom) -> bool:
-        """Whether a variable of the domains occurs in an atom."""
+        """Tells whether a variable of the domains occurs in an atom."""
         found = self._depends.get(atom)
         if found is None:
             found = self._depends[atom] = self._occurs(atom)
@@ -95,7 +95,7 @@ class IntervalEvaluator:
         return self._varies(atom.index) or self._varies(atom.divisor)  # type: ignore[attr-defined]
 
     def _once(self, form: Sum) -> Ends:
-        """One round of replacing variables by the ends of their domains."""
+        """Replaces variables by the ends of their domains, once."""
         if not self.engine.bounds.is_exact(
             form
         ):  # may wrap around: its ends are not where the terms' are
@@ -203,7 +203,7 @@ class IntervalEvaluator:
         return self._scaled((low, high), factor)
 
     def _scaled(self, ends: Ends, factor: Sum) -> Ends:
-        """An interval times something that does not vary."""
+        """Multiplies an interval by something that does not vary."""
         engine = self.engine
         low, high = ends
         dtype = factor.dtype

@@ -1,4 +1,4 @@
-"""Intervals with symbolic ends, and the interval that an expression ranges over."""
+"""Defines intervals with symbolic ends, and finds the interval that an expression ranges over."""
 
 from __future__ import annotations
 
@@ -21,56 +21,57 @@ _NEG_INF = Var("neg_inf", "handle")
 
 
 def pos_inf() -> Var:
-    """The upper end of a set without one."""
+    """Gives the upper end of a set without one."""
     return _POS_INF
 
 
 def neg_inf() -> Var:
-    """The lower end of a set without one."""
+    """Gives the lower end of a set without one."""
     return _NEG_INF
 
 
 class IntSet:
-    """Base of sets of integers."""
+    """Is the base of sets of integers."""
 
     @staticmethod
     def nothing() -> IntervalSet:
-        """The empty set."""
+        """Gives the empty set."""
         return IntervalSet(_POS_INF, _NEG_INF)
 
     @staticmethod
     def everything() -> IntervalSet:
-        """All integers."""
+        """Gives all integers."""
         return IntervalSet(_NEG_INF, _POS_INF)
 
     @staticmethod
     def single_point(point: Any) -> IntervalSet:
-        """The set of one value."""
+        """Gives the set of one value."""
         return IntervalSet(point, point)
 
     @staticmethod
     def interval(min_value: Any, max_value: Any) -> IntervalSet:
-        """The integers from ``min_value`` to ``max_value``, both included."""
+        """Gives the integers from ``min_value`` to ``max_value``, both included."""
         return IntervalSet(min_value, max_value)
 
     @staticmethod
     def vector(vec: PrimExpr) -> IntervalSet:
-        """An interval around the lanes of a vector."""
+        """Gives an interval around the lanes of a vector."""
         return _of_vector(vec)
 
     @staticmethod
     def from_range(range_: Range) -> IntervalSet:
-        """The values of a range."""
+        """Gives the values of a range."""
         return IntSet.from_min_extent(range_.min, range_.extent)
 
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any) -> IntervalSet:
-        """The ``extent`` integers that start at ``min_value``."""
+        """Gives the ``extent`` integers that start at ``min_value``."""
         return IntervalSet(min_value, min_value + extent - 1)
 
 
 class IntervalSet(IntSet):
-    """The integers in ``[min_value, max_value]``; the ends are expressions or infinite."""
+    """Stands for the integers in ``[min_value, max_value]``; the ends are expressions or
+    infinite."""
 
     __slots__ = ("max_value", "min_value")
 
@@ -79,33 +80,33 @@ class IntervalSet(IntSet):
         self.max_value: PrimExpr = convert(max_value)
 
     def has_lower_bound(self) -> bool:
-        """Whether the lower end is finite."""
+        """Tells whether the lower end is finite."""
         return self.min_value is not _NEG_INF and self.min_value is not _POS_INF
 
     def has_upper_bound(self) -> bool:
-        """Whether the upper end is finite."""
+        """Tells whether the upper end is finite."""
         return self.max_value is not _POS_INF and self.max_value is not _NEG_INF
 
     def is_nothing(self) -> bool:
-        """Whether it is the empty set (as it is written, not by proof)."""
+        """Tells whether it is the empty set (as it is written, not by proof)."""
         return self.min_value is _POS_INF or self.max_value is _NEG_INF
 
     def is_everything(self) -> bool:
-        """Whether there is neither a lower nor an upper end."""
+        """Tells whether there is neither a lower nor an upper end."""
         return self.min_value is _NEG_INF and self.max_value is _POS_INF
 
     def is_single_point(self) -> bool:
-        """Whether both ends are the same expression."""
+        """Tells whether both ends are the same expression."""
         return self.has_lower_bound() and self.min_value is self.max_value
 
     def point_value(self) -> PrimExpr:
-        """The only value of a single point."""
+        """Gives the only value of a single point."""
         if not self.is_single_point():
-            raise TypeMismatchError(f"{self} is no single point")
+            raise TypeMismatchError(f"{self} is not a single point")
         return self.min_value
 
     def cover_range(self, max_range: Range) -> Range:
-        """This set as a range; ``max_range`` where an end is infinite."""
+        """Converts to a range; gives ``max_range`` where an end is infinite."""
         if not (self.has_lower_bound() and self.has_upper_bound()):
             return max_range
         with deep_recursion():
@@ -113,19 +114,19 @@ class IntervalSet(IntSet):
         return Range.from_min_extent(self.min_value, extent)
 
     def can_prove_positive(self) -> bool:
-        """Whether all values are above zero."""
+        """Tells whether all values are above zero."""
         return self.has_lower_bound() and _is_at_least(self.min_value, 1)
 
     def can_prove_negative(self) -> bool:
-        """Whether all values are below zero."""
+        """Tells whether all values are below zero."""
         return self.has_upper_bound() and _is_at_most(self.max_value, -1)
 
     def can_prove_non_negative(self) -> bool:
-        """Whether no value is below zero."""
+        """Tells whether no value is below zero."""
         return self.has_lower_bound() and _is_at_least(self.min_value, 0)
 
     def can_prove_non_positive(self) -> bool:
-        """Whether no value is above zero."""
+        """Tells whether no value is above zero."""
         return self.has_upper_bound() and _is_at_most(self.max_value, 0)
 
     def __repr__(self) -> str:
@@ -152,7 +153,7 @@ def _is_at_most(expr: PrimExpr, bound: int) -> bool:
 
 
 def as_set(value: Any) -> IntervalSet:
-    """A range, a set or an expression as a set."""
+    """Converts a range, a set or an expression to a set."""
     if isinstance(value, IntervalSet):
         return value
     if isinstance(value, Range):
@@ -195,7 +196,7 @@ def _evaluated(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> Interva
 
 
 def _domains(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> dict[Var, Ends]:
-    """The ends of the domains that matter to ``expr``; the analyzer is told of them."""
+    """Finds the ends of the domains that matter to ``expr``; the engine is told of them."""
     sets = {_variable(key): value for key, value in dom_map.items()}
     domains: dict[Var, Ends] = {}
 

@@ -1,4 +1,5 @@
-"""Maps of iterators: whether indices over loops are independent, complete, and how to invert them.
+"""Detects maps of iterators: whether indices over loops are independent, complete, and how to
+invert them.
 
 detect_iter_map([i * 16 + j], {i: Range(0, 8), j: Range(0, 16)}).indices     # one iterator over 128
 detect_iter_map([i, i + j], ...)                                             # errors: i is used
@@ -20,7 +21,9 @@ from tilesmith.arith.iter_nodes import (
     IterSumExpr,
     expression_of,
 )  # fmt: skip
-from tilesmith.arith.iter_rewriter import IterRewriter, NotAffine, PaddingChanged, narrowed
+from tilesmith.arith.iter_parts import IterParts
+from tilesmith.arith.iter_predicates import narrowed
+from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged
 from tilesmith.ir import PrimExpr, Range, Sub, Var, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import TilesmithError
@@ -36,7 +39,7 @@ __all__ = [
 
 
 class IterMapResult:
-    """What ``detect_iter_map`` found.
+    """Holds what ``detect_iter_map`` found.
 
     ``indices``: one `IterSumExpr` per index, empty if the map is not of the kind asked for;
     ``errors``: why
@@ -81,7 +84,7 @@ def detect_iter_map(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> IterMapResult:
-    """Write each index as a sum of digits of the iterators, and check that they are independent.
+    """Writes each index as a sum of digits of the iterators, and check that they are independent.
 
     The map goes from the points of ``input_iters`` where ``predicate`` holds to the box of the
     indices. ``Surjective``: every point of the box is hit, each index has its digits for itself.
@@ -126,8 +129,8 @@ def find_iter_map(
     simplify_trivial_iterators: bool = True,
     overlaps: bool = False,
 ) -> IterMapResult:
-    """`detect_iter_map` with each index as the digit of an iterator that it is, if it is one, and
-    digits that overlap only if asked for."""
+    """Does what `detect_iter_map` does, with each index as the digit of an iterator that it is, if
+    it is one, and digits that overlap only if asked for."""
     level = IterMapLevel.from_str(check_level)
     level = IterMapLevel.Surjective if level is None else level
     domains = _domains(input_iters)
@@ -157,16 +160,15 @@ def _attempt(
     paddings: dict[Any, int] = {}
     domains, predicate = narrowed(domains, predicate)
     for _ in range(8):
-        rewriter = IterRewriter(Analyzer(), level is not IterMapLevel.Bijective, paddings)
-        rewriter.overlaps = overlaps
+        parts = IterParts(level is not IterMapLevel.Bijective, paddings, overlaps)
         try:
             for var, domain in domains.items():
-                rewriter.add_iterator(var, domain, simplify_trivial)
-            rewriter.add_predicate(predicate)
-            sums = [rewriter.fuse(rewriter.visit(expr)) for expr in exprs]
+                parts.iterators.add_iterator(var, domain, simplify_trivial)
+            parts.predicates.add(predicate)
+            sums = [parts.fuser.fuse(parts.rewriter.visit(expr)) for expr in exprs]
             if level is not IterMapLevel.NoCheck:
-                rewriter.check(sums, level)
-            return IterMapResult(sums, (), _padding_predicate(rewriter))
+                parts.checker.check(sums, level)
+            return IterMapResult(sums, (), _padding_predicate(parts))
         except NotAffine as error:
             return IterMapResult((), (str(error),), FALSE)
         except PaddingChanged:
@@ -174,32 +176,33 @@ def _attempt(
     return IterMapResult((), ("the paddings of the iterators do not settle",), FALSE)
 
 
-def _padding_predicate(rewriter: IterRewriter) -> PrimExpr:
+def _padding_predicate(parts: IterParts) -> PrimExpr:
     result: PrimExpr = FALSE
-    for mark, left, end in rewriter.padded:
+    for mark, left, end in parts.divider.padded:
         value = expression_of(mark)
         if not op.is_const(left, 0):
             result = op.logical_or(result, value < left)
-        if not rewriter.equal(end, mark.extent):
+        if not parts.sizes.equal(end, mark.extent):
             result = op.logical_or(result, value >= end)
     return result
 
 
 @deep_recursion
 def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
-    """The index as a sum of digits, those with large scales first; nothing is fused or checked."""
+    """Gives the index as a sum of digits, those with large scales first; nothing is fused or
+    checked."""
     domains = _domains(input_iters)
-    rewriter = IterRewriter(Analyzer(), True, None)
+    parts = IterParts(True, None)
     for var, domain in domains.items():
-        rewriter.add_iterator(var, domain, True)
+        parts.iterators.add_iterator(var, domain, True)
     try:
-        form = rewriter.visit(convert(index))
+        form = parts.rewriter.visit(convert(index))
     except NotAffine:
         try:
-            form = rewriter.visit(_analyzer(domains).simplify(convert(index)))
+            form = parts.rewriter.visit(_analyzer(domains).simplify(convert(index)))
         except NotAffine as error:
-            raise TilesmithError(f"{index} is no sum of iterators: {error}") from None
-    args = rewriter.joined(list(form.args))
+            raise TilesmithError(f"{index} is not a sum of iterators: {error}") from None
+    args = parts.sums.joined(list(form.args))
     ordered = sorted(enumerate(args), key=_large_scale_first)
     return IterSumExpr([arg for _, arg in ordered], form.base)
 
@@ -211,13 +214,13 @@ def _large_scale_first(item: tuple[int, IterSplitExpr]) -> tuple[int, int]:
 
 
 def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
-    """The plain expression of a sum, digit or iterator."""
+    """Gives the plain expression of a sum, digit or iterator."""
     analyzer = Analyzer()
     return _shorter(expression_of(expr, analyzer), analyzer)
 
 
 def _shorter(built: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    """An expression as it was built from digits, unless it can be written shorter."""
+    """Gives an expression as it was built from digits, unless it can be written shorter."""
     simple = analyzer.simplify(built)
     return built if _size(built) <= _size(simple) else simple
 
@@ -230,7 +233,7 @@ def iter_map_simplify(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[PrimExpr]:
-    """The indices simplified, by what holds for the iterators in their ranges."""
+    """Gives the indices simplified, by what holds for the iterators in their ranges."""
     domains = _domains(input_iters)
     trivial = simplify_trivial_iterators
     analyzer = _analyzer(
@@ -258,7 +261,7 @@ def _size(expr: PrimExpr) -> int:
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]
 ) -> dict[Var, PrimExpr]:
-    """The input iterators as functions of the indices; ``iter_map`` comes from a bijective
+    """Gives the input iterators as functions of the indices; ``iter_map`` comes from a bijective
     ``detect_iter_map``."""
     inverse = _Inverse()
     outputs = [convert(output) for output in outputs]
@@ -280,7 +283,7 @@ class _Inverse:
         self.result: dict[Var, PrimExpr] = {}
 
     def note_sum(self, form: IterSumExpr, value: PrimExpr, exact: bool) -> None:
-        """Every digit of a sum gets its share of the value of the sum."""
+        """Gives every digit of a sum its share of the value of the sum."""
         dtype = value.dtype
         value = value - op.cast(dtype, form.base)
         if len(form.args) == 1:
@@ -295,7 +298,7 @@ class _Inverse:
             self.note_digit(arg, digit)
 
     def note_digit(self, arg: IterSplitExpr, digit: PrimExpr) -> None:
-        """An iterator is the sum of its digits."""
+        """Adds a digit to the value of its iterator."""
         mark = arg.source
         part = digit * op.cast(digit.dtype, arg.lower_factor)
         known = self.values.get(id(mark))
@@ -303,7 +306,7 @@ class _Inverse:
         self.values[id(mark)] = part if known is None else known + part
 
     def propagate(self) -> None:
-        """From iterators that are sums to what they consist of, outer ones first."""
+        """Goes from iterators that are sums to what they consist of, outer ones first."""
         done: set[int] = set()
         while True:
             ready = [key for key in self.marks if key not in done and not self._is_part(key, done)]
@@ -314,7 +317,7 @@ class _Inverse:
                 self._settle(self.marks[key], self.values[key])
 
     def _is_part(self, key: int, done: set[int]) -> bool:
-        """Whether an iterator that waits is made of this one, so that more may come."""
+        """Tells whether an iterator that waits is made of this one, so that more may come."""
         for other, mark in self.marks.items():
             if other in done or other == key:
                 continue
@@ -337,7 +340,7 @@ class _Inverse:
 
 
 def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
-    """A sum that is one digit as that digit, or as the sum that it is the whole of."""
+    """Gives a sum that is one digit as that digit, or as the sum that it is the whole of."""
     if not op.is_const(form.base, 0):
         return form
     source = arg.source.source
@@ -347,11 +350,11 @@ def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
 
 
 def _check_radix(form: IterSumExpr) -> None:
-    """Each digit has to begin where the one below it ends."""
+    """Checks that each digit begins where the one below it ends."""
     analyzer = Analyzer()
     for high, low in zip(form.args, form.args[1:]):
         if not analyzer.can_prove_equal(high.scale, low.scale * low.extent):
-            raise TilesmithError(f"{expression_of(form)} is no bijective map of its iterators")
+            raise TilesmithError(f"{expression_of(form)} is not a bijective map of its iterators")
 
 
 def _consists_of(mark: IterMark, key: int) -> bool:
@@ -373,8 +376,8 @@ def subspace_divide(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[list[IterMark]]:
-    """Divide each binding into an outer part and one over ``sub_iters``: ``binding = outer *
-    extent + inner``.
+    """Divides each binding into an outer part and one over ``sub_iters``:
+    ``binding = outer * extent + inner``.
 
     Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates
     of the outer and of the inner space as extents. An empty list if the bindings cannot be divided.
@@ -408,7 +411,7 @@ class _Divider:
         self.analyzer = Analyzer()
 
     def side(self, arg: IterSplitExpr) -> str:
-        """ "inner", "outer", or "both" for a digit that mixes them."""
+        """Gives "inner", "outer", or "both" for a digit that mixes them."""
         source: Any = arg.source.source
         if isinstance(source, IterSumExpr):
             sides = {self.side(part) for part in source.args}
@@ -418,7 +421,7 @@ class _Divider:
         return "inner" if source in self.inner else "outer"
 
     def divide(self, form: IterSumExpr) -> list[IterMark] | None:
-        """(outer, inner) of one binding."""
+        """Gives (outer, inner) of one binding."""
         one, zero = const(1, form.dtype), const(0, form.dtype)
         empty = IterMark(IterSumExpr((), zero), one)
         if not form.args:
@@ -439,7 +442,7 @@ class _Divider:
         )
 
     def _condition(self, arg: IterSplitExpr, into: list[PrimExpr]) -> None:
-        """A capped sum of one side keeps its predicate there."""
+        """Keeps the predicate of a capped sum of one side there."""
         mark = arg.source
         source = mark.source
         if isinstance(source, IterSumExpr) and source.args:

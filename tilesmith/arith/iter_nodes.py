@@ -1,5 +1,5 @@
-"""Expressions over iterators in the form that shows whether a map of iterators loses or repeats
-anything.
+"""Defines expressions over iterators in the form that shows whether a map of iterators loses or
+repeats anything.
 
 An `IterMark` is an iterator: a loop variable, or the number that some digits spell. An
 `IterSplitExpr`
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class IterMapLevel(IntEnum):
-    """What a map of iterators is asked to be."""
+    """Says what a map of iterators is asked to be."""
 
     Bijective = 0
     Surjective = 1
@@ -38,7 +38,7 @@ class IterMapLevel(IntEnum):
 
     @staticmethod
     def from_str(name: str | IterMapLevel | None) -> IterMapLevel | None:
-        """The level of a name in lower case; None stays None."""
+        """Finds the level of a name in lower case; None stays None."""
         if name is None or isinstance(name, IterMapLevel):
             return name
         levels = {"bijective": IterMapLevel.Bijective, "surjective": IterMapLevel.Surjective}
@@ -46,17 +46,17 @@ class IterMapLevel(IntEnum):
         found = levels.get(str(name).lower())
         if found is None:
             raise TypeMismatchError(
-                f"no level of iterator maps: {name!r}", notes=(", ".join(levels),)
+                f"not a level of iterator maps: {name!r}", notes=(", ".join(levels),)
             )
         return found
 
 
 class IterMapExpr(PrimExpr, key="arith.IterMapExpr"):
-    """Base of sums and digits of iterators."""
+    """Is the base of sums and digits of iterators."""
 
 
 class IterMark(Node, key="arith.IterMark"):
-    """An iterator over ``[0, extent)``; ``source`` is a variable, an expression, or an
+    """Stands for an iterator over ``[0, extent)``; ``source`` is a variable, an expression, or an
     `IterSumExpr`."""
 
     source: PrimExpr = child()
@@ -64,7 +64,7 @@ class IterMark(Node, key="arith.IterMark"):
 
 
 class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
-    """``source // lower_factor % extent * scale``."""
+    """Stands for ``source // lower_factor % extent * scale``."""
 
     source: IterMark = child()
     lower_factor: PrimExpr = child()
@@ -83,7 +83,7 @@ class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
 
 
 class IterSumExpr(IterMapExpr, key="arith.IterSumExpr"):
-    """The sum of digits, plus ``base``."""
+    """Stands for the sum of digits, plus ``base``."""
 
     args: tuple[IterSplitExpr, ...] = child()
     base: PrimExpr = child()
@@ -103,7 +103,7 @@ def _dtype(args: tuple[IterSplitExpr, ...]) -> DataType:
 
 
 def expression_of(expr: Any, analyzer: Analyzer | None = None) -> PrimExpr:
-    """The plain expression of a sum, a digit or an iterator."""
+    """Gives the plain expression of a sum, a digit or an iterator."""
     analyzer = analyzer or Analyzer()
     if isinstance(expr, IterSumExpr):
         result = expr.base
@@ -133,7 +133,7 @@ def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr:
-    """The plain expression of a sum, digit or iterator, as schedules spell it.
+    """Gives the plain expression of a sum, digit or iterator, as schedules spell it.
 
     A digit is its iterator's value, cut off above by ``%``, then below by ``//``; nothing is
     simplified further, so that detecting the result again finds the same digits. Multiples of a sum
@@ -158,7 +158,7 @@ def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr
 def _written_out(
     args: Sequence[IterSplitExpr], bounded: Sequence[frozenset[Var]]
 ) -> list[IterSplitExpr]:
-    """The terms of a sum, with those of the sums that it has multiples of."""
+    """Gives the terms of a sum, with those of the sums that it has multiples of."""
     result: list[IterSplitExpr] = []
     for arg in args:
         source = arg.source.source
@@ -179,7 +179,7 @@ def _written_out(
 
 
 def _variables(expr: Any) -> frozenset[Var]:
-    """The variables of the iterators of a sum."""
+    """Gives the variables of the iterators of a sum."""
     if isinstance(expr, IterSumExpr):
         return frozenset().union(*[_variables(arg) for arg in expr.args])
     if isinstance(expr, IterSplitExpr):

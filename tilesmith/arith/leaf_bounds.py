@@ -1,4 +1,4 @@
-"""Bounds of opaque expressions: choices, casts, calls, and divisions that round toward zero.
+"""Bounds opaque expressions: choices, casts, calls, and divisions that round toward zero.
 
 Each rule is given the function that bounds the operands of the expression.
 """
@@ -94,7 +94,7 @@ def _bitwise_and_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
 
 
 def _bitwise_or_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
-    """Of ``a | b`` and ``a ^ b``: no bit above those of both, if neither is negative."""
+    """Bounds ``a | b`` and ``a ^ b``: no bit is above those of both, if neither is negative."""
     a, b = of(args[0]), of(args[1])
     if a[0] < 0 or b[0] < 0 or a[1] == INFINITY or b[1] == INFINITY:
         return -INFINITY, INFINITY

@@ -71,7 +71,7 @@ class LikeTerms:
         return form
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
-        """``a * b``."""
+        """Gives ``a * b``."""
         many = len(a.terms) * len(b.terms) > _MOST_TERMS
         if many:
             return of_atom(self.table.leaf(Mul(self.writer.to_expr(a), self.writer.to_expr(b))))
@@ -129,7 +129,7 @@ class LikeTerms:
         return None
 
     def _join_digit(self, form: Sum, atom: Split, coefficient: int) -> Sum | None:
-        """``x - x % 8  ->  x // 8 * 8``."""
+        """Rewrites ``x - x % 8 -> x // 8 * 8``."""
         if not contains(form, atom.index, -coefficient):
             return None
         rest = {a: c for a, c in form.terms.items() if a is not atom}
@@ -139,7 +139,7 @@ class LikeTerms:
         )
 
     def _join_remainder(self, form: Sum, atom: Remainder) -> Sum | None:
-        """``x // n * n + x % n  ->  x``."""
+        """Rewrites ``x // n * n + x % n -> x``."""
         factor = form.terms[atom]
         quotient = of_atom(self.table.quotient(atom.index, atom.divisor))
         whole = self.table.multiply(quotient, atom.divisor)
@@ -149,7 +149,7 @@ class LikeTerms:
         return plus(rest, atom.index, factor)
 
     def _join_product(self, form: Sum, atom: Product) -> Sum | None:
-        """``x - x // n * n  ->  x % n``."""
+        """Rewrites ``x - x // n * n -> x % n``."""
         factor = -form.terms[atom]
         for part in atom.factors:
             if isinstance(part, Quotient) and len(part.divisor.terms) == 1:
@@ -161,7 +161,7 @@ class LikeTerms:
         return None
 
     def _join_extreme(self, form: Sum, atom: Extreme) -> Sum | None:
-        """``min(x, y) - x  ->  min(0, y - x)``, ``min(x, y) + max(x, y)  ->  x + y``."""
+        """Rewrites ``min(x, y) - x -> min(0, y - x)``, ``min(x, y) + max(x, y) -> x + y``."""
         if len(form.terms) == 1:
             return None
         factor = form.terms[atom]
@@ -199,7 +199,8 @@ class LikeTerms:
 
 
 def contains(form: Sum, part: Sum, factor: int) -> bool:
-    """Whether the terms of ``part * factor`` are all in the sum, with these very coefficients."""
+    """Tells whether the terms of ``part * factor`` are all in the sum, with these very
+    coefficients."""
     if factor == 0 or not part.terms:
         return False
     terms = form.terms
@@ -210,7 +211,7 @@ def contains(form: Sum, part: Sum, factor: int) -> bool:
 
 
 def congruent(a: Sum, b: Sum, divisor: int) -> bool:
-    """Whether the coefficients tell that ``a - b`` is a multiple of the divisor."""
+    """Tells whether the coefficients tell that ``a - b`` is a multiple of the divisor."""
     difference = plus(a, b, -1)
     if difference.const % divisor:
         return False

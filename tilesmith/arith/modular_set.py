@@ -1,4 +1,4 @@
-"""Residues: what is known of an integer in the form ``coeff * anything + base``."""
+"""Defines residues: what is known of an integer in the form ``coeff * anything + base``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANY: Residue = (1, 0)
 
 
 class ModularSet:
-    """The integers ``coeff * k + base``; ``coeff`` 0 means exactly ``base``."""
+    """Stands for the integers ``coeff * k + base``; ``coeff`` 0 means exactly ``base``."""
 
     __slots__ = ("base", "coeff")
 
@@ -34,18 +34,19 @@ class ModularSet:
 
 
 def reduced(coeff: int, base: int) -> Residue:
-    """With a coefficient that is not negative and a base below it."""
+    """Gives a residue with a coefficient that is not negative and a base below it."""
     coeff = abs(coeff)
     return coeff, (base % coeff if coeff else base)
 
 
 def union_residue(a: Residue, b: Residue) -> Residue:
-    """The finest residue around both."""
+    """Gives the finest residue around both."""
     return reduced(gcd(gcd(a[0], b[0]), a[1] - b[1]), a[1])
 
 
 def intersect_residue(a: Residue, b: Residue) -> Residue:
-    """Both hold: the finer where one contains the other, else by the Chinese remainder theorem."""
+    """Gives what holds where both do: the finer where one contains the other, else by the Chinese
+    remainder theorem."""
     if a[0] == 0 or b[0] == 0:
         return a if a[0] == 0 else b
     common = gcd(a[0], b[0])
@@ -57,5 +58,5 @@ def intersect_residue(a: Residue, b: Residue) -> Residue:
 
 
 def product_residue(a: Residue, b: Residue) -> Residue:
-    """(pk + q)(rl + s) is a multiple of gcd(pr, ps, qr), plus qs."""
+    """Multiplies residues: (pk + q)(rl + s) is a multiple of gcd(pr, ps, qr), plus qs."""
     return reduced(gcd(gcd(a[0] * b[0], a[0] * b[1]), a[1] * b[0]), a[1] * b[1])

@@ -95,7 +95,7 @@ class Normalizer:
         self.caches = facts.caches
 
     def normal(self, expr: PrimExpr) -> Sum:
-        """The normal form of a scalar integer expression."""
+        """Gives the normal form of a scalar integer expression."""
         found = self.caches.forms.get(id(expr))
         if found is not None:
             return found[1]
@@ -118,7 +118,7 @@ class Normalizer:
         return form
 
     def _prefer_packed(self, expr: PrimExpr, form: Sum) -> None:
-        """Write ``c + (a - 5) * (b - 3)`` so, unless multiplied out it got shorter by what
+        """Writes ``c + (a - 5) * (b - 3)`` so, unless multiplied out it got shorter by what
         cancels."""
         terms: dict[Atom, int] = {}
         constant = self._collect(expr, 1, terms, [], True)
@@ -131,7 +131,7 @@ class Normalizer:
     def _collect(
         self, expr: Any, factor: int, terms: dict[Atom, int], packed: list[Sum], keep: bool
     ) -> int:
-        """Add ``expr * factor`` to ``terms``; gives what belongs to the constant.
+        """Adds ``expr * factor`` to ``terms``; gives what belongs to the constant.
 
         Products and casts of sums are noted in ``packed``; with ``keep`` they are taken as atoms.
         """
@@ -213,7 +213,7 @@ class Normalizer:
         return self._opaque(expr)
 
     def _fits(self, form: Sum, target: Any) -> bool:
-        """Whether every value survives the change of dtype."""
+        """Tells whether every value survives the change of dtype."""
         if not self.bounds.is_exact(form):
             return False
         if is_index(form.dtype) and target.is_int and target.bits >= form.dtype.bits:
@@ -248,7 +248,7 @@ class Normalizer:
         return self.divider.floordiv(a, b) if which == 0 else self.divider.floormod(a, b)
 
     def _trunc_division(self, expr: Any) -> Sum:
-        """Rounding toward zero is rounding down where nothing is negative."""
+        """Takes rounding toward zero as rounding down where nothing is negative."""
         whole = expr.__class__ is Div
         if expr.dtype.is_uint:
             return self.normal((FloorDiv if whole else FloorMod)(expr.a, expr.b))
@@ -293,7 +293,7 @@ class Normalizer:
         return self._opaque(expr)
 
     def _truncated(self, form: Sum, dividend: Sum) -> Sum:
-        """A quotient or remainder written with the division that rounds toward zero, as the user
+        """Writes a quotient or remainder with the division that rounds toward zero, as the user
         did."""
         result = Sum(form.dtype, form.terms, form.const)
         written: Any = form.expr
@@ -318,7 +318,7 @@ class Normalizer:
         return result
 
     def _call(self, expr: Call) -> Sum:
-        """A call: shifts and masks by constants are divisions and products."""
+        """Takes shifts and masks by constants as divisions and products."""
         rule = _BITS.get(getattr(expr.op, "name", ""))
         if rule is not None and expr.dtype.lanes == 1 and isinstance(expr.args[1], IntImm):
             found = rule(self, self.normal(expr.args[0]), expr.args[1].value)
@@ -370,7 +370,7 @@ _DIVISIONS = frozenset((Split, Quotient, Remainder))
 
 
 def _is_packed(form: Sum, written: type) -> bool:
-    """Whether a form is written otherwise than it would be by itself, as one operation."""
+    """Tells whether a form is written otherwise than it would be by itself, as one operation."""
     if written in _PACKED:
         return len(form.terms) + bool(form.const) > 1
     if written is FloorMod:
@@ -382,7 +382,8 @@ _ARITHMETIC = frozenset((Add, Sub, Mul, Cast))
 
 
 def _operations(expr: Any) -> int:
-    """How many additions, multiplications and casts are written at the top of an expression."""
+    """Counts how many additions, multiplications and casts are written at the top of an
+    expression."""
     count, stack = 0, [expr]
     while stack:
         node = stack.pop()

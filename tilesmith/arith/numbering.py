@@ -108,7 +108,7 @@ _HARMLESS = frozenset(
 
 
 def is_impure(call: Call) -> bool:
-    """Whether evaluating the call twice may differ from once."""
+    """Tells whether evaluating the call twice may differ from once."""
     op = call.op
     if isinstance(op, Op):
         return op.get_attr("TCallEffectKind", CallEffectKind.Opaque) not in _HARMLESS

@@ -1,4 +1,4 @@
-"""Whether a system of linear constraints has an integer solution: the Omega test.
+"""Decides whether a system of linear constraints has an integer solution: the Omega test.
 
 Equalities go out through the Smith normal form, inequalities by elimination of one unknown after
 the other. Eliminating an unknown from ``b * x >= low`` and ``a * x <= high`` is exact if a or b is
@@ -32,7 +32,7 @@ _FEW_VALUES = 32  # an unknown with no more values is tried value by value rathe
 
 
 def has_solution(system: System) -> bool:
-    """Whether integers exist that fulfil all constraints; exact.
+    """Tells whether integers exist that fulfil all constraints; exact.
 
     The test can take exponential time: it raises `UnsupportedError` after 400 000 rows.
     """
@@ -92,7 +92,7 @@ class _Test:
 
 
 def _without_equalities(system: System) -> list[Row] | None:
-    """The inequalities in terms of the free unknowns of the equalities; None if these
+    """Gives the inequalities in terms of the free unknowns of the equalities; None if these
     contradict."""
     count = system.unknowns
     if not system.equalities:
@@ -117,7 +117,7 @@ def _without_equalities(system: System) -> list[Row] | None:
 
 
 def _substituted(row: Row, columns: list[list[int]], fixed: list[int | None]) -> Row:
-    """A row over x where ``x == columns * y`` and some of the y are fixed."""
+    """Gives a row over x where ``x == columns * y`` and some of the y are fixed."""
     count = len(fixed)
     constant = row[count]
     result = []
@@ -131,7 +131,7 @@ def _substituted(row: Row, columns: list[list[int]], fixed: list[int | None]) ->
 
 
 def _splinters(low: list[Row], high: list[Row], position: int) -> list[Row]:
-    """The equalities one of which holds at each point that the dark shadow misses."""
+    """Gives the equalities one of which holds at each point that the dark shadow misses."""
     largest = max([-row[position] for row in high])
     found = []
     for row in low:
@@ -142,7 +142,7 @@ def _splinters(low: list[Row], high: list[Row], position: int) -> list[Row]:
 
 
 def _narrowest(rows: list[Row]) -> tuple[int, int, int] | None:
-    """An unknown that rows of its own bound to few values: (column, smallest, largest)."""
+    """Gives an unknown that rows of its own bound to few values: (column, smallest, largest)."""
     ends: dict[int, list[int | None]] = {}
     for row in rows:
         used = [column for column, factor in enumerate(row[:-1]) if factor]
@@ -161,7 +161,7 @@ def _narrowest(rows: list[Row]) -> tuple[int, int, int] | None:
 
 
 def _tightened(rows: list[Row]) -> list[Row] | None:
-    """Each direction once, with the constant rounded down; None at a contradiction."""
+    """Gives each direction once, with the constant rounded down; None at a contradiction."""
     best: dict[Row, int] = {}
     for row in rows:
         common = gcd(*row[:-1]) if len(row) > 1 else 0
@@ -181,7 +181,7 @@ def _tightened(rows: list[Row]) -> list[Row] | None:
 
 
 def _easiest(rows: list[Row]) -> int:
-    """The unknown whose elimination is exact, or makes the fewest rows."""
+    """Gives the unknown whose elimination is exact, or makes the fewest rows."""
     best: tuple[bool, int, int] | None = None
     for position in range(len(rows[0]) - 1):
         low = [row[position] for row in rows if row[position] > 0]

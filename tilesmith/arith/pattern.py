@@ -1,4 +1,4 @@
-"""Shapes of expressions: linear in some variables, bounds on variables, repeated parts."""
+"""Finds shapes of expressions: linear in some variables, bounds on variables, repeated parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation
 
 
 def coefficient_of(engine: Engine, form: Sum, var: Var) -> tuple[Sum, Sum] | None:
-    """``form == coefficient * var + rest``; None if ``var`` occurs in any other way."""
+    """Finds ``form == coefficient * var + rest``; None if ``var`` occurs in any other way."""
     atom = engine.table.variable(var)
     inside = IntervalEvaluator(engine, {var: (None, None)})
     coefficient = Sum(form.dtype, {}, 0)
@@ -63,8 +63,8 @@ def coefficient_of(engine: Engine, form: Sum, var: Var) -> tuple[Sum, Sum] | Non
 
 @deep_recursion
 def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
-    """``[c0, c1, ..., base]`` with ``expr == c0 * v0 + c1 * v1 + ... + base``; empty if it is not
-    linear."""
+    """Finds ``[c0, c1, ..., base]`` with ``expr == c0 * v0 + c1 * v1 + ... + base``; empty if it is
+    not linear."""
     expr = convert(expr)
     if not expr.dtype.is_integer or expr.dtype.lanes != 1:
         return []
@@ -88,14 +88,14 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
 
 
 def _length(expr: PrimExpr) -> int:
-    """How many nodes an expression has."""
+    """Counts how many nodes an expression has."""
     return 1 + sum([_length(child) for child in expr.children() if isinstance(child, PrimExpr)])
 
 
 @deep_recursion
 def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
-    """``[min0, max0, min1, max1, ...]`` of the variables as a conjunction of comparisons bounds
-    them.
+    """Finds ``[min0, max0, min1, max1, ...]`` of the variables as a conjunction of comparisons
+    bounds them.
 
     None where there is no bound; an empty list if a comparison is not linear in one of them, or
     says something else than the bounds tell.
@@ -119,7 +119,7 @@ def _without_negation(engine: Engine, expr: PrimExpr) -> PrimExpr:
 
 
 def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
-    """The parts of a conjunction, ``likely`` taken off."""
+    """Gives the parts of a conjunction, ``likely`` taken off."""
     if isinstance(expr, And):
         return [*conjuncts(expr.a), *conjuncts(expr.b)]
     if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
@@ -128,7 +128,8 @@ def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
 
 
 def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
-    """A comparison as sums that must not be negative; None if it is none (of integers)."""
+    """Writes a comparison as sums that must not be negative; None if it is not one (of
+    integers)."""
     if not isinstance(part, (LT, LE, GT, GE, EQ)) or not isinstance(part, CompareOp):
         return None
     if not part.a.dtype.is_integer or part.a.dtype.lanes != 1:
@@ -145,14 +146,14 @@ def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
 def _clip(
     engine: Engine, form: Sum, variables: Sequence[Var], bounds: dict[Var, list[Sum | None]]
 ) -> bool:
-    """Take one inequality into account; False if it cannot be."""
+    """Takes one inequality into account; False if it cannot be."""
     used = []
     for var in variables:
         inside = IntervalEvaluator(engine, {var: (None, None)})
         if any(inside.depends(atom) for atom in form.terms):
             used.append(var)
     if len(used) != 1:
-        return False  # a bound of one variable by another is no bound
+        return False  # a bound of one variable by another is not a bound
     found = coefficient_of(engine, form, used[0])
     if found is None or found[0].terms or found[0].const == 0:
         return False

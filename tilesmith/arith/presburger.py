@@ -1,4 +1,4 @@
-"""Sets of integer points described by linear conditions: Presburger sets.
+"""Defines sets of integer points described by linear conditions: Presburger sets.
 
     even = PresburgerSet(x % 2 == 0, [x])
     small = PresburgerSet(And(0 <= x, x < 10), [x])
@@ -44,7 +44,7 @@ _FARTHEST = 1 << 70  # bounds beyond that are none
 
 
 class PresburgerSet(IntSet):
-    """The points of ``variables`` (int32 or int64) at which ``condition`` holds.
+    """Holds the points of ``variables`` (int32 or int64) at which ``condition`` holds.
 
     The condition is made of ``and``, ``or``, ``not`` and comparisons of sums of the variables with
     constant coefficients, floor divisions and remainders by constants among them. Products of
@@ -63,26 +63,26 @@ class PresburgerSet(IntSet):
             variables = _variables_of(self.condition)
         for var in variables:
             if not is_index(var.dtype):
-                raise TypeMismatchError(f"'{var.name}' is no int32 or int64, but {var.dtype}")
+                raise TypeMismatchError(f"'{var.name}' is not int32 or int64, but {var.dtype}")
         self.variables: tuple[Var, ...] = tuple(variables)
         self._systems: list[System] | None = None
 
     # Algebra
 
     def union(self, other: PresburgerSet) -> PresburgerSet:
-        """What is in one of two sets; variables of one set only are free in the other."""
+        """Gives what is in one of two sets; variables of one set only are free in the other."""
         return PresburgerSet(op.logical_or(self.condition, other.condition), self._with(other))
 
     def intersect(self, other: PresburgerSet) -> PresburgerSet:
-        """What is in both sets."""
+        """Gives what is in both sets."""
         return PresburgerSet(op.logical_and(self.condition, other.condition), self._with(other))
 
     def complement(self) -> PresburgerSet:
-        """What is not in the set."""
+        """Gives what is not in the set."""
         return PresburgerSet(op.logical_not(self.condition), self.variables)
 
     def subtract(self, other: PresburgerSet) -> PresburgerSet:
-        """What is in this set and not in the other."""
+        """Gives what is in this set and not in the other."""
         return self.intersect(other.complement())
 
     def _with(self, other: PresburgerSet) -> list[Var]:
@@ -92,26 +92,26 @@ class PresburgerSet(IntSet):
 
     @deep_recursion
     def is_nothing(self) -> bool:
-        """Whether no integer point is in the set."""
+        """Tells whether no integer point is in the set."""
         for system in self.systems():
             if has_solution(system):
                 return False
         return True
 
     def is_everything(self) -> bool:
-        """Whether each integer point is in the set."""
+        """Tells whether each integer point is in the set."""
         return self.complement().is_nothing()
 
     def is_subset(self, other: PresburgerSet) -> bool:
-        """Whether each point of this set is in the other."""
+        """Tells whether each point of this set is in the other."""
         return self.subtract(other).is_nothing()
 
     def is_equal(self, other: PresburgerSet) -> bool:
-        """Whether both sets have the same points."""
+        """Tells whether both sets have the same points."""
         return self.is_subset(other) and other.is_subset(self)
 
     def contains(self, point: Mapping[Var, int] | Sequence[int]) -> bool:
-        """Whether a point, by variable or in their order, is in the set."""
+        """Tells whether a point, by variable or in their order, is in the set."""
         if not isinstance(point, Mapping):
             if len(point) != len(self.variables):
                 raise TypeMismatchError(f"{len(point)} numbers for {len(self.variables)} variables")
@@ -125,7 +125,7 @@ class PresburgerSet(IntSet):
 
     @deep_recursion
     def interval(self, var: Var) -> IntervalSet:
-        """The smallest interval around the values of one variable."""
+        """Gives the smallest interval around the values of one variable."""
         if self.is_nothing():
             return IntSet.nothing()
         low, high = self._end(var, -1), self._end(var, 1)
@@ -133,7 +133,7 @@ class PresburgerSet(IntSet):
         return IntervalSet(first, pos_inf() if high is None else const(high, var.dtype))
 
     def _end(self, var: Var, sign: int) -> int | None:
-        """The largest ``sign * var`` in a set that is not empty; None where there is none."""
+        """Gives the largest ``sign * var`` in a set that is not empty; None where there is none."""
         column = self._column(var)
 
         def reaches(value: int) -> bool:
@@ -160,11 +160,11 @@ class PresburgerSet(IntSet):
         for position, known in enumerate(self.variables):
             if known is var:
                 return position
-        raise TypeMismatchError(f"'{var.name}' is no variable of the set")
+        raise TypeMismatchError(f"'{var.name}' is not a variable of the set")
 
     def points(self) -> Iterator[tuple[int, ...]]:
-        """All points of a bounded set, in lexicographic order; `UnsupportedError` if it is not
-        bounded."""
+        """Gives all points of a bounded set, in lexicographic order; `UnsupportedError` if it is
+        not bounded."""
         if not self.variables:
             if not self.is_nothing():
                 yield ()
@@ -185,8 +185,8 @@ class PresburgerSet(IntSet):
     # From conditions to systems
 
     def systems(self) -> list[System]:
-        """The set as a union of systems of linear constraints (see `omega`): a column for each
-        variable, further ones for quotients."""
+        """Gives the set as a union of systems of linear constraints (see `omega`): a column for
+        each variable, further ones for quotients."""
         if self._systems is None:
             translator = _Translator(self.variables)
             simple = translator.engine.rewriter.rewrite(self.condition)
@@ -210,14 +210,14 @@ def _variables_of(condition: PrimExpr) -> list[Var]:
 
 
 def _beyond(system: System, column: int, sign: int, value: int) -> System:
-    """The points with ``sign * x >= value``."""
+    """Gives the points with ``sign * x >= value``."""
     row = [0] * (system.unknowns + 1)
     row[column], row[-1] = sign, -value
     return system._replace(inequalities=(*system.inequalities, tuple(row)))
 
 
 class _Case:
-    """A conjunction of rows, each a coefficient by column; columns beyond the variables are
+    """Holds a conjunction of rows, each a coefficient by column; columns beyond the variables are
     quotients."""
 
     __slots__ = ("columns", "equalities", "inequalities", "quotients")
@@ -229,7 +229,7 @@ class _Case:
         self.quotients: dict[tuple[int, int], int] = {}
 
     def joined(self, other: _Case, variables: int) -> _Case:
-        """Both conjunctions at once; quotients of the other get new columns."""
+        """Takes both conjunctions at once; quotients of the other get new columns."""
         result = _Case(self.columns + other.columns - variables)
         shift = self.columns - variables
         for name in ("equalities", "inequalities"):
@@ -258,7 +258,7 @@ class _Translator:
         self.engine = Analyzer().engine
 
     def cases(self, expr: Any, truth: bool) -> list[_Case]:
-        """The cases in which a condition is true (or false)."""
+        """Gives the cases in which a condition is true (or false)."""
         if isinstance(expr, Not):
             return self.cases(expr.a, not truth)
         if isinstance(expr, (And, Or)):
@@ -269,7 +269,7 @@ class _Translator:
             return [_Case(len(self.columns))] if op.is_const(expr, 1) == truth else []
         if isinstance(expr, CompareOp) and is_index(expr.a.dtype):
             return self.compared(expr, truth)
-        raise UnsupportedError(f"{expr} is no linear condition")
+        raise UnsupportedError(f"{expr} is not a linear condition")
 
     def connected(self, expr: Any, truth: bool) -> list[_Case]:
         a, b = self.cases(expr.a, truth), self.cases(expr.b, truth)
@@ -310,7 +310,7 @@ class _Translator:
             if isinstance(atom, Leaf) and isinstance(atom.expr, Var):
                 column = self.columns.get(atom.expr)
                 if column is None:
-                    raise UnsupportedError(f"'{atom.expr.name}' is no variable of the set")
+                    raise UnsupportedError(f"'{atom.expr.name}' is not a variable of the set")
                 _add(row, column, factor)
             elif isinstance(atom, Split) and is_index(atom.index.dtype):
                 _add(row, self.quotient(case, atom.index, atom.lower), factor)
@@ -323,7 +323,7 @@ class _Translator:
         return row, form.const
 
     def quotient(self, case: _Case, index: Sum, divisor: int) -> int:
-        """The column of ``q == index // divisor``: ``0 <= index - divisor * q < divisor``."""
+        """Gives the column of ``q == index // divisor``: ``0 <= index - divisor * q < divisor``."""
         key = self.engine.table.number(index), divisor
         found = case.quotients.get(key)
         if found is None:

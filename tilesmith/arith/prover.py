@@ -51,7 +51,7 @@ class Prover:
         self._positive: frozenset[Atom] = frozenset()
 
     def prove(self, form: Sum, depth: int = 3) -> bool:
-        """Whether ``form >= 0`` certainly holds; False when that is not known."""
+        """Tells whether ``form >= 0`` certainly holds; False when that is not known."""
         low, high = self.bounds.of(form)
         if low >= 0:
             return True
@@ -75,7 +75,8 @@ class Prover:
             self._depth = 1
 
     def _sizes(self, form: Sum) -> frozenset[Atom]:
-        """Extents of the ranges of the variables in a sum: those ranges are not empty here."""
+        """Finds extents of the ranges of the variables in a sum: those ranges are not empty
+        here."""
         found = []
         for atom in form.terms:
             for part in atom.factors if isinstance(atom, Product) else (atom,):
@@ -85,7 +86,7 @@ class Prover:
         return frozenset(found)
 
     def _lowest(self, form: Sum) -> float:
-        """The lower bound of a sum, where sizes of ranges that are in use are at least 1."""
+        """Gives the lower bound of a sum, where sizes of ranges that are in use are at least 1."""
         low: float = form.const
         for atom, coefficient in form.terms.items():
             if atom in self._positive and coefficient > 0:
@@ -130,7 +131,7 @@ class Prover:
         return False
 
     def _all_cases(self, form: Sum, atom: Extreme, depth: int, seen: set[int]) -> bool:
-        """``min(a, b) >= c`` where both ``a >= c`` and ``b >= c``."""
+        """Proves ``min(a, b) >= c`` where both ``a >= c`` and ``b >= c``."""
         coefficient = form.terms[atom]
         rest = plus(form, of_atom(atom), -coefficient)
         for arg in atom.args:
@@ -139,7 +140,8 @@ class Prover:
         return True
 
     def _useful(self, atom: Atom, coefficient: int) -> list[Sum]:
-        """Inequalities ``fact >= 0`` in which ``atom`` has a coefficient of the given sign."""
+        """Finds inequalities ``fact >= 0`` in which ``atom`` has a coefficient of the given
+        sign."""
         found = [
             fact
             for fact in self.facts.inequalities.get(atom, ())
@@ -151,7 +153,7 @@ class Prover:
         return found
 
     def _split_facts(self, atom: Split, positive: bool) -> list[Sum]:
-        """Of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most
+        """Says of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most
         ``x``."""
         index = atom.index
         if not is_index(index.dtype):
@@ -192,8 +194,8 @@ class Prover:
         return [plus(arg, this, -1) for arg in atom.args]
 
     def _product_facts(self, atom: Product, positive: bool) -> list[Sum]:
-        """Facts about one factor, times the others if those are not negative; ``n * (x // n) <=
-        x``."""
+        """Multiplies facts about one factor by the others if those are not negative;
+        ``n * (x // n) <= x``."""
         found: list[Sum] = []
         if positive and all(self._not_negative(factor) for factor in atom.factors):
             found.append(of_atom(atom))

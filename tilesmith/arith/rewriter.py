@@ -110,7 +110,7 @@ class Rewriter:
         self.caches = facts.caches
 
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
-        """The simplified expression; the same object if nothing changed."""
+        """Gives the simplified expression; the same object if nothing changed."""
         dtype = expr.dtype
         if dtype.is_integer and dtype.lanes == 1:
             return self._integer(expr)
@@ -138,13 +138,12 @@ class Rewriter:
         return result
 
     def rewrite_leaf(self, expr: PrimExpr) -> PrimExpr:
-        """An integer expression that normal forms do not look through, with what is inside
-        simplified."""
+        """Simplifies what is inside an integer expression that normal forms do not look through."""
         rule = _LEAF_RULES.get(expr.__class__)
         return self.rewrite_children(expr) if rule is None else rule(self, expr)
 
     def rewrite_children(self, expr: Any) -> Any:
-        """The same node over simplified children."""
+        """Gives the same node over simplified children."""
         return expr.map_children(self._child)
 
     def _child(self, node: Any) -> Any:
@@ -168,8 +167,7 @@ class Rewriter:
         return expr
 
     def fold(self, expr: BinaryOp) -> PrimExpr:
-        """Constants folded, and what holds for floats whatever the rounding: x * 1, x / 1, x -
-        0."""
+        """Folds constants, and what holds for floats whatever the rounding: x * 1, x / 1, x - 0."""
         new = self.rewrite_children(expr)
         kind, a, b = new.__class__, new.a, new.b
         if is_const(a) and is_const(b) and kind in _FOLD:
@@ -214,7 +212,7 @@ class Rewriter:
         if isinstance(a, Or):
             return self.rewrite(And(Not(a.a), Not(a.b)))
         negated = NEGATED.get(a.__class__)
-        # not (x < y) is no x >= y where one may be NaN
+        # not (x < y) is not x >= y where one may be NaN
         if negated is not None and (not a.a.dtype.is_float or negated in (EQ, NE)):
             return self.rewrite(negated(a.a, a.b))
         if self.facts.literals:
@@ -271,7 +269,7 @@ class Rewriter:
         return self.rewrite_under(condition, yes), self.rewrite_under(Not(condition), no)
 
     def rewrite_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
-        """``expr`` simplified where ``condition`` holds."""
+        """Gives ``expr`` simplified where ``condition`` holds."""
         if isinstance(expr, (Var, IntImm, FloatImm)):
             return self.rewrite(expr)
         saved = self.facts.open_layer()
@@ -334,8 +332,8 @@ class Rewriter:
 
 
 def is_scalar(expr: PrimExpr) -> bool:
-    """Whether evaluating it fails nowhere: variables, constants and arithmetic, no memory, and no
-    division by what may be zero where a condition does not hold."""
+    """Tells whether evaluating it fails nowhere: variables, constants and arithmetic, no memory,
+    and no division by what may be zero where a condition does not hold."""
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""The Smith normal form of integer matrices."""
+"""Brings integer matrices into Smith normal form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 def smith_normal_form(
     matrix: list[list[int]], count: int
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    """Make ``matrix`` diagonal in place by invertible integer operations.
+    """Makes ``matrix`` diagonal in place by invertible integer operations.
 
     Gives (U, V, inverse of V) with ``U * before * V == after``; ``count`` is the number of columns.
     """
@@ -25,7 +25,7 @@ def smith_normal_form(
 
 
 def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """Move some number that is not zero to the diagonal."""
+    """Moves some number that is not zero to the diagonal."""
     for row in range(pivot, len(matrix)):
         for column in range(pivot, len(right)):
             if matrix[row][column]:
@@ -40,8 +40,8 @@ def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -
 
 
 def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
-    """Make what is below (and above) the pivot zero, by Euclid's algorithm; whether anything was
-    done."""
+    """Makes what is below (and above) the pivot zero, by Euclid's algorithm; tells whether anything
+    was done."""
     changed = False
     for row in range(len(matrix)):
         while row != pivot and matrix[row][pivot]:
@@ -56,7 +56,7 @@ def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
 
 
 def _clear_row(matrix: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """The same for what is beside the pivot, by operations on columns."""
+    """Makes what is beside the pivot zero, by operations on columns."""
     changed = False
     for column in range(pivot + 1, len(right)):
         while matrix[pivot][column]:

@@ -1,4 +1,4 @@
-"""Rules for expressions of several lanes: ``Ramp`` and ``Broadcast`` instead of arithmetic on
+"""Simplifies expressions of several lanes: ``Ramp`` and ``Broadcast`` instead of arithmetic on
 lanes.
 
 Ramp(x, 1, 4) + Broadcast(y, 4)  ->  Ramp(x + y, 1, 4)
@@ -183,7 +183,7 @@ class VectorRewriter:
         return self._made(chosen[0], chosen[1], lanes)
 
     def _lane_ends(self, a: Affine, b: Affine, lanes: int) -> list[Any] | None:
-        """``b - a`` in the first and in the last lane; the other lanes lie between."""
+        """Gives ``b - a`` in the first and in the last lane; the other lanes lie between."""
         if not is_index(a[0].dtype) or isinstance(lanes, ScalableLanes):
             return None
         first = self.terms.combine(
@@ -225,7 +225,7 @@ class VectorRewriter:
         return self._uniform_comparison(kind, first, step, lanes)
 
     def _uniform_comparison(self, kind: type, first: Any, step: Any, lanes: int) -> PrimExpr | None:
-        """``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``: all lanes are on one side."""
+        """Decides ``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``: all lanes are on one side."""
         if step.terms:
             return None
         block = abs(step.const) * lanes
@@ -306,7 +306,7 @@ def _affine(expr: PrimExpr) -> Affine | None:
 
 
 def _without_form(new: Any) -> PrimExpr:
-    """Identities that need one side only."""
+    """Applies identities that need one side only."""
     kind, a, b = new.__class__, new.a, new.b
     if a.dtype.is_integer:
         if kind in (Add, Sub) and is_const(b, 0):

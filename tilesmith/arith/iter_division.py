@@ -1,0 +1,182 @@
+"""Divides sums of digits of iterators.
+
+Divisions take digits of what a sum fuses to: of ``(i * 16 + j) // 4`` with ``j`` in [0, 16), the
+number ``i * 16 + j`` without its two lowest bits. A division that does not come out even pads the
+iterator.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Any
+
+from tilesmith.arith.iter_fusing import Fuser
+from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
+from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged, Sizes, constant, value_of
+from tilesmith.arith.iter_sums import IterSums
+from tilesmith.arith.iterators import Iterators
+from tilesmith.ir import IntImm, PrimExpr
+from tilesmith.ir import operators as op
+
+__all__ = ["IterDivider"]
+
+
+class IterDivider:
+    """Divides sums of digits."""
+
+    __slots__ = (
+        "allow_padding", "fuser", "iterators", "padded", "paddings", "sizes", "sums",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        iterators: Iterators,
+        sums: IterSums,
+        fuser: Fuser,
+        allow_padding: bool,
+        paddings: dict[Any, int] | None,
+    ) -> None:
+        self.sizes = sizes
+        self.iterators = iterators
+        self.sums = sums
+        self.fuser = fuser
+        self.allow_padding = allow_padding
+        # (digit, offset) -> what the padded extent is a multiple of; None: the last digit is cut
+        self.paddings = paddings
+        # padded iterators, with where what is real begins and ends
+        self.padded: list[tuple[IterMark, PrimExpr, PrimExpr]] = []
+
+    def floordiv(self, form: IterSumExpr, divisor: PrimExpr) -> IterSumExpr:
+        """Gives ``form // divisor``."""
+        found = self._divided(form, divisor)
+        return found[0]
+
+    def floormod(self, form: IterSumExpr, divisor: PrimExpr) -> IterSumExpr:
+        """Gives ``form % divisor``."""
+        return self._divided(form, divisor)[1]
+
+    def _divided(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        if not self._is_size(divisor):
+            raise NotAffine(f"divisor {divisor} may be negative or zero")
+        whole, rest = self._multiples(form, divisor)
+        if not rest.args:
+            quotient = IterSumExpr(
+                whole.args, self.sizes.plus(whole.base, self.sizes.quotient(rest.base, divisor))
+            )
+            return quotient, IterSumExpr((), self.sizes.remainder(rest.base, divisor))
+        try:
+            fused = self.fuser.fuse(form)
+            whole = IterSumExpr((), constant(0, form.dtype))
+        except NotAffine:
+            fused = self.fuser.fuse(rest)
+        if not fused.args:
+            quotient, digit = (
+                self.sizes.quotient(fused.base, divisor),
+                self.sizes.remainder(fused.base, divisor),
+            )
+            return self.sums.add(whole, IterSumExpr((), quotient), 1), IterSumExpr((), digit)
+        quotient_sum, digit_sum = self._split_digit(fused, divisor)
+        return self.sums.add(whole, quotient_sum, 1), digit_sum
+
+    def _is_size(self, divisor: PrimExpr) -> bool:
+        """Tells whether a divisor is positive; what divides the extent of an iterator, or the bound
+        that a predicate sets, counts as a size."""
+        if self.sizes.analyzer.const_int_bound(divisor).min_value > 0:
+            return True
+        if self.sizes.analyzer.can_prove(divisor > 0):
+            return True
+        if isinstance(divisor, IntImm):
+            return False
+        marks = [*self.iterators.inputs, *[cap.mark for cap in self.iterators.caps.values()]]
+        return any(self.sizes.divides(divisor, mark.extent) for mark in marks)
+
+    def _multiples(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """Gives ``form == whole * divisor + rest``, by scales."""
+        whole, rest = [], []
+        for arg in form.args:
+            if self.sizes.divides(divisor, arg.scale):
+                scale = self.sizes.quotient(arg.scale, divisor)
+                whole.append(IterSplitExpr(arg.source, arg.lower_factor, arg.extent, scale))
+            else:
+                rest.append(arg)
+        return IterSumExpr(whole, constant(0, form.dtype)), IterSumExpr(rest, form.base)
+
+    def _split_digit(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """Gives the quotient and the remainder of one scaled digit plus a base."""
+        digit, base = form.args[0], form.base
+        zero = constant(0, form.dtype)
+        if self.sizes.divides(divisor, digit.scale):
+            scale = self.sizes.quotient(digit.scale, divisor)
+            quotient = IterSplitExpr(digit.source, digit.lower_factor, digit.extent, scale)
+            return (
+                IterSumExpr((quotient,), self.sizes.quotient(base, divisor)),
+                IterSumExpr((), self.sizes.remainder(base, divisor)),
+            )
+        if not self.sizes.divides(digit.scale, divisor):
+            raise NotAffine(f"scale {digit.scale} and divisor {divisor} have no common measure")
+        width = self.sizes.quotient(divisor, digit.scale)
+        offset, residue = (
+            self.sizes.quotient(base, digit.scale),
+            self.sizes.remainder(base, digit.scale),
+        )
+        plain = IterSplitExpr(digit.source, digit.lower_factor, digit.extent)
+        if self._within(plain, offset, width):
+            remainder = IterSumExpr((plain,), offset)
+            return IterSumExpr((), zero), self._restored(remainder, digit.scale, residue)
+        turns, rest = self.sizes.quotient(offset, width), self.sizes.remainder(offset, width)
+        extent = plain.extent
+        if not (op.is_const(rest, 0) and self.sizes.divides(width, extent)):
+            if self.paddings is None and op.is_const(rest, 0):
+                extent = self.sizes.plus(extent, self.sizes.plus(width, constant(-1, width.dtype)))
+            else:
+                plain, rest = self._pad(plain, offset, width)
+                turns = self.sizes.quotient(rest, width)
+                extent = plain.extent
+                if not self.sizes.divides(width, rest):
+                    raise NotAffine(f"offset {offset} does not fit divisor {width}")
+        lower = self.sizes.times(plain.lower_factor, width)
+        high = IterSplitExpr(plain.source, lower, self.sizes.quotient(extent, width))
+        low = IterSplitExpr(plain.source, plain.lower_factor, width)
+        quotient_sum = IterSumExpr((high,), turns)
+        return quotient_sum, self._restored(IterSumExpr((low,), zero), digit.scale, residue)
+
+    def _restored(self, form: IterSumExpr, scale: PrimExpr, residue: PrimExpr) -> IterSumExpr:
+        scaled = self.sums.scaled(form, scale)
+        return IterSumExpr(scaled.args, self.sizes.plus(scaled.base, residue))
+
+    def _within(self, digit: IterSplitExpr, offset: PrimExpr, width: PrimExpr) -> bool:
+        """Tells whether ``digit + offset`` stays in [0, width)."""
+        if (
+            isinstance(width, IntImm)
+            and isinstance(digit.extent, IntImm)
+            and isinstance(offset, IntImm)
+        ):
+            return 0 <= offset.value and digit.extent.value + offset.value <= width.value
+        fits = self.sizes.analyzer.can_prove(digit.extent + offset <= width)
+        return fits and self.sizes.analyzer.can_prove(offset >= 0)
+
+    def _pad(
+        self, digit: IterSplitExpr, offset: PrimExpr, width: PrimExpr
+    ) -> tuple[IterSplitExpr, PrimExpr]:
+        """Gives ``digit + offset`` as a wider iterator that divides evenly, plus what is left of
+        the offset."""
+        if not self.allow_padding or self.paddings is None:
+            raise NotAffine(f"{width} does not divide the extent {digit.extent}")
+        extent, start, unit = value_of(digit.extent), value_of(offset), value_of(width)
+        if extent is None or start is None or unit is None:
+            raise NotAffine(f"{width} is not known to divide the extent {digit.extent}")
+        key = (self.iterators.split_key(digit), start)
+        common = lcm(unit, self.paddings.get(key, 1))
+        if self.paddings.get(key) != common:
+            self.paddings[key] = common
+            raise PaddingChanged
+        left = start % common
+        total = -(-(extent + left) // common) * common
+        dtype = digit.dtype
+        source = IterSumExpr((digit,), constant(left, dtype))
+        mark = self.iterators.mark(source, constant(total, dtype))
+        end = constant(left + extent, dtype)
+        if all(known is not mark for known, _, _ in self.padded):
+            self.padded.append((mark, constant(left, dtype), end))
+        return IterSplitExpr(mark), constant(start - left, dtype)

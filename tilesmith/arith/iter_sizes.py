@@ -1,0 +1,95 @@
+"""Computes with the sizes of iterators: extents, scales and offsets, constant or symbolic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.arith.analyzer import Analyzer
+from tilesmith.ir import IntImm, PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
+
+__all__ = ["NotAffine", "PaddingChanged", "Sizes", "constant", "value_of"]
+
+
+class NotAffine(Exception):
+    """Says why an expression is not a sum of digits of iterators."""
+
+
+class PaddingChanged(Exception):
+    """Is raised when another divisor turns up for a padded iterator: start again with what is known
+    now."""
+
+
+_MOST_CONSTANTS = 4096
+
+
+_CONSTANTS: dict[tuple[int, DataType], IntImm] = {}
+
+
+def constant(value: int, dtype: DataType) -> IntImm:
+    """Gives a constant; mostly the same object for the same value."""
+    found = _CONSTANTS.get((value, dtype))
+    if found is None:
+        if len(_CONSTANTS) > _MOST_CONSTANTS:
+            _CONSTANTS.clear()
+        found = _CONSTANTS[value, dtype] = const(value, dtype)
+    return found
+
+
+def value_of(expr: PrimExpr) -> int | None:
+    """Gives the value of an integer constant."""
+    return expr.value if isinstance(expr, IntImm) else None
+
+
+class Sizes:
+    """Computes with sizes, of which an analyzer knows what can be known."""
+
+    __slots__ = ("analyzer",)
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+
+    def number(self, expr: PrimExpr) -> Any:
+        """Gives a key of a size: equal for equal sizes."""
+        if isinstance(expr, IntImm):
+            return expr.value
+        return ("expr", self.analyzer.engine.numbering.number(self.analyzer.simplify(expr)))
+
+    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """Gives ``a * b`` simplified."""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return constant(a.value * b.value, a.dtype)
+        return self.analyzer.simplify(a * b)
+
+    def plus(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """Gives ``a + b`` simplified."""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return constant(a.value + b.value, a.dtype)
+        return self.analyzer.simplify(a + b)
+
+    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """Gives ``a // b`` simplified."""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return constant(a.value // b.value, a.dtype)
+        return self.analyzer.simplify(op.floordiv(a, b))
+
+    def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """Gives ``a % b`` simplified."""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return constant(a.value % b.value, a.dtype)
+        return self.analyzer.simplify(op.floormod(a, b))
+
+    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
+        """Tells whether ``value`` is certainly a multiple of ``divisor``."""
+        a, b = value_of(value), value_of(divisor)
+        if a is not None and b is not None:
+            return b != 0 and a % b == 0
+        return op.is_const(self.remainder(value, divisor), 0)
+
+    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Tells whether two sizes are certainly equal."""
+        x, y = value_of(a), value_of(b)
+        if x is not None and y is not None:
+            return x == y
+        return self.analyzer.can_prove_equal(a, b)

@@ -1,0 +1,109 @@
+"""Keeps the iterators of a map, what predicates say of them, and the names of their digits."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
+from tilesmith.arith.iter_sizes import Sizes
+from tilesmith.ir import Cast, PrimExpr, Range, Sub, Var, post_order_visit
+from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
+
+__all__ = ["Cap", "Iterators"]
+
+
+class Cap(NamedTuple):
+    """Holds what a predicate says of a sum of digits: it lies in [low, low + extent of the
+    mark)."""
+
+    parts: list[IterSplitExpr]
+    low: PrimExpr
+    mark: IterMark
+
+
+class Iterators:
+    """Keeps input iterators, and the iterators that sums of digits are."""
+
+    __slots__ = ("_marks", "_names", "caps", "inputs", "sizes", "values")
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.values: dict[Var, IterSumExpr] = {}
+        self.inputs: list[IterMark] = []
+        self.caps: dict[Any, Cap] = {}
+        self._marks: dict[Any, IterMark] = {}
+        # names stay the same from one attempt to the next
+        self._names: dict[int, tuple[IterMark, Any]] = {}
+
+    def named(self, mark: IterMark, name: Any) -> IterMark:
+        """Gives a new iterator its name."""
+        self._names[id(mark)] = (mark, name)
+        return mark
+
+    def add_iterator(self, var: Var, domain: Range, simplify_trivial: bool) -> None:
+        """Declares an input iterator."""
+        low = op.cast(var.dtype, self.sizes.analyzer.simplify(domain.min))
+        extent = op.cast(var.dtype, self.sizes.analyzer.simplify(domain.extent))
+        if simplify_trivial and op.is_const(extent, 1):
+            self.values[var] = IterSumExpr((), low)
+            return
+        source = var if op.is_const(low, 0) else Sub(var, low)
+        # not the variable itself: names are compared, and `==` of variables is an expression
+        mark = self.named(IterMark(source, extent), ("iterator", id(var)))
+        self.inputs.append(mark)
+        self.values[var] = IterSumExpr((IterSplitExpr(mark),), low)
+
+    def uses(self, expr: Any) -> bool:
+        """Tells whether an iterator occurs in an expression."""
+        found: list[Any] = []
+
+        def note(node: Any) -> None:
+            if isinstance(node, Var) and node in self.values:
+                found.append(node)
+
+        post_order_visit(expr, note)
+        return bool(found)
+
+    def origin(self, mark: IterMark) -> IterMark:
+        """Gives the iterator of which a mark is the copy in another dtype."""
+        return self._marks.get((id(mark), "origin"), mark)
+
+    def split_key(self, arg: IterSplitExpr) -> Any:
+        """Gives a key that is equal for the same digit of the same iterator."""
+        name = self._names[id(self.origin(arg.source))][1]
+        return name, self.sizes.number(arg.lower_factor), self.sizes.number(arg.extent)
+
+    def sum_key(self, args: list[IterSplitExpr]) -> Any:
+        """Gives a key that is equal for sums of the same digits with the same scales."""
+        return frozenset([(self.split_key(arg), self.sizes.number(arg.scale)) for arg in args])
+
+    def mark(self, source: IterSumExpr, extent: PrimExpr) -> IterMark:
+        """Gives the iterator that a sum is."""
+        key = (
+            "sum",
+            self.sum_key(list(source.args)),
+            self.sizes.number(source.base),
+            self.sizes.number(extent),
+        )
+        mark = self._marks.get(key)
+        if mark is None:
+            mark = self._marks[key] = self.named(IterMark(source, extent), key)
+        return mark
+
+    def cast_digit(self, arg: IterSplitExpr, dtype: DataType) -> IterSplitExpr:
+        """Gives a digit in another dtype."""
+        key = ("cast", dtype, id(arg.source))  # the copy keeps its origin alive
+        mark = self._marks.get(key)
+        if mark is None:
+            source = arg.source.source
+            if isinstance(source, IterSumExpr):
+                parts = [self.cast_digit(part, dtype) for part in source.args]
+                source = IterSumExpr(parts, op.cast(dtype, source.base))
+            else:
+                source = Cast(dtype, source)
+            mark = IterMark(source, op.cast(dtype, arg.source.extent))
+            self._marks[key] = mark
+            self._marks[id(mark), "origin"] = arg.source
+        sizes = [op.cast(dtype, size) for size in (arg.lower_factor, arg.extent, arg.scale)]
+        return IterSplitExpr(mark, *sizes)
