@@ -44,6 +44,38 @@ UPDATES = real(2, 5, seed=3)
 TUPLES = whole(2, 4, low=0, high=3)
 
 CASES = [
+    Case(
+        "tensordot",
+        lambda a, b: topi.tensordot(a, b, 2),
+        lambda a, b: np.tensordot(a, b, 2),
+        (real(2, 3, 4), real(3, 4, 5)),
+        1e-4,
+    ),
+    Case(
+        "tensordot_axes",
+        lambda a, b: topi.tensordot(a, b, ([0, 2], [-1, 0])),
+        lambda a, b: np.tensordot(a, b, ([0, 2], [-1, 0])),
+        (real(2, 3, 4), real(4, 5, 2)),
+        1e-4,
+    ),
+    Case(
+        "sequence_mask",
+        lambda x, n: topi.sequence_mask(x, n, -1.5, 1),
+        lambda x, n: np.where(np.arange(5) < n[:, None], x, -1.5),
+        (A, np.int32([2, 0, 5])),
+    ),
+    Case(
+        "sequence_mask_first",
+        lambda x, n: topi.sequence_mask(x, n),
+        lambda x, n: np.where(np.arange(3)[:, None] < n, x, 0),
+        (A, np.int32([2, 0, 3, 1, 9])),
+    ),
+    Case(
+        "reverse_sequence",
+        topi.reverse_sequence,
+        lambda x, n: np.stack([np.concatenate([r[:k][::-1], r[k:]]) for r, k in zip(x, n)]),
+        (A, np.int32([2, 0, 5])),
+    ),
     Case("mean", lambda x: topi.mean(x, 1), lambda x: x.mean(1), (A,)),
     Case(
         "mean_keep",
@@ -228,6 +260,8 @@ def test_slices_follow_python(parts, symbolic):
         (lambda x: topi.einsum("ij,jk->ik", x), ShapeError, "2 terms for 1"),
         (lambda x: topi.einsum("ij,ij->ik", x, x), ShapeError, "'k'"),
         (lambda x: topi.einsum("ij,jk->ik", x, x), ShapeError, "sizes 5 and 3"),
+        (lambda x: topi.tensordot(x, x, 1), ShapeError, "tensordot"),
+        (lambda x: topi.sequence_mask(x, x, 0, 2), ShapeError, "axis 0 or 1"),
         (lambda x: topi.einsum("i...->i", x), UnsupportedError, "ellipsis"),
         (lambda x: topi.scatter_elements(x, x, x, 0, "mean"), UnsupportedError, "'mean'"),
         (lambda x: topi.scatter_nd(x, x, x, "add"), ShapeError, "3 indices"),

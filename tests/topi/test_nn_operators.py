@@ -60,6 +60,33 @@ CASES = [
         (IMAGE,),
     ),
     Case(
+        "matmul_bias",
+        lambda a, b, c: topi.nn.matmul(a, b, c, None, True, True),
+        lambda a, b, c: a.T @ b.T + c,
+        (real(5, 3), real(4, 5), real(4)),
+        1e-4,
+    ),
+    *[
+        Case(
+            f"depth_to_space_{mode}",
+            lambda x, mode=mode: topi.nn.depth_to_space(x, 2, mode=mode),
+            lambda x, parts=parts, order=order: (
+                x.reshape(1, *parts, 3, 5).transpose(order).reshape(1, 3, 6, 10)
+            ),
+            (real(1, 12, 3, 5),),
+        )
+        for mode, parts, order in (
+            ("DCR", (2, 2, 3), (0, 3, 4, 1, 5, 2)),
+            ("CRD", (3, 2, 2), (0, 1, 4, 2, 5, 3)),
+        )
+    ],
+    Case(
+        "space_to_depth",
+        lambda x: topi.nn.space_to_depth(x, 2, "NHWC"),
+        lambda x: x.reshape(1, 2, 2, 3, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(1, 2, 3, 12),
+        (real(1, 4, 6, 3),),
+    ),
+    Case(
         "prelu_last",
         lambda x, s: topi.nn.prelu(x, s, -1),
         lambda x, s: np.where(x > 0, x, x * s),

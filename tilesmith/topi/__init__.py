@@ -4,10 +4,11 @@ from tilesmith.topi import image, nn, tag, utils
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
 from tilesmith.topi.math import *  # noqa: F403
-from tilesmith.topi.nn.dense import matmul
+from tilesmith.topi.product import *  # noqa: F403
 from tilesmith.topi.reduction import *  # noqa: F403
 from tilesmith.topi.scan import *  # noqa: F403
 from tilesmith.topi.scatter import *  # noqa: F403
+from tilesmith.topi.sequence import *  # noqa: F403
 from tilesmith.topi.sort import *  # noqa: F403
 from tilesmith.topi.tensor import *  # noqa: F403
 from tilesmith.topi.transform import *  # noqa: F403

@@ -135,7 +135,7 @@ class _Pack(PyExprMutator):
         elif groups == sizes[1] == array.shape[0] and array.shape[1] == 1:
             flat = const(numpy.ascontiguousarray(array[:, 0].transpose(1, 2, 0)))
             made = self.builder_.call_te(
-                topi.nn.depthwise_conv2d_nhwc, self.channels_last(data), flat, *options,
+                topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         else:

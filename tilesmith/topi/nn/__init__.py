@@ -16,4 +16,5 @@ from tilesmith.topi.nn.pad import *  # noqa: F403
 from tilesmith.topi.nn.pool_grad import *  # noqa: F403
 from tilesmith.topi.nn.pooling import *  # noqa: F403
 from tilesmith.topi.nn.quantization import *  # noqa: F403
+from tilesmith.topi.nn.space_to_depth import *  # noqa: F403
 from tilesmith.topi.nn.utils import *  # noqa: F403

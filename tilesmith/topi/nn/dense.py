@@ -9,9 +9,10 @@ from tilesmith.ir import const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
-from tilesmith.topi import tag
-from tilesmith.topi.broadcast import broadcast_shape
-from tilesmith.topi.utils import same_size
+from tilesmith.topi import product, tag
+from tilesmith.topi.broadcast import add, broadcast_shape
+from tilesmith.topi.math import cast
+from tilesmith.topi.utils import DType, same_size
 
 __all__ = ["batch_matmul", "dense", "matmul"]
 
@@ -79,53 +80,13 @@ def batch_matmul(
 
 
 def matmul(
-    a: Tensor,
-    b: Tensor,
-    transp_a: bool = False,
-    transp_b: bool = False,
-    out_dtype: str | None = None,
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: DType | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
 ) -> Tensor:
-    """The product over the last axis of ``a`` and the last but one of ``b``, as numpy's ``@``.
-
-    Vectors get an axis that is dropped again; leading axes are batches and broadcast.
-    """
-    out_dtype = out_dtype or a.dtype
-    vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
-    batch_a = list(a.shape[:-2]) if not vector_a else []
-    batch_b = list(b.shape[:-2]) if not vector_b else []
-    batch = broadcast_shape(batch_a, batch_b) if batch_a or batch_b else []
-    inner_a = a.shape[-1] if vector_a or not transp_a else a.shape[-2]
-    inner_b = b.shape[-1] if vector_b or transp_b else b.shape[-2]
-    if not same_size(inner_a, inner_b):
-        raise ShapeError(
-            f"matmul needs the inner sizes to agree, got {inner_a} and {inner_b}",
-            notes=("transpose one of the operands",),
-        )
-    rows = [] if vector_a else [a.shape[-1] if transp_a else a.shape[-2]]
-    columns = [] if vector_b else [b.shape[-2] if transp_b else b.shape[-1]]
-    k = te.reduce_axis((0, inner_a), name="k")
-
-    def batch_index(shape: list, indices: tuple) -> list[Any]:
-        own = indices[len(batch) - len(shape) : len(batch)]
-        return [
-            const(0, size.dtype) if op.is_const(size, 1) and not op.is_const(full, 1) else index
-            for index, size, full in zip(own, shape, batch[len(batch) - len(shape) :])
-        ]
-
-    def element(*indices: Any) -> Any:
-        rest = list(indices[len(batch) :])
-        left = batch_index(batch_a, indices)
-        right = batch_index(batch_b, indices)
-        if vector_a:
-            left.append(k)
-        else:
-            row = rest.pop(0)
-            left += [k, row] if transp_a else [row, k]
-        if vector_b:
-            right.append(k)
-        else:
-            column = rest.pop(0)
-            right += [column, k] if transp_b else [k, column]
-        return te.sum(op.cast(out_dtype, a(*left)) * op.cast(out_dtype, b(*right)), axis=k)
-
-    return te.compute([*batch, *rows, *columns], element, name="T_matmul", tag="matmul")
+    """`topi.matmul` of two tensors, each transposed as told, plus a bias along the last axis."""
+    result = product.matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
+    return result if bias is None else add(result, cast(bias, result.dtype))

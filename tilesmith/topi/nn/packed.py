@@ -15,7 +15,7 @@ from tilesmith.te import Tensor
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.utils import get_const_int, simplify
 
-__all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc", "matmul_packed"]
+__all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "matmul_packed"]
 
 
 def _sizes(
@@ -57,7 +57,7 @@ def conv2d_nhwc_packed(
     )
 
 
-def depthwise_conv2d_nhwc(
+def depthwise_conv2d_nhwc_packed(
     data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any
 ) -> Tensor:
     """Each channel of NHWC data convolved on its own; ``weight`` is (ky, kx, C)."""

@@ -1,0 +1,54 @@
+"""Sequences of different lengths in one tensor: masking and reversing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import ShapeError
+from tilesmith.te import Tensor
+from tilesmith.topi import tag
+from tilesmith.topi.utils import normalize_axes
+
+__all__ = ["reverse_sequence", "sequence_mask"]
+
+
+def sequence_mask(
+    data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0
+) -> Tensor:
+    """``data`` with ``mask_value`` from the valid length of each sequence on.
+
+    Sequences run along ``axis``, 0 or 1; the other of the two axes numbers them, and
+    ``valid_length`` has one length for each. Raises ShapeError for other axes.
+    """
+    if len(data.shape) < 2 or axis not in (0, 1):
+        raise ShapeError("sequence_mask takes two or more dimensions and axis 0 or 1")
+    masked = const(mask_value, data.dtype)
+
+    def element(*i: Any) -> PrimExpr:
+        length = valid_length(i[1 - axis])
+        inside = op.less(op.cast("int64", i[axis]), op.cast("int64", length))
+        return tir.Select(inside, data(*i), masked)
+
+    return te.compute(data.shape, element, name="T_sequence_mask", tag=tag.INJECTIVE)
+
+
+def reverse_sequence(
+    a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
+) -> Tensor:
+    """The first ``seq_lengths[b]`` elements along ``seq_axis`` backwards, for each index b of
+    ``batch_axis``; the others stay where they are."""
+    (seq_axis,) = normalize_axes(seq_axis, len(a.shape))
+    (batch_axis,) = normalize_axes(batch_axis, len(a.shape))
+    if seq_axis == batch_axis:
+        raise ShapeError(f"reverse_sequence: axis {seq_axis} cannot be both kinds of axes")
+
+    def element(*i: Any) -> PrimExpr:
+        index = i[seq_axis]
+        length = op.cast(index.dtype, seq_lengths(i[batch_axis]))
+        place = tir.Select(op.less(index, length), length - 1 - index, index)
+        return a(*i[:seq_axis], place, *i[seq_axis + 1 :])
+
+    return te.compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)
