@@ -3,8 +3,7 @@
 import pytest
 
 from tilesmith.driver.schedule import schedule_function
-from tilesmith.relax.analysis import tir_op_pattern
-from tilesmith.relax.op.spec import FusionKind
+from tilesmith.relax.analysis import FusionKind, tir_op_pattern
 from tilesmith.relax.transform.reshape import has_reshape_pattern
 from tilesmith.script import tir as T
 from tilesmith.target import Target

@@ -5,7 +5,7 @@ import pytest
 
 from tilesmith import ir, relax, tir
 from tilesmith.relax import analysis, interpreter, op, transform
-from tilesmith.relax.op.spec import FusionKind
+from tilesmith.relax.analysis import FusionKind
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T

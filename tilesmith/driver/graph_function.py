@@ -34,6 +34,7 @@ from tilesmith.ir import (
     GlobalVar,
     IntImm,
     IRModule,
+    Op,
     PointerType,
     PrimExpr,
     StringImm,
@@ -49,6 +50,7 @@ from tilesmith.relax import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import (
@@ -317,25 +319,21 @@ class _Lowering:
 
     def _call(self, variable: Any, call: relax.Call) -> Any:
         op = call.op
-        name = getattr(op, "name", "")
-        if name in ("relax.call_tir", "relax.call_tir_inplace"):
-            return self._call_tir(call)
-        if name == "relax.call_dps_packed":
-            return self._call_dps(call)
-        if name in (
-            "relax.reshape",
-            "relax.flatten",
-            "relax.expand_dims",
-            "relax.squeeze",
-            "relax.memory.view",
-        ):
-            return self._view(variable, call)
-        if name == "relax.shape_of":
-            return ShapeValue(self.value(call.args[0]).shape)
         if isinstance(op, GlobalVar):
             return self._inline(call, self.module[op])
+        spec = op.spec if isinstance(op, Op) else None
+        if spec is not None:
+            if spec.execution is Execution.CALL_TIR:
+                return self._call_tir(call)
+            if spec.execution is Execution.CALL_DPS_PACKED:
+                return self._call_dps(call)
+            if spec.view_of is not None:
+                return self._view(variable, call, call.args[spec.view_of])
+            if spec.execution is Execution.SHAPE_OF:
+                return ShapeValue(self.value(call.args[0]).shape)
+        name = op.name if isinstance(op, Op) else op
         raise UnsupportedError(
-            f"'{self.name}': the call of {name or op} is not lowered to a kernel, so it cannot be"
+            f"'{self.name}': the call of {name} is not lowered to a kernel, so it cannot be"
             " compiled",
             notes=(
                 (
@@ -360,7 +358,8 @@ class _Lowering:
         function: PrimFunc = self.module[kernel]
         arguments = leaves(self.value(call.args[1]))
         info = call.sinfo_args[0]
-        inplace = list(call.attrs["inplace_indices"]) if call.op.name.endswith("inplace") else []
+        given = call.attrs.get("inplace_indices") if call.attrs is not None else None
+        inplace = [] if given is None else list(given)
         result = self._new(info, kernel.name_hint)
         results = leaves(result)
         for number, index in enumerate(inplace):
@@ -409,9 +408,9 @@ class _Lowering:
         )
         return result
 
-    def _view(self, variable: Any, call: relax.Call) -> TensorValue:
+    def _view(self, variable: Any, call: relax.Call, viewed: Any) -> TensorValue:
         """The same memory in another shape."""
-        source: TensorValue = self.value(call.args[0])
+        source: TensorValue = self.value(viewed)
         info = variable.struct_info if variable is not None else call.struct_info
         shape = self._shape_of(info, f"'{getattr(variable, 'name_hint', call.op.name)}'")
         return TensorValue(source.storage, shape, source.dtype)

@@ -18,8 +18,9 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeInvalid, OpAttributeRequired
 
 __all__ = [
-    "REQUIRED", "Attrs", "DictAttrs", "Schema", "anything", "boolean", "dtype", "integer", "ints",
-    "number", "optional_integer", "optional_ints", "optional_number", "scalar", "text",
+    "REQUIRED", "Attrs", "DictAttrs", "Schema", "anything", "boolean", "dtype", "integer",
+    "integer_or_ints", "ints", "number", "optional", "optional_integer", "optional_ints",
+    "optional_number", "paddings", "repeated", "scalar", "text",
 ]  # fmt: skip
 
 
@@ -107,6 +108,13 @@ class AttrField:
         return f"{self.name}: {self.description} = {self.default!r}"
 
 
+def _plain(value: Any) -> Any:
+    """The Python number in a scalar of the graph (``PrimValue``) or a constant (``IntImm``)."""
+    for _ in range(2):
+        value = getattr(value, "value", value)
+    return value
+
+
 def _as_ints(value: Any) -> tuple[int, ...]:
     if isinstance(value, (str, bytes)):
         raise TypeError
@@ -116,17 +124,18 @@ def _as_ints(value: Any) -> tuple[int, ...]:
 
 
 def _as_int(value: Any) -> int:
+    value = _plain(value)
     if isinstance(value, float) and not value.is_integer():
         raise TypeError
     return int(value)
 
 
 def _as_float(value: Any) -> float:
-    return float(value)
+    return float(_plain(value))
 
 
 def _as_bool(value: Any) -> bool:
-    return bool(value)
+    return bool(_plain(value))
 
 
 def _as_text(value: Any) -> str:
@@ -168,12 +177,54 @@ def optional_ints(default: Any = None) -> AttrField:
     return AttrField(_optional(_as_ints), default, "a list of integers or None")
 
 
+def integer_or_ints(default: Any = REQUIRED) -> AttrField:
+    """An integer, or several."""
+
+    def convert(value: Any) -> int | tuple[int, ...]:
+        return _as_ints(value) if isinstance(value, (list, tuple)) else _as_int(value)
+
+    return AttrField(convert, default, "an integer or a list of integers")
+
+
+def optional(field: AttrField) -> AttrField:
+    """The same, or None, which is the default."""
+    return AttrField(_optional(field.convert), None, field.description + " or None")
+
+
+def repeated(count: int, default: int = 1) -> AttrField:
+    """``count`` integers, one for each axis; a single one holds for all of them."""
+
+    def convert(value: Any) -> tuple[int, ...]:
+        values = _as_ints(value)
+        if len(values) not in (1, count):
+            raise ValueError
+        return values * count if len(values) == 1 else values
+
+    wanted = f"an integer or {count} of them" if count > 1 else "an integer"
+    return AttrField(convert, (default,) * count, wanted)
+
+
+def paddings(count: int) -> AttrField:
+    """Padding before each of ``count`` axes, then after each; one number, one for each axis, or
+    both sides."""
+
+    def convert(value: Any) -> tuple[int, ...]:
+        values = _as_ints(value)
+        if len(values) not in (1, count, 2 * count):
+            raise ValueError
+        return values * (2 * count // len(values))
+
+    wanted = f"1, {count} or {2 * count} integers (before, then after)"
+    return AttrField(convert, (0,) * (2 * count), wanted)
+
+
 def number(default: Any = REQUIRED) -> AttrField:
     """A float."""
     return AttrField(_as_float, default, "a number")
 
 
 def _as_scalar(value: Any) -> int | float:
+    value = _plain(value)
     if isinstance(value, (bool, int)):
         return int(value)
     return float(value)
@@ -202,6 +253,7 @@ def text(default: Any = REQUIRED) -> AttrField:
 
 def dtype(default: Any = None) -> AttrField:
     """A dtype; None and "" mean that it follows from the arguments."""
+    default = default if default is REQUIRED else _as_dtype(default)
     return AttrField(_as_dtype, default, "a dtype")
 
 

@@ -33,6 +33,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.op.evaluate import evaluate_call
 from tilesmith.relax.relations import describe, simplify_size, substitute_sizes
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -187,11 +188,12 @@ class Interpreter:
         """The value of a call."""
         op = call.op
         if isinstance(op, Op):
-            special = _SPECIAL.get(op.name)
+            special = _SPECIAL.get(op.spec.execution) if op.spec is not None else None
             if special is not None:
                 return special(self, call, frame)
-            arguments = [self.value(arg, frame) for arg in call.args]
-            return evaluate_call(call, arguments)
+            if op.spec is None or op.spec.evaluate is None:
+                raise UnsupportedError(f"the interpreter has no rule for calls of {op.name}")
+            return evaluate_call(call, [self.value(arg, frame) for arg in call.args])
         arguments = [self.value(arg, frame) for arg in call.args]
         return self.apply(op if isinstance(op, GlobalVar) else self.value(op, frame), arguments)
 
@@ -307,18 +309,16 @@ class Interpreter:
 
 
 _SPECIAL = {
-    "relax.call_tir": Interpreter.call_tir,
-    "relax.call_tir_inplace": Interpreter.call_tir,
-    "relax.call_tir_with_grad": Interpreter.call_tir,
-    "relax.call_dps_packed": Interpreter.call_dps_packed,
-    "relax.call_pure_packed": Interpreter.call_pure_packed,
-    "relax.make_closure": Interpreter.make_closure,
-    "relax.invoke_closure": Interpreter.invoke_closure,
-    "relax.invoke_pure_closure": Interpreter.invoke_closure,
-    "relax.builtin.alloc_tensor": Interpreter.alloc_tensor,
-    "relax.memory.alloc_storage": Interpreter.alloc_storage,
-    "relax.memory.alloc_tensor": Interpreter.tensor_in_storage,
+    Execution.CALL_TIR: Interpreter.call_tir,
+    Execution.CALL_DPS_PACKED: Interpreter.call_dps_packed,
+    Execution.CALL_PACKED: Interpreter.call_pure_packed,
+    Execution.MAKE_CLOSURE: Interpreter.make_closure,
+    Execution.INVOKE_CLOSURE: Interpreter.invoke_closure,
+    Execution.ALLOC_TENSOR: Interpreter.alloc_tensor,
+    Execution.ALLOC_STORAGE: Interpreter.alloc_storage,
+    Execution.TENSOR_IN_STORAGE: Interpreter.tensor_in_storage,
 }
+"""How calls are carried out that have no numpy evaluation of their own."""
 
 
 def _host(value: Any) -> Any:

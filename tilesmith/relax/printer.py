@@ -45,6 +45,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import same_struct_info
 from tilesmith.relax.relations import symbolic_vars
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -248,7 +249,7 @@ def _get_item(value: TupleGetItem, printer: Printer) -> Doc:
 def _call(value: Call, printer: Printer) -> Doc:
     op = value.op
     if isinstance(op, Op):
-        special = _SPECIAL.get(op.name)
+        special = _SPECIAL.get(op.spec.execution) if op.spec is not None else None
         if special is not None:
             return special(value, printer)
         return _operator_call(value, printer)
@@ -314,13 +315,10 @@ def _packed_call(value: Call, printer: Printer) -> Doc:
 
 
 _SPECIAL = {
-    "relax.call_tir": _destination_call,
-    "relax.call_tir_inplace": _destination_call,
-    "relax.call_tir_with_grad": _destination_call,
-    "relax.call_dps_packed": _destination_call,
-    "relax.call_pure_packed": _packed_call,
-    "relax.call_inplace_packed": _packed_call,
-    "relax.call_builtin_with_ctx": _packed_call,
+    Execution.CALL_TIR: _destination_call,
+    Execution.CALL_DPS_PACKED: _destination_call,
+    Execution.CALL_PACKED: _packed_call,
+    Execution.CALL_BUILTIN: _packed_call,
 }
 
 

@@ -42,9 +42,11 @@ from tilesmith.relax.expr import (  # noqa: F401
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
 from tilesmith.relax.op import builtin, grad, image, memory, nn  # noqa: F401
+from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.script.parser import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 
+_Name = str
 TensorProxy = ShapeProxy = TupleProxy = CallableProxy = PrimProxy = ObjectProxy = StructInfoProxy
 
 
@@ -160,6 +162,12 @@ def _parse(function_: Any, frame: Any, options: dict) -> Any:
 
 
 function = _FunctionDecorator("R", _parse)
+
+
+def __getattr__(name: _Name) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return _find_function(name)
+
 
 # The parser reads these words and registers the dialect.
 from tilesmith.relax import parser as _parser  # noqa: E402, F401

@@ -1,6 +1,6 @@
 """Questions about the graph: variables, effects, liveness, sizes, the rules of a module."""
 
-from tilesmith.relax.analysis.op_pattern import tir_op_pattern
+from tilesmith.relax.analysis.op_pattern import FusionKind, tir_op_pattern
 from tilesmith.relax.analysis.purity import contains_impure_call, is_impure_call
 from tilesmith.relax.analysis.queries import (
     collect_non_negative_expressions,
@@ -39,8 +39,8 @@ from tilesmith.relax.relations import (
 from tilesmith.relax.relations import symbolic_vars as tir_vars_in_struct_info
 
 __all__ = [
-    "BaseCheckResult", "all_global_vars", "all_vars", "assert_well_formed", "bindings_of",
-    "bound_vars", "collect_non_negative_expressions", "computable_at_compile_time",
+    "BaseCheckResult", "FusionKind", "all_global_vars", "all_vars", "assert_well_formed",
+    "bindings_of", "bound_vars", "collect_non_negative_expressions", "computable_at_compile_time",
     "contains_impure_call", "definable_tir_vars_in_struct_info", "defined_symbolic_vars",
     "derive_call_ret_struct_info", "detect_recursion", "erase_to_well_defined",
     "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val",

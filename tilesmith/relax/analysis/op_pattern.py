@@ -6,6 +6,7 @@ author's and stays by itself.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, Mul, Op, PrimExpr, post_order_visit
@@ -13,11 +14,22 @@ from tilesmith.ir import Cast as CastExpr
 from tilesmith.ir import Var as ScalarVar
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
-from tilesmith.relax.op.spec import FusionKind
 from tilesmith.tir import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from tilesmith.tir.analysis import unscheduled_blocks
 
-__all__ = ["tir_op_pattern"]
+__all__ = ["FusionKind", "tir_op_pattern"]
+
+
+class FusionKind(IntEnum):
+    """How a program fuses with its neighbours; the numbers are the ones users know (TOpPattern)."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_ELEMWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
 
 
 class _Access:

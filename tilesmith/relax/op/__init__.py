@@ -1,165 +1,41 @@
-"""Operators of the graph: one record each (`spec.OpSpec`) and the function that makes a call of it.
+"""Operators of the graph: one record each (`relax.spec.OpSpec`) and the function that makes calls.
 
-Families: `elementwise`, `nn` (with `convolution`, `pooling`), `linear_algebra`, `manipulate`,
-`index`, `statistical`, `create`, `search`, `image`, `qdq`, `memory`, `base` (calls of functions).
+Families: `elementwise`, `activation`, `attention`, `convolution`, `pooling`, `normalization`,
+`padding`, `linear_algebra`, `manipulate`, `index`, `scatter`, `statistical`, `create`, `search`,
+`image`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are found here and in
+the namespaces `nn`, `grad`, `image`, `memory` and `builtin`, by the operators' names.
 """
 
-from tilesmith.relax.op import builtin, grad, image, memory, nn
-from tilesmith.relax.op.base import (
-    assert_op,
-    call_builtin_with_ctx,
-    call_dps_packed,
-    call_inplace_packed,
-    call_packed,
-    call_pure_packed,
-    call_tir,
-    call_tir_inplace,
-    call_tir_with_grad,
-    hint_on_device,
-    invoke_closure,
-    invoke_pure_closure,
-    make_closure,
-    null_value,
-    print,
-    register_gradient,
-    shape_of,
-    shape_to_tensor,
-    tensor_to_shape,
-    to_vdevice,
-)
-from tilesmith.relax.op.create import (
-    arange,
-    full,
-    full_like,
-    ones,
-    ones_like,
-    tril,
-    triu,
-    zeros,
-    zeros_like,
-)
-from tilesmith.relax.op.elementwise import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    ceil,
-    clip,
-    cos,
-    cosh,
-    divide,
-    equal,
-    erf,
-    ewise_fma,
-    exp,
-    floor,
-    floor_divide,
-    floor_mod,
-    greater,
-    greater_equal,
-    isfinite,
-    isinf,
-    isnan,
-    left_shift,
-    less,
-    less_equal,
-    log,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    not_equal,
-    power,
-    right_shift,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    trunc,
-)
-from tilesmith.relax.op.index import (
-    dynamic_strided_slice,
-    gather_elements,
-    gather_nd,
-    strided_slice,
-    take,
-)
-from tilesmith.relax.op.linear_algebra import dense, einsum, linear, matmul
-from tilesmith.relax.op.manipulate import (
-    batch_flatten,
-    broadcast_to,
-    concat,
-    expand_dims,
-    flatten,
-    flip,
-    layout_transform,
-    permute_dims,
-    repeat,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    tile,
-)
-from tilesmith.relax.op.memory import ensure_zero_offset, view
-from tilesmith.relax.op.nn import relu
-from tilesmith.relax.op.qdq import dequantize, quantize
-from tilesmith.relax.op.scatter import (
-    collapse_sum_like,
-    collapse_sum_to,
-    scatter_elements,
-    scatter_nd,
-)
-from tilesmith.relax.op.search import (
-    argmax,
-    argmin,
-    argsort,
-    astype,
-    masked_fill,
-    nonzero,
-    one_hot,
-    sort,
-    topk,
-    unique,
-    where,
-    wrap_param,
-)
-from tilesmith.relax.op.spec import FusionKind, OpSpec, define
-from tilesmith.relax.op.statistical import (
-    all,
-    any,
-    cumprod,
-    cumsum,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    variance,
-)
+from __future__ import annotations
 
-nn.dense = dense
-nn.batch_flatten = batch_flatten
+from typing import Any
 
-__all__ = sorted(name for name in globals() if not name.startswith("_"))
+from tilesmith.relax.op import (
+    base,
+    builtin,
+    create,
+    elementwise,
+    grad,
+    image,
+    index,
+    linear_algebra,
+    manipulate,
+    memory,
+    nn,
+    qdq,
+    scatter,
+    search,
+    statistical,
+)
+from tilesmith.relax.op.declaration import define, find_function, functions
+from tilesmith.relax.spec import OpSpec
+
+globals().update(functions())
+nn.__dict__.update(functions("nn."))
+
+__all__ = sorted([*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn"])
+
+
+def __getattr__(name: str) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return find_function(name)

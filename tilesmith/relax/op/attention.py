@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import IntImm
 from tilesmith.relax.attrs import (
     Schema,
     integer,
@@ -14,7 +15,7 @@ from tilesmith.relax.attrs import (
     optional_number,
     text,
 )
-from tilesmith.relax.expr import Call
+from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import (
     check_dtypes,
     check_ndim,
@@ -24,13 +25,15 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import call, define
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError
-
-__all__ = ["attention", "cross_entropy_with_logits", "nll_loss"]
+from tilesmith.relax.op.declaration import define
+from tilesmith.relax.op.grad import nll_loss_backward
+from tilesmith.relax.spec import Precision
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 
 
 def _infer_attention(call: Call) -> Any:
+    if call.attrs.window_size is not None:
+        raise OpAttributeInvalid("nn.attention: window_size is not supported; pass a bias instead")
     query, key, value = (tensor(call, index) for index in range(3))
     for index, info in enumerate((query, key, value)):
         check_ndim(call, index, info, 4)
@@ -64,33 +67,19 @@ def _attention(attrs: Any, query: Any, key: Any, value: Any, bias: Any = None) -
     return (weights @ v).transpose(0, 2, 1, 3).astype(query.dtype)
 
 
-_ATTENTION = define(
+attention = define(
     "nn.attention",
-    "query key value bias",
+    "query key value bias?",
     _infer_attention,
-    schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
-    compute="topi.nn.attention",
-    evaluate=_attention,
-)
-
-
-def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    scale: Any = None,
-    causal_mask: str | None = None,
-    window_size: int | None = None,
-) -> Call:
-    """Scaled dot-product attention of tensors (batch, sequence, heads, head size).
+    description="""Scaled dot-product attention of tensors (batch, sequence, heads, head size).
 
     ``scale`` defaults to ``1 / sqrt(head size)``; ``causal_mask`` is "TopLeft" or "BottomRight".
-    """
-    if window_size is not None:
-        raise OpAttributeInvalid("nn.attention: window_size is not supported; pass a bias instead")
-    scale = getattr(scale, "value", scale)
-    return call(_ATTENTION, query, key, value, bias, scale=scale, causal_mask=causal_mask)
+    """,
+    schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
+    compute="topi.nn.attention",
+    precision=Precision.ALWAYS,
+    evaluate=_attention,
+)
 
 
 # Losses
@@ -107,18 +96,31 @@ def _cross_entropy(attrs: Any, predictions: Any, labels: Any) -> Any:
     return total / (predictions.shape[0] if predictions.ndim > 1 else 1)
 
 
-_CROSS_ENTROPY = define(
+def _cross_entropy_gradient(
+    orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any
+) -> list[Any]:
+    """-g labels / batch and -g predictions / batch"""
+    predictions, labels = orig_call.args
+    sizes = sizes_of(known_struct_info(predictions))
+    grad = -output_grad
+    if len(sizes) > 1:
+        if not isinstance(sizes[0], IntImm):
+            raise UnsupportedError(
+                "the gradient of cross_entropy_with_logits needs a constant batch"
+            )
+        grad = grad / sizes[0].value
+    return [grad * labels, grad * predictions]
+
+
+cross_entropy_with_logits = define(
     "nn.cross_entropy_with_logits",
     "predictions labels",
     _infer_cross_entropy,
+    description="Minus the mean over the batch of the sums of ``predictions * labels``.",
     compute="topi.nn.cross_entropy_with_logits",
     evaluate=_cross_entropy,
+    gradient=_cross_entropy_gradient,
 )
-
-
-def cross_entropy_with_logits(predictions: Any, labels: Any) -> Call:
-    """Minus the mean over the batch of the sums of ``predictions * labels``."""
-    return call(_CROSS_ENTROPY, predictions, labels)
 
 
 def _infer_nll_loss(call: Call) -> Any:
@@ -146,24 +148,22 @@ def _nll_loss(attrs: Any, predictions: Any, targets: Any, weights: Any = None) -
     return losses.sum() / factor.sum() if attrs.reduction == "mean" else losses.sum()
 
 
-_NLL_LOSS = define(
+def _nll_loss_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """By the predictions"""
+    attrs = orig_call.attrs
+    by_predictions = nll_loss_backward(
+        output_grad, *orig_call.args, reduction=attrs.reduction, ignore_index=attrs.ignore_index
+    )
+    return [by_predictions, *[None] * (len(orig_call.args) - 1)]
+
+
+nll_loss = define(
     "nn.nll_loss",
-    "predictions targets weights",
+    "predictions targets weights?",
     _infer_nll_loss,
+    description='The negative log-likelihood loss; ``reduction`` is "mean", "sum" or "none".',
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
     compute="topi.nn.nll_loss",
     evaluate=_nll_loss,
+    gradient=_nll_loss_gradient,
 )
-
-
-def nll_loss(
-    predictions: Any,
-    targets: Any,
-    weights: Any = None,
-    reduction: str = "mean",
-    ignore_index: int = -100,
-) -> Call:
-    """The negative log-likelihood loss; ``reduction`` is "mean", "sum" or "none"."""
-    return call(
-        _NLL_LOSS, predictions, targets, weights, reduction=reduction, ignore_index=ignore_index
-    )

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import GlobalVar, PrimExpr
-from tilesmith.relax.attrs import Schema, anything, ints, text
+from tilesmith.ir import GlobalVar, PrimExpr, register_op_attr
+from tilesmith.relax.attrs import REQUIRED, Schema, anything, ints, text
 from tilesmith.relax.expr import (
     Call,
     Expr,
@@ -26,8 +26,9 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.op.common import result, shape_argument, sizes_of, tensor
-from tilesmith.relax.op.spec import call, define
+from tilesmith.relax.op.declaration import call, define, function, function_of
 from tilesmith.relax.relations import describe
+from tilesmith.relax.spec import Execution, no_gradient
 from tilesmith.relax.struct_info import (
     ObjectStructInfo,
     ShapeStructInfo,
@@ -72,35 +73,55 @@ def _extra_sizes(tir_vars: Any) -> Any:
     return ShapeExpr(tir_vars)
 
 
-_CALL_TIR = define("call_tir", "func args tir_vars", _infer_given)
-_CALL_TIR_INPLACE = define(
+_call_tir = define("call_tir", "func args tir_vars?", _infer_given, execution=Execution.CALL_TIR)
+_call_tir_inplace = define(
     "call_tir_inplace",
-    "func args tir_vars",
+    "func args tir_vars?",
     _infer_given,
     schema=Schema(inplace_indices=ints()),
+    execution=Execution.CALL_TIR,
 )
-_CALL_TIR_WITH_GRAD = define(
+_call_tir_with_grad = define(
     "call_tir_with_grad",
-    "func args tir_vars",
+    "func args tir_vars?",
     _infer_given,
     schema=Schema(te_grad_name=text(), te_grad_kwargs=anything()),
+    execution=Execution.CALL_TIR,
 )
-_CALL_DPS_PACKED = define("call_dps_packed", "func args", _infer_given)
-_CALL_PURE_PACKED = define("call_pure_packed", "func args", _infer_given)
-_CALL_INPLACE_PACKED = define(
-    "call_inplace_packed", "func args", _infer_given, schema=Schema(inplace_indices=ints())
+_call_dps_packed = define(
+    "call_dps_packed", "func args", _infer_given, execution=Execution.CALL_DPS_PACKED
 )
-_CALL_BUILTIN = define("call_builtin_with_ctx", "func args", _infer_given, is_pure=False)
+_call_pure_packed = define(
+    "call_pure_packed", "func args", _infer_given, execution=Execution.CALL_PACKED
+)
+_call_inplace_packed = define(
+    "call_inplace_packed",
+    "func args",
+    _infer_given,
+    schema=Schema(inplace_indices=ints()),
+    execution=Execution.CALL_PACKED,
+)
+_call_builtin_with_ctx = define(
+    "call_builtin_with_ctx",
+    "func args",
+    _infer_given,
+    execution=Execution.CALL_BUILTIN,
+    is_pure=False,
+)
 
 
+@function_of(_call_tir)
 def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None) -> Call:
     """Call a PrimFunc of the module: arguments, then the results it writes, then ``tir_vars``."""
     if isinstance(gvar, str):  # as programs of 2022 named registered functions
         return call_dps_packed(gvar, args, out_sinfo)
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
-    return Call(_CALL_TIR, operands[: 2 if tir_vars is None else 3], None, _result_info(out_sinfo))
+    return Call(
+        _call_tir.op, operands[: 2 if tir_vars is None else 3], None, _result_info(out_sinfo)
+    )
 
 
+@function_of(_call_tir_inplace)
 def call_tir_inplace(
     gvar: GlobalVar, args: Any, inplace_indices: Any, out_sinfo: Any, tir_vars: Any = None
 ) -> Call:
@@ -109,13 +130,14 @@ def call_tir_inplace(
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     attrs = {"inplace_indices": inplace_indices}
     return Call(
-        _CALL_TIR_INPLACE,
+        _call_tir_inplace.op,
         operands[: 2 if tir_vars is None else 3],
         attrs,
         _result_info(out_sinfo),
     )
 
 
+@function_of(_call_tir_with_grad)
 def call_tir_with_grad(
     gvar: GlobalVar,
     args: Any,
@@ -128,18 +150,19 @@ def call_tir_with_grad(
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs or {}}
     return Call(
-        _CALL_TIR_WITH_GRAD,
+        _call_tir_with_grad.op,
         operands[: 2 if tir_vars is None else 3],
         attrs,
         _result_info(out_sinfo),
     )
 
 
+@function_of(_call_dps_packed)
 def call_dps_packed(func: Any, args: Any, out_sinfo: Any) -> Call:
     """Call a registered function (its name, or an ExternFunc) that writes its results into the
     last arguments."""
     return Call(
-        _CALL_DPS_PACKED, [_function(func), _arguments(args)], None, _result_info(out_sinfo)
+        _call_dps_packed.op, [_function(func), _arguments(args)], None, _result_info(out_sinfo)
     )
 
 
@@ -149,25 +172,34 @@ def _given_infos(sinfo_args: Any) -> Any:
     return sinfo_args if isinstance(sinfo_args, (list, tuple)) else (sinfo_args,)
 
 
+@function_of(_call_pure_packed)
 def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
     """Call a registered function that has no effects and returns its result."""
-    return Call(_CALL_PURE_PACKED, [_function(func), *args], None, _given_infos(sinfo_args))
+    return Call(_call_pure_packed.op, [_function(func), *args], None, _given_infos(sinfo_args))
 
 
+@function("call_packed")
 def call_packed(func: Any, *args: Any, sinfo_args: Any = None, **attrs: Any) -> Call:
     """Call a registered function that returns its result and may have effects."""
     return Call(_function(func), args, attrs or None, _given_infos(sinfo_args))
 
 
+@function_of(_call_inplace_packed)
 def call_inplace_packed(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any) -> Call:
     """Call a registered function that changes some of its arguments and returns them."""
     attrs = {"inplace_indices": inplace_indices}
-    return Call(_CALL_INPLACE_PACKED, [_function(func), *args], attrs, _given_infos(sinfo_args))
+    return Call(_call_inplace_packed.op, [_function(func), *args], attrs, _given_infos(sinfo_args))
 
 
+@function_of(_call_builtin_with_ctx)
 def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> Call:
     """Call a function of the runtime."""
-    return Call(_CALL_BUILTIN, [_function(func), _arguments(args)], None, _given_infos(sinfo_args))
+    return Call(
+        _call_builtin_with_ctx.op,
+        [_function(func), _arguments(args)],
+        None,
+        _given_infos(sinfo_args),
+    )
 
 
 # Closures
@@ -177,24 +209,39 @@ def _infer_closure(call: Call) -> Any:
     return ObjectStructInfo()
 
 
-_MAKE_CLOSURE = define("make_closure", "func args", _infer_closure)
-_INVOKE_CLOSURE = define("invoke_closure", "closure args", _infer_given, is_pure=False)
-_INVOKE_PURE_CLOSURE = define("invoke_pure_closure", "closure args", _infer_given)
+_make_closure = define(
+    "make_closure", "func args", _infer_closure, execution=Execution.MAKE_CLOSURE
+)
+_invoke_closure = define(
+    "invoke_closure",
+    "closure args",
+    _infer_given,
+    execution=Execution.INVOKE_CLOSURE,
+    is_pure=False,
+)
+_invoke_pure_closure = define(
+    "invoke_pure_closure", "closure args", _infer_given, execution=Execution.INVOKE_CLOSURE
+)
 
 
+@function_of(_make_closure)
 def make_closure(func: Any, args: Any) -> Call:
     """A function with its first arguments fixed."""
-    return call(_MAKE_CLOSURE, func, _arguments(args))
+    return call(_make_closure.op, func, _arguments(args))
 
 
+@function_of(_invoke_closure)
 def invoke_closure(closure: Any, args: Any, sinfo_args: Any) -> Call:
     """Call a closure with the rest of its arguments."""
-    return Call(_INVOKE_CLOSURE, [closure, _arguments(args)], None, _given_infos(sinfo_args))
+    return Call(_invoke_closure.op, [closure, _arguments(args)], None, _given_infos(sinfo_args))
 
 
+@function_of(_invoke_pure_closure)
 def invoke_pure_closure(closure: Any, args: Any, sinfo_args: Any) -> Call:
     """Call a closure that has no effects."""
-    return Call(_INVOKE_PURE_CLOSURE, [closure, _arguments(args)], None, _given_infos(sinfo_args))
+    return Call(
+        _invoke_pure_closure.op, [closure, _arguments(args)], None, _given_infos(sinfo_args)
+    )
 
 
 # Effects
@@ -217,20 +264,34 @@ def _assert(attrs: Any, condition: Any, template: Any, *values: Any) -> Any:
     return ()
 
 
-_PRINT = define("print", "format values", _infer_nothing, is_pure=False, evaluate=_print)
-_ASSERT = define(
-    "assert_op", "condition format values", _infer_nothing, is_pure=False, evaluate=_assert
+_print_call = define(
+    "print",
+    "format values",
+    _infer_nothing,
+    evaluate=_print,
+    execution=Execution.HOST,
+    is_pure=False,
+)
+_assert_call = define(
+    "assert_op",
+    "condition format values",
+    _infer_nothing,
+    evaluate=_assert,
+    execution=Execution.HOST,
+    is_pure=False,
 )
 
 
+@function_of(_print_call)
 def print(*values: Any, format: Any = "") -> Call:
     """Print values when the program runs, by a Python format string."""
     template = format if isinstance(format, StringImm) else StringImm(format)
     if len(values) > 0 and isinstance(values[0], StringImm) and not format:
         template, values = values[0], values[1:]
-    return call(_PRINT, template, *values)
+    return call(_print_call.op, template, *values)
 
 
+@function_of(_assert_call)
 def assert_op(condition: Any, *values: Any, format_args: Any = None, format: Any = "") -> Call:
     """Check a condition when the program runs; ``format`` is the message."""
     if isinstance(condition, PrimExpr):
@@ -242,7 +303,7 @@ def assert_op(condition: Any, *values: Any, format_args: Any = None, format: Any
     if format_args is not None:
         values = tuple(format_args) if isinstance(format_args, (list, tuple)) else (format_args,)
     template = format if isinstance(format, StringImm) else StringImm(format)
-    return call(_ASSERT, condition, template, *values)
+    return call(_assert_call.op, condition, template, *values)
 
 
 # Shapes as values
@@ -269,36 +330,31 @@ def _infer_shape_to_tensor(call: Call) -> Any:
     return result(None if info.ndim == -1 else [info.ndim], "int64", 1)
 
 
-_SHAPE_OF = define(
-    "shape_of", "expr", _infer_shape_of, evaluate=lambda attrs, x: tuple(numpy.shape(x))
+shape_of = define(
+    "shape_of",
+    "expr",
+    _infer_shape_of,
+    description="The shape of a tensor as a value.",
+    evaluate=lambda attrs, x: tuple(numpy.shape(x)),
+    gradient=no_gradient,
+    execution=Execution.SHAPE_OF,
 )
-_TENSOR_TO_SHAPE = define(
+tensor_to_shape = define(
     "tensor_to_shape",
     "expr",
     _infer_tensor_to_shape,
+    description="A vector of integers as a shape.",
     evaluate=lambda attrs, x: tuple([int(value) for value in x]),
+    execution=Execution.HOST,
 )
-_SHAPE_TO_TENSOR = define(
+shape_to_tensor = define(
     "shape_to_tensor",
     "expr",
     _infer_shape_to_tensor,
+    description="A shape as a vector of int64.",
     evaluate=lambda attrs, shape: numpy.asarray(shape, "int64"),
+    execution=Execution.HOST,
 )
-
-
-def shape_of(expr: Any) -> Call:
-    """The shape of a tensor as a value."""
-    return call(_SHAPE_OF, expr)
-
-
-def tensor_to_shape(expr: Any) -> Call:
-    """A vector of integers as a shape."""
-    return call(_TENSOR_TO_SHAPE, expr)
-
-
-def shape_to_tensor(expr: Any) -> Call:
-    """A shape as a vector of int64."""
-    return call(_SHAPE_TO_TENSOR, expr)
 
 
 # Markers
@@ -313,40 +369,35 @@ def _infer_to_vdevice(call: Call) -> Any:
     return TensorStructInfo(info.shape, info.dtype, call.attrs.dst_vdevice, info.ndim)
 
 
-_NULL = define("null_value", "", lambda call: ObjectStructInfo())
-_TO_VDEVICE = define(
+null_value = define(
+    "null_value",
+    "",
+    lambda call: ObjectStructInfo(),
+    description="The absence of a value.",
+    evaluate=lambda attrs: None,
+    execution=Execution.HOST,
+)
+to_vdevice = define(
     "to_vdevice",
     "data",
     _infer_to_vdevice,
-    schema=Schema(dst_vdevice=anything()),
+    description="A copy of a tensor on another device.",
+    schema=Schema(dst_vdevice=anything(REQUIRED)),
     evaluate=lambda attrs, x: x,
+    execution=Execution.HOST,
 )
-_HINT_ON_DEVICE = define(
+hint_on_device = define(
     "hint_on_device",
     "data",
     _infer_same_value,
-    schema=Schema(dst_vdevice=anything()),
+    description="Say on which device a value should be computed.",
+    schema=Schema(dst_vdevice=anything(REQUIRED)),
     evaluate=lambda attrs, x: x,
+    execution=Execution.HOST,
 )
 
 
-def null_value() -> Call:
-    """The absence of a value."""
-    return call(_NULL)
-
-
-def to_vdevice(data: Any, dst_vdevice: Any) -> Call:
-    """A copy of a tensor on another device."""
-    return call(_TO_VDEVICE, data, dst_vdevice=dst_vdevice)
-
-
-def hint_on_device(data: Any, dst_vdevice: Any) -> Call:
-    """Say on which device a value should be computed."""
-    return call(_HINT_ON_DEVICE, data, dst_vdevice=dst_vdevice)
-
-
+@function("register_gradient")
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> Any:
     """Set the function that gives an operator's gradient; a decorator without ``fgradient``."""
-    from tilesmith.ir import register_op_attr
-
     return register_op_attr(op_name, "FPrimalGradient", fgradient, level)

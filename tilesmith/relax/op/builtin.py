@@ -1,6 +1,15 @@
 """``relax.op.builtin``: allocation before the memory plan, and markers."""
 
-from tilesmith.relax.op.memory import builtin_alloc_tensor as alloc_tensor
-from tilesmith.relax.op.memory import stop_lift_params
+from __future__ import annotations
 
-__all__ = ["alloc_tensor", "stop_lift_params"]
+from typing import Any
+
+from tilesmith.relax.op import memory  # noqa: F401 - they declare the operators
+from tilesmith.relax.op.declaration import find_function, functions
+
+globals().update(functions("builtin."))
+
+
+def __getattr__(name: str) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return find_function("builtin." + name)

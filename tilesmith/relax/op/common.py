@@ -34,7 +34,7 @@ __all__ = [
 def argument_name(call: Call, index: int) -> str:
     """``argument 'weight' of relax.nn.conv2d``."""
     spec = call.op.spec if isinstance(call.op, Op) else None
-    names = spec.arguments if spec is not None else ()
+    names = [one.name for one in spec.arguments] if spec is not None else []
     name = f"'{names[index]}'" if index < len(names) else str(index)
     return f"argument {name} of {call.op.name}"
 

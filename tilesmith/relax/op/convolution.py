@@ -8,44 +8,17 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IntImm
-from tilesmith.relax.attrs import Schema, dtype, integer, ints, text
-from tilesmith.relax.expr import Call
+from tilesmith.relax.attrs import AttrField, Schema, dtype, integer, paddings, repeated, text
+from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import check_ndim, prove_equal, result, size_text, sizes_of, tensor
+from tilesmith.relax.op.declaration import OpFunction, define
+from tilesmith.relax.op.index import strided_slice
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError
-
-__all__ = [
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
-]  # fmt: skip
+from tilesmith.relax.op.manipulate import permute_dims
+from tilesmith.relax.spec import Gradient, Precision, topi
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
-
-
-def repeat(value: Any, count: int) -> tuple[int, ...]:
-    """One number for each of ``count`` axes."""
-    values = tuple(value) if hasattr(value, "__iter__") else (value,)
-    values = tuple([int(item) for item in values])
-    if len(values) == 1:
-        return values * count
-    if len(values) != count:
-        raise OpAttributeInvalid(f"expected 1 or {count} numbers, got {len(values)}")
-    return values
-
-
-def paddings(value: Any, count: int) -> tuple[int, ...]:
-    """Padding before each axis, then after each axis; one number, one per axis, or both sides."""
-    values = tuple(value) if hasattr(value, "__iter__") else (value,)
-    values = tuple([int(item) for item in values])
-    if len(values) == 1:
-        return values * (2 * count)
-    if len(values) == count:
-        return values * 2
-    if len(values) != 2 * count:
-        raise OpAttributeInvalid(
-            f"padding is 1, {count} or {2 * count} numbers (before, then after), got {len(values)}"
-        )
-    return values
 
 
 def _layouts(attrs: Any, rank: int, transpose: bool) -> tuple[str, str, str]:
@@ -85,13 +58,13 @@ def _infer(rank: int, transpose: bool) -> Any:
             return result(None, out_dtype, ndim)
         sizes = to_primal(sizes, attrs.data_layout, primal)
         filters = to_primal(filters, attrs.kernel_layout, kernel)
-        strides, dilation = repeat(attrs.strides, rank), repeat(attrs.dilation, rank)
-        padding = paddings(attrs.padding, rank)
+        strides, dilation = attrs.strides, attrs.dilation
+        padding = attrs.padding
         groups = attrs.groups
         if transpose:
             _check_channels(call, sizes[1], filters[0], groups)
             channels = filters[1] * groups
-            extra = repeat(attrs.output_padding, rank)
+            extra = attrs.output_padding
         else:
             _check_channels(call, sizes[1], filters[1] * groups, groups)
             channels = filters[0]
@@ -183,8 +156,8 @@ def _evaluate(rank: int, transpose: bool) -> Any:
         weight = to_primal_array(weight, attrs.kernel_layout, kernel)
         if data.dtype.kind in "iu":
             data = data.astype(out_dtype)
-        strides, dilation = repeat(attrs.strides, rank), repeat(attrs.dilation, rank)
-        padding = paddings(attrs.padding, rank)
+        strides, dilation = attrs.strides, attrs.dilation
+        padding = attrs.padding
         if transpose:
             data, weight, padding = _as_convolution(attrs, data, weight, padding, rank)
             strides = (1,) * rank
@@ -209,8 +182,8 @@ def _evaluate(rank: int, transpose: bool) -> Any:
 
 def _as_convolution(attrs: Any, data: Any, weight: Any, padding: Any, rank: int) -> Any:
     """A transposed convolution is a convolution of the spread data with the turned weight."""
-    strides, dilation = repeat(attrs.strides, rank), repeat(attrs.dilation, rank)
-    extra = repeat(attrs.output_padding, rank)
+    strides, dilation = attrs.strides, attrs.dilation
+    extra = attrs.output_padding
     spread = [(n - 1) * s + 1 for n, s in zip(data.shape[2:], strides)]
     wide = numpy.zeros((*data.shape[:2], *spread), data.dtype)
     wide[(slice(None), slice(None), *[slice(None, None, s) for s in strides])] = data
@@ -259,169 +232,93 @@ def _transposed_expression(attrs: Any, data: Any, weight: Any) -> Any:
     )
 
 
-def _define(rank: int, transpose: bool) -> Any:
-    spatial = SPATIAL[rank]
-    fields = {
-        "strides": ints(*(1,) * rank),
-        "padding": ints(*(0,) * (2 * rank)),
-        "dilation": ints(*(1,) * rank),
-        "groups": integer(1),
-        "data_layout": text("NC" + spatial),
-        "kernel_layout": text(("IO" if transpose else "OI") + spatial),
-        "out_layout": text(None),
-        "out_dtype": dtype(),
-    }
-    if transpose:
-        fields["output_padding"] = ints(*(0,) * rank)
-    return define(
-        f"nn.conv{rank}d" + ("_transpose" if transpose else ""),
-        "data weight",
-        _infer(rank, transpose),
-        schema=Schema(**fields),
-        compute=_transposed_expression if transpose else _expression,
-        kind=FusionKind.OUT_ELEMWISE_FUSABLE,
-        evaluate=_evaluate(rank, transpose),
+def _gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """A transposed convolution for the data, a convolution of data and gradient for the weight"""
+    data, weight = orig_call.args
+    attrs = orig_call.attrs
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
+    shapes = [known_struct_info(x).concrete_shape for x in (data, weight, orig_var)]
+    if layouts != ("NCHW", "OIHW", "NCHW") or attrs.groups != 1 or None in shapes:
+        raise UnsupportedError(
+            "the gradient of conv2d needs NCHW, OIHW, one group and constant sizes"
+        )
+    sizes, kernel, out = shapes
+    top, left, bottom, right = attrs.padding
+    extra = [
+        sizes[i + 2]
+        - ((out[i + 2] - 1) * attrs.strides[i] - pads + (kernel[i + 2] - 1) * attrs.dilation[i] + 1)
+        for i, pads in enumerate((top + bottom, left + right))
+    ]
+    by_data = conv2d_transpose(
+        output_grad,
+        weight,
+        strides=attrs.strides,
+        padding=attrs.padding,
+        output_padding=extra,
+        dilation=attrs.dilation,
+    )
+    swapped = conv2d(
+        permute_dims(data, [1, 0, 2, 3]),
+        permute_dims(output_grad, [1, 0, 2, 3]),
+        strides=attrs.dilation,
+        padding=attrs.padding,
+        dilation=attrs.strides,
+    )
+    cut = strided_slice(swapped, [2, 3], [0, 0], [kernel[2], kernel[3]])
+    return [by_data, permute_dims(cut, [1, 0, 2, 3])]
+
+
+def _schema(rank: int, kernel_layout: str, **more: AttrField) -> Schema:
+    return Schema(
+        strides=repeated(rank),
+        padding=paddings(rank),
+        **more,
+        dilation=repeated(rank),
+        groups=integer(1),
+        data_layout=text("NC" + SPATIAL[rank]),
+        kernel_layout=text(kernel_layout + SPATIAL[rank]),
+        out_layout=text(None),
+        out_dtype=dtype(),
     )
 
 
-_OPS = {
-    (rank, transpose): _define(rank, transpose) for transpose in (False, True) for rank in SPATIAL
-}
+def _convolution(rank: int, gradient: Gradient | None = None) -> OpFunction:
+    axes = ", ".join(SPATIAL[rank])
+    return define(
+        f"nn.conv{rank}d",
+        "data weight",
+        _infer(rank, False),
+        description=(
+            f"Convolution along {_COUNTS[rank]}: data (N, C, {axes}), weight (O, I, {axes}) unless "
+            "the layouts differ."
+        ),
+        schema=_schema(rank, "OI"),
+        compute=_expression,
+        evaluate=_evaluate(rank, False),
+        gradient=gradient,
+        precision=Precision.ALWAYS,
+    )
 
 
-def _conv(rank: int, transpose: bool, data: Any, weight: Any, attrs: dict[str, Any]) -> Call:
-    for key in ("strides", "dilation", "output_padding"):
-        if key in attrs:
-            attrs[key] = repeat(attrs[key], rank)
-    attrs["padding"] = paddings(attrs["padding"], rank)
-    return call(_OPS[rank, transpose], data, weight, **attrs)
+def _transposed(rank: int, precision: Precision = Precision.ALWAYS) -> OpFunction:
+    axes = ", ".join(SPATIAL[rank])
+    return define(
+        f"nn.conv{rank}d_transpose",
+        "data weight",
+        _infer(rank, True),
+        description=f"Transposed convolution along {_COUNTS[rank]}; weight (I, O, {axes}).",
+        schema=_schema(rank, "IO", output_padding=repeated(rank, 0)),
+        compute=_transposed_expression,
+        evaluate=_evaluate(rank, True),
+        precision=precision,
+    )
 
 
-def conv1d(
-    data: Any,
-    weight: Any,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_layout: str = "NCW",
-    kernel_layout: str = "OIW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Convolution along one axis: data (N, C, W), weight (O, I, W)."""
-    return _conv(
-        1, False, data, weight,
-        {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups,
-         "data_layout": data_layout, "kernel_layout": kernel_layout, "out_layout": out_layout,
-         "out_dtype": out_dtype},
-    )  # fmt: skip
+_COUNTS = {1: "one axis", 2: "two axes", 3: "three axes"}
 
-
-def conv2d(
-    data: Any,
-    weight: Any,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Convolution along two axes: data (N, C, H, W), weight (O, I, H, W) unless the layouts
-    differ."""
-    return _conv(
-        2, False, data, weight,
-        {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups,
-         "data_layout": data_layout, "kernel_layout": kernel_layout, "out_layout": out_layout,
-         "out_dtype": out_dtype},
-    )  # fmt: skip
-
-
-def conv3d(
-    data: Any,
-    weight: Any,
-    strides: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    dilation: Any = (1, 1, 1),
-    groups: int = 1,
-    data_layout: str = "NCDHW",
-    kernel_layout: str = "OIDHW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Convolution along three axes: data (N, C, D, H, W), weight (O, I, D, H, W)."""
-    return _conv(
-        3, False, data, weight,
-        {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups,
-         "data_layout": data_layout, "kernel_layout": kernel_layout, "out_layout": out_layout,
-         "out_dtype": out_dtype},
-    )  # fmt: skip
-
-
-def conv1d_transpose(
-    data: Any,
-    weight: Any,
-    strides: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_layout: str = "NCW",
-    kernel_layout: str = "IOW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Transposed convolution along one axis; weight (I, O, W)."""
-    return _conv(
-        1, True, data, weight,
-        {"strides": strides, "padding": padding, "output_padding": output_padding,
-         "dilation": dilation, "groups": groups, "data_layout": data_layout,
-         "kernel_layout": kernel_layout, "out_layout": out_layout, "out_dtype": out_dtype},
-    )  # fmt: skip
-
-
-def conv2d_transpose(
-    data: Any,
-    weight: Any,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    output_padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "IOHW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Transposed convolution along two axes; weight (I, O, H, W)."""
-    return _conv(
-        2, True, data, weight,
-        {"strides": strides, "padding": padding, "output_padding": output_padding,
-         "dilation": dilation, "groups": groups, "data_layout": data_layout,
-         "kernel_layout": kernel_layout, "out_layout": out_layout, "out_dtype": out_dtype},
-    )  # fmt: skip
-
-
-def conv3d_transpose(
-    data: Any,
-    weight: Any,
-    strides: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    output_padding: Any = (0, 0, 0),
-    dilation: Any = (1, 1, 1),
-    groups: int = 1,
-    data_layout: str = "NCDHW",
-    kernel_layout: str = "IODHW",
-    out_layout: str | None = None,
-    out_dtype: Any = None,
-) -> Call:
-    """Transposed convolution along three axes; weight (I, O, D, H, W)."""
-    return _conv(
-        3, True, data, weight,
-        {"strides": strides, "padding": padding, "output_padding": output_padding,
-         "dilation": dilation, "groups": groups, "data_layout": data_layout,
-         "kernel_layout": kernel_layout, "out_layout": out_layout, "out_dtype": out_dtype},
-    )  # fmt: skip
+conv1d = _convolution(1)
+conv2d = _convolution(2, _gradient)
+conv3d = _convolution(3)
+conv1d_transpose = _transposed(1)
+conv2d_transpose = _transposed(2)
+conv3d_transpose = _transposed(3, Precision.NEVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -9,12 +10,10 @@ import numpy
 from tilesmith.relax.attrs import Schema, dtype, integer
 from tilesmith.relax.expr import Call, PrimValue, RelaxExpr, const
 from tilesmith.relax.op.common import as_shape, result, shape_argument, sizes_of, tensor
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.op.declaration import OpFunction, call, define, function_of
+from tilesmith.relax.spec import Layout, no_gradient, topi
 from tilesmith.relax.struct_info import PrimStructInfo, TensorStructInfo
 from tilesmith.support.errors import ShapeError, TypeMismatchError
-
-_INJECTIVE = FusionKind.INJECTIVE
-_BROADCAST = FusionKind.BROADCAST
 
 
 def _infer_full(call: Call) -> Any:
@@ -25,13 +24,13 @@ def _infer_full(call: Call) -> Any:
     return TensorStructInfo(shape.shape, out, None, shape.ndim)
 
 
-_FULL = define(
+_full = define(
     "full",
     "shape fill_value",
     _infer_full,
     schema=Schema(dtype=dtype()),
+    gradient=no_gradient,
     compute=lambda attrs, shape, value: topi.full(shape, attrs.dtype or value.dtype, value()),
-    kind=_BROADCAST,
     evaluate=lambda attrs, shape, value: numpy.full(shape, value),
 )
 
@@ -44,9 +43,10 @@ def _value(fill_value: Any, dtype: Any) -> RelaxExpr:
     return const(fill_value, dtype)
 
 
+@function_of(_full)
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Call:
     """A tensor whose elements all have one value."""
-    return call(_FULL, as_shape(shape), _value(fill_value, dtype), dtype=dtype)
+    return call(_full.op, as_shape(shape), _value(fill_value, dtype), dtype=dtype)
 
 
 def _infer_full_like(call: Call) -> Any:
@@ -54,22 +54,24 @@ def _infer_full_like(call: Call) -> Any:
     return result(sizes_of(data), call.attrs.dtype or value.dtype, data.ndim)
 
 
-_FULL_LIKE = define(
+_full_like = define(
     "full_like",
     "x fill_value",
     _infer_full_like,
     schema=Schema(dtype=dtype()),
+    gradient=no_gradient,
+    layout=Layout.ELEMENTWISE,
     compute=lambda attrs, x, value: topi.full(x.shape, attrs.dtype or value.dtype, value()),
-    kind=_BROADCAST,
     evaluate=lambda attrs, x, value: numpy.full(x.shape, value),
 )
 
 
+@function_of(_full_like)
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Call:
     """``full`` in the shape of ``x``."""
     if dtype is None and not isinstance(fill_value, RelaxExpr):
         dtype = getattr(x.struct_info, "dtype", None)
-    return call(_FULL_LIKE, x, _value(fill_value, dtype), dtype=dtype)
+    return call(_full_like.op, x, _value(fill_value, dtype), dtype=dtype)
 
 
 def _infer_filled(call: Call) -> Any:
@@ -82,36 +84,29 @@ def _infer_filled_like(call: Call) -> Any:
     return result(sizes_of(data), call.attrs.dtype or data.dtype, data.ndim)
 
 
-def _filled(name: str, value: int) -> Any:
-    op = define(
+def _filled(name: str, value: int) -> tuple[OpFunction, OpFunction]:
+    new = define(
         name,
-        "shape",
+        "shape:shape",
         _infer_filled,
+        description=f"A tensor of {name}.",
         schema=Schema(dtype=dtype("float32")),
         compute=lambda attrs, shape: topi.full(shape, attrs.dtype or "float32", value),
-        kind=_BROADCAST,
         evaluate=lambda attrs, shape: numpy.full(shape, value),
+        gradient=no_gradient,
     )
     like = define(
         name + "_like",
         "x",
         _infer_filled_like,
+        description=f"A tensor of {name} in the shape (and dtype) of ``x``.",
         schema=Schema(dtype=dtype()),
         compute=lambda attrs, x: topi.full(x.shape, attrs.dtype or x.dtype, value),
-        kind=_BROADCAST,
         evaluate=lambda attrs, x: numpy.full(x.shape, value),
+        gradient=no_gradient,
+        layout=Layout.ELEMENTWISE,
     )
-
-    def function(shape: Any, dtype: Any = "float32") -> Call:
-        return call(op, as_shape(shape), dtype=dtype)
-
-    def like_function(x: Any, dtype: Any = None) -> Call:
-        return call(like, x, dtype=dtype)
-
-    function.__name__, like_function.__name__ = name, name + "_like"
-    function.__doc__ = f"A tensor of {name}."
-    like_function.__doc__ = f"A tensor of {name} in the shape (and dtype) of ``x``."
-    return function, like_function
+    return new, like
 
 
 ones, ones_like = _filled("ones", 1)
@@ -130,17 +125,18 @@ def _infer_arange(call: Call) -> Any:
     return result([topi.utils.arange_size(*values)], call.attrs.dtype or "int64")
 
 
-_ARANGE = define(
+_arange = define(
     "arange",
     "start end step",
     _infer_arange,
     schema=Schema(dtype=dtype()),
+    gradient=no_gradient,
     compute=lambda attrs, start, end, step: topi.arange(start, end, step, attrs.dtype or "int64"),
-    kind=_INJECTIVE,
     evaluate=lambda attrs, start, end, step: numpy.arange(start, end, step),
 )
 
 
+@function_of(_arange)
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Call:
     """``start``, ``start + step``, … before ``end``; with one number: from 0 to before it."""
     if end is None:
@@ -151,7 +147,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Cal
     if dtype is None:
         floats = [item for item in values if item.value.dtype.is_float]
         dtype = "float32" if floats else "int64"
-    return call(_ARANGE, *values, dtype=dtype)
+    return call(_arange.op, *values, dtype=dtype)
 
 
 def _infer_triangle(call: Call) -> Any:
@@ -161,26 +157,23 @@ def _infer_triangle(call: Call) -> Any:
     return data
 
 
-def _triangle(name: str, evaluate: Any, meaning: str) -> Any:
-    op = define(
+def _triangle(name: str, evaluate: Callable[..., Any], meaning: str) -> OpFunction:
+    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+        return [triangle(output_grad, orig_call.attrs.k)]
+
+    triangle = define(
         name,
         "x",
         _infer_triangle,
+        description=(
+            f"The {meaning} triangle of matrices, zeros elsewhere; ``k`` is the diagonal's number."
+        ),
         schema=Schema(k=integer(0)),
         compute=lambda attrs, x: topi.trilu(x, attrs.k, name == "triu"),
-        kind=_INJECTIVE,
         evaluate=lambda attrs, x: evaluate(x, attrs.k),
+        gradient=gradient,
     )
-
-    def function(x: Any, k: Any = 0) -> Call:
-        k = k.value if isinstance(k, PrimValue) else k
-        return call(op, x, k=k)
-
-    function.__name__ = name
-    function.__doc__ = (
-        f"The {meaning} triangle of matrices, zeros elsewhere; ``k`` is the diagonal's number."
-    )
-    return function
+    return triangle
 
 
 tril = _triangle("tril", numpy.tril, "lower")

@@ -3,41 +3,39 @@ own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 
-from tilesmith.relax.attrs import Schema, boolean, integer, ints, optional_integer, text
+from tilesmith.relax.attrs import (
+    Schema,
+    boolean,
+    integer,
+    optional_integer,
+    paddings,
+    repeated,
+    text,
+)
 from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import tensor
-from tilesmith.relax.op.convolution import paddings, repeat
-from tilesmith.relax.op.spec import call, define, topi
+from tilesmith.relax.op.declaration import OpFunction, define, find_function
+from tilesmith.relax.spec import Gradient, no_gradient, topi
 from tilesmith.support.errors import OpAttributeInvalid
 
-__all__ = [
-    "avg_pool2d_backward", "end_checkpoint", "max_pool2d_backward", "nll_loss_backward", "no_grad",
-    "start_checkpoint", "take_backward",
-]  # fmt: skip
 
-
-def _marker(name: str, meaning: str) -> Any:
-    op = define(
+def _marker(name: str, meaning: str, gradient: Gradient | None = None) -> OpFunction:
+    return define(
         "grad." + name,
         "input",
         lambda call: known_struct_info(call.args[0]),
-        evaluate=lambda attrs, x: x,
-        legalize=lambda builder, call: call.args[0],
+        description=meaning,
+        gradient=gradient,
+        is_identity=True,
     )
 
-    def function(input: Any) -> Call:
-        return call(op, input)
 
-    function.__name__ = name
-    function.__doc__ = meaning
-    return function
-
-
-no_grad = _marker("no_grad", "The value itself, through which no gradient flows.")
+no_grad = _marker("no_grad", "The value itself, through which no gradient flows.", no_gradient)
 start_checkpoint = _marker("start_checkpoint", "The beginning of a part that is computed again.")
 end_checkpoint = _marker("end_checkpoint", "The end of a part that is computed again.")
 
@@ -45,15 +43,16 @@ end_checkpoint = _marker("end_checkpoint", "The end of a part that is computed a
 # Pooling
 
 
-def _pool_schema() -> Schema:
+def window_schema(rank: int) -> Schema:
+    """The attributes of a pooling over ``rank`` spatial axes."""
     return Schema(
-        pool_size=ints(1, 1),
-        strides=ints(1, 1),
-        padding=ints(0, 0, 0, 0),
-        dilation=ints(1, 1),
+        pool_size=repeated(rank),
+        strides=repeated(rank),
+        padding=paddings(rank),
+        dilation=repeated(rank),
         ceil_mode=boolean(False),
         count_include_pad=boolean(False),
-        layout=text("NCHW"),
+        layout=text("NC" + "DHW"[-rank:]),
         out_layout=text(None),
     )
 
@@ -68,7 +67,7 @@ def _places(attrs: Any, size: int, count: int, axis: int) -> Any:
     """For each window (rows) and place in it (columns): the index in the data; -1 outside."""
     window, stride = attrs.pool_size[axis], attrs.strides[axis]
     index = numpy.arange(count)[:, None] * stride + numpy.arange(window) * attrs.dilation[axis]
-    index = index - paddings(attrs.padding, 2)[axis]
+    index = index - attrs.padding[axis]
     return numpy.where((index >= 0) & (index < size), index, -1)
 
 
@@ -94,10 +93,9 @@ def _max_backward(attrs: Any, grad: Any, data: Any) -> Any:
 
 def _padded_count(attrs: Any, size: int, window: int, axis: int) -> int:
     """How many places of a window lie within the padded data."""
-    pads = paddings(attrs.padding, 2)
-    start = window * attrs.strides[axis] - pads[axis]
+    start = window * attrs.strides[axis] - attrs.padding[axis]
     places = start + numpy.arange(attrs.pool_size[axis]) * attrs.dilation[axis]
-    return int((places < size + pads[axis + 2]).sum())
+    return int((places < size + attrs.padding[axis + 2]).sum())
 
 
 def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
@@ -115,7 +113,7 @@ def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
     return result.astype(data.dtype)
 
 
-def _pool_expression(pool_type: str) -> Any:
+def _pool_expression(pool_type: str) -> Callable[..., Any]:
     def expression(attrs: Any, grad: Any, data: Any) -> Any:
         return topi.nn.pool_grad(
             grad,
@@ -133,72 +131,29 @@ def _pool_expression(pool_type: str) -> Any:
     return expression
 
 
-_MAX = define(
+max_pool2d_backward = define(
     "grad.max_pool2d_backward",
     "output_grad data",
     _infer_like_data,
-    schema=_pool_schema(),
+    description=(
+        "The gradient of ``max_pool2d`` by its data: each window's goes to its first largest "
+        "element."
+    ),
+    schema=window_schema(2),
     compute=_pool_expression("max"),
     evaluate=_max_backward,
 )
-_AVG = define(
+avg_pool2d_backward = define(
     "grad.avg_pool2d_backward",
     "output_grad data",
     _infer_like_data,
-    schema=_pool_schema(),
+    description=(
+        "The gradient of ``avg_pool2d`` by its data: each window's is divided among its elements."
+    ),
+    schema=window_schema(2),
     compute=_pool_expression("avg"),
     evaluate=_avg_backward,
 )
-
-
-def _pool(op: Any, output_grad: Any, data: Any, attrs: dict[str, Any]) -> Call:
-    for key in ("pool_size", "strides", "dilation"):
-        attrs[key] = repeat(attrs[key], 2)
-    attrs["padding"] = paddings(attrs["padding"], 2)
-    return call(op, output_grad, data, **attrs)
-
-
-def max_pool2d_backward(
-    output_grad: Any,
-    data: Any,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    padding: Any = (0, 0, 0, 0),
-    dilation: Any = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-    layout: str = "NCHW",
-    out_layout: str | None = None,
-) -> Call:
-    """The gradient of ``max_pool2d`` by its data: each window's goes to its first largest
-    element."""
-    return _pool(
-        _MAX, output_grad, data,
-        {"pool_size": pool_size, "strides": strides, "padding": padding, "dilation": dilation,
-         "ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "layout": layout,
-         "out_layout": out_layout},
-    )  # fmt: skip
-
-
-def avg_pool2d_backward(
-    output_grad: Any,
-    data: Any,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    padding: Any = (0, 0, 0, 0),
-    dilation: Any = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-    layout: str = "NCHW",
-    out_layout: str | None = None,
-) -> Call:
-    """The gradient of ``avg_pool2d`` by its data: each window's is divided among its elements."""
-    return _pool(
-        _AVG, output_grad, data,
-        {"pool_size": pool_size, "strides": strides, "padding": padding, "dilation": dilation,
-         "ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "layout": layout,
-         "out_layout": out_layout},
-    )  # fmt: skip
 
 
 # Indices
@@ -213,19 +168,17 @@ def _take_backward(attrs: Any, grad: Any, x: Any, indices: Any) -> Any:
     return result.astype(x.dtype)
 
 
-_TAKE = define(
+take_backward = define(
     "grad.take_backward",
     "output_grad x indices",
     lambda call: tensor(call, 1),
+    description=(
+        "The gradient of ``take`` by its data: what was taken from one place is summed there."
+    ),
     schema=Schema(axis=optional_integer()),
     compute="topi.take_grad",
     evaluate=_take_backward,
 )
-
-
-def take_backward(output_grad: Any, x: Any, indices: Any, axis: int | None = None) -> Call:
-    """The gradient of ``take`` by its data: what was taken from one place is summed there."""
-    return call(_TAKE, output_grad, x, indices, axis=axis)
 
 
 def _nll_backward(
@@ -245,31 +198,17 @@ def _nll_backward(
     return numpy.where(hit, -spread, 0).astype(predictions.dtype)
 
 
-_NLL = define(
+nll_loss_backward = define(
     "grad.nll_loss_backward",
-    "output_grad predictions targets weights",
+    "output_grad predictions targets weights?",
     lambda call: tensor(call, 1),
+    description="The gradient of ``nll_loss`` by its predictions.",
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
     compute="topi.nn.nll_loss_grad",
     evaluate=_nll_backward,
 )
 
 
-def nll_loss_backward(
-    output_grad: Any,
-    predictions: Any,
-    targets: Any,
-    weights: Any = None,
-    reduction: str = "mean",
-    ignore_index: int = -100,
-) -> Call:
-    """The gradient of ``nll_loss`` by its predictions."""
-    return call(
-        _NLL,
-        output_grad,
-        predictions,
-        targets,
-        weights,
-        reduction=reduction,
-        ignore_index=ignore_index,
-    )
+def __getattr__(name: str) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return find_function("grad." + name)

@@ -10,8 +10,9 @@ from tilesmith.relax.attrs import Schema, dtype, integer, number, optional_ints,
 from tilesmith.relax.expr import Call, ShapeExpr
 from tilesmith.relax.op.common import check_ndim, result, shape_argument, sizes_of, tensor
 from tilesmith.relax.op.convolution import from_primal_array, to_primal_array
+from tilesmith.relax.op.declaration import call, define, find_function, function_of
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.spec import topi
 from tilesmith.support.errors import OpAttributeInvalid
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -127,7 +128,7 @@ def _resize2d_expression(attrs: Any, data: Any, size: Any) -> Any:
     )
 
 
-_RESIZE2D = define(
+_resize2d_call = define(
     "image.resize2d",
     "data size",
     _infer_resize2d,
@@ -143,11 +144,11 @@ _RESIZE2D = define(
         out_dtype=dtype(),
     ),
     compute=_resize2d_expression,
-    kind=FusionKind.INJECTIVE,
     evaluate=_resize2d,
 )
 
 
+@function_of(_resize2d_call)
 def resize2d(
     data: Any,
     size: Any,
@@ -177,7 +178,7 @@ def resize2d(
     if roi is not None and any(float(value) for value in roi):
         raise OpAttributeInvalid("image.resize2d: a region of interest is not supported")
     return call(
-        _RESIZE2D,
+        _resize2d_call.op,
         data,
         size,
         layout=layout,
@@ -189,3 +190,8 @@ def resize2d(
         extrapolation_value=extrapolation_value,
         out_dtype=out_dtype,
     )
+
+
+def __getattr__(name: str) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return find_function("image." + name)

@@ -8,21 +8,26 @@ import numpy
 
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.relax.attrs import Schema, boolean, integer, optional_integer, text
-from tilesmith.relax.expr import Call, PrimValue, Tuple, known_struct_info
+from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import (
     check_axes,
     check_axis,
     result,
-    size,
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.op.declaration import define
+from tilesmith.relax.op.grad import take_backward
+from tilesmith.relax.op.padding import pad
 from tilesmith.relax.relations import describe
+from tilesmith.relax.spec import Precision, topi
 from tilesmith.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
-
-_INJECTIVE = FusionKind.INJECTIVE
+from tilesmith.support.errors import (
+    OpAttributeInvalid,
+    ShapeError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 
 
 def _check_indices(call: Call, index: int) -> TensorStructInfo:
@@ -55,21 +60,26 @@ def _take(attrs: Any, x: Any, indices: Any) -> Any:
     return numpy.take(x, indices, axis, mode="wrap" if attrs.mode == "wrap" else "clip")
 
 
-_TAKE = define(
+def _take_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """Back to the places that were taken from"""
+    x, indices = orig_call.args
+    return [take_backward(output_grad, x, indices, orig_call.attrs.axis), None]
+
+
+take = define(
     "take",
     "x indices",
     _infer_take,
+    description=(
+        "The parts of ``x`` at ``indices`` along an axis. Indices must be in range unless "
+        '``mode`` is "clip" or "wrap".'
+    ),
     schema=Schema(axis=optional_integer(), mode=text("fast")),
     compute="topi.take",
-    kind=_INJECTIVE,
+    gradient=_take_gradient,
+    precision=Precision.FOLLOW,
     evaluate=_take,
 )
-
-
-def take(x: Any, indices: Any, axis: int | None = None, mode: str = "fast") -> Call:
-    """The parts of ``x`` at ``indices`` along an axis. Indices must be in range unless ``mode`` is
-    "clip" or "wrap"."""
-    return call(_TAKE, x, indices, axis=axis, mode=mode)
 
 
 def _infer_gather_elements(call: Call) -> Any:
@@ -89,21 +99,18 @@ def _gather_elements(attrs: Any, data: Any, indices: Any) -> Any:
     return data[tuple(places)]
 
 
-_GATHER_ELEMENTS = define(
+gather_elements = define(
     "gather_elements",
     "data indices",
     _infer_gather_elements,
+    description=(
+        "For each place of ``indices`` the element of ``data`` whose index along ``axis`` stands "
+        "there."
+    ),
     schema=Schema(axis=integer(0)),
     compute=lambda attrs, data, indices: topi.gather(data, attrs.axis, indices),
-    kind=_INJECTIVE,
     evaluate=_gather_elements,
 )
-
-
-def gather_elements(data: Any, indices: Any, axis: int = 0) -> Call:
-    """For each place of ``indices`` the element of ``data`` whose index along ``axis`` stands
-    there."""
-    return call(_GATHER_ELEMENTS, data, indices, axis=axis)
 
 
 def _infer_gather_nd(call: Call) -> Any:
@@ -135,20 +142,15 @@ def _gather_nd_expression(attrs: Any, data: Any, indices: Any) -> Any:
     return topi.gather_nd(data, index_tuples_first(indices), attrs.batch_dims)
 
 
-_GATHER_ND = define(
+gather_nd = define(
     "gather_nd",
     "data indices",
     _infer_gather_nd,
+    description=("The parts of ``data`` at places whose indices are the last axis of ``indices``."),
     schema=Schema(batch_dims=integer(0)),
     compute=_gather_nd_expression,
-    kind=_INJECTIVE,
     evaluate=_gather_nd,
 )
-
-
-def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Call:
-    """The parts of ``data`` at places whose indices are the last axis of ``indices``."""
-    return call(_GATHER_ND, data, indices, batch_dims=batch_dims)
 
 
 # Slices
@@ -165,7 +167,7 @@ def _scalars(call: Call, index: int) -> list[PrimExpr]:
         if all(value is not None for value in values):
             return values
     raise TypeMismatchError(
-        f"{call.op.name}: '{call.op.spec.arguments[index]}' must be a tuple of integers, got "
+        f"{call.op.name}: '{call.op.spec.arguments[index].name}' must be a tuple of integers, got "
         f"{describe(info)}"
     )
 
@@ -215,49 +217,48 @@ def _strided_slice(attrs: Any, x: Any, axes: Any, begin: Any, end: Any, strides:
     return x[tuple(parts)]
 
 
+def _strided_slice_gradient(
+    orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any
+) -> list[Any]:
+    """Zeros around the part"""
+    x = orig_call.args[0]
+    axes, begin, end, strides = slice_arguments(orig_call)
+    sizes = sizes_of(known_struct_info(x))
+    if any(stride != 1 for stride in strides) or sizes is None:
+        raise UnsupportedError("the gradient of strided_slice needs strides of 1")
+    width = [[0, 0] for _ in sizes]
+    for axis, first, last in zip(axes, begin, end):
+        start, count = topi.utils.slice_bounds(
+            sizes[axis], first, last, 1, orig_call.attrs.assume_inbound
+        )
+        if not all(isinstance(item, IntImm) for item in (start, count, sizes[axis])):
+            raise UnsupportedError("the gradient of strided_slice needs constant sizes")
+        width[axis] = [start.value, sizes[axis].value - start.value - count.value]
+    rest = [None] * (len(orig_call.args) - 1)
+    return [pad(output_grad, width), *rest]
+
+
 def _strided_slice_expression(
     attrs: Any, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None
 ) -> Any:
     return topi.strided_slice(x, begin, end, strides, axes, assume_inbound=attrs.assume_inbound)
 
 
-_STRIDED_SLICE = define(
+strided_slice = define(
     "strided_slice",
-    "x axes begin end strides",
+    "x axes:scalars begin:scalars end:scalars strides:scalars?",
     _infer_strided_slice,
+    description="""The part of ``x`` from ``begin`` to before ``end`` along each of ``axes``.
+
+    The rules are Python's. Bounds may be symbolic. ``assume_inbound``: they are within the sizes
+    and not negative.
+    """,
     schema=Schema(assume_inbound=boolean(False)),
     compute=_strided_slice_expression,
-    kind=_INJECTIVE,
+    gradient=_strided_slice_gradient,
+    precision=Precision.FOLLOW,
     evaluate=_strided_slice,
 )
-
-
-def _tuple(values: Any) -> Any:
-    if values is None or isinstance(values, (Tuple, Call)) or hasattr(values, "struct_info"):
-        return values
-    if isinstance(values, (int, PrimExpr)):
-        values = (values,)
-    return Tuple(
-        [value if isinstance(value, PrimValue) else PrimValue(size(value)) for value in values]
-    )
-
-
-def strided_slice(
-    x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
-) -> Call:
-    """A part of ``x``: along each of ``axes`` from ``begin`` to before ``end``, by Python's rules.
-
-    Bounds may be symbolic. ``assume_inbound``: they are within the sizes and not negative.
-    """
-    return call(
-        _STRIDED_SLICE,
-        x,
-        _tuple(axes),
-        _tuple(begin),
-        _tuple(end),
-        _tuple(strides),
-        assume_inbound=assume_inbound,
-    )
 
 
 def _infer_dynamic_slice(call: Call) -> Any:
@@ -272,15 +273,10 @@ def _dynamic_slice(attrs: Any, x: Any, begin: Any, end: Any, strides: Any) -> An
     return _strided_slice(attrs, x, axes, begin, end, strides)
 
 
-_DYNAMIC_SLICE = define(
+dynamic_strided_slice = define(
     "dynamic_strided_slice",
     "x begin end strides",
     _infer_dynamic_slice,
-    compute=None,
+    description="Like ``strided_slice`` over all axes, with bounds that are tensors.",
     evaluate=_dynamic_slice,
 )
-
-
-def dynamic_strided_slice(x: Any, begin: Any, end: Any, strides: Any) -> Call:
-    """Like ``strided_slice`` over all axes, with bounds that are tensors."""
-    return call(_DYNAMIC_SLICE, x, begin, end, strides)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 
 from tilesmith.relax.attrs import Schema, dtype, text
-from tilesmith.relax.expr import Call
+from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import (
     broadcast_sizes,
     check_dtypes,
@@ -18,11 +18,13 @@ from tilesmith.relax.op.common import (
     tensor,
     tensors,
 )
+from tilesmith.relax.op.declaration import define, function
 from tilesmith.relax.op.elementwise import add
-from tilesmith.relax.op.manipulate import permute_dims
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.op.manipulate import expand_dims, permute_dims, reshape
+from tilesmith.relax.op.scatter import collapsed, shape_like
 from tilesmith.relax.relations import describe, surely_different
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError
+from tilesmith.relax.spec import Precision, topi
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 
 
 def _matmul_dtype(call: Call, infos: Any) -> Any:
@@ -63,23 +65,49 @@ def _matmul(attrs: Any, a: Any, b: Any) -> Any:
     return numpy.matmul(a.astype(out), b.astype(out))
 
 
-_MATMUL = define(
+def _turned(expr: Any) -> Any:
+    rank = known_struct_info(expr).ndim
+    return permute_dims(expr, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _matmul_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """g bᵀ and aᵀ g; vectors as rows and columns"""
+    a, b = orig_call.args
+    rank_a, rank_b = known_struct_info(a).ndim, known_struct_info(b).ndim
+    left = ctx.emit(expand_dims(a, 0)) if rank_a == 1 else a
+    right = ctx.emit(expand_dims(b, 1)) if rank_b == 1 else b
+    grad = output_grad
+    if rank_b == 1:
+        grad = expand_dims(grad, -1)
+    if rank_a == 1:
+        grad = expand_dims(grad, -2)
+    grad = ctx.emit(grad)
+    by_a = collapsed(ctx.emit(matmul(grad, _turned(right))), left)
+    by_b = collapsed(ctx.emit(matmul(_turned(left), grad)), right)
+    if rank_a == 1:
+        by_a = reshape(by_a, shape_like(a))
+    if rank_b == 1:
+        by_b = reshape(by_b, shape_like(b))
+    return [by_a, by_b]
+
+
+matmul = define(
     "matmul",
     "x1 x2",
     _infer_matmul,
+    description=(
+        "The matrix product by numpy's rule: leading axes broadcast, vectors count as row or "
+        "column."
+    ),
     schema=Schema(out_dtype=dtype()),
     compute="topi.matmul",
-    kind=FusionKind.OUT_ELEMWISE_FUSABLE,
     evaluate=_matmul,
+    gradient=_matmul_gradient,
+    precision=Precision.ALWAYS,
 )
 
 
-def matmul(x1: Any, x2: Any, out_dtype: Any = None) -> Call:
-    """The matrix product by numpy's rule: leading axes broadcast, vectors count as row or
-    column."""
-    return call(_MATMUL, x1, x2, out_dtype=out_dtype)
-
-
+@function("linear")
 def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Call:
     """``data @ weight.T + bias``."""
     product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
@@ -99,20 +127,26 @@ def _infer_dense(call: Call) -> Any:
     return result([*left[:-1], right[0]], out)
 
 
-_DENSE = define(
+def _dense_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """g w and gᵀ x"""
+    x, weight = orig_call.args
+    if known_struct_info(x).ndim != 2:
+        raise UnsupportedError("the gradient of nn.dense needs a matrix; use matmul")
+    return [matmul(output_grad, weight), matmul(permute_dims(output_grad), x)]
+
+
+dense = define(
     "nn.dense",
     "data weight",
     _infer_dense,
+    description="``data @ weight.T`` as one operator; the weight is (outputs, inputs).",
     schema=Schema(out_dtype=dtype()),
     compute="topi.nn.dense",
-    kind=FusionKind.OUT_ELEMWISE_FUSABLE,
     evaluate=lambda attrs, a, b: _matmul(attrs, a, b.T),
+    gradient=_dense_gradient,
+    precision=Precision.ALWAYS,
 )
-
-
-def dense(data: Any, weight: Any, out_dtype: Any = None) -> Call:
-    """``data @ weight.T`` as one operator; the weight is (outputs, inputs)."""
-    return call(_DENSE, data, weight, out_dtype=out_dtype)
+function("dense")(dense)
 
 
 def _einsum_sizes(call: Call, infos: Any, subscripts: str) -> Any:
@@ -151,16 +185,12 @@ def _infer_einsum(call: Call) -> Any:
     return result(sizes, check_dtypes(call, infos), ndim)
 
 
-_EINSUM = define(
+einsum = define(
     "einsum",
     "operands",
     _infer_einsum,
+    description='Einstein\'s sum: ``einsum((a, b), "ij,jk->ik")``.',
     schema=Schema(subscripts=text()),
     compute=lambda attrs, operands: topi.einsum(attrs.subscripts, *operands),
     evaluate=lambda attrs, operands: numpy.einsum(attrs.subscripts, *operands),
 )
-
-
-def einsum(operands: Any, subscripts: str) -> Call:
-    """Einstein's sum: ``einsum((a, b), "ij,jk->ik")``."""
-    return call(_EINSUM, operands, subscripts=subscripts)

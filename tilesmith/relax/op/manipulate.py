@@ -11,11 +11,12 @@ from tilesmith.relax.attrs import (
     Schema,
     anything,
     integer,
+    integer_or_ints,
     ints,
     optional_integer,
     optional_ints,
 )
-from tilesmith.relax.expr import Call, PrimValue, ShapeExpr
+from tilesmith.relax.expr import Call, PrimValue, ShapeExpr, Tuple, known_struct_info
 from tilesmith.relax.op.common import (
     as_shape,
     broadcast_sizes,
@@ -34,15 +35,23 @@ from tilesmith.relax.op.common import (
     tensor,
     tensors,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.op.declaration import call, define, function, function_of
+from tilesmith.relax.op.scatter import collapse_sum_to, shape_like
 from tilesmith.relax.relations import describe
+from tilesmith.relax.spec import Precision, topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.support.errors import ShapeError
+from tilesmith.support.errors import ShapeError, UnsupportedError
 
-_INJECTIVE = FusionKind.INJECTIVE
+_FOLLOW = Precision.FOLLOW
 
 
-# Shapes
+# Shapes: views of the same elements
+
+
+def _reshape_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """In the old shape"""
+    rest = [None] * (len(orig_call.args) - 1)
+    return [reshape(output_grad, shape_like(orig_call.args[0])), *rest]
 
 
 def _infer_reshape(call: Call) -> Any:
@@ -63,23 +72,26 @@ def _infer_reshape(call: Call) -> Any:
     return TensorStructInfo(sizes_, data.dtype, data.vdevice)
 
 
-_RESHAPE = define(
+_reshape_call = define(
     "reshape",
     "x shape",
     _infer_reshape,
     compute="topi.reshape",
-    kind=_INJECTIVE,
+    gradient=_reshape_gradient,
+    precision=_FOLLOW,
+    view_of=0,
     evaluate=lambda attrs, x, shape: numpy.reshape(x, shape),
 )
 
 
+@function_of(_reshape_call)
 def reshape(x: Any, shape: Any) -> Call:
     """``x`` with other sizes, elements in the same order; -1 stands for what is left, 0 for the
     old size."""
     shape = as_shape(shape)
     if isinstance(shape, ShapeExpr):
         shape = _complete_shape(x, shape)
-    return call(_RESHAPE, x, shape)
+    return call(_reshape_call.op, x, shape)
 
 
 def _complete_shape(x: Any, shape: ShapeExpr) -> ShapeExpr:
@@ -121,19 +133,17 @@ def _infer_flatten(call: Call) -> Any:
     return result(None if sizes is None else [number_of_elements(sizes)], data.dtype, 1, data)
 
 
-_FLATTEN = define(
+flatten = define(
     "flatten",
     "x",
     _infer_flatten,
+    description="All elements in one axis.",
     compute=lambda attrs, x: topi.reshape(x, [number_of_elements(x.shape)]),
-    kind=_INJECTIVE,
+    gradient=_reshape_gradient,
+    precision=_FOLLOW,
+    view_of=0,
     evaluate=lambda attrs, x: x.reshape(-1),
 )
-
-
-def flatten(x: Any) -> Call:
-    """All elements in one axis."""
-    return call(_FLATTEN, x)
 
 
 def _infer_batch_flatten(call: Call) -> Any:
@@ -144,19 +154,17 @@ def _infer_batch_flatten(call: Call) -> Any:
     return result([sizes[0], number_of_elements(sizes[1:])], data.dtype, 2, data)
 
 
-_BATCH_FLATTEN = define(
+batch_flatten = define(
     "nn.batch_flatten",
     "data",
     _infer_batch_flatten,
+    description="All axes but the first in one.",
     compute="topi.nn.flatten",
-    kind=_INJECTIVE,
+    gradient=_reshape_gradient,
+    view_of=0,
     evaluate=lambda attrs, x: x.reshape(x.shape[0], -1),
 )
-
-
-def batch_flatten(data: Any) -> Call:
-    """All axes but the first in one."""
-    return call(_BATCH_FLATTEN, data)
+function("batch_flatten")(batch_flatten)
 
 
 def _infer_expand_dims(call: Call) -> Any:
@@ -182,20 +190,18 @@ def _expand_dims(attrs: Any, x: Any) -> Any:
     return x
 
 
-_EXPAND_DIMS = define(
+expand_dims = define(
     "expand_dims",
     "x",
     _infer_expand_dims,
+    description="New axes of size 1 at these places of the result.",
     schema=Schema(axis=ints()),
     compute=_expand_dims,
-    kind=FusionKind.BROADCAST,
+    gradient=_reshape_gradient,
+    precision=_FOLLOW,
+    view_of=0,
     evaluate=lambda attrs, x: numpy.expand_dims(x, attrs.axis),
 )
-
-
-def expand_dims(x: Any, axis: Any) -> Call:
-    """New axes of size 1 at these places of the result."""
-    return call(_EXPAND_DIMS, x, axis=axis)
 
 
 def _infer_squeeze(call: Call) -> Any:
@@ -217,20 +223,18 @@ def _infer_squeeze(call: Call) -> Any:
     return result([s for i, s in enumerate(sizes) if i not in axes], data.dtype, -1, data)
 
 
-_SQUEEZE = define(
+squeeze = define(
     "squeeze",
     "x",
     _infer_squeeze,
+    description="``x`` without these axes of size 1 (all of them unless ``axis`` is given).",
     schema=Schema(axis=optional_ints()),
     compute="topi.squeeze",
-    kind=_INJECTIVE,
+    gradient=_reshape_gradient,
+    precision=_FOLLOW,
+    view_of=0,
     evaluate=lambda attrs, x: numpy.squeeze(x, None if attrs.axis is None else tuple(attrs.axis)),
 )
-
-
-def squeeze(x: Any, axis: Any = None) -> Call:
-    """``x`` without these axes of size 1 (all of them unless ``axis`` is given)."""
-    return call(_SQUEEZE, x, axis=axis)
 
 
 def _infer_permute(call: Call) -> Any:
@@ -246,20 +250,26 @@ def _infer_permute(call: Call) -> Any:
     return result([sizes[axis] for axis in order], data.dtype, data.ndim, data)
 
 
-_PERMUTE = define(
+def _permute_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """Axes back in the old order"""
+    axes = orig_call.attrs.axes
+    if axes is None:
+        return [permute_dims(output_grad)]
+    order = [axis % len(axes) for axis in axes]
+    return [permute_dims(output_grad, [order.index(i) for i in range(len(order))])]
+
+
+permute_dims = define(
     "permute_dims",
     "x",
     _infer_permute,
+    description="``x`` with its axes in another order (reversed unless ``axes`` is given).",
     schema=Schema(axes=optional_ints()),
     compute="topi.transpose",
-    kind=_INJECTIVE,
+    gradient=_permute_gradient,
+    precision=_FOLLOW,
     evaluate=lambda attrs, x: numpy.transpose(x, attrs.axes),
 )
-
-
-def permute_dims(x: Any, axes: Any = None) -> Call:
-    """``x`` with its axes in another order (reversed unless ``axes`` is given)."""
-    return call(_PERMUTE, x, axes=axes)
 
 
 def _infer_broadcast_to(call: Call) -> Any:
@@ -277,19 +287,21 @@ def _infer_broadcast_to(call: Call) -> Any:
     return result(shape.values, data.dtype, -1, data)
 
 
-_BROADCAST_TO = define(
+def _broadcast_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """The sum over what was repeated"""
+    return [collapse_sum_to(output_grad, shape_like(orig_call.args[0])), None]
+
+
+broadcast_to = define(
     "broadcast_to",
-    "x shape",
+    "x shape:shape",
     _infer_broadcast_to,
+    description="``x`` repeated along axes of size 1 until it has the shape.",
     compute="topi.broadcast_to",
-    kind=FusionKind.BROADCAST,
+    gradient=_broadcast_gradient,
+    precision=_FOLLOW,
     evaluate=lambda attrs, x, shape: numpy.broadcast_to(x, shape),
 )
-
-
-def broadcast_to(x: Any, shape: Any) -> Call:
-    """``x`` repeated along axes of size 1 until it has the shape."""
-    return call(_BROADCAST_TO, x, as_shape(shape))
 
 
 # Parts and wholes
@@ -324,20 +336,32 @@ def _infer_concat(call: Call) -> Any:
     return result(sizes, out, ndim, infos[0])
 
 
-_CONCAT = define(
+def _concat_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """The parts"""
+    info = known_struct_info(orig_call.args[0])
+    axis = (orig_call.attrs.axis or 0) % info.fields[0].ndim
+    ends, total = [], 0
+    for field in info.fields[:-1]:
+        size = sizes_of(field)[axis]
+        if not isinstance(size, IntImm):
+            raise UnsupportedError("the gradient of concat needs constant sizes")
+        total += size.value
+        ends.append(total)
+    parts = ctx.emit(split(output_grad, ends, axis))
+    return [Tuple([ctx.emit(parts[i]) for i in range(len(info.fields))])]
+
+
+concat = define(
     "concat",
     "tensors",
     _infer_concat,
+    description="Tensors one after the other along an axis.",
     schema=Schema(axis=optional_integer(0)),
     compute=lambda attrs, tensors: topi.concatenate(tensors, attrs.axis or 0),
-    kind=_INJECTIVE,
+    gradient=_concat_gradient,
+    precision=_FOLLOW,
     evaluate=lambda attrs, tensors: numpy.concatenate(tensors, attrs.axis or 0),
 )
-
-
-def concat(tensors: Any, axis: int | None = 0) -> Call:
-    """Tensors one after the other along an axis."""
-    return call(_CONCAT, tensors, axis=axis)
 
 
 def _infer_stack(call: Call) -> Any:
@@ -357,31 +381,22 @@ def _infer_stack(call: Call) -> Any:
     return result([*sizes[:axis], size(len(infos)), *sizes[axis:]], out)
 
 
-_STACK = define(
+stack = define(
     "stack",
     "tensors",
     _infer_stack,
+    description="Tensors of one shape along a new axis.",
     schema=Schema(axis=integer(0)),
     compute="topi.stack",
-    kind=_INJECTIVE,
+    precision=_FOLLOW,
     evaluate=lambda attrs, tensors: numpy.stack(tensors, attrs.axis),
 )
-
-
-def stack(tensors: Any, axis: int = 0) -> Call:
-    """Tensors of one shape along a new axis."""
-    return call(_STACK, tensors, axis=axis)
-
-
-def _sections(attrs: Any) -> Any:
-    value = attrs.indices_or_sections
-    return int(value) if isinstance(value, int) else [int(item) for item in value]
 
 
 def _infer_split(call: Call) -> Any:
     data = tensor(call, 0)
     axis = check_axis(call, call.attrs.axis, data.ndim)
-    sections, sizes = _sections(call.attrs), sizes_of(data)
+    sections, sizes = call.attrs.indices_or_sections, sizes_of(data)
     count = sections if isinstance(sections, int) else len(sections) + 1
     if sizes is None:
         part = result(None, data.dtype, data.ndim)
@@ -403,41 +418,38 @@ def _infer_split(call: Call) -> Any:
 
 
 def _split(attrs: Any, x: Any) -> Any:
-    sections = _sections(attrs)
+    sections = attrs.indices_or_sections
     if isinstance(sections, int):
         step = -(-x.shape[attrs.axis] // sections)
         sections = [step * i for i in range(1, sections)]
     return tuple(numpy.split(x, sections, attrs.axis))
 
 
+def _split_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """The parts together"""
+    return [concat(output_grad, orig_call.attrs.axis)]
+
+
 def _split_expression(attrs: Any, x: Any) -> Any:
-    sections, axis = _sections(attrs), attrs.axis % len(x.shape)
+    sections, axis = attrs.indices_or_sections, attrs.axis % len(x.shape)
     if isinstance(sections, int):
         # The last part is smaller where the sections do not divide the size.
         step = simplify_size((x.shape[axis] + (sections - 1)) // sections)
         sections = [simplify_size(step * i) for i in range(1, sections)]
-    return topi.split(x, sections, axis)
+    return topi.split(x, list(sections), axis)
 
 
-_SPLIT = define(
+split = define(
     "split",
     "x",
     _infer_split,
-    schema=Schema(indices_or_sections=anything(1), axis=integer(0)),
+    description="A tuple of parts along an axis: so many, or divided at these indices.",
+    schema=Schema(indices_or_sections=integer_or_ints(), axis=integer(0)),
     compute=_split_expression,
-    kind=_INJECTIVE,
+    gradient=_split_gradient,
+    precision=_FOLLOW,
     evaluate=_split,
 )
-
-
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Call:
-    """A tuple of parts along an axis: so many, or divided at these indices."""
-    if not isinstance(indices_or_sections, int):
-        if isinstance(indices_or_sections, (list, tuple)):
-            indices_or_sections = [int(item) for item in indices_or_sections]
-        else:
-            indices_or_sections = int(indices_or_sections)
-    return call(_SPLIT, x, indices_or_sections=indices_or_sections, axis=axis)
 
 
 # Repetition and order
@@ -455,20 +467,18 @@ def _infer_repeat(call: Call) -> Any:
     return result([s * repeats if i == axis else s for i, s in enumerate(sizes)], data.dtype)
 
 
-_REPEAT = define(
+repeat = define(
     "repeat",
     "data",
     _infer_repeat,
+    description=(
+        "Each element so many times along an axis (of the flattened tensor without ``axis``)."
+    ),
     schema=Schema(repeats=integer(), axis=optional_integer()),
     compute="topi.repeat",
-    kind=_INJECTIVE,
+    precision=_FOLLOW,
     evaluate=lambda attrs, x: numpy.repeat(x, attrs.repeats, attrs.axis),
 )
-
-
-def repeat(data: Any, repeats: int, axis: int | None = None) -> Call:
-    """Each element so many times along an axis (of the flattened tensor without ``axis``)."""
-    return call(_REPEAT, data, repeats=repeats, axis=axis)
 
 
 def _infer_tile(call: Call) -> Any:
@@ -484,20 +494,16 @@ def _infer_tile(call: Call) -> Any:
     return result([s * factor for s, factor in zip(sizes, factors)], data.dtype)
 
 
-_TILE = define(
+tile = define(
     "tile",
     "data",
     _infer_tile,
+    description="The whole tensor so many times along each axis.",
     schema=Schema(repeats=ints()),
     compute=lambda attrs, x: topi.tile(x, attrs.repeats),
-    kind=_INJECTIVE,
+    precision=_FOLLOW,
     evaluate=lambda attrs, x: numpy.tile(x, attrs.repeats),
 )
-
-
-def tile(data: Any, repeats: Any) -> Call:
-    """The whole tensor so many times along each axis."""
-    return call(_TILE, data, repeats=repeats)
 
 
 def _infer_flip(call: Call) -> Any:
@@ -506,20 +512,16 @@ def _infer_flip(call: Call) -> Any:
     return data
 
 
-_FLIP = define(
+flip = define(
     "flip",
     "data",
     _infer_flip,
+    description="The elements along an axis in reverse order.",
     schema=Schema(axis=integer()),
     compute="topi.flip",
-    kind=_INJECTIVE,
+    precision=_FOLLOW,
     evaluate=lambda attrs, x: numpy.flip(x, attrs.axis),
 )
-
-
-def flip(data: Any, axis: int) -> Call:
-    """The elements along an axis in reverse order."""
-    return call(_FLIP, data, axis=axis)
 
 
 # Layout
@@ -545,7 +547,7 @@ def _layout_transform(attrs: Any, x: Any) -> Any:
     return out
 
 
-_LAYOUT_TRANSFORM = define(
+_layout_transform_call = define(
     "layout_transform",
     "x",
     _infer_layout_transform,
@@ -556,11 +558,11 @@ _LAYOUT_TRANSFORM = define(
         input_axis_separators=anything(),
     ),
     compute=lambda attrs, x: topi.index_map_transform(x, attrs.index_map, attrs.pad_value),
-    kind=_INJECTIVE,
     evaluate=_layout_transform,
 )
 
 
+@function_of(_layout_transform_call)
 def layout_transform(
     x: Any,
     index_map: Any,
@@ -577,7 +579,7 @@ def layout_transform(
         pad_value = pad_value.value
     pad_value = getattr(pad_value, "value", pad_value)
     return call(
-        _LAYOUT_TRANSFORM,
+        _layout_transform_call.op,
         x,
         index_map=index_map,
         pad_value=pad_value,

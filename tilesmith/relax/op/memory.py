@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from tilesmith.ir import PrimExpr
-from tilesmith.relax.expr import Call, DataTypeImm, PrimValue, StringImm
-from tilesmith.relax.op.common import as_shape, sizes_of, tensor
-from tilesmith.relax.op.spec import call, define
+import numpy
+
+from tilesmith.relax.expr import Call
+from tilesmith.relax.op.common import sizes_of, tensor
+from tilesmith.relax.op.declaration import define, find_function, function, function_of
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -15,81 +18,55 @@ def _shape_and_dtype(shape: Any, dtype: Any) -> Any:
     return TensorStructInfo(shape, dtype.value)
 
 
-def _scalar(value: Any) -> Any:
-    return PrimValue(value) if isinstance(value, (int, PrimExpr)) else value
-
-
-def _text(value: Any) -> Any:
-    return StringImm(value) if isinstance(value, str) else value
-
-
-def _dtype(value: Any) -> Any:
-    return value if isinstance(value, DataTypeImm) else DataTypeImm(value)
-
-
-_BUILTIN_ALLOC = define(
+_builtin_alloc_tensor = define(
     "builtin.alloc_tensor",
-    "shape dtype runtime_device_index storage_scope",
+    "shape:shape dtype:dtype runtime_device_index:scalar storage_scope:text",
     lambda call: _shape_and_dtype(call.args[0], call.args[1]),
+    execution=Execution.ALLOC_TENSOR,
     is_pure=False,
 )
-_ALLOC_STORAGE = define(
+alloc_storage = define(
     "memory.alloc_storage",
-    "size virtual_device_index storage_scope dtype",
+    "size:shape virtual_device_index:scalar storage_scope:text dtype:dtype",
     lambda call: ObjectStructInfo(),
+    description="New memory of so many bytes.",
+    execution=Execution.ALLOC_STORAGE,
     is_pure=False,
 )
-_ALLOC_TENSOR = define(
+alloc_tensor = define(
     "memory.alloc_tensor",
-    "storage offset shape dtype",
+    "storage offset:scalar shape:shape dtype:dtype",
     lambda call: _shape_and_dtype(call.args[2], call.args[3]),
+    description="A tensor in a storage, at an offset in bytes.",
+    execution=Execution.TENSOR_IN_STORAGE,
     is_pure=False,
 )
-_KILL_STORAGE = define(
-    "memory.kill_storage", "storage", lambda call: TupleStructInfo(()), is_pure=False
+kill_storage = define(
+    "memory.kill_storage",
+    "storage",
+    lambda call: TupleStructInfo(()),
+    evaluate=lambda attrs, storage: (),
+    description="The storage is used no more.",
+    execution=Execution.HOST,
+    is_pure=False,
 )
-_KILL_TENSOR = define(
-    "memory.kill_tensor", "tensor", lambda call: TupleStructInfo(()), is_pure=False
+kill_tensor = define(
+    "memory.kill_tensor",
+    "tensor",
+    lambda call: TupleStructInfo(()),
+    evaluate=lambda attrs, tensor: (),
+    description="The tensor is used no more.",
+    execution=Execution.HOST,
+    is_pure=False,
 )
 
 
+@function_of(_builtin_alloc_tensor)
 def builtin_alloc_tensor(
     shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global"
 ) -> Call:
     """A new tensor with undefined contents."""
-    return call(
-        _BUILTIN_ALLOC,
-        as_shape(shape),
-        _dtype(dtype),
-        _scalar(runtime_device_index),
-        _text(storage_scope),
-    )
-
-
-def alloc_storage(size: Any, virtual_device_index: Any, storage_scope: Any, dtype: Any) -> Call:
-    """New memory of so many bytes."""
-    return call(
-        _ALLOC_STORAGE,
-        as_shape(size),
-        _scalar(virtual_device_index),
-        _text(storage_scope),
-        _dtype(dtype),
-    )
-
-
-def alloc_tensor(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
-    """A tensor in a storage, at an offset in bytes."""
-    return call(_ALLOC_TENSOR, storage, _scalar(offset), as_shape(shape), _dtype(dtype))
-
-
-def kill_storage(storage: Any) -> Call:
-    """The storage is used no more."""
-    return call(_KILL_STORAGE, storage)
-
-
-def kill_tensor(tensor: Any) -> Call:
-    """The tensor is used no more."""
-    return call(_KILL_TENSOR, tensor)
+    return _builtin_alloc_tensor(shape, dtype, runtime_device_index, storage_scope)
 
 
 def _infer_view(call: Call) -> Any:
@@ -101,36 +78,53 @@ def _infer_view(call: Call) -> Any:
     return TensorStructInfo(shape, dtype, info.vdevice)
 
 
-_VIEW = define("memory.view", "data shape dtype relative_byte_offset", _infer_view)
-_ENSURE_ZERO_OFFSET = define("memory.ensure_zero_offset", "data", lambda call: tensor(call, 0))
+def _view(attrs: Any, data: Any, shape: Any, dtype: Any, offset: int = 0) -> Any:
+    kind = dtype.numpy()
+    whole = numpy.ascontiguousarray(data).reshape(-1).view("uint8")
+    return whole[offset : offset + math.prod(shape) * kind.itemsize].view(kind).reshape(shape)
 
 
+_view_call = define(
+    "memory.view",
+    "data shape:shape dtype:dtype relative_byte_offset:scalar?",
+    _infer_view,
+    evaluate=_view,
+    view_of=0,
+    execution=Execution.HOST,
+)
+ensure_zero_offset = define(
+    "memory.ensure_zero_offset",
+    "data",
+    lambda call: tensor(call, 0),
+    description="A tensor whose data starts where its memory starts.",
+    evaluate=lambda attrs, data: data,
+    execution=Execution.HOST,
+)
+function("ensure_zero_offset")(ensure_zero_offset)
+
+
+@function("view")
+@function_of(_view_call)
 def view(data: Any, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> Call:
     """The memory of a tensor in another shape and dtype."""
     info = data.struct_info
-    shape = info.shape if shape is None else as_shape(shape)
-    return call(
-        _VIEW,
+    return _view_call(
         data,
-        shape,
-        _dtype(info.dtype if dtype is None else dtype),
-        None if relative_byte_offset is None else _scalar(relative_byte_offset),
+        info.shape if shape is None else shape,
+        info.dtype if dtype is None else dtype,
+        relative_byte_offset,
     )
 
 
-def ensure_zero_offset(data: Any) -> Call:
-    """A tensor whose data starts where its memory starts."""
-    return call(_ENSURE_ZERO_OFFSET, data)
-
-
-_STOP_LIFT = define(
+stop_lift_params = define(
     "builtin.stop_lift_params",
     "x",
     lambda call: tensor(call, 0),
-    evaluate=lambda attrs, x: x,
+    description="Parameters are not transformed ahead of time beyond this point.",
+    is_identity=True,
 )
 
 
-def stop_lift_params(x: Any) -> Call:
-    """Parameters are not transformed ahead of time beyond this point."""
-    return call(_STOP_LIFT, x)
+def __getattr__(name: str) -> Any:
+    """Finds operators that were declared later, by programs."""
+    return find_function("memory." + name)

@@ -13,7 +13,7 @@ from tilesmith.relax.attrs import (
     ints,
     number,
 )
-from tilesmith.relax.expr import Call
+from tilesmith.relax.expr import Call, Tuple, known_struct_info
 from tilesmith.relax.op.common import (
     check_axes,
     check_axis,
@@ -24,13 +24,13 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import call, define, topi
+from tilesmith.relax.op.declaration import define
+from tilesmith.relax.op.elementwise import rsqrt
+from tilesmith.relax.op.scatter import collapsed
+from tilesmith.relax.op.statistical import mean
+from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.support.errors import ShapeError
-
-__all__ = [
-    "batch_norm", "dropout", "group_norm", "instance_norm", "layer_norm", "lrn", "rms_norm",
-]  # fmt: skip
+from tilesmith.support.errors import ShapeError, UnsupportedError
 
 
 def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first: int) -> None:
@@ -44,7 +44,7 @@ def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first
             continue
         for axis, size in zip(axes, own):
             if not prove_equal(sizes[axis], size) and hasattr(size, "value"):
-                name = call.op.spec.arguments[index]
+                name = call.op.spec.arguments[index].name
                 raise ShapeError(
                     f"{call.op.name}: '{name}' has size {size_text(size)}, axis {axis} of the data "
                     f"{size_text(sizes[axis])}"
@@ -71,10 +71,14 @@ def _batch_norm(attrs: Any, data: Any, gamma: Any, beta: Any, mean: Any, var: An
     return scaled.astype(data.dtype), mean, var
 
 
-_BATCH_NORM = define(
+batch_norm = define(
     "nn.batch_norm",
     "data gamma beta moving_mean moving_var",
     _infer_batch_norm,
+    description="""``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` by axis.
+
+    Gives a tuple: the result, the mean and the variance (unchanged: this is inference).
+    """,
     schema=Schema(
         axis=integer(1),
         epsilon=number(1e-5),
@@ -85,37 +89,6 @@ _BATCH_NORM = define(
     compute="topi.nn.batch_norm",
     evaluate=_batch_norm,
 )
-
-
-def batch_norm(
-    data: Any,
-    gamma: Any,
-    beta: Any,
-    moving_mean: Any,
-    moving_var: Any,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-    momentum: float = 0.1,
-) -> Call:
-    """``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` along ``axis``.
-
-    Gives a tuple: the result, the mean and the variance (unchanged: this is inference).
-    """
-    return call(
-        _BATCH_NORM,
-        data,
-        gamma,
-        beta,
-        moving_mean,
-        moving_var,
-        axis=axis,
-        epsilon=epsilon,
-        center=center,
-        scale=scale,
-        momentum=momentum,
-    )
 
 
 def _infer_layer_norm(call: Call) -> Any:
@@ -149,6 +122,29 @@ def _layer_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     return scaled.astype(data.dtype)
 
 
+def _layer_norm_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """By data, factor and summand"""
+    x, gamma, beta = orig_call.args
+    attrs = orig_call.attrs
+    rank = known_struct_info(x).ndim
+    axes = sorted([axis % rank for axis in attrs.axes])
+    if axes != list(range(rank - len(axes), rank)):
+        raise UnsupportedError("the gradient of layer_norm needs the last axes")
+    centred = ctx.emit(x - mean(x, axes, True))
+    variance = mean(centred * centred, axes, True)
+    scale = ctx.emit(rsqrt(variance + attrs.epsilon))
+    normal = ctx.emit(centred * scale)
+    inner = ctx.emit(output_grad * gamma if attrs.scale else output_grad)
+    along = mean(inner * normal, axes, True)
+    rest = inner - mean(inner, axes, True) - normal * along
+    by_gamma = collapsed(ctx.emit(output_grad * normal), gamma)
+    return [
+        scale * rest,
+        by_gamma if attrs.scale else None,
+        collapsed(output_grad, beta) if attrs.center else None,
+    ]
+
+
 def _scale_and_shift(attrs: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
     """gamma and beta, None for the one that a call leaves out."""
     return gamma if attrs.scale else None, beta if attrs.center else None
@@ -159,29 +155,18 @@ def _layer_norm_expression(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     return topi.nn.layer_norm(data, gamma, beta, attrs.axes, attrs.epsilon)
 
 
-_LAYER_NORM = define(
+layer_norm = define(
     "nn.layer_norm",
     "data gamma beta",
     _infer_layer_norm,
+    description=(
+        "``data`` with mean 0 and variance 1 over ``axes``, times ``gamma`` plus ``beta``."
+    ),
     schema=Schema(axes=ints(-1), epsilon=number(1e-5), center=boolean(True), scale=boolean(True)),
     compute=_layer_norm_expression,
     evaluate=_layer_norm,
+    gradient=_layer_norm_gradient,
 )
-
-
-def layer_norm(
-    data: Any,
-    gamma: Any,
-    beta: Any,
-    axes: Any = (-1,),
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Call:
-    """``data`` with mean 0 and variance 1 over ``axes``, times ``gamma`` plus ``beta``."""
-    return call(
-        _LAYER_NORM, data, gamma, beta, axes=axes, epsilon=epsilon, center=center, scale=scale
-    )
 
 
 def _infer_group_norm(call: Call) -> Any:
@@ -228,13 +213,14 @@ def _group_norm_expression(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     )
 
 
-_GROUP_NORM = define(
+group_norm = define(
     "nn.group_norm",
     "data gamma beta",
     _infer_group_norm,
+    description="``data`` normalised in groups of channels, over each group and ``axes``.",
     schema=Schema(
         num_groups=integer(),
-        channel_axis=integer(1),
+        channel_axis=integer(),
         axes=ints(),
         epsilon=number(1e-5),
         center=boolean(True),
@@ -243,32 +229,6 @@ _GROUP_NORM = define(
     compute=_group_norm_expression,
     evaluate=_group_norm,
 )
-
-
-def group_norm(
-    data: Any,
-    gamma: Any,
-    beta: Any,
-    num_groups: int,
-    channel_axis: int,
-    axes: Any,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Call:
-    """``data`` normalised in groups of channels, over each group and ``axes``."""
-    return call(
-        _GROUP_NORM,
-        data,
-        gamma,
-        beta,
-        num_groups=num_groups,
-        channel_axis=channel_axis,
-        axes=axes,
-        epsilon=epsilon,
-        center=center,
-        scale=scale,
-    )
 
 
 def _infer_instance_norm(call: Call) -> Any:
@@ -291,25 +251,17 @@ def _instance_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     return (scaled + _over_axes(beta, data.ndim, [attrs.channel_axis])).astype(data.dtype)
 
 
-_INSTANCE_NORM = define(
+instance_norm = define(
     "nn.instance_norm",
     "data gamma beta",
     _infer_instance_norm,
-    schema=Schema(channel_axis=integer(1), axes=ints(), epsilon=number(1e-5)),
+    description="``data`` normalised over ``axes`` for each channel and item of the batch.",
+    schema=Schema(channel_axis=integer(), axes=ints(), epsilon=number(1e-5)),
     compute=lambda attrs, data, gamma, beta: topi.nn.instance_norm(
         data, gamma, beta, attrs.axes, attrs.epsilon, attrs.channel_axis
     ),
     evaluate=_instance_norm,
 )
-
-
-def instance_norm(
-    data: Any, gamma: Any, beta: Any, channel_axis: int, axes: Any, epsilon: float = 1e-5
-) -> Call:
-    """``data`` normalised over ``axes`` for each channel and item of the batch."""
-    return call(
-        _INSTANCE_NORM, data, gamma, beta, channel_axis=channel_axis, axes=axes, epsilon=epsilon
-    )
 
 
 def _rms_norm(attrs: Any, data: Any, weight: Any) -> Any:
@@ -319,19 +271,17 @@ def _rms_norm(attrs: Any, data: Any, weight: Any) -> Any:
     return (wide / scale * _over_axes(weight, data.ndim, axes)).astype(data.dtype)
 
 
-_RMS_NORM = define(
+rms_norm = define(
     "nn.rms_norm",
     "data weight",
     _infer_layer_norm,
+    description=(
+        "``data`` divided by the root of its mean square over ``axes``, times ``weight``."
+    ),
     schema=Schema(axes=ints(-1), epsilon=number(1e-5)),
     compute=lambda attrs, data, weight: topi.nn.rms_norm(data, weight, attrs.axes, attrs.epsilon),
     evaluate=_rms_norm,
 )
-
-
-def rms_norm(data: Any, weight: Any, axes: Any = -1, epsilon: float = 1e-5) -> Call:
-    """``data`` divided by the root of its mean square over ``axes``, times ``weight``."""
-    return call(_RMS_NORM, data, weight, axes=axes, epsilon=epsilon)
 
 
 def _infer_dropout(call: Call) -> Any:
@@ -339,19 +289,21 @@ def _infer_dropout(call: Call) -> Any:
     return TupleStructInfo((info, info))
 
 
-_DROPOUT = define(
+def _dropout_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """The identity: nothing is dropped"""
+    return [output_grad.fields[0] if isinstance(output_grad, Tuple) else output_grad[0]]
+
+
+dropout = define(
     "nn.dropout",
     "data",
     _infer_dropout,
+    description="A tuple of ``data`` (at inference nothing is dropped) and the mask (ones).",
     schema=Schema(rate=number(0.5)),
     compute=lambda attrs, x: [topi.identity(x), topi.full_like(x, 1)],
     evaluate=lambda attrs, x: (x, numpy.ones_like(x)),
+    gradient=_dropout_gradient,
 )
-
-
-def dropout(data: Any, rate: float = 0.5) -> Call:
-    """A tuple of ``data`` (at inference nothing is dropped) and the mask (ones)."""
-    return call(_DROPOUT, data, rate=rate)
 
 
 def _infer_lrn(call: Call) -> Any:
@@ -371,25 +323,16 @@ def _lrn(attrs: Any, x: Any) -> Any:
     return (x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta).astype(x.dtype)
 
 
-_LRN = define(
+lrn = define(
     "nn.lrn",
     "data",
     _infer_lrn,
+    description=(
+        "Local response normalisation: each channel divided by a power of the squares around it."
+    ),
     schema=Schema(
         size=integer(5), axis=integer(1), bias=number(1.0), alpha=number(1e-4), beta=number(0.75)
     ),
     compute="topi.nn.lrn",
     evaluate=_lrn,
 )
-
-
-def lrn(
-    data: Any,
-    size: int = 5,
-    axis: int = 1,
-    bias: float = 1.0,
-    alpha: float = 1e-4,
-    beta: float = 0.75,
-) -> Call:
-    """Local response normalisation: each channel divided by a power of the squares around it."""
-    return call(_LRN, data, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 
-from tilesmith.relax.attrs import Schema, boolean, ints, optional_ints, text
+from tilesmith.relax.attrs import Schema, optional, repeated, text
 from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import check_ndim, result, size, sizes_of, tensor
 from tilesmith.relax.op.convolution import (
     SPATIAL,
     from_primal_array,
-    paddings,
-    repeat,
     to_primal_array,
 )
+from tilesmith.relax.op.declaration import OpFunction, define
+from tilesmith.relax.op.grad import avg_pool2d_backward, max_pool2d_backward, window_schema
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
+from tilesmith.relax.spec import Gradient, Layout, Precision, topi
 from tilesmith.support.errors import UnsupportedError
-
-__all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "max_pool1d", "max_pool2d", "max_pool3d",
-]  # fmt: skip
 
 
 def _infer_pool(rank: int) -> Any:
@@ -39,7 +34,7 @@ def _infer_pool(rank: int) -> Any:
         if sizes is None:
             return result(None, data.dtype, len(parse_layout(out_layout, primal)))
         sizes = to_primal(sizes, attrs.layout, primal)
-        window, strides, dilation, padding = _window(attrs, rank)
+        window, strides, dilation, padding = _window(attrs)
         spatial = []
         for i in range(rank):
             reach = padding[i] + padding[i + rank] - (window[i] - 1) * dilation[i] - 1
@@ -51,19 +46,14 @@ def _infer_pool(rank: int) -> Any:
     return infer
 
 
-def _window(attrs: Any, rank: int) -> Any:
-    return (
-        repeat(attrs.pool_size, rank),
-        repeat(attrs.strides, rank),
-        repeat(attrs.dilation, rank),
-        paddings(attrs.padding, rank),
-    )
+def _window(attrs: Any) -> Any:
+    return attrs.pool_size, attrs.strides, attrs.dilation, attrs.padding
 
 
 def _windows(data: Any, attrs: Any, rank: int, fill: Any) -> list[Any]:
     """For each place in the window, the data that the windows have there; outside stands
     ``fill``."""
-    window, strides, dilation, padding = _window(attrs, rank)
+    window, strides, dilation, padding = _window(attrs)
     extents, width = [], []
     for i in range(rank):
         size = data.shape[i + 2]
@@ -108,7 +98,7 @@ def _evaluate_avg(rank: int) -> Any:
         # adds does not.
         counted, inner = numpy.ones(data.shape, "float64"), attrs
         if attrs.count_include_pad:
-            padding = paddings(attrs.padding, rank)
+            padding = attrs.padding
             width = [(padding[i], padding[i + rank]) for i in range(rank)]
             counted = numpy.pad(counted, [(0, 0), (0, 0), *width], constant_values=1)
             inner = _WithoutPadding(attrs, rank)
@@ -132,7 +122,7 @@ def _check_layout_stays(attrs: Any) -> None:
         raise UnsupportedError("a pooling that changes the layout has no compute")
 
 
-def _expression(kind: str, rank: int) -> Any:
+def _expression(kind: str, rank: int) -> Callable[..., Any]:
     def expression(attrs: Any, data: Any) -> Any:
         _check_layout_stays(attrs)
         return getattr(topi.nn, f"pool{rank}d")(
@@ -150,78 +140,49 @@ def _expression(kind: str, rank: int) -> Any:
     return expression
 
 
-def _define_pool(kind: str, rank: int) -> Any:
+def _pool(
+    kind: str, rank: int, precision: Precision = Precision.NEVER, gradient: Gradient | None = None
+) -> OpFunction:
+    word = "largest" if kind == "max" else "mean"
     return define(
         f"nn.{kind}_pool{rank}d",
         "data",
         _infer_pool(rank),
-        schema=Schema(
-            pool_size=ints(*(1,) * rank),
-            strides=ints(*(1,) * rank),
-            padding=ints(*(0,) * (2 * rank)),
-            dilation=ints(*(1,) * rank),
-            ceil_mode=boolean(False),
-            count_include_pad=boolean(False),
-            layout=text("NC" + SPATIAL[rank]),
-            out_layout=text(None),
+        description=(
+            f"The {word} value of each window over {rank} spatial "
+            f"dimension{'s' if rank > 1 else ''}.\n\n"
+            "    ``ceil_mode`` keeps windows that reach over the end; ``count_include_pad`` counts "
+            "padding\n"
+            "    in a mean."
         ),
+        schema=window_schema(rank),
         compute=_expression(kind, rank),
-        kind=FusionKind.OUT_ELEMWISE_FUSABLE,
         evaluate=(_evaluate_max if kind == "max" else _evaluate_avg)(rank),
+        gradient=gradient,
+        precision=precision,
+        layout=Layout.NAMED,
     )
 
 
-def _pool_function(kind: str, rank: int) -> Any:
-    op = _define_pool(kind, rank)
+def _gradient(backward: OpFunction) -> Gradient:
+    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+        return [backward(output_grad, orig_call.args[0], **dict(orig_call.attrs.items()))]
 
-    def pool(
-        data: Any,
-        pool_size: Any = (1,) * rank,
-        strides: Any = (1,) * rank,
-        padding: Any = (0,) * rank,
-        dilation: Any = (1,) * rank,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-        layout: str = "NC" + SPATIAL[rank],
-        out_layout: str | None = None,
-    ) -> Call:
-        return call(
-            op,
-            data,
-            pool_size=repeat(pool_size, rank),
-            strides=repeat(strides, rank),
-            padding=paddings(padding, rank),
-            dilation=repeat(dilation, rank),
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            layout=layout,
-            out_layout=out_layout,
-        )
-
-    pool.__name__ = pool.__qualname__ = f"{kind}_pool{rank}d"
-    word = "largest" if kind == "max" else "mean"
-    pool.__doc__ = (
-        f"The {word} value of each window over {rank} spatial "
-        f"dimension{'s' if rank > 1 else ''}.\n\n"
-        "    ``ceil_mode`` keeps windows that reach over the end; ``count_include_pad`` counts "
-        "padding\n"
-        "    in a mean."
-    )
-    return pool
+    return gradient
 
 
-max_pool1d = _pool_function("max", 1)
-max_pool2d = _pool_function("max", 2)
-max_pool3d = _pool_function("max", 3)
-avg_pool1d = _pool_function("avg", 1)
-avg_pool2d = _pool_function("avg", 2)
-avg_pool3d = _pool_function("avg", 3)
+max_pool1d = _pool("max", 1)
+max_pool2d = _pool("max", 2, Precision.FOLLOW, _gradient(max_pool2d_backward))
+max_pool3d = _pool("max", 3)
+avg_pool1d = _pool("avg", 1)
+avg_pool2d = _pool("avg", 2, gradient=_gradient(avg_pool2d_backward))
+avg_pool3d = _pool("avg", 3)
 
 
 # Adaptive pooling: part i of n has the elements from floor(i*size/n) to ceil((i+1)*size/n).
 
 
-def _adaptive_expression(kind: str, rank: int) -> Any:
+def _adaptive_expression(kind: str, rank: int) -> Callable[..., Any]:
     name = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}[rank]
 
     def expression(attrs: Any, data: Any) -> Any:
@@ -244,7 +205,7 @@ def _infer_adaptive(rank: int) -> Any:
         sizes = to_primal(sizes, attrs.layout, primal)
         spatial = sizes[2:]
         if attrs.output_size is not None:
-            spatial = [size(extent) for extent in repeat(attrs.output_size, rank)]
+            spatial = [size(extent) for extent in attrs.output_size]
         return result(from_primal([*sizes[:2], *spatial], out_layout, primal), data.dtype)
 
     return infer
@@ -257,7 +218,7 @@ def _evaluate_adaptive(kind: str, rank: int) -> Any:
     def evaluate(attrs: Any, data: Any) -> Any:
         kind_of_data = data.dtype
         out = to_primal_array(data, attrs.layout, primal)
-        extents = out.shape[2:] if attrs.output_size is None else repeat(attrs.output_size, rank)
+        extents = out.shape[2:] if attrs.output_size is None else attrs.output_size
         for axis, parts in enumerate(extents, 2):
             whole = out.shape[axis]
             pieces = [
@@ -274,36 +235,29 @@ def _evaluate_adaptive(kind: str, rank: int) -> Any:
     return evaluate
 
 
-def _adaptive_function(kind: str, rank: int) -> Any:
-    layout_ = "NC" + SPATIAL[rank]
-    op = define(
+def _adaptive(kind: str, rank: int) -> OpFunction:
+    word = "largest" if kind == "max" else "mean"
+    return define(
         f"nn.adaptive_{kind}_pool{rank}d",
         "data",
         _infer_adaptive(rank),
-        schema=Schema(output_size=optional_ints(), layout=text(layout_), out_layout=text(None)),
+        description=(
+            f"The {word} value of equal parts: as many along each axis as ``output_size`` says."
+        ),
+        schema=Schema(
+            output_size=optional(repeated(rank)),
+            layout=text("NC" + SPATIAL[rank]),
+            out_layout=text(None),
+        ),
         compute=_adaptive_expression(kind, rank),
-        kind=FusionKind.OUT_ELEMWISE_FUSABLE,
         evaluate=_evaluate_adaptive(kind, rank),
+        layout=Layout.NAMED,
     )
 
-    def pool(
-        data: Any, output_size: Any = None, layout: str = layout_, out_layout: str | None = None
-    ) -> Call:
-        if output_size is not None:
-            output_size = repeat(output_size, rank)
-        return call(op, data, output_size=output_size, layout=layout, out_layout=out_layout)
 
-    pool.__name__ = pool.__qualname__ = f"adaptive_{kind}_pool{rank}d"
-    word = "largest" if kind == "max" else "mean"
-    pool.__doc__ = (
-        f"The {word} value of equal parts: as many along each axis as ``output_size`` says."
-    )
-    return pool
-
-
-adaptive_avg_pool1d = _adaptive_function("avg", 1)
-adaptive_avg_pool2d = _adaptive_function("avg", 2)
-adaptive_avg_pool3d = _adaptive_function("avg", 3)
-adaptive_max_pool1d = _adaptive_function("max", 1)
-adaptive_max_pool2d = _adaptive_function("max", 2)
-adaptive_max_pool3d = _adaptive_function("max", 3)
+adaptive_avg_pool1d = _adaptive("avg", 1)
+adaptive_avg_pool2d = _adaptive("avg", 2)
+adaptive_avg_pool3d = _adaptive("avg", 3)
+adaptive_max_pool1d = _adaptive("max", 1)
+adaptive_max_pool2d = _adaptive("max", 2)
+adaptive_max_pool3d = _adaptive("max", 3)

@@ -9,7 +9,8 @@ import numpy
 from tilesmith.relax.attrs import Schema, dtype, integer
 from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import check_axis, check_ndim, result, sizes_of, tensor
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.declaration import define
+from tilesmith.relax.spec import Layout
 from tilesmith.support.errors import TypeMismatchError
 
 
@@ -48,36 +49,26 @@ def _dequantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
     return (centred * _along(attrs, scale, data.ndim)).astype(attrs.out_dtype.numpy())
 
 
-_QUANTIZE = define(
+quantize = define(
     "quantize",
     "data scale zero_point",
     _infer_quantize,
+    description=(
+        "``clamp(round(data / scale) + zero_point)``; scale and zero point of rank 0, or along "
+        "``axis``."
+    ),
     schema=Schema(axis=integer(-1), out_dtype=dtype("int8")),
     compute="topi.nn.quantize",
-    kind=FusionKind.BROADCAST,
     evaluate=_quantize,
+    layout=Layout.ELEMENTWISE,
 )
-_DEQUANTIZE = define(
+dequantize = define(
     "dequantize",
     "data scale zero_point",
     _infer_quantize,
+    description="``(data - zero_point) * scale``.",
     schema=Schema(axis=integer(-1), out_dtype=dtype("float32")),
     compute="topi.nn.dequantize",
-    kind=FusionKind.BROADCAST,
     evaluate=_dequantize,
+    layout=Layout.ELEMENTWISE,
 )
-
-
-def quantize(
-    data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: Any = "int8"
-) -> Call:
-    """``clamp(round(data / scale) + zero_point)``; scale and zero point of rank 0, or along
-    ``axis``."""
-    return call(_QUANTIZE, data, scale, zero_point, axis=axis, out_dtype=out_dtype)
-
-
-def dequantize(
-    data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: Any = "float32"
-) -> Call:
-    """``(data - zero_point) * scale``."""
-    return call(_DEQUANTIZE, data, scale, zero_point, axis=axis, out_dtype=out_dtype)

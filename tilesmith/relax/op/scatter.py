@@ -11,19 +11,21 @@ from tilesmith.relax.attrs import (
     integer,
     text,
 )
-from tilesmith.relax.expr import Call
+from tilesmith.relax.expr import Call, ShapeExpr, known_struct_info
+from tilesmith.relax.op.base import shape_of
 from tilesmith.relax.op.common import (
-    as_shape,
     check_axis,
     check_dtypes,
+    prove_equal,
     result,
     shape_argument,
     sizes_of,
     tensor,
 )
+from tilesmith.relax.op.declaration import define
 from tilesmith.relax.op.index import index_tuples_first
-from tilesmith.relax.op.spec import FusionKind, call, define, topi
 from tilesmith.relax.relations import describe
+from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
@@ -42,19 +44,16 @@ def _infer_collapse_to(call: Call) -> Any:
     return TensorStructInfo(shape.shape, data.dtype, data.vdevice, shape.ndim)
 
 
-_COLLAPSE_TO = define(
+collapse_sum_to = define(
     "collapse_sum_to",
-    "data shape",
+    "data shape:shape",
     _infer_collapse_to,
+    description=(
+        "The sum over the axes that broadcasting to ``data`` repeats: the result has ``shape``."
+    ),
     compute="topi.collapse_sum",
-    kind=FusionKind.COMM_REDUCE,
     evaluate=lambda attrs, x, shape: _collapse(x, shape),
 )
-
-
-def collapse_sum_to(data: Any, shape: Any) -> Call:
-    """The sum over the axes that broadcasting to ``data`` repeats: the result has ``shape``."""
-    return call(_COLLAPSE_TO, data, as_shape(shape))
 
 
 def _infer_collapse_like(call: Call) -> Any:
@@ -62,19 +61,29 @@ def _infer_collapse_like(call: Call) -> Any:
     return result(sizes_of(target), data.dtype, target.ndim)
 
 
-_COLLAPSE_LIKE = define(
+collapse_sum_like = define(
     "collapse_sum_like",
     "data collapse_target",
     _infer_collapse_like,
+    description="``collapse_sum_to`` the shape of a tensor.",
     compute=lambda attrs, x, target: topi.collapse_sum(x, target.shape),
-    kind=FusionKind.COMM_REDUCE,
     evaluate=lambda attrs, x, target: _collapse(x, target.shape),
 )
 
 
-def collapse_sum_like(data: Any, collapse_target: Any) -> Call:
-    """``collapse_sum_to`` the shape of a tensor."""
-    return call(_COLLAPSE_LIKE, data, collapse_target)
+def shape_like(expr: Any) -> Any:
+    """The shape of a tensor as an operand."""
+    sizes = sizes_of(known_struct_info(expr))
+    return shape_of(expr) if sizes is None else ShapeExpr(sizes)
+
+
+def collapsed(grad: Any, x: Any) -> Any:
+    """A gradient summed over what broadcasting of ``x`` repeated."""
+    own, wanted = sizes_of(grad.struct_info), sizes_of(known_struct_info(x))
+    if own is not None and wanted is not None and len(own) == len(wanted):
+        if all(prove_equal(a, b) for a, b in zip(own, wanted)):
+            return grad
+    return collapse_sum_to(grad, shape_like(x))
 
 
 # Scattering
@@ -127,31 +136,23 @@ def _scatter_nd_expression(attrs: Any, data: Any, indices: Any, updates: Any) ->
     return topi.scatter_nd(data, index_tuples_first(indices), updates, attrs.reduction)
 
 
-_SCATTER_ELEMENTS = define(
+scatter_elements = define(
     "scatter_elements",
     "data indices updates",
     _infer_scatter,
+    description="``data`` with ``updates`` at the places that ``indices`` give along an axis.",
     schema=Schema(axis=integer(0), reduction=text("update")),
     compute="topi.scatter_elements",
     evaluate=_scatter_elements,
 )
-_SCATTER_ND = define(
+scatter_nd = define(
     "scatter_nd",
     "data indices updates",
     _infer_scatter,
+    description=(
+        "``data`` with ``updates`` at places whose indices are the last axis of ``indices``."
+    ),
     schema=Schema(reduction=text("update")),
     compute=_scatter_nd_expression,
     evaluate=_scatter_nd,
 )
-
-
-def scatter_elements(
-    data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update"
-) -> Call:
-    """``data`` with ``updates`` at the places that ``indices`` give along an axis."""
-    return call(_SCATTER_ELEMENTS, data, indices, updates, axis=axis, reduction=reduction)
-
-
-def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update") -> Call:
-    """``data`` with ``updates`` at places whose indices are the last axis of ``indices``."""
-    return call(_SCATTER_ND, data, indices, updates, reduction=reduction)

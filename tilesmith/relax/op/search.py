@@ -1,8 +1,7 @@
-"""Choosing and finding: where, argmax, sorting, unique values, dtype conversion, one-hot."""
+"""Sorting, sets of values, one-hot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -16,147 +15,18 @@ from tilesmith.relax.attrs import (
     text,
 )
 from tilesmith.relax.attrs import dtype as dtype_attribute
-from tilesmith.relax.expr import Call, PrimValue
+from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import (
-    broadcast_sizes,
     check_axis,
-    check_dtypes,
     result,
     size,
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define, operand, topi
-from tilesmith.relax.op.statistical import infer_reduction
+from tilesmith.relax.op.declaration import define
+from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.support.errors import OpAttributeInvalid, TypeMismatchError
-
-# Dtypes
-
-
-def _infer_astype(call: Call) -> Any:
-    info = tensor(call, 0)
-    return TensorStructInfo(info.shape, call.attrs.dtype, info.vdevice, info.ndim)
-
-
-def _astype(attrs: Any, x: Any) -> Any:
-    return x.astype(attrs.dtype.numpy())
-
-
-_ASTYPE = define(
-    "astype",
-    "x",
-    _infer_astype,
-    schema=Schema(dtype=dtype_attribute()),
-    compute="topi.cast",
-    kind=FusionKind.ELEMWISE,
-    evaluate=_astype,
-)
-
-
-def astype(x: Any, dtype: Any) -> Call:
-    """``x`` converted to a dtype; floats become integers by truncation."""
-    return call(_ASTYPE, x, dtype=dtype)
-
-
-_WRAP_PARAM = define(
-    "wrap_param",
-    "data",
-    _infer_astype,
-    schema=Schema(dtype=dtype_attribute("float32")),
-    compute="topi.cast",
-    kind=FusionKind.ELEMWISE,
-    evaluate=_astype,
-)
-
-
-def wrap_param(data: Any, dtype: Any = "float32") -> Call:
-    """A parameter of the model converted to a dtype."""
-    return call(_WRAP_PARAM, data, dtype=dtype)
-
-
-# Choice
-
-
-def _infer_where(call: Call) -> Any:
-    condition, a, b = (tensor(call, index) for index in range(3))
-    if not condition.dtype.is_void and not condition.dtype.is_bool:
-        raise TypeMismatchError(
-            f"where needs a condition of booleans, got {condition.dtype}",
-            notes=("compare it first, or convert it with astype",),
-        )
-    out = check_dtypes(call, (a, b))
-    infos = (condition, a, b)
-    ndim = -1 if -1 in [info.ndim for info in infos] else max([info.ndim for info in infos])
-    shapes = [sizes_of(info) for info in infos]
-    if any(shape is None for shape in shapes):
-        return result(None, out, ndim)
-    both = broadcast_sizes(call, shapes[1], shapes[2])
-    sizes = None if both is None else broadcast_sizes(call, shapes[0], both)
-    return result(sizes, out, ndim)
-
-
-_WHERE = define(
-    "where",
-    "condition x1 x2",
-    _infer_where,
-    compute="topi.where",
-    kind=FusionKind.BROADCAST,
-    evaluate=lambda attrs, condition, a, b: numpy.where(condition, a, b),
-)
-
-
-def where(condition: Any, x1: Any, x2: Any) -> Call:
-    """``x1`` where the condition holds, else ``x2``, elementwise with broadcasting."""
-    return call(_WHERE, condition, operand(x1, x2), operand(x2, x1))
-
-
-def masked_fill(x: Any, mask: Any, value: Any) -> Call:
-    """``value`` where the mask holds, else ``x``."""
-    return where(mask, operand(value, x), x)
-
-
-# Places of extreme values
-
-
-def _arg_expression(name: str) -> Callable[..., Any]:
-    def expression(attrs: Any, x: Any) -> Any:
-        found = getattr(topi, name)(x, attrs.axis, attrs.keepdims)
-        return found if found.dtype == "int64" else topi.cast(found, "int64")
-
-    return expression
-
-
-def _arg_reduction(name: str, evaluate: Any, word: str) -> Callable[..., Call]:
-    def arg(attrs: Any, x: Any) -> Any:
-        if attrs.axis is None:
-            found = evaluate(x)
-            return numpy.reshape(found, (1,) * x.ndim) if attrs.keepdims else found
-        return evaluate(x, axis=attrs.axis, keepdims=attrs.keepdims)
-
-    op = define(
-        name,
-        "x",
-        lambda call: infer_reduction(call, "int64"),
-        schema=Schema(axis=optional_integer(), keepdims=boolean(False)),
-        compute=_arg_expression(name),
-        kind=FusionKind.COMM_REDUCE,
-        evaluate=arg,
-    )
-
-    def function(x: Any, axis: int | None = None, keepdims: bool = False) -> Call:
-        return call(op, x, axis=axis, keepdims=keepdims)
-
-    function.__name__ = name
-    function.__doc__ = (
-        f"The index (int64) of the {word} value along an axis, the first if there are several."
-    )
-    return function
-
-
-argmax = _arg_reduction("argmax", numpy.argmax, "largest")
-argmin = _arg_reduction("argmin", numpy.argmin, "smallest")
-
+from tilesmith.support.errors import OpAttributeInvalid
 
 # Sorting
 
@@ -186,34 +56,26 @@ def _sort(attrs: Any, x: Any) -> Any:
     return numpy.take_along_axis(x, order, attrs.axis)
 
 
-_SORT = define(
+sort = define(
     "sort",
     "x",
     _infer_sort,
+    description="The elements in order along an axis.",
     schema=Schema(axis=integer(-1), descending=boolean(False)),
     compute=lambda attrs, x: topi.sort(x, attrs.axis, not attrs.descending),
     evaluate=_sort,
 )
-_ARGSORT = define(
+argsort = define(
     "argsort",
     "data",
     _infer_argsort,
+    description="The indices that put the elements in order along an axis.",
     schema=Schema(axis=integer(-1), descending=boolean(False), dtype=dtype_attribute("int32")),
     compute=lambda attrs, x: topi.argsort(
         x, axis=attrs.axis, is_ascend=not attrs.descending, dtype=attrs.dtype
     ),
     evaluate=lambda attrs, x: _sorted_indices(x, attrs.axis, attrs.descending),
 )
-
-
-def sort(x: Any, axis: int = -1, descending: bool = False) -> Call:
-    """The elements in order along an axis."""
-    return call(_SORT, x, axis=axis, descending=descending)
-
-
-def argsort(data: Any, axis: int = -1, descending: bool = False, dtype: Any = "int32") -> Call:
-    """The indices that put the elements in order along an axis."""
-    return call(_ARGSORT, data, axis=axis, descending=descending, dtype=dtype)
 
 
 def _infer_topk(call: Call) -> Any:
@@ -240,10 +102,13 @@ def _topk(attrs: Any, x: Any) -> Any:
     return {"both": (values, order), "values": values, "indices": order}[attrs.ret_type]
 
 
-_TOPK = define(
+topk = define(
     "topk",
     "data",
     _infer_topk,
+    description=(
+        "The ``k`` largest (smallest) elements along an axis: values, indices, or a tuple of both."
+    ),
     schema=Schema(
         k=integer(1),
         axis=integer(-1),
@@ -256,18 +121,6 @@ _TOPK = define(
     ),
     evaluate=_topk,
 )
-
-
-def topk(
-    data: Any,
-    k: int = 1,
-    axis: int = -1,
-    ret_type: str = "both",
-    largest: bool = True,
-    dtype: Any = "int32",
-) -> Call:
-    """The ``k`` largest (smallest) elements along an axis: values, indices, or a tuple of both."""
-    return call(_TOPK, data, k=k, axis=axis, ret_type=ret_type, largest=largest, dtype=dtype)
 
 
 # Sets: sizes depend on the data
@@ -302,10 +155,11 @@ def numpy_unique(
     return found
 
 
-_UNIQUE = define(
+unique = define(
     "unique",
     "x",
     _infer_unique,
+    description="The values that occur, in order, with what else is asked for.",
     schema=Schema(
         sorted=boolean(True),
         return_index=boolean(False),
@@ -317,32 +171,6 @@ _UNIQUE = define(
         x, True, attrs.return_index, attrs.return_inverse, attrs.return_counts, attrs.axis
     ),
 )
-
-
-def _flag(value: Any) -> Any:
-    if isinstance(value, PrimValue):
-        return value.value.value
-    return value
-
-
-def unique(
-    x: Any,
-    sorted: Any = True,
-    return_index: Any = False,
-    return_inverse: Any = False,
-    return_counts: Any = False,
-    axis: Any = None,
-) -> Call:
-    """The values that occur, in order, with what else is asked for."""
-    return call(
-        _UNIQUE,
-        x,
-        sorted=_flag(sorted),
-        return_index=_flag(return_index),
-        return_inverse=_flag(return_inverse),
-        return_counts=_flag(return_counts),
-        axis=_flag(axis),
-    )
 
 
 def _infer_nonzero(call: Call) -> Any:
@@ -357,12 +185,13 @@ def numpy_nonzero(x: Any) -> Any:
     return numpy.stack(numpy.nonzero(numpy.asarray(x)))
 
 
-_NONZERO = define("nonzero", "x", _infer_nonzero, evaluate=lambda attrs, x: numpy_nonzero(x))
-
-
-def nonzero(x: Any) -> Call:
-    """The indices of the elements that are not 0, one row per axis."""
-    return call(_NONZERO, x)
+nonzero = define(
+    "nonzero",
+    "x",
+    _infer_nonzero,
+    description="The indices of the elements that are not 0, one row per axis.",
+    evaluate=lambda attrs, x: numpy_nonzero(x),
+)
 
 
 # One-hot
@@ -387,39 +216,19 @@ def _one_hot(attrs: Any, indices: Any) -> Any:
     return numpy.where(hit, attrs.on_value, attrs.off_value).astype(attrs.dtype.numpy())
 
 
-_ONE_HOT = define(
+one_hot = define(
     "one_hot",
     "indices",
     _infer_one_hot,
+    description="""``on_value`` at the places that the indices name along a new axis, ``off_value``
+    elsewhere.""",
     schema=Schema(
+        on_value=scalar(),
+        off_value=scalar(),
         depth=integer(),
-        on_value=scalar(1),
-        off_value=scalar(0),
         axis=integer(-1),
         dtype=dtype_attribute("float32"),
     ),
     compute="topi.one_hot",
-    kind=FusionKind.INJECTIVE,
     evaluate=_one_hot,
 )
-
-
-def one_hot(
-    indices: Any,
-    on_value: Any,
-    off_value: Any,
-    depth: int,
-    axis: int = -1,
-    dtype: Any = "float32",
-) -> Call:
-    """``on_value`` at the places that the indices name along a new axis, ``off_value``
-    elsewhere."""
-    return call(
-        _ONE_HOT,
-        indices,
-        depth=depth,
-        on_value=_flag(on_value),
-        off_value=_flag(off_value),
-        axis=axis,
-        dtype=dtype,
-    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 
+from tilesmith.ir import IntImm
 from tilesmith.relax.attrs import Schema, boolean, dtype, optional_integer, optional_ints
-from tilesmith.relax.expr import Call
+from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import (
     check_axes,
     check_axis,
@@ -18,7 +20,12 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
 )
-from tilesmith.relax.op.spec import FusionKind, call, define
+from tilesmith.relax.op.declaration import OpFunction, define
+from tilesmith.relax.op.elementwise import astype, equal
+from tilesmith.relax.op.manipulate import broadcast_to, expand_dims, flip, reshape
+from tilesmith.relax.op.scatter import shape_like
+from tilesmith.relax.spec import Compute, Gradient, no_gradient, topi
+from tilesmith.support.errors import UnsupportedError
 
 
 def infer_reduction(call: Call, out_dtype: Any = None) -> Any:
@@ -46,23 +53,61 @@ def _axes(attrs: Any) -> Any:
     return None if attrs.axis is None else tuple(attrs.axis)
 
 
-def _reduction(name: str, evaluate: Callable[..., Any], meaning: str) -> Callable[..., Call]:
-    op = define(
+def _kept(value: Any, call: Call) -> Any:
+    """A result of a reduction, or its gradient, with the reduced axes as size 1."""
+    if call.attrs.keepdims:
+        return value
+    axes = reduced_axes(call)
+    return expand_dims(value, sorted(axes)) if axes else value
+
+
+def reduced_axes(call: Call) -> list[int]:
+    """The axes that a reduction of a tensor of known rank leaves out."""
+    rank, axes = known_struct_info(call.args[0]).ndim, call.attrs.axis
+    return list(range(rank)) if axes is None else [axis % rank for axis in axes]
+
+
+def _count(call: Call) -> int:
+    """How many elements meet in one of the result."""
+    sizes = sizes_of(known_struct_info(call.args[0]))
+    reduced = [sizes[axis] for axis in reduced_axes(call)] if sizes is not None else [None]
+    known = [size_.value for size_ in reduced if isinstance(size_, IntImm)]
+    if len(known) != len(reduced):
+        raise UnsupportedError(f"the gradient of {call.op.name} needs constant sizes")
+    return math.prod(known)
+
+
+def reduction(
+    name: str,
+    evaluate: Callable[..., Any],
+    compute: Compute,
+    meaning: str,
+    *,
+    gradient: Callable[..., Any] | None = None,
+) -> OpFunction:
+    """Declare a reduction over ``axis``, ``y = f(x)``.
+
+    ``evaluate(x, axis=…, keepdims=…)`` is its meaning in numpy; ``gradient(g, x, y, call)`` gives
+    the gradient of ``x``, or what repeated along the reduced axes is it; ``g`` and ``y`` have the
+    reduced axes as size 1.
+    """
+
+    def backward(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+        assert gradient is not None
+        x = orig_call.args[0]
+        g, y = _kept(output_grad, orig_call), _kept(orig_var, orig_call)
+        return [broadcast_to(gradient(g, x, y, orig_call), shape_like(x))]
+
+    return define(
         name,
         "x",
         infer_reduction,
+        description=f"{meaning} over ``axis`` (an axis, several, or all of them).",
         schema=Schema(axis=optional_ints(), keepdims=boolean(False)),
-        compute="topi." + name,
-        kind=FusionKind.COMM_REDUCE,
+        compute=compute,
         evaluate=lambda attrs, x: evaluate(x, axis=_axes(attrs), keepdims=attrs.keepdims),
+        gradient=backward if gradient is not None else None,
     )
-
-    def function(x: Any, axis: Any = None, keepdims: bool = False) -> Call:
-        return call(op, x, axis=axis, keepdims=keepdims)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning} over ``axis`` (an axis, several, or all of them)."
-    return function
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,15 +120,62 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
-sum = _reduction("sum", _wide(numpy.sum), "The sum")
-prod = _reduction("prod", _wide(numpy.prod), "The product")
-mean = _reduction("mean", _wide(numpy.mean), "The mean")
-variance = _reduction("variance", _wide(numpy.var), "The variance")
-std = _reduction("std", _wide(numpy.std), "The standard deviation")
-max = _reduction("max", numpy.max, "The largest value")
-min = _reduction("min", numpy.min, "The smallest value")
-all = _reduction("all", numpy.all, "Whether all hold")
-any = _reduction("any", numpy.any, "Whether any holds")
+def _extreme_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """To the elements that are the extreme one, in equal parts"""
+    hit = astype(equal(x, y), known_struct_info(x).dtype)
+    return hit / sum(hit, call.attrs.axis, True) * g
+
+
+sum = reduction("sum", _wide(numpy.sum), "topi.sum", "The sum", gradient=lambda g, x, y, call: g)
+prod = reduction("prod", _wide(numpy.prod), "topi.prod", "The product")
+mean = reduction(
+    "mean", _wide(numpy.mean), "topi.mean", "The mean",
+    gradient=lambda g, x, y, call: g / _count(call),
+)  # fmt: skip
+variance = reduction(
+    "variance", _wide(numpy.var), "topi.variance", "The variance",
+    gradient=lambda g, x, y, call: (x - mean(x, call.attrs.axis, True)) * (g * (2 / _count(call))),
+)  # fmt: skip
+std = reduction("std", _wide(numpy.std), "topi.std", "The standard deviation")
+max = reduction("max", numpy.max, "topi.max", "The largest value", gradient=_extreme_gradient)
+min = reduction("min", numpy.min, "topi.min", "The smallest value", gradient=_extreme_gradient)
+all = reduction("all", numpy.all, "topi.all", "Whether all hold")
+any = reduction("any", numpy.any, "topi.any", "Whether any holds")
+
+
+# Places of extreme values
+
+
+def _arg_reduction(name: str, evaluate: Callable[..., Any], word: str) -> OpFunction:
+    def expression(attrs: Any, x: Any) -> Any:
+        found = getattr(topi, name)(x, attrs.axis, attrs.keepdims)
+        return found if found.dtype == "int64" else topi.cast(found, "int64")
+
+    def arg(attrs: Any, x: Any) -> Any:
+        if attrs.axis is None:
+            found = evaluate(x)
+            return numpy.reshape(found, (1,) * x.ndim) if attrs.keepdims else found
+        return evaluate(x, axis=attrs.axis, keepdims=attrs.keepdims)
+
+    return define(
+        name,
+        "x",
+        lambda call: infer_reduction(call, "int64"),
+        description=(
+            f"The index (int64) of the {word} value along an axis, the first if there are several."
+        ),
+        schema=Schema(axis=optional_integer(), keepdims=boolean(False)),
+        compute=expression,
+        evaluate=arg,
+        gradient=no_gradient,
+    )
+
+
+argmax = _arg_reduction("argmax", numpy.argmax, "largest")
+argmin = _arg_reduction("argmin", numpy.argmin, "smallest")
+
+
+# Scans
 
 
 def _infer_scan(call: Call) -> Any:
@@ -96,7 +188,24 @@ def _infer_scan(call: Call) -> Any:
     return result(sizes, out, data.ndim)
 
 
-def _scan(name: str, evaluate: Any, identity: int, meaning: str) -> Callable[..., Call]:
+def _cumsum_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    """The sums from the other end"""
+    x, attrs = orig_call.args[0], orig_call.attrs
+    if attrs.axis is None:
+        turned = flip(cumsum(flip(output_grad, 0), 0, None, attrs.exclusive), 0)
+        return [reshape(turned, shape_like(x))]
+    axis = attrs.axis % known_struct_info(x).ndim
+    return [flip(cumsum(flip(output_grad, axis), axis, None, attrs.exclusive), axis)]
+
+
+def _scan(
+    name: str,
+    evaluate: Callable[..., Any],
+    compute: Compute,
+    identity: int,
+    meaning: str,
+    gradient: Gradient | None = None,
+) -> OpFunction:
     def scan(attrs: Any, x: Any) -> Any:
         x = x if attrs.dtype is None else x.astype(attrs.dtype.numpy())
         axis = attrs.axis
@@ -110,26 +219,21 @@ def _scan(name: str, evaluate: Any, identity: int, meaning: str) -> Callable[...
             out[tuple(first)] = identity
         return out
 
-    op = define(
+    return define(
         name,
         "data",
         _infer_scan,
+        description=(
+            f"{meaning} of the elements up to each one along an axis (of all in a row without "
+            f"``axis``).\n\n"
+            "    ``exclusive``: without the element itself."
+        ),
         schema=Schema(axis=optional_integer(), dtype=dtype(), exclusive=boolean(False)),
-        compute="topi." + name,
+        compute=compute,
         evaluate=scan,
+        gradient=gradient,
     )
 
-    def function(data: Any, axis: Any = None, dtype: Any = None, exclusive: bool = False) -> Call:
-        return call(op, data, axis=axis, dtype=dtype, exclusive=bool(exclusive))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"{meaning} of the elements up to each one along an axis (of all in a row without "
-        f"``axis``).\n\n"
-        "    ``exclusive``: without the element itself."
-    )
-    return function
-
-
-cumsum = _scan("cumsum", numpy.cumsum, 0, "The sum")
-cumprod = _scan("cumprod", numpy.cumprod, 1, "The product")
+cumsum = _scan("cumsum", numpy.cumsum, "topi.cumsum", 0, "The sum", _cumsum_gradient)
+cumprod = _scan("cumprod", numpy.cumprod, "topi.cumprod", 1, "The product")

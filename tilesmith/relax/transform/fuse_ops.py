@@ -18,6 +18,7 @@ from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax.analysis import used_vars
+from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.binding import copy_with_new_vars
 from tilesmith.relax.expr import (
     Binding,
@@ -35,7 +36,6 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.op.spec import FusionKind
 from tilesmith.relax.relations import definable_symbolic_vars, prove_equal_shapes, symbolic_vars
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
 from tilesmith.tir import PrimFunc

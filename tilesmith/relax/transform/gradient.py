@@ -2,7 +2,7 @@
 
 ``Gradient("main")`` adds ``main_adjoint``: the same parameters, and a tuple of the result and the
 tuple of gradients, one per parameter in ``require_grads``. It goes backwards through the dataflow
-block and asks each operator for its gradient (attribute ``FPrimalGradient``).
+block and asks each operator for its gradient (attribute ``FPrimalGradient``, made from its record).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from tilesmith.relax.expr import (
     VarBinding,
     known_struct_info,
 )
-from tilesmith.relax.op import gradients  # noqa: F401 - registers the gradients
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import (
     OpNotImplemented,

@@ -24,25 +24,13 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op import call_tir
 from tilesmith.relax.relations import describe
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import OpNotImplemented, TilesmithError
 
 Legalizer = Callable[[Any, Call], Any]
-
-EXECUTED = {
-    "relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad",
-    "relax.call_dps_packed", "relax.call_pure_packed", "relax.call_inplace_packed",
-    "relax.call_builtin_with_ctx", "relax.print", "relax.assert_op", "relax.shape_of",
-    "relax.tensor_to_shape", "relax.shape_to_tensor", "relax.null_value", "relax.make_closure",
-    "relax.invoke_closure", "relax.invoke_pure_closure", "relax.builtin.alloc_tensor",
-    "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.memory.kill_storage",
-    "relax.memory.kill_tensor", "relax.memory.view", "relax.memory.ensure_zero_offset",
-    "relax.to_vdevice", "relax.hint_on_device",
-}  # fmt: skip
-"""Operators that the executor carries out: they are never legalised."""
-
-_IDENTITIES = {"relax.builtin.stop_lift_params"}
 
 
 def is_known(info: Any) -> bool:
@@ -70,26 +58,21 @@ def scalar_operand(arg: Any) -> Any:
 def legalize_call(builder: Any, call: Call) -> Any:
     """The call of the PrimFunc that an operator's call becomes; None where there is no compute."""
     spec = call.op.spec
-    if spec.legalize is not None:
-        return spec.legalize(builder, call)
     compute = spec.compute_function()
     if compute is None:
         return None
     args: list[Any] = list(call.args)
     tensors = [arg for arg in args if isinstance(known_struct_info(arg), TensorStructInfo)]
     if len(tensors) > 1 and not all(isinstance(arg, Constant) for arg in tensors):
-        if spec.arguments in _SCALARS_INLINE:
-            args = [scalar_operand(arg) for arg in args]
+        for position, argument in enumerate(spec.arguments[: len(args)]):
+            if argument.kind == "number":
+                args[position] = scalar_operand(args[position])
     attrs = call.attrs
 
     def expression(*inputs: Any) -> Any:
         return compute(attrs, *inputs)
 
     return builder.call_te(expression, *args, primfunc_name_hint=spec.short_name)
-
-
-_SCALARS_INLINE = {("x1", "x2"), ("condition", "x1", "x2")}
-"""Operators (by their arguments) whose scalar constants go into the loop body."""
 
 
 def _is_operand(arg: Any, info: Any) -> bool:
@@ -125,7 +108,7 @@ def _is_plain(result: Any, call: Call, infos: list[Any]) -> bool:
     """Whether a program takes the tensors of the call in their order and nothing else."""
     if not isinstance(result, Call) or len(result.args) != 2 or result.op is call.op:
         return False
-    if not isinstance(result.op, Op) or result.op.name != "relax.call_tir":
+    if result.op is not call_tir.op:
         return False
     operands = [arg for arg, info in zip(call.args, infos) if _is_operand(arg, info)]
     given = result.args[1].fields if isinstance(result.args[1], Tuple) else ()
@@ -144,12 +127,13 @@ class _Legalizer(PyExprMutator):
         if not (isinstance(call, Call) and isinstance(call.op, Op)):
             return call
         custom = self.custom.get(call.op.name) or call.op.get_attr("FLegalize")
-        if call.op.name in _IDENTITIES:
-            return call.args[0]
-        if custom is None and (call.op.spec is None or call.op.name in EXECUTED):
-            return call
         if custom is not None:
             return custom(self.builder_, call)
+        spec = call.op.spec
+        if spec is None or spec.execution is not Execution.KERNEL:
+            return call
+        if spec.is_identity:
+            return call.args[0]
         infos = [known_struct_info(arg) for arg in call.args]
         if not all(is_known(info) for info in [*infos, call.struct_info]):
             self._leave(call, "its shapes or dtypes are not known")
@@ -203,6 +187,11 @@ def legalize_ops(
     return mutator.builder_.get()
 
 
+def is_executed(op: Op) -> bool:
+    """Whether an executor carries out calls of an operator as they are."""
+    return op.spec is not None and op.spec.execution is not Execution.KERNEL
+
+
 def operators_left(mod: IRModule) -> dict[str, str]:
     """Operators that nothing can carry out as they are: name → the arguments of one call."""
     found: dict[str, str] = {}
@@ -214,7 +203,7 @@ def operators_left(mod: IRModule) -> dict[str, str]:
         for binding in bindings_of(function):
             value = binding.value
             if isinstance(value, Call) and isinstance(value.op, Op):
-                if value.op.name not in EXECUTED:
+                if not is_executed(value.op):
                     shown = [describe(known_struct_info(arg)) for arg in value.args]
                     found.setdefault(value.op.name, ", ".join(shown))
     return found

@@ -1,7 +1,7 @@
 """ToMixedPrecision: products and convolutions in float16 (or bfloat16), sums in ``out_dtype``.
 
-Operators fall into three classes: those that gain from narrow inputs, those that follow their
-inputs, and those that need the precision.
+An operator's record says whether it gains from narrow inputs, follows its inputs, or needs the
+precision (`relax.spec.Precision`).
 """
 
 from __future__ import annotations
@@ -22,23 +22,9 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.spec import Precision
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.runtime.dtype import DataType
-
-NARROW = {
-    "relax.matmul", "relax.nn.dense", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d",
-    "relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.attention",
-}  # fmt: skip
-"""Operators that gain from narrow inputs."""
-
-FOLLOWING = {
-    "relax.add", "relax.subtract", "relax.multiply", "relax.maximum", "relax.minimum", "relax.abs",
-    "relax.negative", "relax.clip", "relax.nn.relu", "relax.nn.leakyrelu", "relax.nn.max_pool2d",
-    "relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze", "relax.flatten",
-    "relax.broadcast_to", "relax.concat", "relax.split", "relax.strided_slice", "relax.take",
-    "relax.repeat", "relax.tile", "relax.flip", "relax.nn.pad", "relax.where", "relax.stack",
-}  # fmt: skip
-"""Operators that stay narrow if an input is."""
 
 
 class _Mixed(PyExprMutator):
@@ -77,21 +63,22 @@ class _Mixed(PyExprMutator):
         args = [self.visit_expr(arg) for arg in op.args]
         changed = any(a is not b for a, b in zip(args, op.args))
         call = Call(op.op, args, op.attrs, op.sinfo_args, op.span) if changed else op
-        name = op.op.name
-        if name in NARROW and not self._touches_float64(call):
-            args = [self.cast(arg, self.narrow) for arg in call.args]
-            attrs = dict(call.attrs.items())
+        precision = op.op.get_attr("TMixedPrecisionPolicy", Precision.NEVER)
+        is_narrow = any(self._is_narrow(arg) for arg in call.args)
+        if precision == Precision.ALWAYS and not self._touches_float64(call):
+            attrs = dict(call.attrs.items()) if call.attrs is not None else {}
             if "out_dtype" in attrs:
                 attrs["out_dtype"] = self.out_dtype
-            return Call(call.op, args, attrs, call.sinfo_args, call.span)
-        if name in FOLLOWING and any(self._is_narrow(arg) for arg in call.args):
-            args = [self.cast(arg, self.narrow) for arg in call.args]
-            return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
-        if any(self._is_narrow(arg) for arg in call.args) and name != "relax.astype":
-            wide = DataType("float32")
-            args = [self.cast(arg, wide) for arg in call.args]
-            return Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+            return self._cast_call(call, self.narrow, attrs)
+        if precision == Precision.FOLLOW and is_narrow:
+            return self._cast_call(call, self.narrow, call.attrs)
+        if precision != Precision.ANY and is_narrow:
+            return self._cast_call(call, DataType("float32"), call.attrs)
         return call
+
+    def _cast_call(self, call: Call, dtype: DataType, attrs: Any) -> Call:
+        args = [self.cast(arg, dtype) for arg in call.args]
+        return Call(call.op, args, attrs, call.sinfo_args, call.span)
 
     def _touches_float64(self, call: Call) -> bool:
         infos = [known_struct_info(arg) for arg in call.args]

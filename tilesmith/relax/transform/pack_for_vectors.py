@@ -23,7 +23,7 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Function, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.op.spec import FusionKind
+from tilesmith.relax.spec import Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.schedule_rules.tiles import best_tile
 from tilesmith.target import Target
@@ -32,7 +32,7 @@ from tilesmith.target.machine import MachineModel, machine_model
 __all__ = ["pack_for_vectors"]
 
 _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
-_PERMUTE = Op.get("relax.permute_dims")
+_PERMUTE = operators.permute_dims.op
 _FEWEST_COLUMNS = 8  # below that a vector would be mostly empty
 
 
@@ -59,15 +59,16 @@ class _Pack(PyExprMutator):
     def __init__(self, mod: IRModule, machine: MachineModel) -> None:
         super().__init__(mod)
         self.machine = machine
-        self.rules: dict[str, Callable[[Call], Any]] = {
-            "relax.nn.conv2d": self.convolution,
-            "relax.matmul": self.product,
-            "relax.nn.max_pool2d": self.pooling,
-            "relax.nn.avg_pool2d": self.pooling,
-            "relax.nn.adaptive_avg_pool2d": self.pooling,
-            "relax.mean": self.mean,
-            "relax.reshape": self.reshape,
-            "relax.flatten": self.reshape,
+        self.rules: dict[Op, Callable[[Call], Any]] = {
+            operators.nn.conv2d.op: self.convolution,
+            operators.matmul.op: self.product,
+            operators.mean.op: self.mean,
+            operators.reshape.op: self.reshape,
+            operators.flatten.op: self.reshape,
+        }
+        self.rules_by_layout = {
+            Layout.ELEMENTWISE: self.elementwise,
+            Layout.NAMED: self.pooling,
         }
 
     def visit_call_(self, op: Call) -> Any:
@@ -75,12 +76,9 @@ class _Pack(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
-        rule = self.rules.get(call.op.name)
-        if rule is None and getattr(call.op.spec, "kind", None) in (
-            FusionKind.ELEMWISE,
-            FusionKind.BROADCAST,
-        ):
-            rule = self.elementwise
+        rule = self.rules.get(call.op)
+        if rule is None and call.op.spec is not None:
+            rule = self.rules_by_layout.get(call.op.spec.layout)
         made = rule(call) if rule is not None else None
         return call if made is None else made
 

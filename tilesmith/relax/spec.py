@@ -1,0 +1,196 @@
+"""The record of an operator: one place that holds every fact about it.
+
+    relu = unary("nn.relu", lambda x: numpy.maximum(x, 0), "topi.nn.relu", "max(x, 0)")
+    Op.get("relax.nn.relu").spec        # the record; passes and executors ask it, never a name
+
+``relax.op.declaration`` makes records. The function that users call is made from the record, too. A
+record knows no graph nodes of its own: inference and gradient get the call that they are asked
+about, and everything else works on attributes, arrays and tensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, TypeAlias
+
+from tilesmith.relax.attrs import REQUIRED, Schema
+from tilesmith.support.errors import InternalError
+from tilesmith.support.lazy import resolve
+
+__all__ = [
+    "Argument", "Compute", "Execution", "Gradient", "Layout", "OpSpec", "Precision", "no_gradient",
+    "parse_arguments", "topi",
+]  # fmt: skip
+
+Compute: TypeAlias = str | Callable[..., Any]
+"""Where to find a tensor expression, or a function ``(attrs, *inputs)`` that makes it."""
+
+
+class _Inventory:
+    """Stands for `tilesmith.topi`, which loads when the first program is made: a graph can be
+    built, read and inspected without tensor expressions."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("tilesmith.topi"), name)
+
+
+topi: Any = _Inventory()
+
+Gradient = Callable[[Any, Any, Any, Any], list[Any]]
+"""``(variable, call, gradient of the result, builder)`` → one gradient for each argument, None
+where nothing flows back."""
+
+
+def no_gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    """Nothing flows back: the operator is constant almost everywhere, or its result an index."""
+    return [None] * len(orig_call.args)
+
+
+class Precision(IntEnum):
+    """What ToMixedPrecision does with calls; the numbers are the ones users know."""
+
+    ALWAYS = 0  # gains from narrow inputs: products, convolutions
+    FOLLOW = 1  # as narrow as its inputs
+    NEVER = 2  # needs the precision
+    ANY = 3  # takes what it is given: conversions
+
+
+class Layout(Enum):
+    """How an operator depends on the order of the axes of its tensors."""
+
+    FIXED = "axes have a meaning"
+    ELEMENTWISE = "any order of axes, the same for all tensors"
+    NAMED = "the attributes `layout` and `out_layout` name the order of the axes"
+
+
+class Execution(Enum):
+    """Who carries out a call, and how. All but KERNEL stay as they are in LegalizeOps."""
+
+    KERNEL = "a PrimFunc that LegalizeOps makes of the operator's compute"
+    CALL_TIR = "a PrimFunc of the module, results allocated by the caller"
+    CALL_DPS_PACKED = "a registered function that writes its results into its last arguments"
+    CALL_PACKED = "a registered function that returns its result"
+    CALL_BUILTIN = "a function of the runtime"
+    MAKE_CLOSURE = "a function with its first arguments fixed"
+    INVOKE_CLOSURE = "a call of a closure"
+    ALLOC_TENSOR = "new memory for a tensor"
+    ALLOC_STORAGE = "new memory of so many bytes"
+    TENSOR_IN_STORAGE = "a tensor at an offset of a storage"
+    SHAPE_OF = "the sizes of a tensor"
+    HOST = "the numpy evaluation, on the host"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One operand: its name, how the user's function converts what it is given
+    (`declaration.CONVERT`), and whether it may be left out."""
+
+    name: str
+    kind: str = "value"
+    is_optional: bool = False
+
+
+def parse_arguments(text: str) -> tuple[Argument, ...]:
+    """The arguments of ``"data bias? shape:shape"``: names, ``:kind``, ``?`` for optional."""
+    found = []
+    for word in text.split():
+        name, _, kind = word.rstrip("?").partition(":")
+        found.append(Argument(name, kind or "value", word.endswith("?")))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class OpSpec:
+    """One operator.
+
+    * ``infer(call)`` gives the struct info of a call.
+    * ``compute`` makes its tensor expression: ``"topi.nn.softmax"`` is a function of topi that
+      takes the inputs and then the attributes, each under its own name; where names or forms
+      differ, a function ``(attrs, *inputs)`` calls topi.
+    * ``evaluate(attrs, *arrays)`` is its meaning in numpy, for constants and as the oracle.
+    * ``gradient(variable, call, output_grad, builder)``: see `Gradient`; None: not differentiable.
+    * ``view_of`` is the number of the argument whose memory the result shares, in other sizes.
+    * ``is_identity``: the result is the first argument; only passes before LegalizeOps see it.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    infer: Callable[[Any], Any]
+    schema: Schema | None = None
+    compute: Compute | None = None
+    evaluate: Callable[..., Any] | None = None
+    gradient: Gradient | None = None
+    precision: Precision = Precision.NEVER
+    layout: Layout = Layout.FIXED
+    view_of: int | None = None
+    execution: Execution = Execution.KERNEL
+    is_identity: bool = False
+    is_pure: bool = True
+    description: str = ""
+
+    @property
+    def short_name(self) -> str:
+        """The last part of the name, which names the PrimFunc that the operator becomes."""
+        return self.name.rsplit(".", 1)[-1]
+
+    def compute_function(self) -> Callable[..., Any] | None:
+        """The compute as a function ``(attrs, *inputs)``."""
+        if isinstance(self.compute, str):
+            self.compute = self._topi_call(self.compute)
+        return self.compute
+
+    def _topi_call(self, name: str) -> Callable[..., Any]:
+        """A call of a topi function that hands over every attribute under its own name."""
+        function = resolve("tilesmith." + name.replace(".", ":", 1))
+        attributes = list(self.schema.fields) if self.schema is not None else []
+        unknown = set(attributes) - set(inspect.signature(function).parameters)
+        if unknown:
+            raise InternalError(
+                f"{self.name}: {name} does not take {', '.join(sorted(unknown))}",
+                notes=("give a function (attrs, *inputs) that calls topi as its compute",),
+            )
+        return lambda attrs, *inputs: function(*inputs, **{key: attrs[key] for key in attributes})
+
+    def signature(self) -> inspect.Signature:
+        """The signature of the function that users call: arguments, then attributes."""
+        empty = inspect.Parameter.empty
+        defaults = {one.name: None if one.is_optional else empty for one in self.arguments}
+        for name, field in self.schema.fields.items() if self.schema is not None else ():
+            defaults[name] = empty if field.default is REQUIRED else field.default
+        kind, parameters, has_default = inspect.Parameter.POSITIONAL_OR_KEYWORD, [], False
+        for name, default in defaults.items():
+            if default is not empty:
+                has_default = True
+            elif has_default:  # what has to be given after what may be left out goes by name
+                kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(name, kind, default=default))
+        return inspect.Signature(parameters)
+
+    def bind(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Operands and attributes of ``function(*args, **named)``; TypeError as Python says it."""
+        fields = self.schema.fields if self.schema is not None else {}
+        count = len(self.arguments)
+        if len(args) > count + len(fields):
+            raise TypeError(
+                f"{self.short_name}() takes {count + len(fields)} arguments, got {len(args)}"
+            )
+        operands = list(args[:count])
+        for argument in self.arguments[len(args) :]:
+            if argument.name in named:
+                operands.append(named.pop(argument.name))
+            elif argument.is_optional:
+                operands.append(None)
+            else:
+                raise TypeError(f"{self.short_name}() needs the argument '{argument.name}'")
+        attributes = dict(zip(fields, args[count:]))
+        for name, value in named.items():
+            if name in attributes or name not in fields:
+                twice = name in attributes or name in [one.name for one in self.arguments]
+                problem = "got more than one value for" if twice else "has no argument"
+                raise TypeError(f"{self.short_name}() {problem} '{name}'")
+            attributes[name] = value
+        return operands, attributes
