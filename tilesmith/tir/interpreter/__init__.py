@@ -1,4 +1,4 @@
-"""The interpreter of TensorIR: what a program means, carried out on numpy arrays.
+"""Runs programs of TensorIR on numpy arrays.
 
     run(func, a, b, c)          # c changes in place
     run(module, a, b, c, entry="main")
@@ -7,7 +7,23 @@
 It runs programs at every level: blocks, loops, vectors, flat buffers, lowered host code. It is the
 oracle of the tests: whatever a pass or a schedule does to a program, this result has to stay.
 Accesses outside of a buffer, failed assertions and reads of missing values are errors; fresh memory
-holds no numbers, so that a value that was never written shows.
+holds NaN, so that a value that was never written shows.
+
+A function is compiled once to closures over an environment, a list with one slot per variable and
+buffer. The parts of the compiler, each using only those below it:
+
+    program      functions made ready to run; parameters binds arguments
+    groups       statements over groups of threads; placement allocates for them, cooperation finds
+       |         where they are needed
+    statements   statements for one thread
+       |
+    calls, memory_calls, exchanges, collectives, async_copies, matrix_units
+       |         rules of calls, entered into the tables of call_rules: one function per operator
+    expressions  expressions; owns frame (slots), scope (what surrounds a statement), and the three
+       |         parts below
+    loads, stores ── views (arrays over memory) ── watch (checks of each access)
+    arithmetic   rules of operations of two operands; operators: what calls mean on values
+    values, threads, structures, options
 """
 
 from __future__ import annotations

@@ -1,25 +1,22 @@
-"""Calls as closures: operators on values, memory, functions of the module, registered functions."""
+"""Rules of calls for one thread: control, functions of other languages, packed functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 
-from tilesmith.ir import Call, GlobalVar, StringImm
-from tilesmith.runtime.dtype import DataType
+from tilesmith.ir import Call, IntImm, StringImm
 from tilesmith.support.errors import ExecutionError, UnknownFunctionError, UnsupportedError
-from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.interpreter.call_rules import SHUFFLE_FUNCTIONS, handles
+from tilesmith.tir.interpreter.exchanges import active_mask, shuffle_function
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
-from tilesmith.tir.interpreter.operators import OPERATORS, c_function, llvm_function
-from tilesmith.tir.interpreter.structures import get_field, set_field
-from tilesmith.tir.interpreter.values import (
-    Environment,
-    Evaluate,
-    Pointer,
-    allocate,
-    scalar,
-)  # fmt: skip
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
+from tilesmith.tir.interpreter.operators import Make, c_function, llvm_function
+from tilesmith.tir.interpreter.values import Environment, Evaluate, scalar
+
+__all__ = ["Return"]
 
 
 class Return(Exception):
@@ -30,232 +27,245 @@ class Return(Exception):
         self.value = value
 
 
-class CallCompiler(ExpressionCompiler):
-    """Makes closures of calls."""
+# Control.
 
-    def visit_Call(self, node: Call) -> Evaluate:
-        if isinstance(node.op, GlobalVar):
-            return self.function_call(node)
-        name = node.op.name
-        special = getattr(self, "call_" + name.removeprefix("tir."), None)
-        if special is not None:
-            return special(node)
-        make = OPERATORS.get(name)
-        if make is None:
-            raise UnsupportedError(
-                f"the interpreter does not know the operator '{name}'",
-                notes=("run the program before it is lowered for its target",),
-            )
-        return self.apply(make(node.dtype, tuple([_dtype(arg) for arg in node.args])), node.args)
 
-    def apply(self, function: Any, args: tuple) -> Evaluate:
-        parts = [self.visit(arg) for arg in args]
-        if len(parts) == 1:
-            (only,) = parts
-            return lambda env: function(only(env))
-        if len(parts) == 2:
-            first, second = parts
-            return lambda env: function(first(env), second(env))
-        return lambda env: function(*[part(env) for part in parts])
+@handles("if_then_else")
+def _if_then_else(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    condition, yes, no = [compiler.visit(arg) for arg in call.args]
+    return lambda env: yes(env) if condition(env) else no(env)
 
-    # Control.
 
-    def call_if_then_else(self, node: Call) -> Evaluate:
-        condition, yes, no = [self.visit(arg) for arg in node.args]
-        return lambda env: yes(env) if condition(env) else no(env)
-
-    def call_ret(self, node: Call) -> Evaluate:
-        value = self.visit(node.args[0])
-
-        def leave(env: Environment) -> None:
-            raise Return(value(env))
-
-        return leave
-
-    def call_assume(self, node: Call) -> Evaluate:
-        condition = self.visit(node.args[0])
-
-        def check(env: Environment) -> bool:
-            if not condition(env):
-                raise ExecutionError("a condition that the program assumes does not hold")
-            return True
-
-        return check
-
-    def call_get_active_lane_mask(self, node: Call) -> Evaluate:
-        base, limit = [self.visit(arg) for arg in node.args]
-        lanes = numpy.arange(self.lane_count(node.dtype.lanes))
-        return lambda env: base(env) + lanes < limit(env)
-
-    def call_prefetch(self, node: Call) -> Evaluate:
-        return lambda env: None
-
-    def call_type_annotation(self, node: Call) -> Evaluate:
-        dtype = node.dtype
-        return lambda env: dtype
-
-    def call_tvm_storage_sync(self, node: Call) -> Evaluate:
+@handles("ret")
+def _ret(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    if compiler.scope.in_threads:
         raise UnsupportedError(
-            "the interpreter runs threads one after the other, so they cannot wait for each other",
-            notes=("run the program before barriers are inserted (ThreadSync)",),
+            "a thread of a kernel cannot leave the function with a value",
+            notes=("put what follows into a branch instead",),
         )
+    value = compiler.visit(call.args[0])
 
-    # Memory.
+    def leave(env: Environment) -> None:
+        raise Return(value(env))
 
-    def call_address_of(self, node: Call) -> Evaluate:
-        load = node.args[0]
-        if not isinstance(load, BufferLoad):
-            raise UnsupportedError("address_of needs an element of a buffer")
-        slot, bind = self.slot(load.buffer), self.binder(load.buffer)
-        data_slot = self.slot(load.buffer.data)
-        indices = [self.visit(index) for index in load.indices]
-
-        def compute(env: Environment) -> Pointer:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place = []
-            for index in indices:
-                value = index(env)
-                place.append(int(value[0]) if isinstance(value, numpy.ndarray) else value)
-            return env[data_slot].address_of(array, tuple(place))
-
-        return compute
-
-    def call_tvm_access_ptr(self, node: Call) -> Evaluate:
-        annotation, data, offset, _, _ = node.args
-        size = annotation.dtype.nbytes
-        pointer, start = self.visit(data), self.visit(offset)
-        return lambda env: pointer(env).moved(start(env) * size)
-
-    def call_tvm_stack_alloca(self, node: Call) -> Evaluate:
-        kind = node.args[0].value
-        count = self.visit(node.args[1])
-        if kind == "shape":
-            return lambda env: allocate(DataType("int64"), count(env))
-        return lambda env: [None] * count(env)
-
-    def call_tvm_stack_make_array(self, node: Call) -> Evaluate:
-        data, shape, strides, ndim, zero, offset = node.args
-        parts = [self.visit(part) for part in (data, shape, strides, ndim, offset)]
-        dtype = zero.dtype
-
-        def make(env: Environment) -> numpy.ndarray:
-            pointer, sizes, steps, count, start = [part(env) for part in parts]
-            if isinstance(sizes, Pointer):
-                sizes = tuple(sizes.view(DataType("int64"), (count,), None, 0).tolist())
-            steps = tuple(steps) if isinstance(steps, tuple) and steps else None
-            return pointer.view(dtype, tuple(sizes), steps, start)
-
-        return make
-
-    def call_tvm_struct_get(self, node: Call) -> Evaluate:
-        handle, index, field = [self.visit(arg) for arg in node.args]
-        dtype = node.dtype
-        return lambda env: get_field(handle(env), index(env), field(env), dtype)
-
-    def call_tvm_struct_set(self, node: Call) -> Evaluate:
-        handle, index, field, value = [self.visit(arg) for arg in node.args]
-        return lambda env: set_field(handle(env), index(env), field(env), value(env))
-
-    # Functions.
-
-    def function_call(self, node: Call) -> Evaluate:
-        name = node.op.name_hint
-        parts = [self.visit(arg) for arg in node.args]
-        return lambda env: env[0].call(name, [part(env) for part in parts])
-
-    def call_call_extern(self, node: Call) -> Evaluate:
-        return self.external(node, c_function)
-
-    def call_call_pure_extern(self, node: Call) -> Evaluate:
-        return self.external(node, c_function)
-
-    def call_call_llvm_intrin(self, node: Call) -> Evaluate:
-        return self.external(node, llvm_function)
-
-    def call_call_llvm_pure_intrin(self, node: Call) -> Evaluate:
-        return self.external(node, llvm_function)
-
-    def external(self, node: Call, find: Any) -> Evaluate:
-        name = node.args[0].value
-        arguments = node.args[1:]
-        if name == "llvm.prefetch":
-            return lambda env: None
-        make = find(name)
-        if make is not None:
-            return self.apply(make(node.dtype, tuple([_dtype(a) for a in arguments])), arguments)
-        parts = [self.visit(argument) for argument in arguments]
-
-        def call(env: Environment) -> Any:
-            values = [part(env) for part in parts]
-            found = env[0].external(name)
-            if found is None:
-                raise UnknownFunctionError(
-                    f"the program calls the external function '{name}'",
-                    notes=("give it to the interpreter: run(func, ..., externs={name: function})",),
-                )
-            return found(*values)
-
-        return call
-
-    def call_tvm_call_packed(self, node: Call) -> Evaluate:
-        name = node.args[0]
-        if not isinstance(name, StringImm):
-            raise UnsupportedError("a packed call begins with the name of the function")
-        parts = [self.visit(argument) for argument in node.args[1:]]
-        dtype = node.dtype
-
-        def call(env: Environment) -> Any:
-            result = env[0].call_packed(name.value, [part(env) for part in parts])
-            return result if result is None or dtype.is_handle else scalar(result, dtype)
-
-        return call
-
-    call_tvm_call_cpacked = call_tvm_call_packed
-
-    def call_tvm_call_packed_lowered(self, node: Call) -> Evaluate:
-        name = node.args[0].value
-        parts = [self.visit(argument) for argument in node.args[1:]]
-        dtype = node.dtype
-
-        def call(env: Environment) -> Any:
-            stack, begin, end = [part(env) for part in parts]
-            result = env[0].call_packed(name, stack[begin:end])
-            stack[end] = result
-            return result if result is None or dtype.is_handle else scalar(result, dtype)
-
-        return call
-
-    call_tvm_call_cpacked_lowered = call_tvm_call_packed_lowered
-
-    def call_tvm_call_trace_packed_lowered(self, node: Call) -> Evaluate:
-        inner = self.call_tvm_call_packed_lowered(node)
-        stack, end = self.visit(node.args[1]), self.visit(node.args[3])
-
-        def call(env: Environment) -> Any:
-            inner(env)
-            return stack(env)[end(env) - 1]
-
-        return call
-
-    def call_TVMBackendAllocWorkspace(self, node: Call) -> Evaluate:  # noqa: N802
-        size = self.visit(node.args[2])
-        return lambda env: allocate(DataType("uint8"), int(size(env)))
-
-    def call_TVMBackendFreeWorkspace(self, node: Call) -> Evaluate:  # noqa: N802
-        return lambda env: 0
-
-    def call_tvm_call_trace_packed(self, node: Call) -> Evaluate:
-        parts = [self.visit(argument) for argument in node.args[1:]]
-
-        def call(env: Environment) -> Any:
-            values = [part(env) for part in parts]
-            env[0].call_packed(node.args[0].value, values)
-            return values[-1]
-
-        return call
+    return leave
 
 
-def _dtype(arg: Any) -> DataType:
-    return getattr(arg, "dtype", DataType("handle"))
+@handles("assume")
+def _assume(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    condition = compiler.visit(call.args[0])
+
+    def check(env: Environment) -> bool:
+        if not condition(env):
+            raise ExecutionError("a condition that the program assumes does not hold")
+        return True
+
+    return check
+
+
+@handles("tvm_throw_last_error")
+def _throw_last_error(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    def leave(env: Environment) -> None:
+        raise ExecutionError("the program leaves with the error that was set last")
+
+    return leave
+
+
+@handles("tvm_storage_sync")
+def _storage_sync(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    raise UnsupportedError(
+        "the interpreter runs threads one after the other, so they cannot wait for each other",
+        notes=("run the program before barriers are inserted (ThreadSync)",),
+    )
+
+
+# Numbers, hints.
+
+
+@handles("get_active_lane_mask")
+def _active_lane_mask(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    base, limit = [compiler.visit(arg) for arg in call.args]
+    lanes = numpy.arange(compiler.lane_count(call.dtype.lanes))
+    return lambda env: base(env) + lanes < limit(env)
+
+
+@handles("vscale")
+def _vscale(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    scale = int(compiler.options.vscale)
+    return lambda env: scale
+
+
+@handles("large_uint_imm")
+def _large_uint_imm(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    low, high = [compiler.visit(arg) for arg in call.args]
+    return lambda env: high(env) << 32 | (low(env) & 0xFFFFFFFF)
+
+
+@handles("tvm_context_id")
+def _context_id(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    return lambda env: 0
+
+
+@handles("prefetch")
+def _prefetch(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    return lambda env: None
+
+
+@handles("type_annotation")
+def _type_annotation(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    dtype = call.dtype
+    return lambda env: dtype
+
+
+# Functions of other languages.
+
+
+@handles("call_extern", "call_pure_extern")
+def _call_extern(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    name = _function_name(call)
+    if name.startswith(SHUFFLE_FUNCTIONS):
+        return _shuffle_function(compiler, name, call)
+    return _external(compiler, call, c_function)
+
+
+@handles("call_llvm_intrin", "call_llvm_pure_intrin")
+def _call_llvm(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    return _external(compiler, call, llvm_function)
+
+
+def _function_name(call: Call) -> Any:
+    """The name that a call gives as its first argument (LLVM's intrinsics may have a number)."""
+    return call.args[0].value  # type: ignore[attr-defined]
+
+
+def _shuffle_function(compiler: ExpressionCompiler, name: str, call: Call) -> Evaluate:
+    """One of CUDA's functions that exchange values within a warp."""
+    if name.startswith("__activemask"):
+        return active_mask
+    args = list(call.args[1:])
+    if not name.endswith("_sync"):
+        args.insert(0, IntImm("uint32", 0xFFFFFFFF))
+    if len(args) == 3:
+        args.append(IntImm("int32", 32))
+    return shuffle_function(name, *[compiler.visit(arg) for arg in args[:4]])
+
+
+def _external(
+    compiler: ExpressionCompiler, call: Call, find: Callable[[str], Make | None]
+) -> Evaluate:
+    name = _function_name(call)
+    arguments = call.args[1:]
+    if name == "llvm.prefetch":
+        return lambda env: None
+    make = find(name)
+    if make is not None:
+        return compiler.operation(make, call.dtype, arguments)
+    parts = [compiler.visit(argument) for argument in arguments]
+
+    def run(env: Environment) -> Any:
+        values = [part(env) for part in parts]
+        found = env[CONTEXT_SLOT].external(name)
+        if found is None:
+            raise UnknownFunctionError(
+                f"the program calls the external function '{name}'",
+                notes=("give it to the interpreter: run(func, ..., externs={name: function})",),
+            )
+        return found(*values)
+
+    return run
+
+
+# Packed functions.
+
+
+@handles("tvm_call_packed", "tvm_call_cpacked")
+def _call_packed(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    name = call.args[0]
+    if not isinstance(name, StringImm):
+        raise UnsupportedError("a packed call begins with the name of the function")
+    function = name.value
+    parts = [compiler.visit(argument) for argument in call.args[1:]]
+    dtype = call.dtype
+
+    def run(env: Environment) -> Any:
+        result = env[CONTEXT_SLOT].call_packed(function, [part(env) for part in parts])
+        return result if result is None or dtype.is_handle else scalar(result, dtype)
+
+    return run
+
+
+@handles("tvm_call_trace_packed")
+def _call_trace_packed(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    name = _function_name(call)
+    parts = [compiler.visit(argument) for argument in call.args[1:]]
+
+    def run(env: Environment) -> Any:
+        values = [part(env) for part in parts]
+        env[CONTEXT_SLOT].call_packed(name, values)
+        return values[-1]
+
+    return run
+
+
+@handles("tvm_call_packed_lowered", "tvm_call_cpacked_lowered")
+def _call_packed_lowered(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    name = _function_name(call)
+    parts = [compiler.visit(argument) for argument in call.args[1:]]
+    dtype = call.dtype
+
+    def run(env: Environment) -> Any:
+        stack, begin, end = [part(env) for part in parts]
+        result = env[CONTEXT_SLOT].call_packed(name, stack[begin:end])
+        stack[end] = result
+        return result if result is None or dtype.is_handle else scalar(result, dtype)
+
+    return run
+
+
+@handles("tvm_call_trace_packed_lowered")
+def _call_trace_packed_lowered(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    inner = _call_packed_lowered(compiler, call)
+    stack, end = compiler.visit(call.args[1]), compiler.visit(call.args[3])
+
+    def run(env: Environment) -> Any:
+        inner(env)
+        return stack(env)[end(env) - 1]
+
+    return run
+
+
+# Lists of values of the virtual machine.
+
+
+@handles("anylist_getitem")
+def _list_get(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    items, index = [compiler.visit(arg) for arg in call.args]
+    return lambda env: items(env)[index(env)]
+
+
+@handles("anylist_resetitem")
+def _list_reset(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    items, index = [compiler.visit(arg) for arg in call.args]
+
+    def reset(env: Environment) -> int:
+        items(env)[index(env)] = None
+        return 0
+
+    return reset
+
+
+@handles("anylist_setitem_call_packed", "anylist_setitem_call_cpacked")
+def _list_set_call(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    items, index = [compiler.visit(arg) for arg in call.args[:2]]
+    name = call.args[2]
+    if not isinstance(name, StringImm):
+        raise ExecutionError("anylist_setitem_call_packed needs the name of a function")
+    function = name.value
+    parts = [compiler.visit(arg) for arg in call.args[3:]]
+
+    def run(env: Environment) -> int:
+        result = env[CONTEXT_SLOT].call_packed(function, [part(env) for part in parts])
+        items(env)[index(env)] = result
+        return 0
+
+    return run

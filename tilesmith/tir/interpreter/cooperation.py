@@ -1,4 +1,4 @@
-"""Which parts of a program need threads that run side by side.
+"""Finds the parts of a program that need threads which run side by side.
 
 Threads may run one after the other as long as none of them sees what another one does. Where they
 talk (barriers, exchanges within a warp, memory that one writes and another reads) each statement
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, GlobalVar, Var, Visitor
+from tilesmith.ir import Call, PrimExpr, Var, Visitor
+from tilesmith.ir.queries import is_call, walk
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.call_rules import is_collective
+from tilesmith.tir.interpreter.threads import THREAD_ATTRIBUTES, sharing_level
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -27,57 +30,11 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 
-__all__ = [
-    "ASYNC_ATTRIBUTES", "COLLECTIVE_CALLS", "EXCHANGES", "Cooperation", "is_collective",
-    "launched_thread", "needs_groups", "sharing_level",
-]  # fmt: skip
+__all__ = ["ASYNC_ATTRIBUTES", "Cooperation", "launched_thread", "needs_groups"]
 
-THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 ASYNC_ATTRIBUTES = (
     "async_scope", "async_commit_queue_scope", "async_wait_queue_scope",
 )  # fmt: skip
-
-EXCHANGES = frozenset(
-    ["tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_activemask"]
-)
-"""Calls that give a thread what another one holds."""
-
-COLLECTIVE_CALLS = frozenset(
-    [
-        "tvm_storage_sync", "tvm_thread_allreduce", "tvm_global_barrier_kinit",
-        "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
-        "tvm_store_matrix_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
-        "ptx_ldg32", "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
-        "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier",
-        "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "create_barriers",
-        "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store",
-        "simdgroup_multiply_accumulate",
-    ]
-)  # fmt: skip
-"""Statements that threads carry out together."""
-
-EXTERNAL_EXCHANGES = ("__shfl", "__activemask")
-
-
-def is_collective(call: Any) -> bool:
-    """Whether a call makes threads work together."""
-    if not isinstance(call, Call) or isinstance(call.op, GlobalVar):
-        return False
-    name = call.op.name.removeprefix("tir.")
-    if name in EXCHANGES or name in COLLECTIVE_CALLS:
-        return True
-    if name in ("call_extern", "call_pure_extern"):
-        return str(getattr(call.args[0], "value", "")).startswith(EXTERNAL_EXCHANGES)
-    return False
-
-
-def sharing_level(scope: str) -> str:
-    """Who shares memory of a scope: "block", "warp" or "thread"; "" for what is not on chip."""
-    if scope.startswith("shared"):
-        return "block"
-    if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
-        return "warp"
-    return "thread" if scope.startswith("local") else ""
 
 
 def launched_thread(stmt: Stmt) -> IterVar | None:
@@ -177,16 +134,15 @@ class Cooperation(Visitor):
     def visit_Call(self, node: Call) -> None:
         if is_collective(node):
             self.stack[-1].collective = True
-            if node.op.name == "tir.tvm_storage_sync":
+            if is_call(node, "tir.tvm_storage_sync"):
                 self.has_global_barrier |= node.args[0].value == "global"
         self.visit_children(node)
 
     def visit_LetStmt(self, node: LetStmt) -> None:
         if node.var.dtype.is_handle:
-            inner = _PointerFinder()
-            inner.visit(node.value)
-            if inner.found is not None and inner.found is not node.var:
-                self.same[node.var] = inner.found
+            pointer = _first_pointer(node.value)
+            if pointer is not None and pointer is not node.var:
+                self.same[node.var] = pointer
         self.visit_children(node)
 
     def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> None:
@@ -251,18 +207,14 @@ class Cooperation(Visitor):
         self.visit_children(node)
 
 
-class _PointerFinder(Visitor):
+def _first_pointer(expr: PrimExpr) -> Var | None:
     """The first pointer that an expression mentions."""
-
-    def __init__(self) -> None:
-        self.found: Var | None = None
-
-    def visit_Var(self, node: Var) -> None:
-        if self.found is None and node.dtype.is_handle:
-            self.found = node
-
-    def visit_Buffer(self, node: Buffer) -> None:
-        self.visit_Var(node.data)
+    for node in walk(expr):
+        if isinstance(node, Buffer):
+            return node.data
+        if isinstance(node, Var) and node.dtype.is_handle:
+            return node
+    return None
 
 
 def needs_groups(func: PrimFunc) -> bool:
@@ -271,35 +223,20 @@ def needs_groups(func: PrimFunc) -> bool:
     Blocks with iterators say what they compute for each thread by itself: there the order does not
     matter, and a loop over threads is a loop.
     """
-    quick = _QuickLook()
-    quick.visit(func.body)
-    if quick.collective:
-        return True
-    if not quick.launches or quick.iterators:
+    launches = has_iterators = False
+    for node in walk(func.body):
+        if isinstance(node, Call):
+            if is_collective(node):
+                return True
+        elif isinstance(node, AttrStmt):
+            if node.attr_key in ASYNC_ATTRIBUTES:
+                return True
+            launches |= launched_thread(node) is not None
+        elif isinstance(node, For):
+            launches |= node.kind is ForKind.THREAD_BINDING
+        elif isinstance(node, Block):
+            has_iterators |= bool(node.iter_vars) or node.init is not None
+    if not launches or has_iterators:
         return False
     cooperation = Cooperation(func)
     return cooperation.shared_allocations or cooperation.local_across_launches
-
-
-class _QuickLook(Visitor):
-    def __init__(self) -> None:
-        self.collective = False
-        self.launches = False
-        self.iterators = False
-
-    def visit_Call(self, node: Call) -> None:
-        self.collective = self.collective or is_collective(node)
-        self.visit_children(node)
-
-    def visit_AttrStmt(self, node: AttrStmt) -> None:
-        self.collective = self.collective or node.attr_key in ASYNC_ATTRIBUTES
-        self.launches = self.launches or launched_thread(node) is not None
-        self.visit_children(node)
-
-    def visit_For(self, node: For) -> None:
-        self.launches = self.launches or node.kind is ForKind.THREAD_BINDING
-        self.visit_children(node)
-
-    def visit_Block(self, node: Block) -> None:
-        self.iterators = self.iterators or bool(node.iter_vars) or node.init is not None
-        self.visit_children(node)

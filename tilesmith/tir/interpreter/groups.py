@@ -8,34 +8,30 @@ which no thread sees what another one does run thread by thread (see ``cooperati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import Call, GlobalVar, IntImm, Var
+from tilesmith.ir import Call, Dispatcher, IntImm
 from tilesmith.support.errors import ExecutionError, UnsupportedError
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.interpreter.async_copies import AsyncCompiler
-from tilesmith.tir.interpreter.collectives import CollectiveCompiler
-from tilesmith.tir.interpreter.cooperation import (
-    ASYNC_ATTRIBUTES,
-    Cooperation,
-    is_collective,
-    launched_thread,
-    sharing_level,
-)
-from tilesmith.tir.interpreter.matrix_units import MatrixCompiler
-from tilesmith.tir.interpreter.options import Options
+from tilesmith.tir.interpreter.async_copies import copies_of
+from tilesmith.tir.interpreter.call_rules import GROUP_CALLS, is_collective
+from tilesmith.tir.interpreter.cooperation import ASYNC_ATTRIBUTES, Cooperation, launched_thread
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.placement import Placement
 from tilesmith.tir.interpreter.statements import StatementCompiler
-from tilesmith.tir.interpreter.threads import THREAD_SLOT, by_owner, fork
-from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, allocate
+from tilesmith.tir.interpreter.stores import Prepare
+from tilesmith.tir.interpreter.threads import fork, sharing_level
+from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.stmt import (
     Allocate,
+    AllocateConst,
+    AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
     BufferRealize,
     BufferStore,
+    DeclBuffer,
     For,
     IfThenElse,
     LetStmt,
@@ -45,53 +41,55 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.stmt import Evaluate as EvaluateStmt
 
-RunGroup = Callable[[list[Environment]], None]
+__all__ = ["GroupCompiler"]
+
+_NOTHING = EvaluateStmt(IntImm("int32", 0))
 
 
-class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, StatementCompiler):
-    """Makes closures of statements over groups of threads."""
+class GroupCompiler(Dispatcher[RunGroup]):
+    """Makes closures of statements over groups of threads; stretches that each thread runs by
+    itself are left to the compiler for one thread."""
 
-    def __init__(self, cooperation: Cooperation, options: Options) -> None:
-        super().__init__()
-        self.options = options
+    def __init__(self, statements: StatementCompiler, cooperation: Cooperation) -> None:
+        self.statements = statements
+        self.expressions = statements.expressions
+        self.frame = statements.frame
+        self.scope = statements.scope
+        self.views = statements.views
+        self.placement = Placement(self.frame, self.views)
         self.cooperation = cooperation
-        self.launched: dict[str, int] = {}  # how often each axis is launched around here
-        self.local_pointers: list[Var] = []
-        self.in_async_scope = False
 
-    def group(self, stmt: Stmt) -> RunGroup:
+    def visit(self, node: Stmt) -> RunGroup:
         """The closure that runs a statement for a group of threads."""
-        if self.may_run_alone(stmt):
-            alone = self.visit(stmt)
+        if not self._may_run_alone(node):
+            return super().visit(node)
+        alone = self.statements.visit(node)
 
-            def each(envs: list[Environment]) -> None:
-                for env in envs:
-                    alone(env)
+        def each(envs: list[Environment]) -> None:
+            for env in envs:
+                alone(env)
 
-            return each
-        method = getattr(self, "group_" + type(stmt).__name__, None)
-        if method is None:
-            raise UnsupportedError(
-                f"the interpreter does not run {type(stmt).__name__} for threads that work "
-                "together",
-                span=getattr(stmt, "span", None),
-            )
-        return method(stmt)
+        return each
 
-    def may_run_alone(self, stmt: Stmt) -> bool:
-        if self.cooperation.launches(stmt) and (self.options.watched or self.local_pointers):
+    def visit_default(self, node: Any) -> RunGroup:
+        raise UnsupportedError(
+            f"the interpreter does not run {type(node).__name__} for threads that work together",
+            span=getattr(node, "span", None),
+        )
+
+    def _may_run_alone(self, stmt: Stmt) -> bool:
+        """Whether each thread may run a statement to its end before the next one begins."""
+        watched = self.expressions.options.watched
+        if self.cooperation.launches(stmt) and (watched or self.scope.local_pointers):
             return False
-        if self.in_async_scope:
+        if watched and self.cooperation.allocates(stmt):
             return False
-        return self.cooperation.is_private(stmt)
-
-    def in_threads(self) -> bool:
-        return super().in_threads() or any(self.launched.values())
+        return not self.scope.is_async and self.cooperation.is_private(stmt)
 
     # Sequences and choices.
 
-    def group_SeqStmt(self, node: SeqStmt) -> RunGroup:
-        parts = [self.group(stmt) for stmt in node.seq]
+    def visit_SeqStmt(self, node: SeqStmt) -> RunGroup:
+        parts = [self.visit(stmt) for stmt in node.seq]
 
         def run(envs: list[Environment]) -> None:
             for part in parts:
@@ -99,13 +97,13 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_IfThenElse(self, node: IfThenElse) -> RunGroup:
-        condition = self.visit(node.condition)
-        then_case = self.group(node.then_case)
-        else_case = None if node.else_case is None else self.group(node.else_case)
+    def visit_IfThenElse(self, node: IfThenElse) -> RunGroup:
+        condition = self.expressions.visit(node.condition)
+        then_case = self.visit(node.then_case)
+        else_case = None if node.else_case is None else self.visit(node.else_case)
 
         def run(envs: list[Environment]) -> None:
-            envs[0][0].active = envs
+            envs[0][CONTEXT_SLOT].active = envs
             answers = [condition(env) for env in envs]
             chosen = [env for env, answer in zip(envs, answers) if answer]
             if chosen:
@@ -115,12 +113,12 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_While(self, node: While) -> RunGroup:
-        condition, body = self.visit(node.condition), self.group(node.body)
+    def visit_While(self, node: While) -> RunGroup:
+        condition, body = self.expressions.visit(node.condition), self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             while True:
-                envs[0][0].active = envs
+                envs[0][CONTEXT_SLOT].active = envs
                 answers = [condition(env) for env in envs]
                 envs = [env for env, answer in zip(envs, answers) if answer]
                 if not envs:
@@ -129,12 +127,12 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_LetStmt(self, node: LetStmt) -> RunGroup:
-        slot, value = self.slot(node.var), self.visit(node.value)
-        body, stale = self.group(node.body), self.views_of(node.var)
+    def visit_LetStmt(self, node: LetStmt) -> RunGroup:
+        slot, value = self.frame.slot(node.var), self.expressions.visit(node.value)
+        body, stale = self.visit(node.body), self.views.stale_views(node.var)
 
         def run(envs: list[Environment]) -> None:
-            envs[0][0].active = envs
+            envs[0][CONTEXT_SLOT].active = envs
             values = [value(env) for env in envs]
             for env, found in zip(envs, values):
                 env[slot] = found
@@ -144,9 +142,9 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_AssertStmt(self, node: Any) -> RunGroup:
-        check = self.visit(node.with_fields(body=EvaluateStmt(IntImm("int32", 0))))
-        body = self.group(node.body)
+    def visit_AssertStmt(self, node: AssertStmt) -> RunGroup:
+        check = self.statements.visit(node.with_fields(body=_NOTHING))
+        body = self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             for env in envs:
@@ -155,17 +153,16 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_Evaluate(self, node: EvaluateStmt) -> RunGroup:
+    def visit_Evaluate(self, node: EvaluateStmt) -> RunGroup:
         call = node.value
-        if is_collective(call) and isinstance(call, Call) and not isinstance(call.op, GlobalVar):
-            name = call.op.name.removeprefix("tir.")
-            together = getattr(self, "together_" + name, None)
-            if together is not None:
-                return together(call, node.span)
-        alone = self.visit(node)
+        if isinstance(call, Call) and is_collective(call):
+            rule = GROUP_CALLS.get(call.op.name)
+            if rule is not None:
+                return rule(self.expressions, call, node.span)
+        alone = self.statements.visit(node)
 
         def run(envs: list[Environment]) -> None:
-            envs[0][0].active = envs
+            envs[0][CONTEXT_SLOT].active = envs
             for env in envs:
                 alone(env)
 
@@ -173,13 +170,13 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
     # Loops and launches.
 
-    def group_For(self, node: For) -> RunGroup:
-        low, extent = self.visit(node.min), self.visit(node.extent)
+    def visit_For(self, node: For) -> RunGroup:
+        low, extent = self.expressions.visit(node.min), self.expressions.visit(node.extent)
         thread = launched_thread(node)
         if thread is not None:
-            slots = [self.slot(node.loop_var), self.slot(thread.var)]
-            return self.launch(thread, slots, low, extent, node)
-        slot, body = self.slot(node.loop_var), self.group(node.body)
+            slots = [self.frame.slot(node.loop_var), self.frame.slot(thread.var)]
+            return self._launch(thread, slots, low, extent, node)
+        slot, body = self.frame.slot(node.loop_var), self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             firsts = [low(env) for env in envs]
@@ -200,42 +197,53 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_AttrStmt(self, node: AttrStmt) -> RunGroup:
+    def visit_AttrStmt(self, node: AttrStmt) -> RunGroup:
         thread = launched_thread(node)
         if thread is not None:
-            zero = self.visit(IntImm("int32", 0))
-            return self.launch(thread, [self.slot(thread.var)], zero, self.visit(node.value), node)
+            zero = self.expressions.visit(IntImm("int32", 0))
+            return self._launch(
+                thread,
+                [self.frame.slot(thread.var)],
+                zero,
+                self.expressions.visit(node.value),
+                node,
+            )
         if node.attr_key in ASYNC_ATTRIBUTES:
-            return self.asynchronous(node)
+            return self._asynchronous(node)
         if node.attr_key == "reduce_scope":
-            self.reducers.append(node.node)
-            body = self.group(node.body)
-            self.reducers.pop()
+            self.scope.reducers.append(node.node)
+            body = self.visit(node.body)
+            self.scope.reducers.pop()
             return body
-        return self.group(node.body)
+        return self.visit(node.body)
 
-    def launch(
-        self, thread: IterVar, slots: list[int], low: Evaluate, extent: Evaluate, node: Any
+    def _launch(
+        self,
+        thread: IterVar,
+        slots: list[int],
+        low: Evaluate,
+        extent: Evaluate,
+        node: For | AttrStmt,
     ) -> RunGroup:
         """Threads that start here, or an axis that has been started around."""
         tag = thread.thread_tag or "vthread"
         if not tag.startswith(("threadIdx", "blockIdx")):
             tag = f"{tag}:{thread.var.name}"  # virtual threads may be nested
-        self.axis_of[thread.var] = tag
+        self.scope.axis_of[thread.var] = tag
         if isinstance(node, For):
-            self.axis_of[node.loop_var] = tag
-        if self.launched.get(tag):
-            return self.same_axis(tag, slots, low, extent, node)
-        self.launched[tag] = 1
-        body = self.group(node.body)
-        self.launched[tag] = 0
+            self.scope.axis_of[node.loop_var] = tag
+        if self.scope.launched.get(tag):
+            return self._same_axis(tag, slots, low, extent, node)
+        self.scope.launched[tag] = True
+        body = self.visit(node.body)
+        self.scope.launched[tag] = False
         together = self.cooperation.has_global_barrier or not tag.startswith("blockIdx")
-        pointers = [] if tag.startswith("blockIdx") else self.local_pointers
-        locals_here = [(self.slot(var), self.views_of(var)) for var in pointers]
+        pointers = [] if tag.startswith("blockIdx") else self.scope.local_pointers
+        locals_here = [(self.frame.slot(var), self.views.stale_views(var)) for var in pointers]
 
         def run(envs: list[Environment]) -> None:
             first, count = low(envs[0]), extent(envs[0])
-            context = envs[0][0]
+            context = envs[0][CONTEXT_SLOT]
             context.check_launch(tag, count, node)
             steps = [range(count)] if together else [range(i, i + 1) for i in range(count)]
             for indices in steps:
@@ -250,10 +258,10 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def same_axis(
-        self, tag: str, slots: list[int], low: Evaluate, extent: Evaluate, node: Any
+    def _same_axis(
+        self, tag: str, slots: list[int], low: Evaluate, extent: Evaluate, node: For | AttrStmt
     ) -> RunGroup:
-        body = self.group(node.body)
+        body = self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             for env in envs:
@@ -271,15 +279,15 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
     # Memory.
 
-    def group_Allocate(self, node: Allocate) -> RunGroup:
+    def visit_Allocate(self, node: Allocate) -> RunGroup:
         level = sharing_level(node.buffer_var.storage_scope)
         dtype = node.dtype
-        extents = [self.visit(extent) for extent in node.extents]
+        extents = [self.expressions.visit(extent) for extent in node.extents]
         if level == "thread":
-            self.local_pointers.append(node.buffer_var)
-        body = self.group(node.body)
+            self.scope.local_pointers.append(node.buffer_var)
+        body = self.visit(node.body)
         if level == "thread":
-            self.local_pointers.pop()
+            self.scope.local_pointers.pop()
 
         def size(env: Environment) -> int:
             count = 1
@@ -287,7 +295,7 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
                 count *= extent(env)
             return count
 
-        place = self.placer(node.buffer_var, dtype, size)
+        place = self.placement.pointer(node.buffer_var, dtype, size)
 
         def run(envs: list[Environment]) -> None:
             place(envs)
@@ -295,40 +303,9 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def placer(self, pointer: Var, dtype: Any, size: Evaluate) -> RunGroup:
-        """Fresh memory for each thread, or for each block or warp of them, by the scope."""
-        slot, stale = self.slot(pointer), self.views_of(pointer)
-        level = sharing_level(pointer.storage_scope)
-        shared, warp = level in ("block", "warp"), level == "warp"
-
-        def place(envs: list[Environment]) -> None:
-            parties = by_owner(envs, warp) if shared else {i: [e] for i, e in enumerate(envs)}
-            known = envs[0][0].shared_memory if shared else {}
-            for owner, party in parties.items():
-                count = size(party[0])
-                memory: Pointer = self.fresh(party[0], dtype, count, known.get((slot, owner)))
-                known[(slot, owner)] = memory
-                for env in party:
-                    env[slot] = memory
-                    for view in stale:
-                        env[view] = None
-
-        return place
-
-    def fresh(
-        self, env: Environment, dtype: Any, count: int, old: Pointer | None = None
-    ) -> Pointer:
-        """New memory, or that of the last time without its contents: what threads share stays in
-        one place, as on a device. The watched compiler notes that nothing has been written."""
-        memory = allocate(dtype, count)
-        if old is None or old.memory.nbytes != memory.memory.nbytes:
-            return memory
-        old.memory[...] = memory.memory
-        return old
-
-    def group_DeclBuffer(self, node: Any) -> RunGroup:
-        self.binder(node.buffer)
-        slot, body = self.slot(node.buffer), self.group(node.body)
+    def visit_DeclBuffer(self, node: DeclBuffer) -> RunGroup:
+        self.views.binder(node.buffer)
+        slot, body = self.frame.slot(node.buffer), self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             for env in envs:
@@ -337,11 +314,11 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_AllocateConst(self, node: Any) -> RunGroup:
+    def visit_AllocateConst(self, node: AllocateConst) -> RunGroup:
         # The constant is the same for all: bound first, then the body runs.
-        bind = self.visit(node.with_fields(body=EvaluateStmt(IntImm("int32", 0))))
-        body = self.group(node.body)
-        stale = self.views_of(node.buffer_var)
+        bind = self.statements.visit(node.with_fields(body=_NOTHING))
+        body = self.visit(node.body)
+        stale = self.views.stale_views(node.buffer_var)
 
         def run(envs: list[Environment]) -> None:
             for env in envs:
@@ -352,34 +329,8 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def buffer_placer(self, buffer: Buffer) -> RunGroup:
-        self.binder(buffer)
-        slot = self.slot(buffer)
-        sizes = [self.visit(size) for size in buffer.shape]
-        strides = [self.visit(stride) for stride in buffer.strides]
-        offset = self.visit(buffer.elem_offset)
-
-        def size(env: Environment) -> int:
-            count = 1
-            if strides:
-                for one, stride in zip(sizes, strides):
-                    count += (one(env) - 1) * stride(env)
-            else:
-                for one in sizes:
-                    count *= one(env)
-            return count + offset(env)
-
-        place = self.placer(buffer.data, buffer.dtype, size)
-
-        def run(envs: list[Environment]) -> None:
-            place(envs)
-            for env in envs:
-                env[slot] = None
-
-        return run
-
-    def group_BufferRealize(self, node: BufferRealize) -> RunGroup:
-        place, body = self.buffer_placer(node.buffer), self.group(node.body)
+    def visit_BufferRealize(self, node: BufferRealize) -> RunGroup:
+        place, body = self.placement.buffer(node.buffer), self.visit(node.body)
 
         def run(envs: list[Environment]) -> None:
             place(envs)
@@ -389,11 +340,11 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
     # Blocks.
 
-    def group_BlockRealize(self, node: BlockRealize) -> RunGroup:
-        slots = [self.slot(iterator.var) for iterator in node.block.iter_vars]
-        binding = list(zip(slots, [self.visit(value) for value in node.iter_values]))
-        predicate = self.visit(node.predicate)
-        body = self.group(node.block)
+    def visit_BlockRealize(self, node: BlockRealize) -> RunGroup:
+        slots = [self.frame.slot(iterator.var) for iterator in node.block.iter_vars]
+        binding = list(zip(slots, [self.expressions.visit(value) for value in node.iter_values]))
+        predicate = self.expressions.visit(node.predicate)
+        body = self.visit(node.block)
 
         def run(envs: list[Environment]) -> None:
             chosen = []
@@ -407,18 +358,18 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
         return run
 
-    def group_Block(self, node: Block) -> RunGroup:
+    def visit_Block(self, node: Block) -> RunGroup:
         own = [
             buffer.data
             for buffer in node.alloc_buffers
             if sharing_level(buffer.data.storage_scope) == "thread"
         ]
-        matches = [self.match(match) for match in node.match_buffers]
-        self.local_pointers += own
-        init = None if node.init is None else self.guarded_init(node)
-        body = self.group(node.body)
-        del self.local_pointers[len(self.local_pointers) - len(own) :]
-        placers = [self.buffer_placer(buffer) for buffer in node.alloc_buffers]
+        matches = [self.views.match(match) for match in node.match_buffers]
+        self.scope.local_pointers += own
+        init = None if node.init is None else self.statements.guarded_init(node)
+        body = self.visit(node.body)
+        del self.scope.local_pointers[len(self.scope.local_pointers) - len(own) :]
+        placers = [self.placement.buffer(buffer) for buffer in node.alloc_buffers]
 
         def run(envs: list[Environment]) -> None:
             for place in placers:
@@ -434,14 +385,57 @@ class GroupCompiler(CollectiveCompiler, AsyncCompiler, MatrixCompiler, Statement
 
     # Stores.
 
-    def group_BufferStore(self, node: BufferStore) -> RunGroup:
-        prepare = self.prepared_store(node)
-        if self.in_async_scope:
-            return self.deferred(prepare)
+    def visit_BufferStore(self, node: BufferStore) -> RunGroup:
+        prepare = self.expressions.stores.prepared(node)
+        if self.scope.is_async:
+            return _deferred(prepare)
 
         def run(envs: list[Environment]) -> None:
-            envs[0][0].active = envs
+            envs[0][CONTEXT_SLOT].active = envs
             for store in [prepare(env) for env in envs]:
                 store()
 
         return run
+
+    def _asynchronous(self, node: AttrStmt) -> RunGroup:
+        """``async_scope``, ``async_commit_queue_scope`` and ``async_wait_queue_scope``."""
+        if node.attr_key == "async_scope":
+            outer, self.scope.is_async = self.scope.is_async, True
+            body = self.visit(node.body)
+            self.scope.is_async = outer
+            return body
+        queue = self.expressions.visit(node.value)
+        if node.attr_key == "async_commit_queue_scope":
+            body = self.visit(node.body)
+
+            def commit(envs: list[Environment]) -> None:
+                body(envs)
+                for env in envs:
+                    copies_of(env).commit(queue(env))
+
+            return commit
+        inner = node.body
+        if not isinstance(inner, AttrStmt) or inner.attr_key != "async_wait_inflight_count":
+            raise UnsupportedError(
+                "async_wait_queue_scope needs async_wait_inflight_count right inside",
+                span=node.span,
+            )
+        pending, rest = self.expressions.visit(inner.value), self.visit(inner.body)
+
+        def wait(envs: list[Environment]) -> None:
+            for env in envs:
+                copies_of(env).wait(queue(env), pending(env))
+            rest(envs)
+
+        return wait
+
+
+def _deferred(prepare: Prepare) -> RunGroup:
+    """A store that is carried out when the program waits for it."""
+
+    def run(envs: list[Environment]) -> None:
+        envs[0][CONTEXT_SLOT].active = envs
+        for env, store in [(env, prepare(env, True)) for env in envs]:
+            copies_of(env).open.append(store)
+
+    return run

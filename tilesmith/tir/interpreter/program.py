@@ -8,35 +8,32 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IRModule, PrimExpr, Var
-from tilesmith.runtime.dtype import DataType
+from tilesmith.ir import IRModule
 from tilesmith.support.errors import (
     ExecutionError,
-    ShapeError,
     TilesmithError,
     TypeMismatchError,
     UnknownNameError,
 )  # fmt: skip
 from tilesmith.tir.analysis import undefined_vars
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter import collectives, matrix_units, memory_calls  # noqa: F401 - rules
 from tilesmith.tir.interpreter.async_copies import Copies
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.cooperation import Cooperation, needs_groups
+from tilesmith.tir.interpreter.expressions import ExpressionCompiler
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.groups import GroupCompiler
 from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
+from tilesmith.tir.interpreter.parameters import bind_parameter
 from tilesmith.tir.interpreter.statements import StatementCompiler
-from tilesmith.tir.interpreter.threads import THREAD_SLOT, Thread
+from tilesmith.tir.interpreter.threads import Thread
 from tilesmith.tir.interpreter.values import (
     Environment,
     Evaluate,
-    Pointer,
     as_array,
-    element_type,
-    pointer_to,
-    scalar,
 )  # fmt: skip
-from tilesmith.tir.interpreter.watch import Watch, WatchedCompiler
+from tilesmith.tir.interpreter.watch import Watch
 
 PACKED_PREFIX = "__tvm_ffi_"
 LAUNCH_PARAMS = "tir.kernel_launch_params"
@@ -120,29 +117,23 @@ class Program:
         if free:
             names = ", ".join([f"'{variable.name}'" for variable in free])
             raise ExecutionError(f"the function '{name}' uses {names} without binding them")
-        compiler = self._compiler(func, options)
+        expressions = ExpressionCompiler(options)
+        statements = StatementCompiler(expressions)
         self.binders = [
-            self._binder(compiler, param, func.buffer_map.get(param)) for param in func.params
+            bind_parameter(expressions, param, func.buffer_map.get(param), name)
+            for param in func.params
         ]
-        self.has_threads = isinstance(compiler, GroupCompiler)
-        if isinstance(compiler, GroupCompiler):
-            together = compiler.group(func.body)
+        self.has_threads = options.watched or needs_groups(func)
+        if self.has_threads:
+            together = GroupCompiler(statements, Cooperation(func)).visit(func.body)
             self.body: Evaluate = lambda env: together([env])
         else:
-            self.body = compiler.visit(func.body)
-        self.size = compiler.count
+            self.body = statements.visit(func.body)
+        self.size = expressions.frame.size
         self.warp_size = _warp_size(func, options)
         self.launch_params = tuple(func.attrs.get(LAUNCH_PARAMS, ()))
         symbol = str(func.attrs.get("global_symbol", name))
         self.is_packed = symbol.startswith(PACKED_PREFIX) and len(func.params) == 4
-
-    @staticmethod
-    def _compiler(func: PrimFunc, options: Options) -> StatementCompiler:
-        if options.watched:
-            return WatchedCompiler(Cooperation(func), options)
-        if needs_groups(func):
-            return GroupCompiler(Cooperation(func), options)
-        return StatementCompiler(options)
 
     def run(self, context: Context, arguments: Sequence[Any]) -> Any:
         """Run on arguments; gives what the function returns."""
@@ -160,7 +151,7 @@ class Program:
 
     def _environment(self, context: Context) -> Environment:
         env: Environment = [None] * self.size
-        env[0] = context
+        env[CONTEXT_SLOT] = context
         if self.has_threads:
             env[THREAD_SLOT] = Thread({}, self.warp_size)
         return env
@@ -202,119 +193,6 @@ class Program:
         if code not in (0, None):
             raise ExecutionError(f"the function '{self.name}' returned the error code {code}")
         return result[0]
-
-    # Parameters.
-
-    def _binder(
-        self, compiler: StatementCompiler, param: Var, buffer: Buffer | None
-    ) -> Callable[..., None]:
-        slot = compiler.slot(param)
-        if buffer is not None:
-            return _BufferParameter(compiler, buffer, self.name).bind
-        if not param.dtype.is_handle:
-            dtype = param.dtype
-
-            def bind_scalar(env: Environment, argument: Any, copies: list, checks: list) -> None:
-                env[slot] = scalar(getattr(argument, "item", lambda: argument)(), dtype)
-
-            return bind_scalar
-
-        def bind_pointer(env: Environment, argument: Any, copies: list, checks: list) -> None:
-            if hasattr(argument, "shape"):
-                array = as_array(argument)
-                if not array.flags.c_contiguous:
-                    copy = numpy.ascontiguousarray(array)
-                    copies.append((array, copy))
-                    array = copy
-                argument = pointer_to(array)
-            env[slot] = argument
-
-        return bind_pointer
-
-
-class _BufferParameter:
-    """Binds a buffer of a parameter: checks rank, dtype and sizes, gives symbolic ones a value."""
-
-    def __init__(self, compiler: StatementCompiler, buffer: Buffer, function: str) -> None:
-        self.buffer = buffer
-        self.function = function
-        self.slot = compiler.slot(buffer)
-        self.data_slot = compiler.slot(buffer.data)
-        compiler.binder(buffer)
-        self.sizes = [self._part(compiler, size) for size in buffer.shape]
-        self.strides = [self._part(compiler, stride) for stride in buffer.strides]
-        self.offset = self._part(compiler, buffer.elem_offset)
-
-    @staticmethod
-    def _part(compiler: StatementCompiler, expr: PrimExpr) -> tuple[int | None, Evaluate]:
-        """The slot of a variable (None for another expression), and what the size is."""
-        slot = compiler.slot(expr) if isinstance(expr, Var) else None
-        return slot, compiler.visit(expr)
-
-    def bind(self, env: Environment, argument: Any, copies: list, checks: list) -> None:
-        """Put a pointer to the argument and the values of the symbolic sizes into ``env``."""
-        if isinstance(argument, Pointer):
-            env[self.data_slot] = argument
-            if self.offset[0] is not None:
-                env[self.offset[0]] = 0
-            return
-        buffer = self.buffer
-        array = self._checked_array(argument)
-        if not buffer.strides and not array.flags.c_contiguous:
-            copy = numpy.ascontiguousarray(array)
-            copies.append((array, copy))
-            array = copy
-        self._bind_numbers(env, self.sizes, array.shape[: len(buffer.shape)], "size", checks)
-        steps = tuple([stride // array.itemsize for stride in array.strides])
-        self._bind_numbers(env, self.strides, steps, "stride", checks)
-        slot, evaluate = self.offset
-        if slot is not None and env[slot] is None:
-            env[slot] = 0
-        pointer = pointer_to(array)
-        size = element_type(buffer.dtype).itemsize * buffer.dtype.lanes
-
-        def place() -> None:
-            # The array is the buffer: its first element lies at the buffer's own offset.
-            env[self.data_slot] = pointer.moved(-evaluate(env) * size)
-
-        checks.append(place)
-
-    def _checked_array(self, argument: Any) -> numpy.ndarray:
-        buffer = self.buffer
-        array = as_array(argument)
-        rank = len(buffer.shape) + (buffer.dtype.lanes > 1)
-        if array.ndim != rank:
-            raise ShapeError(
-                f"'{self.function}': buffer '{buffer.name}' has {rank} dimensions, "
-                f"the argument has {array.ndim}"
-            )
-        wanted = element_type(buffer.dtype)
-        if array.dtype != wanted:
-            as_bytes = buffer.dtype.is_bool and array.dtype in (numpy.int8, numpy.uint8)
-            if not as_bytes:
-                raise TypeMismatchError(
-                    f"'{self.function}': buffer '{buffer.name}' holds {buffer.dtype}, "
-                    f"the argument {DataType(array.dtype)}"
-                )
-        return array
-
-    def _bind_numbers(
-        self, env: Environment, parts: list, values: tuple[int, ...], what: str, checks: list
-    ) -> None:
-        for axis, ((slot, evaluate), value) in enumerate(zip(parts, values)):
-            if slot is not None and env[slot] is None:
-                env[slot] = value
-                continue
-
-            def check(axis: int = axis, evaluate: Any = evaluate, value: int = value) -> None:
-                wanted = evaluate(env)
-                if wanted != value:
-                    raise ShapeError(
-                        f"'{self.function}': {what} {axis} of buffer '{self.buffer.name}' is "
-                        f"{wanted}, that of the argument {value}"
-                    )
-
-            checks.append(check)
 
 
 _PROGRAMS: dict[Options, weakref.WeakKeyDictionary[PrimFunc, Program]] = {}

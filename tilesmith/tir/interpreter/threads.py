@@ -5,13 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.support.errors import ExecutionError
+from tilesmith.tir.interpreter.frame import THREAD_SLOT
 from tilesmith.tir.interpreter.values import Environment, Pointer
 
 __all__ = [
-    "THREAD_SLOT", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork", "whole",
+    "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork",
+    "require_whole", "sharing_level",
 ]  # fmt: skip
 
-THREAD_SLOT = 1  # where an environment holds its thread
+THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
+"""Attributes that launch threads."""
+
+
+def sharing_level(scope: str) -> str:
+    """Who shares memory of a scope: "block", "warp" or "thread"; "" for memory that is not on the
+    chip."""
+    if scope.startswith("shared"):
+        return "block"
+    if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
+        return "warp"
+    return "thread" if scope.startswith("local") else ""
 
 
 class Thread:
@@ -138,7 +151,7 @@ def _lane(env: Environment) -> int:
     return env[THREAD_SLOT].lane
 
 
-def whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:
+def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:
     """Raise ExecutionError unless all threads of each block (or warp) are here."""
     groups = by_warp(envs) if warp_only else by_block(envs)
     for members in groups.values():

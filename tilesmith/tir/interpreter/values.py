@@ -14,11 +14,16 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import PrimExpr
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, TypeMismatchError
 
 Environment = list[Any]
 Evaluate = Callable[[Environment], Any]
+"""The closure of an expression or of a statement."""
+RunGroup = Callable[[list[Environment]], None]
+"""The closure of a statement for a group of threads."""
+CompileExpr = Callable[[PrimExpr], Evaluate]
 
 
 def element_type(dtype: DataType) -> numpy.dtype:
@@ -48,7 +53,7 @@ def scalar(value: Any, dtype: DataType) -> Any:
 
 
 def truncate(value: Any) -> int:
-    """A float rounded toward zero; what is no number gives zero."""
+    """A float rounded toward zero; NaN and infinities become 0."""
     value = float(value)
     if value != value or value in (float("inf"), float("-inf")):
         return 0
@@ -146,6 +151,19 @@ class Pointer:
             start += index * stride
         return Pointer(self.memory, start - base, self.owner)
 
+    def window(self, count: int) -> numpy.ndarray:
+        """The next ``count`` bytes, as an array of bytes over the memory.
+
+        Raises ExecutionError where the memory ends before.
+        """
+        end = self.offset + count
+        if self.offset < 0 or end > self.memory.nbytes:
+            raise ExecutionError(
+                f"a copy of {count} bytes at {self.offset} leaves memory of "
+                f"{self.memory.nbytes} bytes"
+            )
+        return self.memory[self.offset : end]
+
     def __repr__(self) -> str:
         return f"Pointer({self.memory.nbytes} bytes, offset {self.offset})"
 
@@ -169,7 +187,7 @@ def pointer_to(array: numpy.ndarray) -> Pointer:
 
 
 def poison(dtype: DataType) -> Any:
-    """What fresh memory holds: no number for floats, a conspicuous one for integers."""
+    """What fresh memory holds: NaN for floats, a conspicuous number for integers."""
     if dtype.is_float:
         return float("nan")
     if dtype.is_bool:

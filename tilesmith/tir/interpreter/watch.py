@@ -1,4 +1,4 @@
-"""Looks at each access: races between threads, reads of memory that was never written.
+"""Checks each access: races between threads, reads of memory that was never written.
 
 Two accesses of an element by different threads, one of them writing, need a barrier between them
 (of the block, or of the warp for threads of one); threads of different blocks can only meet at a
@@ -7,22 +7,21 @@ barrier of the grid. The order in which the interpreter runs threads plays no ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.cooperation import sharing_level
-from tilesmith.tir.interpreter.groups import GroupCompiler
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
 from tilesmith.tir.interpreter.options import Options
-from tilesmith.tir.interpreter.threads import THREAD_SLOT, Thread, by_block, by_warp
-from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer
-from tilesmith.tir.stmt import BufferStore
+from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
+from tilesmith.tir.interpreter.values import Environment, Pointer
 
-__all__ = ["Watch", "WatchedCompiler"]
+__all__ = ["AccessObserver", "Watch", "touch_bytes"]
 
+Observe = Callable[..., None]
 
 _WRITTEN = b"\1" * 4096  # flags of bytes that have been written
 
@@ -166,62 +165,33 @@ def _race(what: str, one: Access, does: str, other: Access, did: str) -> Executi
     )
 
 
-class WatchedCompiler(GroupCompiler):
-    """Makes closures that tell the watch of each access."""
+def touch_bytes(
+    env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
+) -> None:
+    """Tell the watch of the present run, if there is one, of an access through a pointer."""
+    watch = env[CONTEXT_SLOT].watch
+    if watch is not None:
+        watch.touch_bytes(env, pointer, count, writes, pending)
 
-    def fresh(
-        self, env: Environment, dtype: Any, count: int, old: Pointer | None = None
-    ) -> Pointer:
-        memory = super().fresh(env, dtype, count, old)
-        env[0].watch.allocated(memory)
-        return memory
 
-    def may_run_alone(self, stmt: Any) -> bool:
-        return super().may_run_alone(stmt) and not self.cooperation.allocates(stmt)
+class AccessObserver:
+    """Makes the functions that tell the watch of each access of a buffer."""
 
-    def visit_BufferLoad(self, node: BufferLoad) -> Evaluate:
-        load = super().visit_BufferLoad(node)
-        touch = self.toucher(node.buffer, False)
-        if touch is None:
-            return load
-        slot = self.slot(node.buffer)
-        indices = [self.visit(index) for index in node.indices]
-        predicate = None if node.predicate is None else self.visit(node.predicate)
+    def __init__(self, frame: Frame, options: Options) -> None:
+        self.frame = frame
+        self.options = options
 
-        def look(env: Environment) -> Any:
-            value = load(env)
-            place: Any = tuple([index(env) for index in indices])
-            if predicate is not None:
-                mask = numpy.atleast_1d(predicate(env))
-                place = (*place[:-1], numpy.atleast_1d(place[-1])[mask])
-            touch(env, env[slot], place, None)
-            return value
-
-        return look
-
-    def visit_BufferStore(self, node: BufferStore) -> Evaluate:
-        prepare = self.prepared_store(node)
-
-        def store(env: Environment) -> None:
-            prepare(env)()
-
-        return store
-
-    def watcher(self, buffer: Buffer) -> Any:
-        return self.toucher(buffer, True)
-
-    def toucher(self, buffer: Buffer, writes: bool) -> Any:
-        """Tells the watch of an access; None for memory of one thread that is always defined."""
+    def access(self, buffer: Buffer, writes: bool) -> Observe | None:
+        """``observe(env, array, place, pending=False)`` for accesses of a buffer; None for memory
+        of one thread where only races matter."""
         level = sharing_level(buffer.data.storage_scope)
-        data_slot, name, scope = self.slot(buffer.data), buffer.name, buffer.scope()
+        data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
         size = buffer.dtype.nbytes
         if level == "thread" and not self.options.check_undefined:
             return None
 
-        def touch(
-            env: Environment, array: Any, place: tuple, stored: Any, pending: bool = False
-        ) -> None:
-            watch: Watch = env[0].watch
+        def observe(env: Environment, array: Any, place: tuple, pending: bool = False) -> None:
+            watch: Watch = env[CONTEXT_SLOT].watch
             pointer: Pointer = env[data_slot]
             known = watch.views.get(id(array))
             if known is None or known[0] is not array:
@@ -240,7 +210,7 @@ class WatchedCompiler(GroupCompiler):
                 if pending:
                     watch.forget(pointer, int(where), size)
 
-        return touch
+        return observe
 
 
 def _elements(place: tuple) -> list[tuple]:

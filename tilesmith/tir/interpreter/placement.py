@@ -1,0 +1,65 @@
+"""Memory of groups of threads: fresh for each thread, or for each block or warp that shares it."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Var
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, Frame
+from tilesmith.tir.interpreter.threads import by_owner, sharing_level
+from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, RunGroup, allocate
+from tilesmith.tir.interpreter.views import BufferViews
+
+__all__ = ["Placement"]
+
+
+class Placement:
+    """Makes closures that allocate memory for all threads of a group."""
+
+    def __init__(self, frame: Frame, views: BufferViews) -> None:
+        self.frame = frame
+        self.views = views
+
+    def pointer(self, pointer: Var, dtype: DataType, count: Evaluate) -> RunGroup:
+        """Points to ``count`` elements of its own for each owner of memory of this scope."""
+        slot, stale = self.frame.slot(pointer), self.views.stale_views(pointer)
+        level = sharing_level(pointer.storage_scope)
+        shared, warp = level in ("block", "warp"), level == "warp"
+
+        def place(envs: list[Environment]) -> None:
+            parties = by_owner(envs, warp) if shared else {i: [e] for i, e in enumerate(envs)}
+            known = envs[0][CONTEXT_SLOT].shared_memory if shared else {}
+            for owner, party in parties.items():
+                memory = _fresh(party[0], dtype, count(party[0]), known.get((slot, owner)))
+                known[(slot, owner)] = memory
+                for env in party:
+                    env[slot] = memory
+                    for view in stale:
+                        env[view] = None
+
+        return place
+
+    def buffer(self, buffer: Buffer) -> RunGroup:
+        """Gives a buffer memory of its own for each owner."""
+        slot, count = self.frame.slot(buffer), self.views.element_count(buffer)
+        place = self.pointer(buffer.data, buffer.dtype, count)
+
+        def run(envs: list[Environment]) -> None:
+            place(envs)
+            for env in envs:
+                env[slot] = None
+
+        return run
+
+
+def _fresh(env: Environment, dtype: DataType, count: int, old: Pointer | None) -> Pointer:
+    """New memory, or that of the last time without its contents: what threads share stays in one
+    place, as on a device. The watch, if there is one, notes that nothing has been written."""
+    memory = allocate(dtype, count)
+    if old is not None and old.memory.nbytes == memory.memory.nbytes:
+        old.memory[...] = memory.memory
+        memory = old
+    watch = env[CONTEXT_SLOT].watch
+    if watch is not None:
+        watch.allocated(memory)
+    return memory

@@ -1,0 +1,32 @@
+"""What surrounds the statement that is being compiled."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Node, Var
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """The launches, reductions and attributes around the present statement.
+
+    ``threads``: iterators over threads whose loops run one after the other.
+    ``launched``: by axis, whether the threads of the present group differ in it.
+    ``axis_of``: the axis that a variable of a launch counts.
+    ``reducers``: what the attributes ``reduce_scope`` name, the innermost last.
+    ``local_pointers``: memory of single threads that is allocated around.
+    ``is_async``: stores begin copies in the background (``async_scope``).
+    """
+
+    def __init__(self) -> None:
+        self.threads: set[Var] = set()
+        self.launched: dict[str, bool] = {}
+        self.axis_of: dict[Var, str] = {}
+        self.reducers: list[Node] = []
+        self.local_pointers: list[Var] = []
+        self.is_async = False
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether the statement is inside of a launch."""
+        return bool(self.threads) or any(self.launched.values())

@@ -1,0 +1,235 @@
+"""Stores as closures: at once, or in two steps where threads evaluate before any of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.interpreter.frame import Frame
+from tilesmith.tir.interpreter.values import (
+    CompileExpr,
+    Environment,
+    Evaluate,
+    poison,
+)
+from tilesmith.tir.interpreter.views import BufferViews, check_vector, out_of_bounds
+from tilesmith.tir.interpreter.watch import AccessObserver
+from tilesmith.tir.stmt import BufferStore
+
+__all__ = ["Prepare", "StoreValue", "Stores"]
+
+Prepare = Callable[..., Callable[[], None]]
+"""``prepare(env, later=False)`` evaluates a store and gives the function that carries it out."""
+
+StoreValue = Callable[[Environment, Any], None]
+
+
+class Stores:
+    """Makes closures of stores; ``observer`` is told of each access."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        views: BufferViews,
+        compile_expr: CompileExpr,
+        observer: AccessObserver | None = None,
+    ) -> None:
+        self.frame = frame
+        self.views = views
+        self.compile_expr = compile_expr
+        self.observer = observer
+
+    def store(self, node: BufferStore) -> Evaluate:
+        """The closure of a store that is carried out at once."""
+        if self.observer is not None:
+            prepare = self.prepared(node)
+
+            def observed(env: Environment) -> None:
+                prepare(env)()
+
+            return observed
+        lanes = node.indices[-1].dtype.lanes if node.indices else 1
+        if node.predicate is not None or lanes > 1:
+            return self._vector_store(node)
+        value = self.compile_expr(node.value)
+        indices = [self.compile_expr(index) for index in node.indices]
+        if len(indices) == 1:
+            return self._one_index(node, indices[0], value)
+        if len(indices) == 2:
+            return self._two_indices(node, indices, value)
+        return self._many_indices(node, indices, value)
+
+    def _one_index(self, node: BufferStore, index: Evaluate, value: Evaluate) -> Evaluate:
+        buffer, span = node.buffer, node.span
+        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+
+        def store(env: Environment) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            place = index(env)
+            stored = value(env)
+            if place >= 0:
+                try:
+                    array[place] = stored
+                    return
+                except IndexError:
+                    pass
+            out_of_bounds(buffer, array, (place,), span, "the store")
+
+        return store
+
+    def _two_indices(self, node: BufferStore, indices: list[Evaluate], value: Evaluate) -> Evaluate:
+        buffer, span = node.buffer, node.span
+        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        first, second = indices
+
+        def store(env: Environment) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            i, j = first(env), second(env)
+            stored = value(env)
+            if i >= 0 and j >= 0:
+                try:
+                    array[i, j] = stored
+                    return
+                except IndexError:
+                    pass
+            out_of_bounds(buffer, array, (i, j), span, "the store")
+
+        return store
+
+    def _many_indices(
+        self, node: BufferStore, indices: list[Evaluate], value: Evaluate
+    ) -> Evaluate:
+        buffer, span = node.buffer, node.span
+        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+
+        def store(env: Environment) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            place = tuple([index(env) for index in indices])
+            stored = value(env)
+            if not place or min(place) >= 0:
+                try:
+                    array[place] = stored
+                    return
+                except IndexError:
+                    pass
+            out_of_bounds(buffer, array, place, span, "the store")
+
+        return store
+
+    def _vector_store(self, node: BufferStore) -> Evaluate:
+        buffer, span = node.buffer, node.span
+        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        value = self.compile_expr(node.value)
+        outer = [self.compile_expr(index) for index in node.indices[:-1]]
+        last = self.compile_expr(node.indices[-1])
+        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
+        inner_lanes = buffer.dtype.lanes
+
+        def store(env: Environment) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            place = tuple([index(env) for index in outer])
+            picked = numpy.atleast_1d(last(env))
+            stored = numpy.atleast_1d(value(env))
+            if inner_lanes > 1:
+                stored = stored.reshape(len(picked), inner_lanes)
+            if predicate is not None:
+                mask = numpy.atleast_1d(predicate(env))
+                picked, stored = picked[mask], stored[mask]
+            check_vector(buffer, array, place, picked, span, "the store")
+            array[(*place, picked)] = stored
+
+        return store
+
+    # In two steps.
+
+    def prepared(self, node: BufferStore) -> Prepare:
+        """Evaluates a store for a thread and gives the function that carries it out.
+
+        With ``later`` the element is poisoned until then (NaN for floats), so that a read that
+        comes too early shows.
+        """
+        buffer, span = node.buffer, node.span
+        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        value = self.compile_expr(node.value)
+        indices = [self.compile_expr(index) for index in node.indices]
+        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
+        vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
+        inner_lanes = buffer.dtype.lanes
+        observe = None if self.observer is None else self.observer.access(buffer, True)
+
+        def prepare(env: Environment, later: bool = False) -> Callable[[], None]:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            place: Any = tuple([index(env) for index in indices])
+            stored = value(env)
+            if vector or predicate is not None:
+                picked, stored = numpy.atleast_1d(place[-1]), numpy.atleast_1d(stored)
+                if inner_lanes > 1:
+                    stored = stored.reshape(len(picked), inner_lanes)
+                if predicate is not None:
+                    mask = numpy.atleast_1d(predicate(env))
+                    picked, stored = picked[mask], stored[mask]
+                check_vector(buffer, array, place[:-1], picked, span, "the store")
+                place = (*place[:-1], picked)
+            elif any(not 0 <= i < size for i, size in zip(place, array.shape)):
+                out_of_bounds(buffer, array, place, span, "the store")
+
+            if later:
+                array[place] = poison(buffer.dtype.element)
+                if observe is not None:
+                    observe(env, array, place, pending=True)
+
+            def store() -> None:
+                array[place] = stored
+                if observe is not None:
+                    observe(env, array, place)
+
+            return store
+
+        return prepare
+
+    def result(self, target: PrimExpr) -> StoreValue:
+        """Puts a result into an element of a buffer, or to where a pointer points."""
+        if isinstance(target, BufferLoad):
+            return self._element(target)
+        if isinstance(target, Var):
+            slot = self.frame.slot(target)
+            annotation = getattr(target.type_annotation, "element_type", None)
+            dtype = annotation.dtype if annotation is not None else None
+            if dtype is not None:
+
+                def store_first(env: Environment, value: Any) -> None:
+                    env[slot].view(dtype, (1,), None, 0)[0] = value
+
+                return store_first
+        raise UnsupportedError("tvm_thread_allreduce: a result goes to an element of a buffer")
+
+    def _element(self, target: BufferLoad) -> StoreValue:
+        slot, bind = self.frame.slot(target.buffer), self.views.binder(target.buffer)
+        indices = [self.compile_expr(index) for index in target.indices]
+        observe = None if self.observer is None else self.observer.access(target.buffer, True)
+
+        def store(env: Environment, value: Any) -> None:
+            array = env[slot]
+            if array is None:
+                array = bind(env)
+            place = tuple([index(env) for index in indices])
+            array[place] = value
+            if observe is not None:
+                observe(env, array, place)
+
+        return store
