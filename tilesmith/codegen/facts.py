@@ -307,6 +307,13 @@ class FailureFinder(_OnceVisitor):
         self.visit_children(call)
 
 
+def constant_value(expr: PrimExpr) -> int | None:
+    """The value of an integer constant, also of a broadcast one; None for anything else."""
+    if isinstance(expr, Broadcast):
+        expr = expr.value
+    return expr.value if isinstance(expr, IntImm) else None
+
+
 def constant_bytes(allocation: tir.Allocate) -> int | None:
     """Bytes of an allocation whose extents are constants; None for another."""
     dtype = allocation.dtype

@@ -9,8 +9,9 @@ then show these lines.
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from tilesmith.codegen.llvm.dtypes import escape
+from tilesmith.codegen.llvm.metadata import Metadata
 from tilesmith.ir.span import Span
 
 Location = str
@@ -20,8 +21,8 @@ Location = str
 class ModuleDebug:
     """The metadata of one module: files, functions, places."""
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
         self._unit = ""
         self._functions = 0
 
@@ -29,14 +30,14 @@ class ModuleDebug:
         """Begin a function that stands at a place."""
         file = self.file(span.source_name if span is not None else "<generated>")
         if not self._unit:
-            self._unit = self.module.distinct_metadata(
+            self._unit = self.metadata.distinct(
                 f"!DICompileUnit(language: DW_LANG_C99, file: {file}, producer: "
                 '"Tilesmith", isOptimized: true, runtimeVersion: 0, emissionKind: FullDebug)'
             )
         line = span.line if span is not None else 0
-        kind = self.module.metadata("!DISubroutineType(types: !{null})")
+        kind = self.metadata.node("!DISubroutineType(types: !{null})")
         name = _quoted(symbol)
-        scope = self.module.distinct_metadata(
+        scope = self.metadata.distinct(
             f"!DISubprogram(name: {name}, linkageName: {name}, scope: {file}, file: {file}, "
             f"line: {line}, type: {kind}, scopeLine: {line}, "
             f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: {self._unit})"
@@ -47,7 +48,7 @@ class ModuleDebug:
         """The DIFile of a source."""
         folder, base = os.path.split(name)
         folder = folder or os.getcwd()
-        return self.module.metadata(
+        return self.metadata.node(
             f"!DIFile(filename: {_quoted(base)}, directory: {_quoted(folder)})"
         )
 
@@ -55,8 +56,8 @@ class ModuleDebug:
         """The named metadata that the module needs."""
         if not self._unit:
             return []
-        version = self.module.metadata('!{i32 2, !"Debug Info Version", i32 3}')
-        dwarf = self.module.metadata('!{i32 7, !"Dwarf Version", i32 4}')
+        version = self.metadata.node('!{i32 2, !"Debug Info Version", i32 3}')
+        dwarf = self.metadata.node('!{i32 7, !"Dwarf Version", i32 4}')
         return [
             f"!llvm.dbg.cu = !{{{self._unit}}}",
             f"!llvm.module.flags = !{{{version}, {dwarf}}}",
@@ -79,14 +80,14 @@ class FunctionDebug:
         file = self.module.file(span.source_name)
         scope = self.scope
         if file != self.file:  # a macro, or a function of another file that was inlined
-            scope = self.module.module.metadata(
+            scope = self.module.metadata.node(
                 f"!DILexicalBlockFile(scope: {self.scope}, file: {file}, discriminator: 0)"
             )
         return self._at(span.line, span.column, scope)
 
     def _at(self, line: int, column: int, scope: str) -> Location:
         column = min(column, 65535)  # LLVM keeps 16 bits
-        return self.module.module.metadata(
+        return self.module.metadata.node(
             f"!DILocation(line: {line}, column: {column}, scope: {scope})"
         )
 
@@ -101,6 +102,4 @@ def annotate(lines: list[str], start: int, location: Location) -> None:
 
 
 def _quoted(text: str) -> str:
-    from tilesmith.codegen.llvm.dtypes import escape
-
     return '"' + escape(text.encode()) + '"'

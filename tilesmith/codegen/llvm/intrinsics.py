@@ -1,211 +1,179 @@
-"""The operators of scalar calls (`tir.exp`, `tir.if_then_else`, ...) as LLVM text.
-
-One function per operator, or per family, in the table `INTRINSICS`; the functions take the emitter
-and the call and give back an operand. What is not in the table is an error.
-"""
+"""Rules of the operators of scalar calls: mathematics, bits, choices, hints, vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from tilesmith.codegen.facts import may_fault
+from tilesmith.codegen.facts import constant_value, may_fault
 from tilesmith.codegen.llvm import dtypes
+from tilesmith.codegen.llvm.arithmetic import arithmetic, note_wrapping
+from tilesmith.codegen.llvm.c_library import LIBM_FUNCTIONS, LLVM_FUNCTIONS, PURE_FUNCTION
+from tilesmith.codegen.llvm.conversions import convert
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
-from tilesmith.codegen.llvm.expressions import FLOAT32, constant_value
+from tilesmith.codegen.llvm.operations import (
+    FLOAT32,
+    float_operation,
+    from_memory,
+    intrinsic,
+    to_memory,
+)
+from tilesmith.codegen.llvm.rules import handles
+from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr
 from tilesmith.runtime.dtype import DataType
-
-Handler = Callable[[Any, Call], str]
-INTRINSICS: dict[str, Handler] = {}
-"""Handlers by the operator's full name."""
 
 _INT32 = DataType("int32")
 _INT64 = DataType("int64")
 
-# Functions that LLVM knows as intrinsics of the same meaning.
-_LLVM = {
-    "acos": "acos", "asin": "asin", "atan": "atan", "atan2": "atan2", "ceil": "ceil",
-    "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp10": "exp10",
-    "exp2": "exp2", "fabs": "fabs", "floor": "floor", "log": "log", "log10": "log10",
-    "log2": "log2", "nearbyint": "nearbyint", "round": "round", "sin": "sin", "sinh": "sinh",
-    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-}  # fmt: skip
-# Functions of the C library without such an intrinsic, called lane by lane.
-_LIBM = ("acosh", "asinh", "atanh", "erf", "hypot", "log1p", "nextafter")
-C_LIBRARY = frozenset(
-    [name + suffix for name in (*_LLVM, *_LIBM, "fma", "fmod", "pow", "ldexp", "cbrt", "rint",
-                                "fmin", "fmax", "exp10", "frexp", "modf", "remainder", "lround",
-                                "expm1", "tgamma", "lgamma", "erfc") for suffix in ("", "f", "l")]
-    + "abs abort calloc div exit free getenv main malloc memcmp memcpy memmove memset printf puts"
-      " qsort rand read realloc remove signal sleep srand time write".split()
-)  # fmt: skip
-"""Names that LLVM or the linker take for functions of the C library."""
-PURE_FUNCTION = "nounwind willreturn memory(none)"
-
-
-def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Enter a function in the table under operator names without `tir.`."""
-
-    def enter(handler: Handler) -> Handler:
-        for name in names:
-            INTRINSICS["tir." + name] = handler
-        return handler
-
-    return enter
-
-
 # -- mathematics
 
 
-@handles(*_LLVM)
-def _llvm_function(emit: Any, call: Call) -> str:
+@handles(*LLVM_FUNCTIONS)
+def _llvm_function(emit: Values, call: Call) -> str:
     values = [emit.value(arg) for arg in call.args]
-    return emit.intrinsic(_LLVM[call.op.name[4:]], values, call.dtype)
+    return intrinsic(emit.out, LLVM_FUNCTIONS[call.op.name[4:]], values, call.dtype)
 
 
-@handles(*_LIBM)
-def _libm_function(emit: Any, call: Call) -> str:
-    return libm(emit, call.op.name[4:], [emit.value(arg) for arg in call.args], call.dtype)
+@handles(*LIBM_FUNCTIONS)
+def _libm_function(emit: Values, call: Call) -> str:
+    return _libm(emit, call.op.name[4:], [emit.value(arg) for arg in call.args], call.dtype)
 
 
-def libm(emit: Any, name: str, values: list[str], dtype: DataType) -> str:
+def _libm(emit: Values, name: str, values: list[str], dtype: DataType) -> str:
     """A function of the C library on each lane; narrow floats go through float32."""
     if dtype.bits < 32:
         wide = FLOAT32.with_lanes(dtype.lanes)
-        widened = [emit.convert(value, dtype, wide) for value in values]
-        return emit.convert(libm(emit, name, widened, wide), wide, dtype)
+        widened = [convert(emit.out, value, dtype, wide) for value in values]
+        return convert(emit.out, _libm(emit, name, widened, wide), wide, dtype)
     element = register_type(dtype.element)
     function = name + ("f" if dtype.bits == 32 else "")
-    target = emit.module.declare(function, element, [element] * len(values), PURE_FUNCTION)
+    target = emit.text.declare(function, element, [element] * len(values), PURE_FUNCTION)
     lanes = []
     for number in range(dtype.lanes):
-        arguments = [f"{element} {emit.lane(value, dtype, number)}" for value in values]
+        arguments = [f"{element} {emit.out.lane(value, dtype, number)}" for value in values]
         lanes.append(emit.define(f"call {element} {target}({', '.join(arguments)})"))
-    return emit.from_lanes(lanes, dtype)
+    return emit.out.from_lanes(lanes, dtype)
 
 
 @handles("fma")
-def _fma(emit: Any, call: Call) -> str:
+def _fma(emit: Values, call: Call) -> str:
     values = [emit.value(arg) for arg in call.args]
     if call.dtype.is_float:
-        return emit.intrinsic("fma", values, call.dtype)
-    product = emit.arithmetic("mul", "fmul", values[0], values[1], call.dtype)
-    return emit.arithmetic("add", "fadd", product, values[2], call.dtype)
+        return intrinsic(emit.out, "fma", values, call.dtype)
+    product = arithmetic(emit, "mul", "fmul", values[0], values[1], call.dtype)
+    return arithmetic(emit, "add", "fadd", product, values[2], call.dtype)
 
 
 @handles("fmod")
-def _fmod(emit: Any, call: Call) -> str:
-    return emit.float_operation("frem", [emit.value(arg) for arg in call.args], call.dtype)
+def _fmod(emit: Values, call: Call) -> str:
+    return float_operation(emit.out, "frem", [emit.value(arg) for arg in call.args], call.dtype)
 
 
 @handles("pow")
-def _pow(emit: Any, call: Call) -> str:
+def _pow(emit: Values, call: Call) -> str:
     values, dtype = [emit.value(arg) for arg in call.args], call.dtype
     if dtype.is_float:
-        return emit.intrinsic("pow", values, dtype)
-    function = emit.module.integer_power(dtype.element)
+        return intrinsic(emit.out, "pow", values, dtype)
+    function = emit.text.integer_power(dtype.element)
     element = register_type(dtype.element)
     lanes = []
     for number in range(dtype.lanes):
-        base, exponent = [emit.lane(value, dtype, number) for value in values]
+        base, exponent = [emit.out.lane(value, dtype, number) for value in values]
         arguments = f"{element} {base}, {element} {exponent}"
         lanes.append(emit.define(f"call {element} {function}({arguments})"))
-    return emit.from_lanes(lanes, dtype)
+    return emit.out.from_lanes(lanes, dtype)
 
 
 @handles("ldexp")
-def _ldexp(emit: Any, call: Call) -> str:
+def _ldexp(emit: Values, call: Call) -> str:
     value, exponent = call.args
     dtype, wide = call.dtype, call.dtype
     integer = _INT32.with_lanes(dtype.lanes)
-    power = emit.convert(emit.value(exponent), exponent.dtype, integer)
+    power = convert(emit.out, emit.value(exponent), exponent.dtype, integer)
     first = emit.value(value)
-    if not emit.module.computes_directly(dtype):
+    if not emit.machine.computes_directly(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
-        first = emit.convert(first, dtype, wide)
+        first = convert(emit.out, first, dtype, wide)
     kind = register_type(wide)
     result = emit.define(
         f"call {kind} @llvm.ldexp({kind} {first}, {register_type(integer)} {power})"
     )
-    return emit.convert(result, wide, dtype)
+    return convert(emit.out, result, wide, dtype)
 
 
 @handles("rsqrt")
-def _rsqrt(emit: Any, call: Call) -> str:
+def _rsqrt(emit: Values, call: Call) -> str:
     dtype = call.dtype
-    root = emit.intrinsic("sqrt", [emit.value(call.args[0])], dtype)
-    one = emit.broadcast(dtypes.float_constant(1.0, dtype.element), dtype)
-    return emit.float_operation(f"fdiv{emit.module.float_flags}", [one, root], dtype)
+    root = intrinsic(emit.out, "sqrt", [emit.value(call.args[0])], dtype)
+    one = emit.out.broadcast(dtypes.float_constant(1.0, dtype.element), dtype)
+    return float_operation(emit.out, f"fdiv{emit.machine.float_flags}", [one, root], dtype)
 
 
 @handles("sigmoid")
-def _sigmoid(emit: Any, call: Call) -> str:
+def _sigmoid(emit: Values, call: Call) -> str:
     source, dtype = emit.value(call.args[0]), call.dtype
-    wide = dtype if emit.module.computes_directly(dtype) else FLOAT32.with_lanes(dtype.lanes)
-    kind, flags = register_type(wide), emit.module.float_flags
-    one = emit.broadcast(dtypes.float_constant(1.0, wide.element), wide)
-    negative = emit.define(f"fneg {kind} {emit.convert(source, dtype, wide)}")
-    grown = emit.define(f"fadd{flags} {kind} {one}, {emit.intrinsic('exp', [negative], wide)}")
-    return emit.convert(emit.define(f"fdiv{flags} {kind} {one}, {grown}"), wide, dtype)
+    wide = dtype if emit.machine.computes_directly(dtype) else FLOAT32.with_lanes(dtype.lanes)
+    kind, flags = register_type(wide), emit.machine.float_flags
+    one = emit.out.broadcast(dtypes.float_constant(1.0, wide.element), wide)
+    negative = emit.define(f"fneg {kind} {convert(emit.out, source, dtype, wide)}")
+    grown = emit.define(f"fadd{flags} {kind} {one}, {intrinsic(emit.out, 'exp', [negative], wide)}")
+    return convert(emit.out, emit.define(f"fdiv{flags} {kind} {one}, {grown}"), wide, dtype)
 
 
 @handles("isnan")
-def _isnan(emit: Any, call: Call) -> str:
+def _isnan(emit: Values, call: Call) -> str:
     value, dtype = _widened(emit, call.args[0])
     return emit.define(f"fcmp uno {register_type(dtype)} {value}, {value}")
 
 
 @handles("isinf", "isfinite")
-def _isinf(emit: Any, call: Call) -> str:
+def _isinf(emit: Values, call: Call) -> str:
     value, dtype = _widened(emit, call.args[0])
     kind = register_type(dtype)
-    infinity = emit.broadcast(dtypes.float_constant(float("inf"), dtype.element), dtype)
+    infinity = emit.out.broadcast(dtypes.float_constant(float("inf"), dtype.element), dtype)
     magnitude = emit.define(f"call {kind} @llvm.fabs({kind} {value})")
     relation = "oeq" if call.op.name == "tir.isinf" else "olt"
     return emit.define(f"fcmp {relation} {kind} {magnitude}, {infinity}")
 
 
-def _widened(emit: Any, arg: PrimExpr) -> tuple[str, DataType]:
+def _widened(emit: Values, arg: PrimExpr) -> tuple[str, DataType]:
     """A float operand in a type that LLVM computes with."""
-    if emit.module.computes_directly(arg.dtype):
+    if emit.machine.computes_directly(arg.dtype):
         return emit.value(arg), arg.dtype
     wide = FLOAT32.with_lanes(arg.dtype.lanes)
-    return emit.convert(emit.value(arg), arg.dtype, wide), wide
+    return convert(emit.out, emit.value(arg), arg.dtype, wide), wide
 
 
 # -- bits
 
 
 @handles("bitwise_and", "bitwise_or", "bitwise_xor")
-def _bitwise(emit: Any, call: Call) -> str:
+def _bitwise(emit: Values, call: Call) -> str:
     name = call.op.name.rpartition("_")[2]
     a, b = call.args
     if name == "and" and isinstance(b, IntImm):
-        emit.note_wrapping(a)
+        note_wrapping(emit, a)
     return emit.define(f"{name} {register_type(call.dtype)} {emit.value(a)}, {emit.value(b)}")
 
 
 @handles("bitwise_not")
-def _bitwise_not(emit: Any, call: Call) -> str:
-    ones = emit.broadcast("true" if call.dtype.is_bool else "-1", call.dtype)
+def _bitwise_not(emit: Values, call: Call) -> str:
+    ones = emit.out.broadcast("true" if call.dtype.is_bool else "-1", call.dtype)
     return emit.define(f"xor {register_type(call.dtype)} {emit.value(call.args[0])}, {ones}")
 
 
 @handles("shift_left", "shift_right")
-def _shift(emit: Any, call: Call) -> str:
+def _shift(emit: Values, call: Call) -> str:
     if call.op.name == "tir.shift_left":
         name = "shl"
     else:
         name = "ashr" if call.dtype.is_int else "lshr"
     value, amount = emit.value(call.args[0]), emit.value(call.args[1])
     if call.args[1].dtype is not call.dtype:
-        amount = emit.convert(amount, call.args[1].dtype, call.dtype)
+        amount = convert(emit.out, amount, call.args[1].dtype, call.dtype)
     return emit.define(f"{name} {register_type(call.dtype)} {value}, {amount}")
 
 
 @handles("popcount")
-def _popcount(emit: Any, call: Call) -> str:
+def _popcount(emit: Values, call: Call) -> str:
     source = call.args[0].dtype
     kind = register_type(source)
     counted = emit.define(f"call {kind} @llvm.ctpop({kind} {emit.value(call.args[0])})")
@@ -213,23 +181,23 @@ def _popcount(emit: Any, call: Call) -> str:
 
 
 @handles("clz")
-def _clz(emit: Any, call: Call) -> str:
+def _clz(emit: Values, call: Call) -> str:
     source = call.args[0].dtype
     kind = register_type(source)
     counted = emit.define(f"call {kind} @llvm.ctlz({kind} {emit.value(call.args[0])}, i1 false)")
     return _resized(emit, counted, source, call.dtype)
 
 
-def _resized(emit: Any, value: str, source: DataType, target: DataType) -> str:
+def _resized(emit: Values, value: str, source: DataType, target: DataType) -> str:
     """A small count in another integer type."""
     if source.bits == target.bits:
         return value
     unsigned = DataType.make("uint", source.bits, source.lanes)
-    return emit.convert(value, unsigned, target)
+    return convert(emit.out, value, unsigned, target)
 
 
 @handles("reinterpret")
-def _reinterpret(emit: Any, call: Call) -> str:
+def _reinterpret(emit: Values, call: Call) -> str:
     source, target = call.args[0].dtype, call.dtype
     if target.is_handle and constant_value(call.args[0]) == 0:
         return "null"
@@ -238,30 +206,30 @@ def _reinterpret(emit: Any, call: Call) -> str:
     if from_type == to_type:
         return value
     if source.is_handle or target.is_handle:
-        return emit.convert(value, source, target)
+        return convert(emit.out, value, source, target)
     if source.bits * source.lanes != target.bits * target.lanes:
         if not (source.is_bool or target.is_bool):
-            raise emit.unsupported(f"reinterpret from {source} to {target}: sizes differ")
+            raise emit.out.unsupported(f"reinterpret from {source} to {target}: sizes differ")
     if source.is_bool:
-        value, from_type = emit.to_memory(value, source), memory_type(source)
+        value, from_type = to_memory(emit.out, value, source), memory_type(source)
     if target.is_bool:
         raw = value
         if from_type != memory_type(target):
             raw = emit.define(f"bitcast {from_type} {value} to {memory_type(target)}")
-        return emit.from_memory(raw, target)
+        return from_memory(emit.out, raw, target)
     if from_type == to_type:
         return value
     return emit.define(f"bitcast {from_type} {value} to {to_type}")
 
 
 @handles("large_uint_imm")
-def _large_uint(emit: Any, call: Call) -> str:
+def _large_uint(emit: Values, call: Call) -> str:
     low, high = [arg.value for arg in call.args]  # type: ignore[attr-defined]
     return dtypes.integer_constant((high << 32) | low, call.dtype.element)
 
 
 @handles("q_multiply_shift")
-def _q_multiply_shift(emit: Any, call: Call) -> str:
+def _q_multiply_shift(emit: Values, call: Call) -> str:
     x, y, q, s = call.args
     wide = _INT64.with_lanes(call.dtype.lanes)
     kind = register_type(wide)
@@ -270,7 +238,7 @@ def _q_multiply_shift(emit: Any, call: Call) -> str:
 
 
 @handles("q_multiply_shift_per_axis")
-def _q_multiply_shift_per_axis(emit: Any, call: Call) -> str:
+def _q_multiply_shift_per_axis(emit: Values, call: Call) -> str:
     x, y, left, right, q, is_left, is_right = call.args
     wide = _INT64.with_lanes(call.dtype.lanes)
     kind = register_type(wide)
@@ -281,37 +249,41 @@ def _q_multiply_shift_per_axis(emit: Any, call: Call) -> str:
     return _scaled(emit, value, y, emit.define(f"add {kind} {shift}, {more}"), call.dtype)
 
 
-def _when(emit: Any, condition: PrimExpr, value: str, wide: DataType) -> str:
+def _when(emit: Values, condition: PrimExpr, value: str, wide: DataType) -> str:
     """`value` (an int64) where a condition, which may come as an integer, holds; else zero."""
     flags = DataType("bool").with_lanes(condition.dtype.lanes)
-    chosen = emit.convert(emit.value(condition), condition.dtype, flags)
-    kind, zero = register_type(wide), emit.broadcast("0", wide)
+    chosen = convert(emit.out, emit.value(condition), condition.dtype, flags)
+    kind, zero = register_type(wide), emit.out.broadcast("0", wide)
     return emit.define(f"select {register_type(flags)} {chosen}, {kind} {value}, {kind} {zero}")
 
 
-def _as_wide(emit: Any, expr: PrimExpr, wide: DataType) -> str:
+def _as_wide(emit: Values, expr: PrimExpr, wide: DataType) -> str:
     """An integer operand as int64, in all lanes."""
     value = emit.value(expr)
     if expr.dtype.lanes != wide.lanes:
-        value = emit.broadcast(value, expr.dtype.with_lanes(wide.lanes))
-    return emit.convert(value, expr.dtype.with_lanes(wide.lanes), wide)
+        value = emit.out.broadcast(value, expr.dtype.with_lanes(wide.lanes))
+    return convert(emit.out, value, expr.dtype.with_lanes(wide.lanes), wide)
 
 
-def _scaled(emit: Any, value: str, factor: PrimExpr, shift: str, dtype: DataType) -> str:
+def _scaled(emit: Values, value: str, factor: PrimExpr, shift: str, dtype: DataType) -> str:
     """`value * factor * 2 ** -shift`, rounded to nearest, halves up; operands are int64."""
     wide = _INT64.with_lanes(dtype.lanes)
-    kind, one, zero = register_type(wide), emit.broadcast("1", wide), emit.broadcast("0", wide)
+    kind, one, zero = (
+        register_type(wide),
+        emit.out.broadcast("1", wide),
+        emit.out.broadcast("0", wide),
+    )
     right = emit.define(f"call {kind} @llvm.smax({kind} {shift}, {kind} {zero})")
     left = emit.define(f"sub {kind} {right}, {shift}")
     product = emit.define(f"mul {kind} {value}, {_as_wide(emit, factor, wide)}")
     unit = emit.define(f"shl {kind} {one}, {right}")
     half = emit.define(f"lshr {kind} {unit}, {one}")
     rounded = emit.define(f"ashr {kind} {emit.define(f'add {kind} {product}, {half}')}, {right}")
-    return emit.convert(emit.define(f"shl {kind} {rounded}, {left}"), wide, dtype)
+    return convert(emit.out, emit.define(f"shl {kind} {rounded}, {left}"), wide, dtype)
 
 
 @handles("dp4a")
-def _dp4a(emit: Any, call: Call) -> str:
+def _dp4a(emit: Values, call: Call) -> str:
     first, second, total = call.args
     names = []
     for arg in (first, second):
@@ -320,7 +292,7 @@ def _dp4a(emit: Any, call: Call) -> str:
         if source.lanes == 1:
             source = DataType("uint8x4" if source.is_uint else "int8x4")
             value = emit.define(f"bitcast i32 {value} to <4 x i8>")
-        names.append(emit.convert(value, source, DataType("int32x4")))
+        names.append(convert(emit.out, value, source, DataType("int32x4")))
     product = emit.define(f"mul <4 x i32> {names[0]}, {names[1]}")
     added = emit.define(f"call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {product})")
     return emit.define(f"add i32 {added}, {emit.value(total)}")
@@ -330,35 +302,35 @@ def _dp4a(emit: Any, call: Call) -> str:
 
 
 @handles("if_then_else")
-def _if_then_else(emit: Any, call: Call) -> str:
+def _if_then_else(emit: Values, call: Call) -> str:
     condition, true, false = call.args
     if condition.dtype.lanes > 1:
         return _masked_choice(emit, call)
     if not may_fault(true) and not may_fault(false):
         chosen = emit.value(condition)
         return emit.define(f"select i1 {chosen}, {emit.typed(true)}, {emit.typed(false)}")
-    labels = [emit.label("then"), emit.label("else"), emit.label("chosen")]
+    labels = [emit.out.label("then"), emit.out.label("else"), emit.out.label("chosen")]
     emit.write(f"br i1 {emit.value(condition)}, label %{labels[0]}, label %{labels[1]}")
     arms = []
     for label, arm in zip(labels, (true, false)):
-        emit.begin_block(label)
-        with emit.own_memo():
+        emit.out.begin_block(label)
+        with emit.memo.branch():
             value = emit.value(arm)
-        arms.append(f"[ {value}, %{emit.block} ]")
+        arms.append(f"[ {value}, %{emit.out.block} ]")
         emit.write(f"br label %{labels[2]}")
-    emit.begin_block(labels[2])
+    emit.out.begin_block(labels[2])
     if call.dtype.is_void:
         return ""
     return emit.define(f"phi {register_type(call.dtype)} {', '.join(arms)}")
 
 
-def _masked_choice(emit: Any, call: Call) -> str:
+def _masked_choice(emit: Values, call: Call) -> str:
     """A choice by lane: loads of an arm touch only the lanes that want them."""
     condition, true, false = call.args
     lanes = condition.dtype.lanes
     chosen = emit.value(condition)
     kind = f"<{lanes} x i1>"
-    outer = emit.mask
+    outer = emit.scope.mask
     values = []
     for arm, is_true in ((true, True), (false, False)):
         mask = chosen
@@ -369,47 +341,47 @@ def _masked_choice(emit: Any, call: Call) -> str:
             mask = emit.define(f"xor {kind} {chosen}, splat (i1 true)")
         if outer is not None and outer[1] == lanes:
             mask = emit.define(f"and {kind} {mask}, {outer[0]}")
-        emit.mask = (mask, lanes)
-        with emit.own_memo():
+        emit.scope.mask = (mask, lanes)
+        with emit.memo.branch():
             values.append(emit.typed(arm))
-        emit.mask = outer
+        emit.scope.mask = outer
     return emit.define(f"select {kind} {chosen}, {values[0]}, {values[1]}")
 
 
 @handles("likely", "tvm_thread_invariant")
-def _hint(emit: Any, call: Call) -> str:
+def _hint(emit: Values, call: Call) -> str:
     return emit.value(call.args[0])
 
 
 @handles("assume")
-def _assume(emit: Any, call: Call) -> str:
+def _assume(emit: Values, call: Call) -> str:
     emit.write(f"call void @llvm.assume(i1 {emit.value(call.args[0])})")
     return "true"
 
 
 @handles("undef")
-def _undef(emit: Any, call: Call) -> str:
+def _undef(emit: Values, call: Call) -> str:
     return "undef"
 
 
 @handles("type_annotation")
-def _type_annotation(emit: Any, call: Call) -> str:
+def _type_annotation(emit: Values, call: Call) -> str:
     return "zeroinitializer"
 
 
 @handles("prefetch")
-def _prefetch(emit: Any, call: Call) -> str:
+def _prefetch(emit: Values, call: Call) -> str:
     pointer = emit.value(call.args[0])
     numbers = [constant_value(arg) for arg in call.args[1:]]
     if None in numbers:
-        raise emit.unsupported("the hints of prefetch must be constants")
+        raise emit.out.unsupported("the hints of prefetch must be constants")
     write, locality, cache = [*numbers, 0, 3, 1][:3] if len(numbers) < 3 else numbers[:3]
     emit.write(f"call void @llvm.prefetch(ptr {pointer}, i32 {write}, i32 {locality}, i32 {cache})")
     return "0"
 
 
 @handles("tvm_storage_sync")
-def _storage_sync(emit: Any, call: Call) -> str:
+def _storage_sync(emit: Values, call: Call) -> str:
     return "0"  # one thread runs the iterations of a task: there is nobody to wait for
 
 
@@ -417,36 +389,33 @@ def _storage_sync(emit: Any, call: Call) -> str:
 
 
 @handles("vectorlow", "vectorhigh")
-def _vector_half(emit: Any, call: Call) -> str:
+def _vector_half(emit: Values, call: Call) -> str:
     source = call.args[0].dtype
     half = source.lanes // 2
     start = half if call.op.name == "tir.vectorhigh" else 0
     picked = list(range(start, start + half))
-    return emit.shuffle(register_type(source), emit.value(call.args[0]), "poison", picked)
+    return emit.out.shuffle(register_type(source), emit.value(call.args[0]), "poison", picked)
 
 
 @handles("vectorcombine")
-def _vector_combine(emit: Any, call: Call) -> str:
+def _vector_combine(emit: Values, call: Call) -> str:
     first, second = call.args
     picked = list(range(call.dtype.lanes))
     kind = register_type(first.dtype)
-    return emit.shuffle(kind, emit.value(first), emit.value(second), picked)
+    return emit.out.shuffle(kind, emit.value(first), emit.value(second), picked)
 
 
 @handles("vscale")
-def _vscale(emit: Any, call: Call) -> str:
-    emit.module.needs_scalable_vectors(emit)
+def _vscale(emit: Values, call: Call) -> str:
+    emit.out.require_scalable_vectors()
     kind = register_type(call.dtype)
     return emit.define(f"call {kind} @llvm.vscale.{kind}()")
 
 
 @handles("get_active_lane_mask")
-def _active_lanes(emit: Any, call: Call) -> str:
+def _active_lanes(emit: Values, call: Call) -> str:
     base, limit = [emit.typed(arg) for arg in call.args]
     dtype, number = call.dtype, register_type(call.args[0].dtype)
     kind = f"{'nxv' if dtype.is_scalable else 'v'}{int(dtype.lanes)}i1"
     intrinsic = f"@llvm.get.active.lane.mask.{kind}.{number}"
     return emit.define(f"call {register_type(dtype)} {intrinsic}({base}, {limit})")
-
-
-__all__ = ["C_LIBRARY", "INTRINSICS", "handles", "libm"]

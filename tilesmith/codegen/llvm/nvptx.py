@@ -10,14 +10,17 @@ functions that LowerIntrin turns into arithmetic.
 
 from __future__ import annotations
 
-from tilesmith.codegen.llvm import intrinsics
+from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm.compile import compile_formats
+from tilesmith.codegen.llvm.conversions import convert
 from tilesmith.codegen.llvm.dtypes import register_type, symbol
-from tilesmith.codegen.llvm.expressions import constant_value
 from tilesmith.codegen.llvm.functions import FunctionEmitter
+from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module import ModuleEmitter
+from tilesmith.codegen.llvm.rules import INTRINSICS, Processor, handles
+from tilesmith.codegen.llvm.statements import StatementEmitter
+from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IRModule, StringImm
-from tilesmith.ir.queries import called_name
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
@@ -31,19 +34,27 @@ PTX_VERSION = "+ptx70"
 """What CUDA 11.0 and later take."""
 
 _REGISTERS = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
-_NO_LIBRARY = frozenset(
-    f"tir.{name}"
-    for name in (
-        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
-        "exp10", "exp2", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "sigmoid",
-        "sin", "sinh", "tan", "tanh",
-    )
+_NO_LIBRARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
+    "exp10", "exp2", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "sigmoid",
+    "sin", "sinh", "tan", "tanh",
 )  # fmt: skip
 _SHUFFLES = {
     "tir.tvm_warp_shuffle": ("idx", 0x1F),
     "tir.tvm_warp_shuffle_up": ("up", 0),
     "tir.tvm_warp_shuffle_down": ("down", 0x1F),
 }
+_CALLS = dict(INTRINSICS)
+"""The rules of calls of a CPU, with those below in their place."""
+NVPTX = Processor(
+    "NVPTX",
+    _CALLS,
+    no_errors=(
+        "which code of a GPU cannot report",
+        "drop assertions with the option tir.disable_assert; allocate in the scopes shared, "
+        "local or warp",
+    ),
+)
 
 
 def llvm_target(target: Target) -> Target:
@@ -70,141 +81,125 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
 
 
 class KernelModuleEmitter(ModuleEmitter):
-    """A module whose functions are kernels."""
+    """A module whose functions are kernels, or functions of the device that kernels call."""
 
-    def __init__(self, module: IRModule, target: Target, debug: bool | None = None) -> None:
-        super().__init__(module, target, debug)
-        self.converts_float16 = self.has_float16 = True  # from sm_53 on
+    processor = NVPTX
+
+    def _machine(self, target: Target) -> Machine:
+        machine = Machine(target)
+        machine.converts_float16 = machine.has_float16 = True  # from sm_53 on
+        return machine
 
     def _function_text(self, name: str, function: PrimFunc) -> str:
-        emitter = KernelEmitter(self, name, "void")
-        emitter.symbol = self.symbol_of(name)
-        return emitter.emit(function, "")
-
-    def shared_memory(self, size: int, alignment: int) -> str:
-        """Memory that the threads of a block share, as a generic pointer; 0 bytes: the size is
-        given when the kernel is launched."""
-        name = f"@shared.{len(self._globals)}"
-        linkage = "internal" if size else "external"
-        value = " undef" if size else ""
-        self._globals.append(
-            f"{name} = {linkage} addrspace(3) global [{size} x i8]{value}, align {alignment}"
+        kernel = self.symbols.symbol_of(name)
+        emitter = FunctionEmitter(
+            self.context, name, kernel, "void", _refuse_parallel, KernelStatements
         )
-        return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
-
-
-class KernelEmitter(FunctionEmitter):
-    """Writes one kernel."""
-
-    module: KernelModuleEmitter
-
-    def emit(self, function: PrimFunc, linkage: str) -> str:
-        """The text of a kernel, or of a function of the device that is called by one."""
         is_noalias = bool(function.attrs.get("tir.noalias", False))
         parameters = [
-            self.parameter(var, is_noalias and var.dtype.is_handle) for var in function.params
+            emitter.parameter(var, is_noalias and var.dtype.is_handle) for var in function.params
         ]
-        self.statement(function.body)
-        self.write("ret void")
-        head = f"define ptx_kernel void {symbol(self.symbol)}({', '.join(parameters)}) nounwind"
-        return self.finished(head)
+        emitter.statements.statement(function.body)
+        emitter.out.write("ret void")
+        head = f"define ptx_kernel void {symbol(kernel)}({', '.join(parameters)}) nounwind"
+        return emitter.finished(head)
 
-    def needs_status(self, what: str) -> None:
-        raise self.unsupported(
-            f"it {what}, which code of a GPU cannot report",
-            "drop assertions with the option tir.disable_assert; allocate in the scopes shared, "
-            "local or warp",
-        )
 
-    def parallel(self, loop: tir.For) -> None:
-        raise self.unsupported(
-            f"loop '{loop.loop_var.name}' is parallel", "bind it to threads (sch.bind)"
-        )
+class KernelStatements(StatementEmitter):
+    """Writes the statements of a kernel: threads have indices, and memory that they share."""
 
-    def visit_AttrStmt(self, stmt: tir.AttrStmt) -> str:
+    def visit_AttrStmt(self, stmt: tir.AttrStmt) -> None:
         if stmt.attr_key != "thread_extent":
-            return super().visit_AttrStmt(stmt)
+            super().visit_AttrStmt(stmt)
+            return
         assert isinstance(stmt.node, IterVar)
-        var, tag = stmt.node.var, stmt.node.thread_tag
-        if var not in self.variables:
-            self.variables[var] = self._thread_index(tag, stmt, var.dtype)
-            self.facts.non_negative.add(var)
+        emit, var, tag = self.emit, stmt.node.var, stmt.node.thread_tag
+        if var not in emit.variables:
+            emit.variables[var] = _thread_index(emit, tag, stmt, var.dtype)
+            emit.facts.non_negative.add(var)
         self.statement(stmt.body)
-        return ""
 
-    def _thread_index(self, tag: str, stmt: tir.AttrStmt, dtype: DataType) -> str:
-        word, _, axis = tag.partition(".")
-        if word not in _REGISTERS or axis not in ("x", "y", "z"):
-            raise self.unsupported(f"threads of the kind '{tag}' do not exist on this GPU")
-        if constant_value(stmt.value) == 1:
-            return "0"
-        register = f"@llvm.nvvm.read.ptx.sreg.{_REGISTERS[word]}.{axis}"
-        found = self.define(f"call i32 {register}()", "thread")
-        return self.convert(found, DataType("int32"), dtype)
-
-    def visit_Allocate(self, stmt: tir.Allocate) -> str:
+    def visit_Allocate(self, stmt: tir.Allocate) -> None:
         scope = stmt.buffer_var.storage_scope
         if not scope.startswith("shared"):
-            return super().visit_Allocate(stmt)
+            super().visit_Allocate(stmt)
+            return
         size = 1
         for extent in stmt.extents:
             size *= constant_value(extent) or 0
         if size == 0 and scope != "shared.dyn":
-            raise self.unsupported(
+            raise self.out.unsupported(
                 f"'{stmt.buffer_var.name}' in scope '{scope}' has a size that is not constant",
                 "use the scope shared.dyn",
             )
         bytes_ = 0 if scope == "shared.dyn" else size * stmt.dtype.nbytes
-        self.pointer_alignment[stmt.buffer_var] = 16
-        self.variables[stmt.buffer_var] = self.module.shared_memory(bytes_, 16)
+        self.emit.pointers.alignment[stmt.buffer_var] = 16
+        self.emit.variables[stmt.buffer_var] = self.emit.text.shared_memory(bytes_, 16)
         self.statement(stmt.body)
-        return ""
 
-    def visit_Call(self, call: Call) -> str:
-        name = called_name(call)
-        if name == "tir.tvm_storage_sync":
-            return self._barrier(call)
-        if name in _SHUFFLES:
-            return self._shuffle(call, *_SHUFFLES[name])
-        if name == "tir.tvm_warp_activemask":
-            return self.define("call i32 @llvm.nvvm.activemask()")
-        if name in _NO_LIBRARY:
-            raise self.unsupported(
-                f"'{name}' of {call.dtype} needs a library of mathematics, which LLVM has not",
-                "for float32, LowerIntrin replaces most functions; else build for 'cuda'",
-            )
-        if name in intrinsics.INTRINSICS or not name:
-            return super().visit_Call(call)
-        raise self.unsupported(f"operator '{name}' has no translation for NVPTX")
 
-    def _barrier(self, call: Call) -> str:
-        scope = call.args[0].value if isinstance(call.args[0], StringImm) else ""
-        if scope == "warp":
-            self.write("call void @llvm.nvvm.bar.warp.sync(i32 -1)")
-        elif scope.startswith("shared"):
-            self.write("call void @llvm.nvvm.barrier0()")
-        else:
-            raise self.unsupported(f"a barrier for the scope '{scope}'")
-        self.forget()
+def _refuse_parallel(statements: StatementEmitter, loop: tir.For) -> None:
+    raise statements.out.unsupported(
+        f"loop '{loop.loop_var.name}' is parallel", "bind it to threads (sch.bind)"
+    )
+
+
+def _thread_index(emit: Values, tag: str, stmt: tir.AttrStmt, dtype: DataType) -> str:
+    word, _, axis = tag.partition(".")
+    if word not in _REGISTERS or axis not in ("x", "y", "z"):
+        raise emit.out.unsupported(f"threads of the kind '{tag}' do not exist on this GPU")
+    if constant_value(stmt.value) == 1:
         return "0"
+    register = f"@llvm.nvvm.read.ptx.sreg.{_REGISTERS[word]}.{axis}"
+    found = emit.define(f"call i32 {register}()", "thread")
+    return convert(emit.out, found, DataType("int32"), dtype)
 
-    def _shuffle(self, call: Call, kind: str, clamp: int) -> str:
-        mask, value, lane, width, warp = call.args
-        sizes = constant_value(width), constant_value(warp)
-        if None in sizes or value.dtype.bits * value.dtype.lanes != 32:
-            raise self.unsupported("a shuffle moves 32 bits in a warp of constant width")
-        bound = ((sizes[1] - sizes[0]) << 8) | clamp  # type: ignore[operator]
-        is_float = value.dtype.element == "float32"
-        suffix, moved = ("f32", "float") if is_float else ("i32", "i32")
-        held = register_type(value.dtype)
-        given = self.value(value)
-        if held != moved:
-            given = self.define(f"bitcast {held} {given} to {moved}")
-        found = self.define(
-            f"call {moved} @llvm.nvvm.shfl.sync.{kind}.{suffix}(i32 {self.value(mask)}, "
-            f"{moved} {given}, i32 {self.value(lane)}, i32 {bound})"
-        )
-        return found if held == moved else self.define(f"bitcast {moved} {found} to {held}")
+
+@handles(*_NO_LIBRARY, rules=_CALLS)
+def _refuse_library(emit: Values, call: Call) -> str:
+    raise emit.out.unsupported(
+        f"'{call.op.name}' of {call.dtype} needs a library of mathematics, which LLVM has not",
+        "for float32, LowerIntrin replaces most functions; else build for 'cuda'",
+    )
+
+
+@handles("tvm_warp_activemask", rules=_CALLS)
+def _active_mask(emit: Values, call: Call) -> str:
+    return emit.define("call i32 @llvm.nvvm.activemask()")
+
+
+@handles("tvm_storage_sync", rules=_CALLS)
+def _barrier(emit: Values, call: Call) -> str:
+    scope = call.args[0].value if isinstance(call.args[0], StringImm) else ""
+    if scope == "warp":
+        emit.write("call void @llvm.nvvm.bar.warp.sync(i32 -1)")
+    elif scope.startswith("shared"):
+        emit.write("call void @llvm.nvvm.barrier0()")
+    else:
+        raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+    emit.forget()
+    return "0"
+
+
+@handles("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", rules=_CALLS)
+def _shuffle(emit: Values, call: Call) -> str:
+    kind, clamp = _SHUFFLES[call.op.name]
+    mask, value, lane, width, warp = call.args
+    sizes = constant_value(width), constant_value(warp)
+    if None in sizes or value.dtype.bits * value.dtype.lanes != 32:
+        raise emit.out.unsupported("a shuffle moves 32 bits in a warp of constant width")
+    bound = ((sizes[1] - sizes[0]) << 8) | clamp  # type: ignore[operator]
+    is_float = value.dtype.element == "float32"
+    suffix, moved = ("f32", "float") if is_float else ("i32", "i32")
+    held = register_type(value.dtype)
+    given = emit.value(value)
+    if held != moved:
+        given = emit.define(f"bitcast {held} {given} to {moved}")
+    found = emit.define(
+        f"call {moved} @llvm.nvvm.shfl.sync.{kind}.{suffix}(i32 {emit.value(mask)}, "
+        f"{moved} {given}, i32 {emit.value(lane)}, i32 {bound})"
+    )
+    return found if held == moved else emit.define(f"bitcast {moved} {found} to {held}")
 
 
 __all__ = ["KernelModuleEmitter", "generate", "llvm_target"]

@@ -7,27 +7,26 @@ only, also while other threads change their neighbours in the same byte.
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm.dtypes import register_type
-from tilesmith.codegen.llvm.expressions import constant_value
+from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Broadcast, IntImm, PrimExpr, Ramp
 from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import BufferStore
 
 _BOOL = DataType("bool")
 
 
-def load(emit: Any, node: BufferLoad, index: PrimExpr | None) -> str:
-    """The value of a load from a buffer of packed elements."""
+def load(emit: Values, node: BufferLoad, index: PrimExpr | None, predicate: str | None) -> str:
+    """The value of a load from a buffer of packed elements. `predicate`: the lanes that are on."""
     dtype, buffer = node.dtype, node.buffer
-    predicate = emit.predicate_of(node.predicate, dtype.lanes)
     if dtype.lanes > 1:
-        emit.uses_vectors = True
+        emit.scope.uses_vectors = True
     if isinstance(index, Broadcast) and buffer.dtype.lanes == 1 and predicate is None:
         one = _load_one(emit, buffer, emit.index64(index.value), dtype.element, None)
-        return emit.broadcast(one, dtype)
+        return emit.out.broadcast(one, dtype)
     if predicate is None and _is_row_of_bytes(emit, index, dtype, buffer.dtype.lanes):
         pointer = byte_place(emit, buffer, _elements(emit, index, buffer.dtype.lanes)[0], dtype)
         return _load_row(emit, pointer, dtype)
@@ -36,31 +35,30 @@ def load(emit: Any, node: BufferLoad, index: PrimExpr | None) -> str:
     for number, place in enumerate(places):
         wanted = None if predicate is None else _lane_of_mask(emit, predicate, dtype.lanes, number)
         lanes.append(_load_one(emit, buffer, place, dtype.element, wanted))
-    return emit.from_lanes(lanes, dtype)
+    return emit.out.from_lanes(lanes, dtype)
 
 
-def store(emit: Any, node: BufferStore, index: PrimExpr | None) -> str:
-    """Write a store into a buffer of packed elements."""
+def store(
+    emit: Values, node: BufferStore, index: PrimExpr | None, value: str, predicate: str | None
+) -> None:
+    """Write a store into a buffer of packed elements. `predicate`: the lanes that are on."""
     dtype, buffer = node.value.dtype, node.buffer
-    value = emit.value(node.value)
-    predicate = emit.predicate_of(node.predicate, dtype.lanes)
     if dtype.lanes > 1:
-        emit.uses_vectors = True
+        emit.scope.uses_vectors = True
     places = _elements(emit, index, buffer.dtype.lanes)
     if predicate is None and _is_row_of_bytes(emit, index, dtype, buffer.dtype.lanes):
         _store_row(emit, byte_place(emit, buffer, places[0], dtype), value, dtype)
-        return ""
+        return
     for number, place in enumerate(places):
         wanted = None if predicate is None else _lane_of_mask(emit, predicate, dtype.lanes, number)
-        _store_one(emit, buffer, place, emit.lane(value, dtype, number), dtype.element, wanted)
-    return ""
+        _store_one(emit, buffer, place, emit.out.lane(value, dtype, number), dtype.element, wanted)
 
 
-def _lane_of_mask(emit: Any, predicate: str, lanes: int, number: int) -> str:
-    return emit.lane(predicate, _BOOL.with_lanes(lanes), number)
+def _lane_of_mask(emit: Values, predicate: str, lanes: int, number: int) -> str:
+    return emit.out.lane(predicate, _BOOL.with_lanes(lanes), number)
 
 
-def _elements(emit: Any, index: PrimExpr | None, unit: int) -> list[str]:
+def _elements(emit: Values, index: PrimExpr | None, unit: int) -> list[str]:
     """The numbers (i64) of the elements of an access, one for each lane; `unit`: lanes of one
     element of the buffer."""
     if index is None:
@@ -72,7 +70,7 @@ def _elements(emit: Any, index: PrimExpr | None, unit: int) -> list[str]:
         operation = "zext" if dtype.is_uint else "sext"
         starts = []
         for number in range(dtype.lanes):
-            lane = emit.lane(vector, dtype, number)
+            lane = emit.out.lane(vector, dtype, number)
             if dtype.bits < 64:
                 lane = emit.define(f"{operation} {register_type(dtype.element)} {lane} to i64")
             starts.append(lane)
@@ -85,7 +83,7 @@ def _elements(emit: Any, index: PrimExpr | None, unit: int) -> list[str]:
     return found
 
 
-def _is_row_of_bytes(emit: Any, index: PrimExpr | None, dtype: DataType, unit: int) -> bool:
+def _is_row_of_bytes(emit: Values, index: PrimExpr | None, dtype: DataType, unit: int) -> bool:
     """Whether the lanes of an access are neighbours that fill whole bytes."""
     if dtype.lanes == 1 or dtype.lanes * dtype.bits % 8:
         return False
@@ -97,9 +95,9 @@ def _is_row_of_bytes(emit: Any, index: PrimExpr | None, dtype: DataType, unit: i
     return emit.facts.multiple_of(index.base) * dtype.bits % 8 == 0
 
 
-def byte_place(emit: Any, buffer: Any, element: str, dtype: DataType) -> str:
+def byte_place(emit: Values, buffer: Buffer, element: str, dtype: DataType) -> str:
     """The address of the byte that holds an element."""
-    base = emit.visit_Var(buffer.data)
+    base = emit.written(buffer.data)
     each = 8 // dtype.bits
     if element.isdigit():
         offset = str(int(element) // each)
@@ -108,7 +106,7 @@ def byte_place(emit: Any, buffer: Any, element: str, dtype: DataType) -> str:
     return base if offset == "0" else emit.define(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def _shift(emit: Any, element: str, bits: int) -> str:
+def _shift(emit: Values, element: str, bits: int) -> str:
     """How many bits (an i8) an element lies above the lowest of its byte."""
     each = 8 // bits
     if element.isdigit():
@@ -118,10 +116,12 @@ def _shift(emit: Any, element: str, bits: int) -> str:
     return emit.define(f"trunc i64 {scaled} to i8")
 
 
-def _load_one(emit: Any, buffer: Any, element: str, dtype: DataType, wanted: str | None) -> str:
+def _load_one(
+    emit: Values, buffer: Buffer, element: str, dtype: DataType, wanted: str | None
+) -> str:
     pointer = byte_place(emit, buffer, element, dtype)
     if wanted is not None:
-        zero = emit.module.zero_bytes(1)
+        zero = emit.text.zero_bytes(1)
         pointer = emit.define(f"select i1 {wanted}, ptr {pointer}, ptr {zero}")
     byte = emit.define(f"load i8, ptr {pointer}, align 1")
     moved = emit.define(f"lshr i8 {byte}, {_shift(emit, element, dtype.bits)}")
@@ -129,18 +129,18 @@ def _load_one(emit: Any, buffer: Any, element: str, dtype: DataType, wanted: str
 
 
 def _store_one(
-    emit: Any, buffer: Any, element: str, value: str, dtype: DataType, wanted: str | None
+    emit: Values, buffer: Buffer, element: str, value: str, dtype: DataType, wanted: str | None
 ) -> None:
     pointer = byte_place(emit, buffer, element, dtype)
     if wanted is not None:
-        nowhere = emit.stack_space(1, 1)
+        nowhere = emit.out.stack_space(1, 1)
         pointer = emit.define(f"select i1 {wanted}, ptr {pointer}, ptr {nowhere}")
     shift = _shift(emit, element, dtype.bits)
     mask = emit.define(f"shl i8 {(1 << dtype.bits) - 1}, {shift}")
     others = emit.define(f"xor i8 {mask}, -1")
     wide = emit.define(f"zext {register_type(dtype)} {value} to i8")
     placed = emit.define(f"shl i8 {wide}, {shift}")
-    if emit.in_parallel:
+    if emit.scope.in_parallel:
         emit.define(f"atomicrmw and ptr {pointer}, i8 {others} monotonic")
         emit.define(f"atomicrmw or ptr {pointer}, i8 {placed} monotonic")
         return
@@ -149,24 +149,26 @@ def _store_one(
     emit.write(f"store i8 {emit.define(f'or i8 {kept}, {placed}')}, ptr {pointer}, align 1")
 
 
-def _load_row(emit: Any, pointer: str, dtype: DataType) -> str:
+def _load_row(emit: Values, pointer: str, dtype: DataType) -> str:
     lanes, bits = dtype.lanes, dtype.bits
     each, size = 8 // bits, lanes * bits // 8
     rows = emit.define(f"load <{size} x i8>, ptr {pointer}, align 1")
-    spread = emit.shuffle(f"<{size} x i8>", rows, "poison", [lane // each for lane in range(lanes)])
+    spread = emit.out.shuffle(
+        f"<{size} x i8>", rows, "poison", [lane // each for lane in range(lanes)]
+    )
     shifts = ", ".join([f"i8 {lane % each * bits}" for lane in range(lanes)])
     moved = emit.define(f"lshr <{lanes} x i8> {spread}, <{shifts}>")
     return emit.define(f"trunc <{lanes} x i8> {moved} to {register_type(dtype)}")
 
 
-def _store_row(emit: Any, pointer: str, value: str, dtype: DataType) -> None:
+def _store_row(emit: Values, pointer: str, value: str, dtype: DataType) -> None:
     lanes, bits = dtype.lanes, dtype.bits
     each, size = 8 // bits, lanes * bits // 8
     wide = emit.define(f"zext {register_type(dtype)} {value} to <{lanes} x i8>")
     joined = ""
     for part in range(each):
         picked = list(range(part, lanes, each))
-        rows = emit.shuffle(f"<{lanes} x i8>", wide, "poison", picked)
+        rows = emit.out.shuffle(f"<{lanes} x i8>", wide, "poison", picked)
         if part:
             rows = emit.define(f"shl <{size} x i8> {rows}, splat (i8 {part * bits})")
             rows = emit.define(f"or <{size} x i8> {joined}, {rows}")

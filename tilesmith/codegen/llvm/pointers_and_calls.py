@@ -1,16 +1,15 @@
-"""Operators that make pointers, move memory, or call foreign functions, as LLVM text.
-
-They belong to the table of `intrinsics`.
-"""
+"""Rules of operators that make pointers, move memory, or call foreign functions."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm import dtypes, packed_elements
+from tilesmith.codegen.llvm.c_library import C_LIBRARY, PURE_FUNCTION
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
-from tilesmith.codegen.llvm.expressions import constant_value
-from tilesmith.codegen.llvm.intrinsics import C_LIBRARY, PURE_FUNCTION, handles
+from tilesmith.codegen.llvm.heap import allocate, release
+from tilesmith.codegen.llvm.memory import address, flat_index
+from tilesmith.codegen.llvm.rules import handles
+from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
@@ -20,27 +19,27 @@ from tilesmith.tir.expr import BufferLoad
 
 
 @handles("address_of")
-def _address_of(emit: Any, call: Call) -> str:
+def _address_of(emit: Values, call: Call) -> str:
     load = call.args[0]
     if not isinstance(load, BufferLoad):
-        raise emit.unsupported("address_of takes an element of a buffer")
-    index = emit.flat_index(load)
+        raise emit.out.unsupported("address_of takes an element of a buffer")
+    index = flat_index(emit, load)
     if index is not None and index.dtype.lanes > 1:
         index = index.base  # type: ignore[attr-defined]
     if is_packed(load.buffer.dtype):
         element = "0" if index is None else emit.index64(index)
         return packed_elements.byte_place(emit, load.buffer, element, load.buffer.dtype)
-    return emit.address(load.buffer, index, safe=False)[0]
+    return address(emit, load.buffer, index, safe=False)[0]
 
 
 @handles("handle_add_byte_offset")
-def _add_bytes(emit: Any, call: Call) -> str:
+def _add_bytes(emit: Values, call: Call) -> str:
     pointer, offset = emit.value(call.args[0]), emit.index64(call.args[1])
     return emit.define(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
 @handles("tvm_access_ptr")
-def _access_pointer(emit: Any, call: Call) -> str:
+def _access_pointer(emit: Values, call: Call) -> str:
     annotation, data, offset = call.args[:3]
     pointer, moved = emit.value(data), emit.index64(offset)
     if moved == "0":
@@ -54,12 +53,12 @@ def _access_pointer(emit: Any, call: Call) -> str:
 
 
 @handles("isnullptr")
-def _is_null(emit: Any, call: Call) -> str:
+def _is_null(emit: Values, call: Call) -> str:
     return emit.define(f"icmp eq ptr {emit.value(call.args[0])}, null")
 
 
 @handles("mem_copy")
-def _mem_copy(emit: Any, call: Call) -> str:
+def _mem_copy(emit: Values, call: Call) -> str:
     target, source = emit.value(call.args[0]), emit.value(call.args[1])
     size = emit.index64(call.args[2])
     emit.write(f"call void @llvm.memmove(ptr {target}, ptr {source}, i64 {size}, i1 false)")
@@ -68,7 +67,7 @@ def _mem_copy(emit: Any, call: Call) -> str:
 
 
 @handles("dma_copy")
-def _dma_copy(emit: Any, call: Call) -> str:
+def _dma_copy(emit: Values, call: Call) -> str:
     """`dma_copy(queue, target, source, bytes, ...)`: a CPU has copied when it goes on."""
     target, source = emit.value(call.args[1]), emit.value(call.args[2])
     size = emit.index64(call.args[3])
@@ -77,33 +76,33 @@ def _dma_copy(emit: Any, call: Call) -> str:
 
 
 @handles("dma_wait", "dma_start_group", "dma_end_group")
-def _dma_done(emit: Any, call: Call) -> str:
+def _dma_done(emit: Values, call: Call) -> str:
     return "0"
 
 
 @handles("TVMBackendAllocWorkspace")
-def _alloc_workspace(emit: Any, call: Call) -> str:
-    return emit.module.allocate(emit, emit.index64(call.args[2]))
+def _alloc_workspace(emit: Values, call: Call) -> str:
+    return allocate(emit.out, emit.text, emit.index64(call.args[2]))
 
 
 @handles("TVMBackendFreeWorkspace")
-def _free_workspace(emit: Any, call: Call) -> str:
-    emit.module.release(emit, emit.value(call.args[2]))
+def _free_workspace(emit: Values, call: Call) -> str:
+    release(emit.out, emit.text, emit.value(call.args[2]))
     return "0"
 
 
 @handles("lookup_param")
-def _lookup_param(emit: Any, call: Call) -> str:
-    return emit.module.external_data(text_argument(emit, call.args[0]))
+def _lookup_param(emit: Values, call: Call) -> str:
+    return emit.text.external_data(text_argument(emit, call.args[0]))
 
 
 @handles("tvm_static_handle")
-def _static_handle(emit: Any, call: Call) -> str:
-    return emit.module.static_pointer()
+def _static_handle(emit: Values, call: Call) -> str:
+    return emit.text.static_pointer()
 
 
 @handles("atomic_add")
-def _atomic_add(emit: Any, call: Call) -> str:
+def _atomic_add(emit: Values, call: Call) -> str:
     pointer, value = call.args
     operation = "fadd" if value.dtype.is_float else "add"
     emit.forget()
@@ -115,15 +114,15 @@ def _atomic_add(emit: Any, call: Call) -> str:
 # -- calls of foreign functions
 
 
-def text_argument(emit: Any, arg: Any) -> str:
+def text_argument(emit: Values, arg: PrimExpr) -> str:
     """A name given as an argument of a call."""
     if not isinstance(arg, StringImm):
-        raise emit.unsupported(f"a name must be a text, got {arg!r}")
+        raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
     return arg.value
 
 
 @handles("call_extern", "call_pure_extern")
-def _call_extern(emit: Any, call: Call) -> str:
+def _call_extern(emit: Values, call: Call) -> str:
     name = text_argument(emit, call.args[0])
     if call.dtype.lanes > 1 and name in C_LIBRARY:
         return _library_call(emit, name, call)
@@ -132,7 +131,7 @@ def _call_extern(emit: Any, call: Call) -> str:
     pure = call.op.name == "tir.call_pure_extern"
     kinds = [register_type(arg.dtype) for arg in call.args[1:]]
     attributes = "nounwind willreturn memory(read)" if pure else ""
-    target = emit.module.declare(name, result, kinds, attributes)
+    target = emit.text.declare(name, result, kinds, attributes)
     if not pure:
         emit.forget()
     text = f"call {result} {target}({', '.join(arguments)})"
@@ -145,34 +144,34 @@ def _call_extern(emit: Any, call: Call) -> str:
 _AMX_INTRINSICS = ("llvm.x86.ldtilecfg", "llvm.x86.tile", "llvm.x86.tdp")
 
 
-def _library_call(emit: Any, name: str, call: Call) -> str:
+def _library_call(emit: Values, name: str, call: Call) -> str:
     """A function of the C library on vectors: it takes scalars, so it is called for each lane."""
     element, values = register_type(call.dtype.element), [emit.value(arg) for arg in call.args[1:]]
     kinds = [register_type(arg.dtype.element) for arg in call.args[1:]]
-    target = emit.module.declare(name, element, kinds, PURE_FUNCTION)
+    target = emit.text.declare(name, element, kinds, PURE_FUNCTION)
     lanes = []
     for number in range(call.dtype.lanes):
         arguments = [
-            f"{kind} {emit.lane(value, arg.dtype, number)}"
+            f"{kind} {emit.out.lane(value, arg.dtype, number)}"
             for kind, value, arg in zip(kinds, values, call.args[1:])
         ]
         lanes.append(emit.define(f"call {element} {target}({', '.join(arguments)})"))
-    return emit.from_lanes(lanes, call.dtype)
+    return emit.out.from_lanes(lanes, call.dtype)
 
 
 @handles("call_llvm_intrin", "call_llvm_pure_intrin")
-def _call_llvm(emit: Any, call: Call) -> str:
+def _call_llvm(emit: Values, call: Call) -> str:
     name = call.args[0]
     if isinstance(name, IntImm):
         from tilesmith.target.codegen import llvm_get_intrinsic_name
 
         found = llvm_get_intrinsic_name(name.value)
         if not found:
-            raise emit.unsupported(f"no LLVM intrinsic has the number {name.value}")
+            raise emit.out.unsupported(f"no LLVM intrinsic has the number {name.value}")
     else:
         found = text_argument(emit, name)
     if found.startswith(_AMX_INTRINSICS):
-        emit.module.mark("__tilesmith_uses_amx")  # the runtime asks the system for the tiles
+        emit.text.mark("__tilesmith_uses_amx")  # the runtime asks the system for the tiles
     arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
     result = _llvm_type(call.dtype)
     if call.op.name == "tir.call_llvm_intrin":
@@ -193,7 +192,7 @@ def _llvm_type(dtype: DataType) -> str:
     return register_type(dtype)
 
 
-def _llvm_argument(emit: Any, arg: PrimExpr) -> str:
+def _llvm_argument(emit: Values, arg: PrimExpr) -> str:
     wanted, kept = _llvm_type(arg.dtype), register_type(arg.dtype)
     value = emit.value(arg)
     if wanted != kept:
@@ -205,18 +204,18 @@ def _llvm_argument(emit: Any, arg: PrimExpr) -> str:
 
 
 @handles("tvm_stack_alloca")
-def _stack_alloca(emit: Any, call: Call) -> str:
+def _stack_alloca(emit: Values, call: Call) -> str:
     kind, count = text_argument(emit, call.args[0]), constant_value(call.args[1])
     size = {"shape": 8, "arg_value": 16, "arg_tcode": 4, "array": 48,
             "tvm_ffi_any": 16}.get(kind)  # fmt: skip
     if size is None or count is None:
-        raise emit.unsupported(f"tvm_stack_alloca of {call.args[1]!r} '{kind}'")
-    return emit.stack_space(max(1, size * count), 16)
+        raise emit.out.unsupported(f"tvm_stack_alloca of {call.args[1]!r} '{kind}'")
+    return emit.out.stack_space(max(1, size * count), 16)
 
 
 @handles("tvm_stack_make_shape")
-def _stack_make_shape(emit: Any, call: Call) -> str:
-    space = emit.stack_space(max(8, 8 * len(call.args)), 8)
+def _stack_make_shape(emit: Values, call: Call) -> str:
+    space = emit.out.stack_space(max(8, 8 * len(call.args)), 8)
     for number, arg in enumerate(call.args):
         place = emit.define(f"getelementptr i8, ptr {space}, i64 {8 * number}")
         emit.write(f"store i64 {emit.index64(arg)}, ptr {place}, align 8")

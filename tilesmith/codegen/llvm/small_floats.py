@@ -11,8 +11,9 @@ The kinds differ in what the largest codes mean:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.runtime.dtype import DataType
 
@@ -47,8 +48,8 @@ _INFINITY = 0x7F800000
 class _Bits:
     """Writes operations on float32 vectors and their bits, with all types filled in."""
 
-    def __init__(self, emit: Any, lanes: int) -> None:
-        self.emit = emit
+    def __init__(self, out: Builder, lanes: int) -> None:
+        self.out = out
         self.lanes = lanes
         self.single = register_type(_FLOAT32.with_lanes(lanes))
         self.integer = register_type(_INT32.with_lanes(lanes))
@@ -59,28 +60,28 @@ class _Bits:
 
     def do(self, operation: str, a: str, b: str | int) -> str:
         second = self.number(b) if isinstance(b, int) else b
-        return self.emit.define(f"{operation} {self.integer} {a}, {second}")
+        return self.out.define(f"{operation} {self.integer} {a}, {second}")
 
     def select(self, condition: str, a: str | int, b: str) -> str:
         first = self.number(a) if isinstance(a, int) else a
-        return self.emit.define(
+        return self.out.define(
             f"select {self.flags} {condition}, {self.integer} {first}, {self.integer} {b}"
         )
 
     def bits_of(self, value: str) -> str:
-        return self.emit.define(f"bitcast {self.single} {value} to {self.integer}")
+        return self.out.define(f"bitcast {self.single} {value} to {self.integer}")
 
     def float_of(self, bits: str | int) -> str:
         given = self.number(bits) if isinstance(bits, int) else bits
-        return self.emit.define(f"bitcast {self.integer} {given} to {self.single}")
+        return self.out.define(f"bitcast {self.integer} {given} to {self.single}")
 
 
-def round_bits(emit: Any, value: str, wide: DataType, form: Format) -> str:
+def round_bits(out: Builder, value: str, wide: DataType, form: Format) -> str:
     """The bits (in an i32) of a float32 rounded to a small format, halves to even.
 
     Normal results: round in the integer domain; subnormal ones: an addition lets the FPU round.
     """
-    w = _Bits(emit, wide.lanes)
+    w = _Bits(out, wide.lanes)
     bits = w.bits_of(value)
     if form.kind == "scale":
         return _scale_bits(w, bits)
@@ -92,7 +93,7 @@ def round_bits(emit: Any, value: str, wide: DataType, form: Format) -> str:
     normal = w.do("lshr", w.do("add", w.do("add", magnitude, rebias), odd), drop)
     # 2 ** (1 - bias - digits) is the smallest step: adding 2 ** 23 times that rounds to it
     magic_bits = (127 + 1 - bias - digits + 23) << 23
-    summed = emit.define(f"fadd {w.single} {w.float_of(magnitude)}, {w.float_of(magic_bits)}")
+    summed = out.define(f"fadd {w.single} {w.float_of(magnitude)}, {w.float_of(magic_bits)}")
     small = w.do("sub", w.bits_of(summed), magic_bits)
     is_small = w.do("icmp ult", magnitude, (127 + 1 - bias) << 23)
     result = w.select(is_small, small, normal)
@@ -106,11 +107,11 @@ def round_bits(emit: Any, value: str, wide: DataType, form: Format) -> str:
         "finite": (top + 1, top, top),
     }[kind]
     too_large = w.do("icmp ugt", result, largest)
-    overflow = emit.define(f"or {w.flags} {too_large}, {w.do('icmp uge', magnitude, _INFINITY)}")
+    overflow = out.define(f"or {w.flags} {too_large}, {w.do('icmp uge', magnitude, _INFINITY)}")
     result = w.select(overflow, beyond, result)
     sign = w.do("shl", w.do("lshr", bits, 31), exponent_bits + digits)
     if kind == "fnuz":  # neither zero nor NaN has a sign
-        unsigned = emit.define(f"or {w.flags} {overflow}, {w.do('icmp eq', result, 0)}")
+        unsigned = out.define(f"or {w.flags} {overflow}, {w.do('icmp eq', result, 0)}")
         sign = w.select(unsigned, 0, sign)
     is_nan = w.do("icmp ugt", magnitude, _INFINITY)
     if kind == "finite":
@@ -124,36 +125,36 @@ def _scale_bits(w: _Bits, bits: str) -> str:
     # below 2 ** -126 the field of the exponent is 0: 2 ** -127 is the smallest scale, and as in
     # ml_dtypes everything above it becomes 2 ** -126
     is_above = w.do("icmp ugt", bits, 0x400000)
-    subnormal = w.emit.define(f"zext {w.flags} {is_above} to {w.integer}")
+    subnormal = w.out.define(f"zext {w.flags} {is_above} to {w.integer}")
     made = w.select(w.do("icmp ult", bits, 0x800000), subnormal, exponent)
-    positive = w.emit.define(
+    positive = w.out.define(
         f"and {w.flags} {w.do('icmp sgt', bits, 0)}, {w.do('icmp slt', bits, _INFINITY)}"
     )
     return w.select(positive, made, w.number(0xFF))
 
 
-def _format(emit: Any, dtype: DataType) -> Format:
+def _format(out: Builder, dtype: DataType) -> Format:
     found = FORMATS.get(dtype.element)
     if found is None:
-        raise emit.unsupported(
+        raise out.unsupported(
             f"no conversion of '{dtype.element}'", "known small types: " + ", ".join(FORMATS)
         )
     return found
 
 
-def to_small_float(emit: Any, value: str, target: DataType) -> str:
+def to_small_float(out: Builder, value: str, target: DataType) -> str:
     """A float32 as a float of 8 bits or fewer."""
     wide = _FLOAT32.with_lanes(target.lanes)
-    bits = round_bits(emit, value, wide, _format(emit, target))
+    bits = round_bits(out, value, wide, _format(out, target))
     integer = register_type(_INT32.with_lanes(target.lanes))
-    return emit.define(f"trunc {integer} {bits} to {register_type(target)}")
+    return out.define(f"trunc {integer} {bits} to {register_type(target)}")
 
 
-def from_small_float(emit: Any, value: str, source: DataType) -> str:
+def from_small_float(out: Builder, value: str, source: DataType) -> str:
     """A float of 8 bits or fewer as float32."""
-    exponent_bits, digits, bias, kind = _format(emit, source)
-    w = _Bits(emit, source.lanes)
-    bits = emit.define(f"zext {register_type(source)} {value} to {w.integer}")
+    exponent_bits, digits, bias, kind = _format(out, source)
+    w = _Bits(out, source.lanes)
+    bits = out.define(f"zext {register_type(source)} {value} to {w.integer}")
     if kind == "scale":
         placed = w.select(w.do("icmp eq", bits, 0), 0x400000, w.do("shl", bits, 23))
         return w.float_of(w.select(w.do("icmp eq", bits, 0xFF), 0x7FC00000, placed))
@@ -162,7 +163,7 @@ def from_small_float(emit: Any, value: str, source: DataType) -> str:
     placed = w.do("shl", rest, 23 - digits)
     # multiplying by a power of two corrects the exponent and makes subnormal numbers normal
     factor = w.float_of((127 + 127 - bias) << 23)
-    scaled = emit.define(f"fmul {w.single} {w.float_of(placed)}, {factor}")
+    scaled = out.define(f"fmul {w.single} {w.float_of(placed)}, {factor}")
     magnitude = w.bits_of(scaled)
     if kind in ("ieee", "fn"):
         first_special = top if kind == "fn" else top ^ ((1 << digits) - 1)

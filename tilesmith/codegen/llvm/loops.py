@@ -1,0 +1,86 @@
+"""Loops: the form that LLVM keeps, and the advice that goes with it.
+
+Loops with at least one iteration are written as do-while loops. Loops over finished vector code are
+not vectorised again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilesmith.codegen.llvm.dtypes import local_name, register_type
+from tilesmith.codegen.llvm.values import Values
+from tilesmith.ir import IntImm
+from tilesmith.tir.stmt import For, ForKind, Stmt
+
+__all__ = ["write_loop"]
+
+
+def write_loop(
+    emit: Values,
+    loop: For,
+    start: str,
+    stop: str,
+    runs_once: bool,
+    statement: Callable[[Stmt], None],
+) -> None:
+    """The loop over `[start, stop)`, whose body `statement` writes; `runs_once`: there is at least
+    one iteration."""
+    out, scope = emit.out, emit.scope
+    var, kind = loop.loop_var, register_type(loop.loop_var.dtype)
+    hint = local_name(var.name)
+    head, after = out.label("loop_" + hint), out.label("after_" + hint)
+    less = "slt" if var.dtype.is_int else "ult"
+    if not runs_once:
+        enter = out.label("enter_" + hint)
+        some = emit.define(f"icmp {less} {kind} {start}, {stop}")
+        emit.write(f"br i1 {some}, label %{enter}, label %{after}")
+        out.begin_block(enter)
+    before = out.block
+    emit.write(f"br label %{head}")
+    out.begin_block(head)
+    place = len(out.lines)
+    out.lines.append("")
+    number = out.number()
+    name, following = f"%{hint}.{number}", f"%{hint}.next.{number}"
+    emit.variables[var] = name
+    outer_vectors, scope.uses_vectors = scope.uses_vectors, False
+    scope.loop_vars.append(var)
+    statement(loop.body)
+    scope.loop_vars.pop()
+    no_wrap = " nuw nsw" if var in emit.facts.non_negative else " nsw"
+    emit.write(f"{following} = add{no_wrap if var.dtype.is_int else ''} {kind} {name}, 1")
+    again = emit.define(f"icmp {less} {kind} {following}, {stop}")
+    advice = _loop_advice(emit, loop)
+    emit.write(f"br i1 {again}, label %{head}, label %{after}{advice}")
+    out.lines[place] = (
+        f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{out.block} ]"
+    )
+    scope.uses_vectors = outer_vectors or scope.uses_vectors
+    out.begin_block(after)
+    emit.forget()
+
+
+def _loop_advice(emit: Values, loop: For) -> str:
+    """LLVM's metadata for a loop, from its kind, its annotations and its body."""
+    advice = []
+    notes = loop.annotations
+    if loop.kind is ForKind.UNROLLED:
+        constant = isinstance(loop.extent, IntImm)
+        advice.append('!"llvm.loop.unroll.full"' if constant else '!"llvm.loop.unroll.enable"')
+    elif notes.get("pragma_unroll_disable"):
+        advice.append('!"llvm.loop.unroll.disable"')
+    for key, value in notes.items():
+        if key.startswith("llvm.loop."):
+            if isinstance(value, bool) and key.endswith(".enable"):
+                advice.append(f'!"{key}", i1 {str(value).lower()}')
+            elif isinstance(value, int) and not isinstance(value, bool):
+                advice.append(f'!"{key}", i32 {value}')
+            elif value:
+                advice.append(f'!"{key}"')
+    stays_scalar = emit.scope.uses_vectors or loop.loop_var in emit.scope.wrapping
+    if stays_scalar and not any("llvm.loop.vectorize" in line for line in advice):
+        advice.append('!"llvm.loop.vectorize.enable", i1 false')
+    if not advice:
+        return ""
+    return f", !llvm.loop {emit.text.metadata.loop(advice)}"

@@ -1,0 +1,68 @@
+"""What generated code has to know of the processor and the system it runs on."""
+
+from __future__ import annotations
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.target import Target
+from tilesmith.target.features import architecture, llvm_machine, target_features
+
+__all__ = ["Machine"]
+
+_FAST_MATH = {
+    "fast-math": "fast",
+    "fast-math-nnan": "nnan",
+    "fast-math-ninf": "ninf",
+    "fast-math-nsz": "nsz",
+    "fast-math-arcp": "arcp",
+    "fast-math-contract": "contract",
+    "fast-math-reassoc": "reassoc",
+}
+_SMALL_POINTERS = ("arm", "thumb", "i386", "i486", "i586", "i686", "riscv32", "wasm32", "mips")
+
+
+class Machine:
+    """The figures of a target that decide between forms of code.
+
+    ``size_type`` is the integer of the width of a pointer, ``float_flags`` LLVM's fast-math flags
+    with a blank before each. ``converts_float16`` and ``converts_bfloat16`` say that instructions
+    convert these types to and from float32, ``has_float16`` that they compute with float16.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.triple = llvm_machine(target).triple
+        self.architecture = architecture(target)
+        self.features = features = target_features(target)
+        first = self.triple.partition("-")[0]
+        self.size_type = "i32" if first.startswith(_SMALL_POINTERS) else "i64"
+        self.is_windows = "windows" in self.triple or "mingw" in self.triple
+        self.float_flags = _float_flags(target)
+        self.converts_float16 = self.architecture == "aarch64" or bool(
+            features & {"f16c", "avx512f", "fp16", "zfhmin", "zfh"}
+        )
+        exact, quick = "bf16" in features, "avx512bf16" in features and "fast" in self.float_flags
+        self.converts_bfloat16 = (exact and self.architecture == "aarch64") or quick
+        self.has_float16 = bool(features & {"avx512fp16", "fullfp16", "zfh"})
+
+    @property
+    def has_scalable_vectors(self) -> bool:
+        """Whether there are vectors of a length that code does not know."""
+        return bool(self.features & {"sve", "sme", "v", "zve32x", "zve64x"})
+
+    @property
+    def vector_lengths(self) -> str:
+        """An attribute of functions: how long the vectors of SVE may be, in units of 128 bits."""
+        return " vscale_range(1,16)" if "sve" in self.features else ""
+
+    def computes_directly(self, dtype: DataType) -> bool:
+        """Whether the CPU computes with values of a float dtype; else float32 is used."""
+        return dtype.code == "float" and (dtype.bits >= 32 or self.has_float16)
+
+
+def _float_flags(target: Target) -> str:
+    attributes = target.attrs
+    flags = [word for name, word in _FAST_MATH.items() if attributes.get(name)]
+    if "fast" in flags:
+        return " fast"
+    if "contract" not in flags and attributes.get("fast-math-contract") is not False:
+        flags.append("contract")
+    return "".join([" " + word for word in flags])

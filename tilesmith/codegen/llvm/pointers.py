@@ -1,0 +1,37 @@
+"""What is known of the pointers in scope: their alignment, whether others reach the same memory."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from tilesmith.codegen.facts import Facts
+from tilesmith.codegen.llvm.dtypes import element_bytes
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir.queries import is_call
+
+__all__ = ["Pointers", "natural_alignment"]
+
+
+class Pointers:
+    """The alignment of pointers in bytes, and the pointers to memory that no other one reaches."""
+
+    def __init__(self) -> None:
+        self.alignment: dict[Var, int] = {}
+        self.independent: set[Var] = set()
+
+    def alignment_of(self, value: PrimExpr, var: Var, facts: Facts) -> int:
+        """What is known of the alignment of the expression that a pointer variable is bound to."""
+        if isinstance(value, Var):
+            return self.alignment.get(value, natural_alignment(var))
+        if is_call(value, "tir.handle_add_byte_offset") and isinstance(value.args[0], Var):  # type: ignore[attr-defined]
+            base, offset = value.args  # type: ignore[attr-defined]
+            known = self.alignment.get(base, 1)
+            return gcd(known, facts.multiple_of(offset)) or known
+        return natural_alignment(var)
+
+
+def natural_alignment(var: Var) -> int:
+    """The alignment that the type of a pointer variable promises."""
+    element = getattr(getattr(var, "type_annotation", None), "element_type", None)
+    dtype = getattr(element, "dtype", None)
+    return element_bytes(dtype) if dtype is not None and not dtype.is_void else 1

@@ -1,0 +1,62 @@
+"""The tables of rules: how each kind of expression and each operator is written.
+
+    @handles_node(Cast)
+    def _cast(emit: Values, expr: Cast) -> str: ...
+
+    @handles("likely", "tvm_thread_invariant")
+    def _hint(emit: Values, call: Call) -> str: ...
+
+A rule writes instructions and gives back the operand. A new operator is one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tilesmith.ir import PrimExpr
+
+__all__ = ["INTRINSICS", "NODE_RULES", "Processor", "Rule", "handles", "handles_node"]
+
+Rule = Callable[[Any, Any], str]
+
+NODE_RULES: dict[type[PrimExpr], Rule] = {}
+"""Rules by the class of an expression."""
+
+INTRINSICS: dict[str, Rule] = {}
+"""Rules of calls by the operator's full name."""
+
+
+class Processor(NamedTuple):
+    """A kind of processor that code is written for: its name in messages, the rules of its calls.
+
+    ``call_advice`` belongs to the error for an operator without a rule. ``no_errors`` says why code
+    cannot report errors and what to do; None where it can.
+    """
+
+    name: str
+    calls: Mapping[str, Rule]
+    call_advice: tuple[str, ...] = ()
+    no_errors: tuple[str, str] | None = None
+
+
+def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
+    """Enter the rule of classes of expressions."""
+
+    def enter(rule: Rule) -> Rule:
+        for node_type in node_types:
+            NODE_RULES[node_type] = rule
+        return rule
+
+    return enter
+
+
+def handles(*names: str, rules: dict[str, Rule] = INTRINSICS) -> Callable[[Rule], Rule]:
+    """Enter the rule of calls under operator names without `tir.`."""
+
+    def enter(rule: Rule) -> Rule:
+        for name in names:
+            rules["tir." + name] = rule
+        return rule
+
+    return enter

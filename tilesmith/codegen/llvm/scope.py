@@ -1,0 +1,29 @@
+"""What surrounds the statement that is being written."""
+
+from __future__ import annotations
+
+from tilesmith.ir import Var
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """The loops, masks and attributes around the present statement, and what its body showed.
+
+    ``loop_vars``: variables of the loops around.
+    ``wrapping``: those that are reduced modulo a power of two somewhere inside.
+    ``uses_vectors``: vectors were loaded or stored; loops around such code are not vectorised.
+    ``mask``: the lanes that are on and their number, inside a choice by lane.
+    ``in_parallel``: other threads run the same code.
+    ``device``: device type and number of tensors that are made here, as DLPack counts.
+    ``location``: the place of the statement, where debug information is written.
+    """
+
+    def __init__(self) -> None:
+        self.loop_vars: list[Var] = []
+        self.wrapping: set[Var] = set()
+        self.uses_vectors = False
+        self.mask: tuple[str, int] | None = None
+        self.in_parallel = False
+        self.device = (1, 0)
+        self.location = ""

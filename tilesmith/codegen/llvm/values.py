@@ -1,0 +1,111 @@
+"""The operands of expressions: instructions are written when an operand is first asked for."""
+
+from __future__ import annotations
+
+from tilesmith.codegen.facts import Facts
+from tilesmith.codegen.llvm.builder import Builder
+from tilesmith.codegen.llvm.dtypes import register_type
+from tilesmith.codegen.llvm.exits import Exits
+from tilesmith.codegen.llvm.memo import Memo
+from tilesmith.codegen.llvm.module_text import ModuleText
+from tilesmith.codegen.llvm.pointers import Pointers
+from tilesmith.codegen.llvm.rules import NODE_RULES, Processor
+from tilesmith.codegen.llvm.scope import Scope
+from tilesmith.codegen.llvm.symbols import Symbols
+from tilesmith.ir import IntImm, PrimExpr, Var
+from tilesmith.runtime.dtype import DataType
+
+__all__ = ["Values"]
+
+
+class Values:
+    """Gives the operand of each expression of one function; rules write what computes it.
+
+    The rules find here what they need: ``out`` writes instructions, ``text`` the module's other
+    parts, ``exits`` the ways out of the function; ``symbols`` knows the functions of the module,
+    ``scope`` what surrounds the statement, ``facts`` and ``pointers`` what is known of
+    ``variables``, ``processor`` has the rules of calls.
+    """
+
+    def __init__(
+        self, out: Builder, text: ModuleText, symbols: Symbols, processor: Processor, returns: str
+    ) -> None:
+        self.out = out
+        self.text = text
+        self.symbols = symbols
+        self.processor = processor
+        self.machine = out.machine
+        self.memo = Memo()
+        self.scope = Scope()
+        self.facts = Facts()
+        self.pointers = Pointers()
+        self.variables: dict[Var, str] = {}
+        self.exits = Exits(out, text, self.memo, self.scope, returns, processor)
+        self.define = out.define
+        self.write = out.write
+        self._in_index = 0
+
+    def value(self, expr: PrimExpr) -> str:
+        """The operand that holds `expr`; what is met twice in a statement is computed once."""
+        memo = self.memo
+        found = memo.operands.get(id(expr))
+        if found is None:
+            epoch = memo.epoch
+            found = self.written(expr)
+            if epoch == memo.epoch:  # else a call with effects is inside: it is never shared
+                memo.keep(expr, found)
+        return found
+
+    def written(self, expr: PrimExpr) -> str:
+        """The operand of `expr`, computed anew."""
+        rule = NODE_RULES.get(expr.__class__)
+        if rule is None:
+            raise self.out.unsupported(
+                f"{type(expr).__name__} has no translation into LLVM code",
+                "lowering removes blocks and tensor expressions before code is generated",
+            )
+        return rule(self, expr)
+
+    def forget(self) -> None:
+        """Nothing computed so far holds any more (a new statement, a call with effects)."""
+        self.facts.forget()
+        self.memo.forget()
+
+    def typed(self, expr: PrimExpr) -> str:
+        """An operand with its type."""
+        return f"{register_type(expr.dtype)} {self.value(expr)}"
+
+    # -- indices
+
+    @property
+    def is_index(self) -> bool:
+        """Whether the present expression is an index, whose arithmetic does not overflow."""
+        return bool(self._in_index)
+
+    def no_wrap(self, dtype: DataType) -> str:
+        """LLVM's flag for arithmetic that does not overflow, with a blank before it."""
+        return " nsw" if self._in_index and dtype.is_int and dtype.bits >= 32 else ""
+
+    def index(self, expr: PrimExpr) -> str:
+        """The operand of an index expression, whose arithmetic does not overflow."""
+        self._in_index += 1
+        value = self.value(expr)
+        self._in_index -= 1
+        return value
+
+    def index64(self, expr: PrimExpr) -> str:
+        """A scalar index as an i64."""
+        if isinstance(expr, IntImm):
+            return str(expr.value)
+        return self.extended(self.index(expr), expr, "i64")
+
+    def extended(self, value: str, expr: PrimExpr, to: str) -> str:
+        """An integer extended to a wider (or equal) LLVM type."""
+        source = register_type(expr.dtype)
+        if source == to:
+            return value
+        if expr.dtype.is_bool or expr.dtype.is_uint:
+            return self.define(f"zext {source} {value} to {to}")
+        if self.facts.is_non_negative(expr):
+            return self.define(f"zext nneg {source} {value} to {to}")
+        return self.define(f"sext {source} {value} to {to}")
