@@ -1,5 +1,6 @@
 """Imports go down only: each package, with all its modules, is imported in a fresh process."""
 
+import configparser
 import json
 import subprocess
 import sys
@@ -67,3 +68,17 @@ def test_no_package_drags_in_a_higher_floor(package):
     loaded = json.loads(done.stdout.splitlines()[-1])
     too_high = [other for other in loaded if other != package and FLOORS[other] >= FLOORS[package]]
     assert too_high == [], f"{package} (floor {FLOORS[package]}) imports {too_high}"
+
+
+@pytest.mark.parametrize("package", ["relax", "tir"])
+def test_the_order_inside_a_package_names_all_its_files(package):
+    """`lint-imports` holds the order; a file that it does not name would be free to import all."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT.parent / ".importlinter")
+    layers = settings[f"importlinter:contract:{package}"]["layers"]
+    named = {word.strip("()") for word in layers.split() if word != ":"}
+    folder = ROOT / package
+    found = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
+    found += [path.name for path in folder.iterdir() if (path / "__init__.py").exists()]
+    missing = [one for one in found if f"tilesmith.{package}.{one}" not in named]
+    assert not missing, f"tell .importlinter where in {package} these belong: {missing}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tilesmith.ir import IRModule
 from tilesmith.script import tir as T
-from tilesmith.tir.block_dependence_info import BlockDependenceInfo
-from tilesmith.tir.block_scope import DepKind, StmtSRef
+from tilesmith.tir.analysis.block_scope import DepKind
+from tilesmith.tir.schedule import StmtSRef
+from tilesmith.tir.schedule.block_dependence_info import BlockDependenceInfo
 
 
 @T.prim_func

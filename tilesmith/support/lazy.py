@@ -37,6 +37,11 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.tir": {
         "build": "tilesmith.lowering:build",
     },
+    "tilesmith.tir.analysis": {
+        "get_vtcm_compaction_passes": (
+            "tilesmith.tir.transform.vtcm_compaction:get_vtcm_compaction_passes"
+        ),
+    },
     "tilesmith.tir.tensor_intrin.arm_cpu": {"*": "tilesmith.schedule_rules.intrinsics.arm_cpu"},
     "tilesmith.tir.tensor_intrin.cuda": {"*": "tilesmith.schedule_rules.intrinsics.cuda"},
     "tilesmith.tir.tensor_intrin.dot_product_common": {

@@ -31,6 +31,8 @@ MODULES: dict[str, str] = {
     "tvm.script.parser.relax": "tilesmith.relax.script",
     "tvm.script.relax": "tilesmith.relax.script",
     "tvm.tir.analysis.analysis": "tilesmith.tir.analysis",
+    "tvm.tir.block_dependence_info": "tilesmith.tir.schedule.block_dependence_info",
+    "tvm.tir.block_scope": "tilesmith.tir.analysis.block_scope",
     "tvm.tirx": "tilesmith.tir",
     "tvm.transform": "tilesmith.ir.transform",
     "topi": "tilesmith.topi",
@@ -129,5 +131,6 @@ NAMES: dict[str, dict[str, str]] = {
         "tensor": "tilesmith.runtime.nd:array",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},
+    "tvm.tir.block_scope": {"StmtSRef": "tilesmith.tir.schedule:StmtSRef"},
     "tvm.tir": {"select": "tilesmith.tir:Select", "SBlock": "tilesmith.tir:Block"},
 }

@@ -1,8 +1,9 @@
-"""Which passes tell how much tightly coupled memory a scheduled function needs."""
+"""Lists the passes after which the tightly coupled memory of a scheduled function is known."""
 
 from __future__ import annotations
 
 from tilesmith.ir.transform import Pass
+from tilesmith.tir import transform
 
 __all__ = ["get_vtcm_compaction_passes"]
 
@@ -13,8 +14,6 @@ def get_vtcm_compaction_passes() -> list[Pass]:
     A schedule is measured against the memory that there is:
     ``calculate_allocated_bytes(Sequential(get_vtcm_compaction_passes())(mod))``.
     """
-    from tilesmith.tir import transform
-
     return [
         transform.LowerInitBlock(),
         transform.PlanAndUpdateBufferAllocationLocation(),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import IRModule
+from tilesmith.tir.analysis.block_scope import BlockScope
+from tilesmith.tir.schedule.state import ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block
 
 __all__ = ["BlockDependenceInfo"]
@@ -14,15 +14,13 @@ class BlockDependenceInfo:
     """For each block of a module its reference, and the dependences between those inside of it."""
 
     def __init__(self, mod: IRModule) -> None:
-        from tilesmith.tir.schedule import ScheduleState
-
         self._state = ScheduleState(mod)
         self.mod = self._state.mod
 
-    def get_sref(self, block: Block) -> Any:
+    def get_sref(self, block: Block) -> StmtSRef:
         """The reference of a block. Raises ScheduleError where the module has no such block."""
         return self._state.get_sref(block)
 
-    def get_block_scope(self, block_sref: Any) -> Any:
+    def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
         """The dependences between the blocks inside of a block."""
         return self._state.get_block_scope(block_sref)
