@@ -21,12 +21,12 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from tilesmith.ir.queries import variables
 from tilesmith.schedule_rules.tiles import best_rows, best_tile
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
 from tilesmith.tir.functor import post_order_visit, substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["Contraction", "find_contraction", "schedule_contraction"]
 
@@ -282,7 +282,7 @@ def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[Loop
     reduction_vars: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type == IterVar.CommReduce:
-            reduction_vars.update(variables_in(value))
+            reduction_vars.update(variables(value))
     loops = sch.get_loops(block)
     outside = sch.cursor(block).loops().index(sch.cursor(place)) + 1
     inside = loops[outside:]

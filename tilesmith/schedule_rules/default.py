@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilesmith.ir import IntImm, IRModule
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
@@ -19,7 +20,6 @@ from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
 from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["default_schedule", "schedule_for_cpu"]
 
@@ -145,7 +145,7 @@ def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
     if variable is None or not block.reads:
         return False
     return all(
-        not variables_in(region.region[-1].min) or last in variables_in(region.region[-1].min)
+        not variables(region.region[-1].min) or mentions(region.region[-1].min, {last})
         for region in block.reads
         if region.region
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.ir.queries import variables
 from tilesmith.tir import IterVar
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
-from tilesmith.tir.schedule.nests import variables_in
 
 __all__ = ["FEWEST_FOR_THREADS", "split_loops"]
 
@@ -22,6 +22,6 @@ def split_loops(
     reduction_vars = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type != IterVar.DataPar:
-            reduction_vars.update(variables_in(value))
+            reduction_vars.update(variables(value))
     spatial = [loop for loop in loops if sch.get(loop).loop_var not in reduction_vars]
     return spatial, [loop for loop in loops if loop not in spatial]

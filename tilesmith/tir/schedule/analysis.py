@@ -9,6 +9,7 @@ from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import IterSplitExpr
 from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Range, Sub, Var, is_const
 from tilesmith.ir.operators import floordiv, floormod
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -16,7 +17,6 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.blocks import is_output_block as writes_output
 from tilesmith.tir.schedule.cursor import BlockCursor, cursor_of
-from tilesmith.tir.schedule.nests import variables_in
 from tilesmith.tir.schedule.primitives.tensorize import described_statement
 from tilesmith.tir.schedule.state import StmtSRef
 from tilesmith.tir.stmt import BlockRealize, BufferStore, For, Stmt
@@ -282,7 +282,7 @@ def _iterators_of(
             else:
                 sums.append((other, index))
     for other, index in sums:  # as h + r in a convolution
-        if other not in found or found[other].var not in variables_in(index):
+        if other not in found or not mentions(index, {found[other].var}):
             return None
     kinds_agree = all(found[v].iter_type == wanted[v].iter_type for v in found)
     distinct = len({id(iterator) for iterator in found.values()}) == len(found)
@@ -358,7 +358,7 @@ def get_auto_tensorize_mapping_info(
 
 def _roles(accesses: Sequence[Any], iterators: Sequence[IterVar]) -> dict[Var, tuple[bool, ...]]:
     """For each iterator, which of some accesses it indexes."""
-    used = [variables_in(*access.indices) if access.indices else {} for access in accesses]
+    used = [set(variables(access.indices)) for access in accesses]
     return {i.var: tuple([i.var in one for one in used]) for i in iterators}
 
 
@@ -398,7 +398,7 @@ def _output_in_order(pairing: Pairing, realize: BlockRealize, description: _Desc
     wanted = _roles([other for _, other in pairing], description.block.iter_vars)
     actual, described = pairing[0]
     known = set(wanted.values())
-    order = [mine[v] for index in actual.indices for v in variables_in(index) if v in mine]
-    other = [wanted[v] for index in described.indices for v in variables_in(index) if v in wanted]
+    order = [mine[v] for index in actual.indices for v in variables(index) if v in mine]
+    other = [wanted[v] for index in described.indices for v in variables(index) if v in wanted]
     distinct = list(dict.fromkeys([role for role in order if role in known]))
     return distinct == list(dict.fromkeys(other))

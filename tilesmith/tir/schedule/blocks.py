@@ -13,6 +13,7 @@ from tilesmith.arith import find_iter_map
 from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.cursor import Cursor
@@ -22,7 +23,6 @@ from tilesmith.tir.schedule.nests import (
     clauses,
     domain_of_loops,
     loop_range,
-    variables_in,
 )
 from tilesmith.tir.stmt import Block, BlockRealize, For
 
@@ -129,7 +129,7 @@ def why_not_reduction(cursor: Cursor, scope: Cursor) -> str:
         elif iterator.iter_type != IterVar.DataPar:
             return f"iterator '{iterator.var.name}' is neither data-parallel nor a reduction"
     for region in block.writes:
-        for variable in variables_in(*region.region):
+        for variable in variables(region.region):
             if variable in reduction:
                 return (
                     f"reduction iterator '{variable.name}' indexes the output "
@@ -174,7 +174,7 @@ def has_affine_binding(cursor: Cursor, top: Cursor | None = None) -> bool:
         parts = [
             part
             for part in conjuncts(predicate)
-            if any(variable in domain for variable in variables_in(part))
+            if any(variable in domain for variable in variables(part))
         ]
         predicate = all_of(*parts)
     values = list(realize.iter_values)

@@ -16,9 +16,9 @@ from tilesmith.ir import (
     Range,
     Rewriter,
     Var,
-    Visitor,
 )
 from tilesmith.ir.operators import all_of, cast, is_const
+from tilesmith.ir.queries import variables
 from tilesmith.tir.schedule.cursor import Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
@@ -37,8 +37,6 @@ __all__ = [
     "is_one",
     "loop_range",
     "remove_block",
-    "uses_var",
-    "variables_in",
 ]
 
 
@@ -126,7 +124,7 @@ class SimplifyBindings(Rebuild):
         if not found.indices:
             return realize
         bounded = [
-            frozenset(variables_in(clause)).intersection(self.domain)
+            frozenset(variables(clause)).intersection(self.domain)
             for clause in clauses(realize.predicate)
         ]
         written = [sum_of_digits(form, bounded) for form in found.indices]
@@ -210,30 +208,6 @@ def domain_around(cursor: Cursor) -> dict[Var, Range]:
 def domain_of_loops(cursors: list[Cursor]) -> dict[Var, Range]:
     """The ranges of the variables of some loops."""
     return {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in cursors}
-
-
-class _Uses(Visitor):
-    def __init__(self) -> None:
-        self.found: dict[Var, None] = {}
-
-    def visit_Var(self, node: Var) -> None:
-        self.found[node] = None
-
-    def visit_Buffer(self, node: Any) -> None:
-        pass
-
-
-def variables_in(*nodes: Any) -> dict[Var, None]:
-    """The variables used in some expressions or statements, in order of first use."""
-    visitor = _Uses()
-    for node in nodes:
-        visitor.visit(node)
-    return visitor.found
-
-
-def uses_var(node: Any, variable: Var) -> bool:
-    """Whether a variable is used in an expression or statement."""
-    return variable in variables_in(node)
 
 
 def clauses(predicate: PrimExpr) -> list[PrimExpr]:

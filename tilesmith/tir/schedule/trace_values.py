@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Node, PrimExpr, StringImm, Var, post_order_visit
+from tilesmith.ir import IntImm, Node, PrimExpr, StringImm, Var
+from tilesmith.ir.queries import variables
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.functor import substitute
@@ -30,19 +31,8 @@ def random_variables(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return [leaf for item in value.values() for leaf in random_variables(item)]
     if isinstance(value, PrimExpr):
-        return [value, *_variables(value)]
+        return [value, *variables(value)]
     return [value]
-
-
-def _variables(value: PrimExpr) -> list[Var]:
-    found: dict[Var, None] = {}
-
-    def note(node: Any) -> None:
-        if isinstance(node, Var):
-            found[node] = None
-
-    post_order_visit(value, note)
-    return list(found)
 
 
 def substituted(value: Any, table: dict[int, Any]) -> Any:
@@ -54,7 +44,7 @@ def substituted(value: Any, table: dict[int, Any]) -> Any:
     if id(value) in table:
         return table[id(value)]
     if isinstance(value, PrimExpr) and not isinstance(value, (IntImm, StringImm)):
-        mapping = {v: table[id(v)] for v in _variables(value) if id(v) in table}
+        mapping = {v: table[id(v)] for v in variables(value) if id(v) in table}
         return substitute(value, mapping) if mapping else value
     return value
 
@@ -94,7 +84,7 @@ def python_text(value: Any, names: dict[int, str], as_function: bool = False) ->
     if isinstance(value, IndexMap):
         return _map_text(value, as_function)
     if isinstance(value, PrimExpr):
-        named = {v: Var(names[id(v)], v.dtype) for v in _variables(value) if id(v) in names}
+        named = {v: Var(names[id(v)], v.dtype) for v in variables(value) if id(v) in names}
         return str(substitute(value, named) if named else value).splitlines()[-1]
     if isinstance(value, Node):
         return f"ir.load_json({save_json(value)!r})"
@@ -110,7 +100,7 @@ def _is_free(name: str, taken: set[str]) -> bool:
 
 def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
     names = [variable.name for variable in mapping.initial_indices]
-    taken = {*_IMPORTED, *[v.name for index in mapping.final_indices for v in _variables(index)]}
+    taken = {*_IMPORTED, *[v.name for index in mapping.final_indices for v in variables(index)]}
     taken.difference_update(names)
     if len(set(names)) < len(names) or not all(_is_free(name, taken) for name in names):
         names = [f"i{number}" for number in range(len(names))]
@@ -142,14 +132,14 @@ def to_json(value: Any, names: dict[int, str]) -> Any:
         return value.value
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, PrimExpr) and _variables(value):
+    if isinstance(value, PrimExpr) and variables(value):
         return _expression_to_json(value, names)
     return {"node": save_json(value)}
 
 
 def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any]:
     named: dict[Var, Any] = {}
-    for variable in _variables(value):
+    for variable in variables(value):
         if id(variable) not in names:
             raise ScheduleError(
                 f"'{variable.name}' in '{value}' is no random variable of the trace, so the "
@@ -176,7 +166,7 @@ def from_json(value: Any, table: dict[str, Any]) -> Any:
     if "expr" in value:
         expr = load_json(value["expr"])
         known = {name: _known(name, table) for name in value["rvs"]}
-        return substitute(expr, {v: known[v.name] for v in _variables(expr) if v.name in known})
+        return substitute(expr, {v: known[v.name] for v in variables(expr) if v.name in known})
     return load_json(value["node"])
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from tilesmith.ir import Range, Var, structural_equal
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.flags import is_covered
-from tilesmith.tir.schedule.nests import uses_var, variables_in
 from tilesmith.tir.schedule.parameters import AnnotationValue
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import BlockRealize, For, ForKind
@@ -46,7 +46,7 @@ def _check_independent(cursor: Cursor, thread: str = "", as_lanes: bool = False)
                 raise refuse(reason, block_cursor)
         uses_loop = False
         for iterator, value in zip(block.iter_vars, realize.iter_values):
-            if loop.loop_var not in variables_in(value):
+            if not mentions(value, {loop.loop_var}):
                 continue
             uses_loop = True
             if iterator.iter_type == IterVar.DataPar:
@@ -119,8 +119,8 @@ def _check_own_elements(cursor: Cursor) -> None:
             )
             raise refuse(reason, cursor, advice)
     for region in block.writes:
-        used = variables_in(*[part.min for part in region.region])
-        for variable in variables_in(*region.region):
+        used = set(variables([part.min for part in region.region]))
+        for variable in variables(region.region):
             if kinds.get(variable) == IterVar.CommReduce:
                 reason = (
                     f"reduction iterator '{variable.name}' of block '{name}' indexes the output"
@@ -165,7 +165,7 @@ def vectorize(loop: LoopCursor) -> None:
     _check_independent(loop, as_lanes=True)
     stmt: For = loop.stmt
     for name, value in (("start", stmt.min), ("extent", stmt.extent)):
-        if variables_in(value):
+        if variables(value):
             raise refuse(f"the {name} of loop '{stmt.loop_var.name}' is not constant", loop)
     _with_kind(loop, ForKind.VECTORIZED)
 
@@ -199,7 +199,7 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
                     loop,
                     "take another axis, or split the loop that is bound",
                 )
-        if isinstance(other, For) and uses_var(stmt.extent, other.loop_var):
+        if isinstance(other, For) and mentions(stmt.extent, {other.loop_var}):
             raise refuse("the extent depends on an outer loop", loop)
     _check_bound_inside(loop, thread_axis)
     _check_independent(loop, thread_axis)
@@ -231,7 +231,7 @@ def _fills_shared_memory(cursor: Cursor, outer: Var) -> bool:
     that threads share: then the threads of the outer loop may divide the work."""
     for below in cursor.blocks_below():
         realize: BlockRealize = below.stmt
-        if any(uses_var(v, outer) for v in (*realize.iter_values, realize.predicate)):
+        if any(mentions(v, {outer}) for v in (*realize.iter_values, realize.predicate)):
             return False
         if not all(
             region.buffer.scope().startswith(("shared", "warp")) for region in realize.block.writes

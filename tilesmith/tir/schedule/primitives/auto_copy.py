@@ -9,12 +9,13 @@ from __future__ import annotations
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import scope_blocks, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, variables_in
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
@@ -165,7 +166,7 @@ def _whole_domain(cursor: Cursor) -> Range:
     low, last = loop.min, loop.min + loop.extent - 1
     for outer in reversed([around.stmt for around in cursor.loops()]):
         # From the inside out: the range of an inner loop may depend on an outer one.
-        if outer.loop_var not in variables_in(low, last):
+        if not mentions([low, last], {outer.loop_var}):
             continue
         ranges = {outer.loop_var: loop_range(outer)}
         first, end = eval_set(low, ranges), eval_set(last, ranges)
@@ -191,7 +192,7 @@ def _copy(
     iterators: list[IterVar] = []
     values: list[Var] = []
     inner = Analyzer()
-    used = variables_in(*part)
+    used = set(variables(part))
     for cursor in (*loop_cursor.loops(), loop_cursor):
         loop: For = cursor.stmt
         if loop.loop_var in used:

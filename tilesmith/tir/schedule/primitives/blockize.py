@@ -17,6 +17,7 @@ from __future__ import annotations
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const, minimum
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
@@ -24,7 +25,7 @@ from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, WithoutViews, analyzer_for, clauses, variables_in
+from tilesmith.tir.schedule.nests import Replace, WithoutViews, analyzer_for, clauses
 from tilesmith.tir.schedule.parameters import Targets
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
@@ -180,7 +181,7 @@ class _Blockizer:
         reduction = set()
         for iterator, value in zip(inner.block.iter_vars, inner.iter_values):
             if iterator.iter_type == IterVar.CommReduce:
-                reduction.update(variables_in(value))
+                reduction.update(variables(value))
                 renamed[iterator.var] = iterator.dom.min
                 continue
             name = iterator.var.name.removesuffix("_i")
@@ -188,10 +189,10 @@ class _Blockizer:
             renamed[iterator.var] = variable
             iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
             values.append(value)
-        needed = set(variables_in(*values)) if values else set()
+        needed = set(variables(values))
         for clause in clauses(inner.predicate):  # it may name loops of one iteration besides
-            if not reduction.intersection(variables_in(clause)):
-                needed.update(variables_in(clause))
+            if not reduction.intersection(variables(clause)):
+                needed.update(variables(clause))
         moved = {
             loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype)
             for loop in loops
@@ -200,7 +201,7 @@ class _Blockizer:
         relocate, rename = Replace(dict(moved)), Replace(renamed)
         conditions = []
         for clause in clauses(inner.predicate):
-            used = variables_in(clause)
+            used = set(variables(clause))
             if not reduction.intersection(used):
                 conditions.append(relocate.visit(clause))
             elif needed.intersection(used):
@@ -288,7 +289,7 @@ class _Blockizer:
         inner_vars = {loop.loop_var for loop in inside}
         kept = []
         for clause in clauses(division.realize.predicate):
-            used = variables_in(clause)
+            used = set(variables(clause))
             if not inner_vars.intersection(used) and self.is_asked_by_all(clause):
                 if not any(structural_equal(clause, known) for known in self.predicates):
                     self.predicates.append(clause)
@@ -310,7 +311,7 @@ class _Blockizer:
 
     def check_closed(self, body: Stmt) -> None:
         """Nothing inside may name the loops outside any more."""
-        used = variables_in(body, *self.inits)
+        used = set(variables([body, *self.inits]))
         for cursor in self.place.outer_loops():
             variable = cursor.stmt.loop_var
             if variable in used:

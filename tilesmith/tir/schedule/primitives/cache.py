@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PointerType, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import PointerType, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import mentions
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
@@ -267,20 +268,6 @@ def cache_read(
     return scope.block_of(realize.block)
 
 
-class _Pointers(Visitor):
-    """Looks for uses of a buffer's pointer."""
-
-    def __init__(self, pointer: Var) -> None:
-        self.pointer = pointer
-        self.found = False
-
-    def visit_Var(self, variable: Var) -> None:
-        self.found = self.found or variable is self.pointer
-
-    def visit_Buffer(self, buffer: Buffer) -> None:
-        pass
-
-
 def _holding(
     cache: Buffer, buffer: Buffer, part: list[Range], blocks: list[Block]
 ) -> Buffer | None:
@@ -291,10 +278,7 @@ def _holding(
     )
     if whole or not all(is_const(one.extent) for one in part):
         return None
-    pointers = _Pointers(buffer.data)
-    for block in blocks:
-        pointers.visit(block)
-    if pointers.found:
+    if mentions(blocks, {buffer.data}):
         return None
     return cache.with_fields(shape=tuple([one.extent for one in part]))
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import (
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    PrimExpr,
+    Range,
+    Var,
+    Visitor,
+    const,
+    structural_equal,
+)
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import any_node, variables
 from tilesmith.tir.analysis import side_effect
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
-from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.nests import Rebuild, Replace
 from tilesmith.tir.schedule.parameters import StorageScope
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
@@ -49,7 +62,7 @@ def cache_index(
     stages: list[tuple[BlockRealize, list[tuple[Var, PrimExpr]]]] = []
     buffers: list[Buffer] = []
     for number, expr in enumerate(chosen):
-        used = variables_in(expr)
+        used = set(variables(expr))
         iterators = [i for i in realize.block.iter_vars if i.var in used]
         shape = [iterator.dom.extent for iterator in iterators]
         buffer = decl_buffer(shape, expr.dtype, f"index_var_{number}", scope=storage_scope)
@@ -140,34 +153,25 @@ class _Computations(Visitor):
             self.visit_children(expr)
 
     def _serves(self, expr: PrimExpr) -> bool:
-        if isinstance(expr, Var) or is_const(expr) or not set(variables_in(expr)) <= self.iterators:
+        if isinstance(expr, Var) or is_const(expr) or not set(variables(expr)) <= self.iterators:
             return False
         if expr.dtype.lanes != 1 or side_effect(expr) > CallEffectKind.Pure:
             return False
-        return _divides_by_constants(expr) and bool(variables_in(expr))
+        return _divides_by_constants(expr) and bool(variables(expr))
 
     def chosen(self) -> list[PrimExpr]:
         """The computations to keep, the largest first where one is a part of another."""
         return [expr for expr, count in self.counts if count >= self.threshold]
 
 
-class _Divisors(Visitor):
-    def __init__(self) -> None:
-        self.constant = True
-
-    def _divide(self, expr: Any) -> None:
-        if not isinstance(expr.b, IntImm) or expr.b.value == 0:
-            self.constant = False
-        self.visit_children(expr)
-
-    visit_FloorDiv = visit_FloorMod = visit_Div = visit_Mod = _divide
-
-
 def _divides_by_constants(expr: PrimExpr) -> bool:
     """A division by something that a condition keeps from being zero must stay where it is."""
-    divisors = _Divisors()
-    divisors.visit(expr)
-    return divisors.constant
+    divisions = (FloorDiv, FloorMod, Div, Mod)
+    return not any_node(expr, lambda one: isinstance(one, divisions) and not _is_nonzero(one.b))
+
+
+def _is_nonzero(divisor: PrimExpr) -> bool:
+    return isinstance(divisor, IntImm) and divisor.value != 0
 
 
 class _UseTables(Rebuild):

@@ -18,7 +18,6 @@ from tilesmith.ir import (
     Add,
     And,
     BinaryOp,
-    Call,
     Max,
     Min,
     Mul,
@@ -26,21 +25,21 @@ from tilesmith.ir import (
     PrimExpr,
     Select,
     Var,
-    Visitor,
     const,
     structural_equal,
 )
+from tilesmith.ir.queries import is_call, variables
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.cursor import Cursor
 from tilesmith.tir.schedule.errors import ScheduleError, refuse
-from tilesmith.tir.schedule.nests import variables_in
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, reduction_of
 
-__all__ = ["Combiner", "combiner_of", "loads_in"]
+__all__ = ["Combiner", "combiner_of"]
 
 
 class Combiner:
@@ -94,21 +93,6 @@ class Combiner:
         return stmt_seq(*[BufferStore(t, value, indices) for t, value in zip(targets, values)])
 
 
-class _FindLoads(Visitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found = True
-
-
-def loads_in(node: PrimExpr | Stmt) -> bool:
-    """Whether an expression or statement reads a buffer."""
-    finder = _FindLoads()
-    finder.visit(node)
-    return finder.found
-
-
 def combiner_of(cursor: Cursor) -> Combiner:
     """Recognise what a reduction block combines; refuses what is not known to be associative."""
     block: Block = cursor.block
@@ -127,7 +111,7 @@ def combiner_of(cursor: Cursor) -> Combiner:
             reason = str(error).splitlines()[0].rpartition(": ")[2]
             raise unknown(f"is no reduction that can be taken apart: {reason}") from None
         found = _several(reduction, unknown)
-    if any(loads_in(start) for start in found.starts):
+    if next(loads(found.starts), None) is not None:
         name = block.name_hint
         reason = f"the initial value of block '{name}' is read from a buffer"
         raise refuse(reason, cursor)
@@ -184,9 +168,7 @@ def _several(reduction: BlockReduction, unknown: Callable[[str], ScheduleError])
             raise unknown("chooses its results by different conditions")
     if choices and not _compares(choices[0], left, right, list(reducer.result)):
         raise unknown("does not choose its results by comparing values")
-    if any(
-        not _among(v, [*left, *right]) for result in reducer.result for v in variables_in(result)
-    ):
+    if any(not _among(v, [*left, *right]) for result in reducer.result for v in variables(result)):
         raise unknown("combines values that are not part of its results")
     results = (left, right, list(reducer.result))
     return Combiner(stores, reduction.starts, identities, reduction.values, results)
@@ -204,7 +186,7 @@ def _among(expr: PrimExpr, variables: list[Var]) -> bool:
 def _as_select(expr: PrimExpr) -> Select | None:
     if isinstance(expr, Select):
         return expr
-    if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.if_then_else":
+    if is_call(expr, "tir.if_then_else"):
         return Select(*expr.args)
     return None
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, find_iter_map
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
@@ -28,7 +29,6 @@ from tilesmith.tir.schedule.nests import (
     analyzer_for,
     loop_range,
     remove_block,
-    variables_in,
 )
 from tilesmith.tir.schedule.parameters import LoopOrMark
 from tilesmith.tir.schedule.primitive import primitive
@@ -181,7 +181,7 @@ def _check_finished(cursor: Cursor, under: list[Cursor], loop_cursor: Cursor) ->
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
             if iterator.iter_type != IterVar.CommReduce:
                 continue
-            for variable in variables_in(value):
+            for variable in variables(value):
                 if variable in around and not is_const(around[variable].extent, 1):
                     raise refuse(
                         f"the reduction of block '{realize.block.name_hint}' is complete only "
@@ -286,7 +286,7 @@ def _check_runs_once(cursor: Cursor, where: _Place, nest: Stmt) -> None:
         if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED):
             continue
         for iterator, value in zip(realize.block.iter_vars, values):
-            if iterator.iter_type == IterVar.CommReduce and loop.loop_var in variables_in(value):
+            if iterator.iter_type == IterVar.CommReduce and mentions(value, {loop.loop_var}):
                 reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
                 raise refuse(reason, ancestor)
 
@@ -301,7 +301,7 @@ def _check_reductions_ascend(
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if iterator.iter_type != IterVar.CommReduce:
             continue
-        for variable in variables_in(value):
+        for variable in variables(value):
             if variable not in ranges:
                 continue
             step = Replace({variable: variable + 1}).visit(value) - value
@@ -316,7 +316,7 @@ def _check_reductions_ascend(
 
 def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr]) -> None:
     """Iterations that compute a consumer again have to make anew what it reads."""
-    used = set(variables_in(*values)) if values else set()
+    used = set(variables(values))
     below = set(where.loop.blocks_below())
     for ancestor in (where.loop, *where.loop.ancestors()):
         loop = ancestor.stmt
@@ -325,7 +325,7 @@ def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr])
         if loop.loop_var in used or is_const(loop.extent, 1):
             continue
         for producer in producers_of(cursor, where.scope):
-            if producer in below and loop.loop_var in variables_in(producer.stmt.predicate):
+            if producer in below and mentions(producer.stmt.predicate, {loop.loop_var}):
                 name = producer.block.name_hint
                 reason = f"block '{name}' does not run in each iteration of the loop"
                 raise refuse(reason, ancestor)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import Let, PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import Let, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, equal, is_const
+from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.queries import buffers as buffers_used
+from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
@@ -25,10 +28,10 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block, simplified, variables_in
+from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block, simplified
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, MatchBufferRegion, Stmt
 
 __all__ = [
     "check_plain_access",
@@ -118,7 +121,7 @@ def _producer_indices(cursor: Cursor, store: BufferStore) -> list[Any]:
                 cursor,
             )
         seen.add(index)
-    used = set(variables_in(store.value)) & set(own)
+    used = set(variables(store.value)) & set(own)
     free = used - seen
     unit = {v for v in free if is_const(own[v].dom.extent, 1)}
     if free - unit:
@@ -172,37 +175,10 @@ class _Copy(Replace):
         return Let(variable, value, self.visit(expr.body))
 
 
-class _Uses(Visitor):
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.opaque = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        for index in load.indices:
-            self.visit(index)
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.visit(store.value)
-        for index in store.indices:
-            self.visit(index)
-
-    def visit_BufferRegion(self, region: Any) -> None:
-        pass
-
-    def visit_MatchBufferRegion(self, match: Any) -> None:
-        if match.source.buffer is self.buffer:
-            self.opaque = True
-
-    def visit_Var(self, variable: Var) -> None:
-        if variable is self.buffer.data:
-            self.opaque = True
-
-
 def check_plain_access(cursor: Cursor, buffer: Buffer) -> None:
     """A consumer must read the buffer by plain loads."""
-    visitor = _Uses(buffer)
-    visitor.visit(cursor.stmt)
-    if visitor.opaque:
+    matches = nodes(cursor.stmt, MatchBufferRegion)
+    if mentions(cursor.stmt, {buffer.data}) or any(m.source.buffer is buffer for m in matches):
         raise refuse(f"buffer '{buffer.name}' is used as a pointer or matched region", cursor)
 
 
@@ -214,7 +190,7 @@ def with_regions(realize: BlockRealize, *merged: Block) -> BlockRealize:
     """
     block = realize.block
     declared = [region for one in (block, *merged) for region in (*one.reads, *one.writes)]
-    buffers = [*_buffers_in(block), *[region.buffer for region in declared]]
+    buffers = [*buffers_used(block), *[region.buffer for region in declared]]
     reads, writes, opaque = get_block_access_region(
         block, {buffer.data: buffer for buffer in buffers}
     )
@@ -243,20 +219,6 @@ def _by_pointer(
         return []
     found[:] = [region for region in found if region.buffer is not buffer]
     return [everything] if known or is_merged else own
-
-
-class _Buffers(Visitor):
-    def __init__(self) -> None:
-        self.found: dict[Buffer, None] = {}
-
-    def visit_Buffer(self, buffer: Buffer) -> None:
-        self.found[buffer] = None
-
-
-def _buffers_in(stmt: Any) -> list[Buffer]:
-    visitor = _Buffers()
-    visitor.visit(stmt)
-    return list(visitor.found)
 
 
 def drop_allocation(scope: Cursor, buffer: Buffer) -> None:
@@ -327,20 +289,6 @@ def _check_final(producer: Cursor) -> None:
         )
 
 
-class _Loads(Visitor):
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.found: list[BufferLoad] = []
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.visit_children(load)
-        if load.buffer is self.buffer:
-            self.found.append(load)
-
-    def visit_BufferRegion(self, region: Any) -> None:
-        pass
-
-
 class _Inverse:
     """How the consumer's iterators follow from the indices at which it reads the producer."""
 
@@ -360,13 +308,11 @@ class _Inverse:
 def _check_all_made(cursor: Cursor, producer: Cursor, load: BufferLoad) -> None:
     """Each instance of the consumer reads what the producer makes: else nothing would run it."""
     block: Block = producer.block
-    made = _Stores(load.buffer)
-    made.visit(block.body)
     ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
     analyzer = Analyzer()
     for iterator in cursor.block.iter_vars:
         analyzer.bind(iterator.var, iterator.dom)
-    for store in made.found:
+    for store in stores(block.body, load.buffer):
         for index, written in zip(load.indices, store.indices):
             low, high = written, written
             if not is_const(written):
@@ -382,23 +328,11 @@ def _check_all_made(cursor: Cursor, producer: Cursor, load: BufferLoad) -> None:
                 )
 
 
-class _Stores(Visitor):
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.found: list[BufferStore] = []
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        if store.buffer is self.buffer:
-            self.found.append(store)
-
-
 def _inverse_indices(cursor: Cursor, producer: Cursor, buffer: Buffer) -> _Inverse:
     realize: BlockRealize = cursor.stmt
     block = realize.block
-    loads = _Loads(buffer)
-    loads.visit(block.body)
-    first = loads.found[0]
-    for load in loads.found[1:]:
+    first, *others = loads(block.body, buffer)
+    for load in others:
         if not all(structural_equal(a, b) for a, b in zip(load.indices, first.indices)):
             raise refuse(
                 f"'{buffer.name}' is read at several different places",

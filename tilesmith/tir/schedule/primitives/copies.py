@@ -8,12 +8,13 @@ from typing import Any
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, Visitor, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
+from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, variables_in
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Block,
@@ -122,7 +123,7 @@ def check_finished(cursor: Cursor, place: Cursor) -> None:
     for iterator, value in zip(realize.block.iter_vars, values):
         if iterator.iter_type == IterVar.DataPar:
             continue
-        for variable in variables_in(value):
+        for variable in variables(value):
             if variable in outside and not is_const(outside[variable].stmt.extent, 1):
                 raise refuse(
                     f"block '{realize.block.name_hint}' is complete only after loop "
@@ -250,10 +251,10 @@ def region_at(
 def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
     """Expressions or ranges of a block in terms of loops only: variables that are bound between
     the loops (by lets) stand for their values."""
-    used = variables_in(*nodes)
+    used = set(variables(nodes))
     loops = {loop.stmt.loop_var for loop in cursor.loops()}
     found = list(nodes)
-    if set(used) <= loops:
+    if used <= loops:
         return found
     inner: Any = cursor.stmt
     for ancestor in cursor.ancestors():

@@ -12,15 +12,16 @@ for i in range(10):                         for i_pad in range(10):
 from __future__ import annotations
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
+from tilesmith.ir import GE, GT, LE, LT, IntImm, PrimExpr, Range, Select, Var, const
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
+from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, clauses, variables_in
+from tilesmith.tir.schedule.nests import Replace, clauses
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
@@ -98,7 +99,7 @@ class _Padding:
         advice = "the body must be B[...] = T.if_then_else(condition, value, constant)"
         if isinstance(value, Select):
             parts = (value.condition, value.true_value, value.false_value)
-        elif isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+        elif is_call(value, "tir.if_then_else"):
             parts = (value.args[0], value.args[1], value.args[2])
         else:
             name = self.block.name_hint
@@ -112,7 +113,7 @@ class _Padding:
         seen: set[Var] = set()
         own = {iterator.var for iterator in self.block.iter_vars}
         for index in self.store.indices:
-            for variable in variables_in(index):
+            for variable in variables(index):
                 if variable in own:
                     seen.add(variable)
         for iterator in self.block.iter_vars:
@@ -129,7 +130,7 @@ class _Padding:
         for clause in clauses(condition):
             if analyzer.can_prove(clause):
                 continue
-            used = [v for v in variables_in(clause) if v in domain]
+            used = [v for v in variables(clause) if v in domain]
             limits = self.limits(clause, used[0]) if len(used) == 1 else None
             if limits is None:
                 raise self.refuse(
@@ -262,11 +263,11 @@ class _Padding:
         for loop in self.loops:
             if value is loop.loop_var:
                 others = [one for one in self.realize.iter_values if one is not value]
-                used = variables_in(*others, self.realize.predicate)
+                used = set(variables([*others, self.realize.predicate]))
                 analyzer = Analyzer()
                 return (
                     value not in used
-                    and not any(loop.loop_var in variables_in(one.extent) for one in self.loops)
+                    and not any(mentions(one.extent, {loop.loop_var}) for one in self.loops)
                     and loop.thread_binding is None
                     and analyzer.can_prove_equal(loop.min, 0)
                     and analyzer.can_prove_equal(dom.min, 0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from tilesmith.arith import Analyzer, IntervalSet, eval_set
 from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
+from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified, variables_in
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified
 from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.stmt import Block, BlockRealize, For
@@ -143,7 +144,7 @@ def _domains_of_region(
         if known is not None:
             low, high = minimum(low, known[0]), maximum(high, known[1])
         domains[variable] = (analyzer.simplify(low), analyzer.simplify(high))
-    used = variables_in(*[part.min for part in region.region])
+    used = set(variables([part.min for part in region.region]))
     if any(i.var in used and i.var not in domains for i in block.iter_vars):
         for variable, interval in _inverted(analyzer, block, region, intervals).items():
             domains.setdefault(variable, interval)
@@ -162,7 +163,7 @@ def _inverted(
     placeholders, values = inverse_of(indices, domains)
     boxes = {p: IntervalSet(low, high) for p, (low, high) in zip(placeholders, intervals)}
     found: Domains = {}
-    used = variables_in(*indices)
+    used = set(variables(indices))
     for variable, value in values.items():
         if variable not in used:
             continue
@@ -317,12 +318,12 @@ def _solve(
     """
     extent = part.extent
     iterators = {iterator.var: iterator.dom for iterator in block.iter_vars}
-    if not iterators.keys().isdisjoint(variables_in(extent)):
+    if not iterators.keys().isdisjoint(variables(extent)):
         extents = eval_set(extent, iterators)
         if not extents.has_upper_bound():
             return None
         extent = extents.max_value
-    used = list(variables_in(part.min))
+    used = variables(part.min)
     if len(used) != 1:
         return None
     (variable,) = used

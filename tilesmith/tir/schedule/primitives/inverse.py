@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from tilesmith.arith import Analyzer, find_iter_map, inverse_affine_iter_map
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import is_const
-from tilesmith.tir.schedule.nests import Replace, variables_in
+from tilesmith.ir.queries import variables
+from tilesmith.tir.schedule.nests import Replace
 
 __all__ = ["inverse_of"]
 
@@ -21,7 +22,7 @@ def inverse_of(
     is left out.
     """
     placeholders = [Var(f"p{number}", index.dtype) for number, index in enumerate(indices)]
-    used = {v: domains[v] for v in variables_in(*indices) if v in domains}
+    used = {v: domains[v] for v in variables(indices) if v in domains}
     found: dict[Var, PrimExpr] = {}
     for placeholder, index in zip(placeholders, indices):
         if isinstance(index, Var) and index in used:

@@ -9,18 +9,19 @@ from typing import Annotated, Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, Range, Var, const, convert
 from tilesmith.ir.operators import cast, is_const
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.nests import Rebuild, Replace
 from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, writers_of
-from tilesmith.tir.schedule.primitives.combiners import loads_in
 from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 
@@ -283,7 +284,7 @@ def _check_arguments(
             f"{padding.final_indices[0].dtype}",
             cursor,
         )
-    if padding is not None and any(loads_in(value) for value in padding.final_indices):
+    if padding is not None and next(loads(padding.final_indices), None) is not None:
         raise refuse(
             "the value of the padding reads a buffer, which holds nothing yet when it is filled",
             cursor,
@@ -395,7 +396,7 @@ def _iterator_kinds(cursor: Cursor, mapping: IndexMap, block: Block) -> list[int
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
     kinds = []
     for index in mapping.final_indices:
-        found = {kind_of[v] for v in variables_in(index) if v in kind_of}
+        found = {kind_of[v] for v in variables(index) if v in kind_of}
         if len(found) > 1:
             raise refuse("the map mixes data-parallel and reduction iterators", cursor)
         kinds.append(found.pop() if found else int(IterVar.DataPar))

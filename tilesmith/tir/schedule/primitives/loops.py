@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.blocks import has_affine_binding
@@ -18,7 +19,6 @@ from tilesmith.tir.schedule.nests import (
     analyzer_for,
     append_predicate,
     domain_around,
-    variables_in,
 )
 from tilesmith.tir.schedule.parameters import Factors
 from tilesmith.tir.schedule.primitive import primitive
@@ -184,7 +184,7 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
             )
     variables = [stmt.loop_var for stmt in stmts]
     for stmt, inner_cursor in zip(stmts, loops):
-        if any(variable in variables_in(stmt.extent) for variable in variables):
+        if any(mentions(stmt.extent, {variable}) for variable in variables):
             name = stmt.loop_var.name
             raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
     dtype = stmts[0].loop_var.dtype
@@ -228,7 +228,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
     outer: set[Var] = {loop.stmt.loop_var for loop in chain}
     for loop in new_chain:
         stmt: For = loop.stmt
-        needed = [v for v in variables_in(stmt.min, stmt.extent) if v in outer]
+        needed = [v for v in variables([stmt.min, stmt.extent]) if v in outer]
         if needed:
             raise refuse(
                 f"the range of '{stmt.loop_var.name}' depends on '{needed[0].name}', "

@@ -8,9 +8,11 @@ from tilesmith.arith import IterMapLevel, detect_iter_map
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import scope_of, why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -21,11 +23,9 @@ from tilesmith.tir.schedule.nests import (
     clauses,
     domain_of_loops,
     loop_range,
-    uses_var,
-    variables_in,
 )
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of, loads_in
+from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
 from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_seq
 
@@ -79,7 +79,7 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
 
 def _check_no_repetition(realize: BlockRealize, inside: list[Cursor]) -> None:
     """No loop from the chosen one inwards may just repeat the block: it would add up again."""
-    driving = variables_in(*realize.iter_values)
+    driving = set(variables(realize.iter_values))
     for cursor in inside:
         loop: For = cursor.stmt
         if loop.loop_var not in driving and not is_const(loop.extent, 1):
@@ -111,7 +111,7 @@ def _check_no_outer_reduction(
     for cursor in outer:
         variable = cursor.stmt.loop_var
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-            if iterator.iter_type == IterVar.CommReduce and variable in variables_in(value):
+            if iterator.iter_type == IterVar.CommReduce and mentions(value, {variable}):
                 raise refuse(
                     f"loop '{variable.name}' carries the reduction iterator "
                     f"'{iterator.var.name}' and is outside of "
@@ -123,7 +123,7 @@ def _check_no_outer_reduction(
 
 def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
     """What an initialisation reads: values that it starts from, tables of indices."""
-    if not loads_in(block.body):
+    if next(loads(block.body), None) is None:
         return ()
     return tuple(get_block_access_region(block, {})[0])
 
@@ -139,7 +139,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     kept = [
         clause
         for clause in clauses(single.visit(predicate))
-        if not dropped.intersection(variables_in(clause))
+        if not dropped.intersection(variables(clause))
     ]
     return all_of(*kept) if kept else const(True, "bool")
 
@@ -159,7 +159,7 @@ def _init_nest(realize: BlockRealize, inside: list[Cursor]) -> tuple[Stmt, Block
             renamed[iterator.var] = new.var
             iterators.append(new)
             values.append(value)
-    needed = set(variables_in(*values)) if values else set()
+    needed = set(variables(values))
     nest: list[tuple[For, Var]] = []
     loop_mapping: dict[Var, PrimExpr] = {}
     for cursor in inside:
@@ -253,7 +253,7 @@ def _check_rfactor_loops(
     spatial, reduction = set(), set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         group = reduction if iterator.iter_type == IterVar.CommReduce else spatial
-        group.update(variables_in(value))
+        group.update(variables(value))
     if loop.loop_var not in reduction or loop.loop_var in spatial:
         raise refuse(
             f"loop '{loop.loop_var.name}' does not drive reduction iterators only",
@@ -307,12 +307,10 @@ class _Rfactor:
         mapping: dict[Var, PrimExpr] = {}
         added: dict[Var, IterVar] = {self.loop.loop_var: factor}
         for iterator, value in zip(block.iter_vars, self.realize.iter_values):
-            if iterator.iter_type == IterVar.CommReduce and self.loop.loop_var in variables_in(
-                value
-            ):
+            if iterator.iter_type == IterVar.CommReduce and mentions(value, {self.loop.loop_var}):
                 # The iterator becomes an expression of one iterator for each loop that drives it.
                 replacements: dict[Var, PrimExpr] = {}
-                for variable in variables_in(value):
+                for variable in variables(value):
                     if all(s.stmt.loop_var is not variable for s in loops):
                         continue  # a size
                     if variable not in added:
@@ -372,10 +370,11 @@ class _Rfactor:
         kept: list[PrimExpr] = []
         moved: list[PrimExpr] = []
         for clause in clauses(self.realize.predicate):
-            if not uses_var(clause, self.loop.loop_var) or analyzer.can_prove(first.visit(clause)):
+            uses_loop = mentions(clause, {self.loop.loop_var})
+            if not uses_loop or analyzer.can_prove(first.visit(clause)):
                 kept.append(clause)
                 continue
-            for variable in variables_in(clause):
+            for variable in variables(clause):
                 if variable not in iterators and variable in domain_of_loops(loops):
                     reason = f"a condition ties loop '{variable.name}' to the factored loop"
                     raise refuse(reason, self.loop_cursor)
@@ -392,14 +391,14 @@ class _Rfactor:
         """The nest that combines the partial results: spatial loops and the factored one."""
         pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
         spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
-        needed = {self.loop.loop_var, *variables_in(*spatial)}
+        needed = {self.loop.loop_var, *variables(spatial)}
         # Conditions on reduction loops have done their work in the factored block. The others may
         # name loops of one iteration besides.
         reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
         driven = {s.stmt.loop_var for s in loops}
-        gone = {self.loop.loop_var, *driven.intersection(variables_in(*reduced) if reduced else ())}
-        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables_in(c))]
-        needed.update(variables_in(*kept) if kept else ())
+        gone = {self.loop.loop_var, *driven.intersection(variables(reduced))}
+        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables(c))]
+        needed.update(variables(kept))
         nest: list[tuple[For, Var]] = []
         for cursor in loops:
             loop: For = cursor.stmt

@@ -10,13 +10,12 @@ that something can be combined with the first value instead.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Sub, Var, Visitor, is_const
+from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Sub, Var, is_const
 from tilesmith.ir import operators as ops
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
     consumers_of,
@@ -57,21 +56,6 @@ def fuse_reduction_epilogue(reduction_block: BlockCursor, epilogue_block: BlockC
     reduction_block.replace(new, {fusion.block: new.block})
     remove_block(epilogue_block)
     drop_allocation(scope, buffer)
-
-
-class _Loads(Visitor):
-    def __init__(self) -> None:
-        self.found: list[BufferLoad] = []
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found.append(load)
-        load.for_each_child(self.visit)
-
-
-def _loads_of(expr: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
-    visitor = _Loads()
-    visitor.visit(expr)
-    return [load for load in visitor.found if buffer is None or load.buffer is buffer]
 
 
 class _Retarget(Rebuild):
@@ -183,7 +167,7 @@ class _Fusion:
                 pairs.append((value.b, value.a))
             for one, other in pairs:
                 is_result = isinstance(one, BufferLoad) and one.buffer is self.partial
-                if is_result and not _loads_of(other, self.partial):
+                if is_result and next(loads(other, self.partial), None) is None:
                     self.load = one
                     return type(value), other
         raise self.refuse(f"the epilogue computes {value}", advice)

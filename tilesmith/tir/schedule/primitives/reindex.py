@@ -12,6 +12,7 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -19,7 +20,7 @@ from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_blocks, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, analyzer_for, variables_in
+from tilesmith.tir.schedule.nests import Rebuild, Replace, analyzer_for
 from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
@@ -78,7 +79,7 @@ class _Access:
                 raise self.refuse(
                     f"block '{name}' accesses '{buffer.name}' at several different places"
                 )
-        for variable in variables_in(*first):
+        for variable in variables(first):
             if variable in finder.inner:
                 raise self.refuse(
                     f"the place in '{buffer.name}' depends on '{variable.name}', which is bound "
@@ -88,8 +89,8 @@ class _Access:
 
     def used(self, indices: Any) -> list[IterVar]:
         """The iterators on which some indices depend, in the order of the block."""
-        variables = variables_in(*indices)
-        return [iterator for iterator in self.block.iter_vars if iterator.var in variables]
+        used = set(variables(indices))
+        return [iterator for iterator in self.block.iter_vars if iterator.var in used]
 
 
 class _Accesses(Visitor):
@@ -228,7 +229,7 @@ def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> 
             f"has {len(block.iter_vars)} iterators"
         )
     indices = index_map.map_indices([iterator.var for iterator in block.iter_vars])
-    own = variables_in(*access.indices)
+    own = set(variables(access.indices))
     for iterator in access.used(indices):
         is_open = access.reads and not is_const(iterator.dom.extent, 1)
         if is_open and iterator.var not in own:
@@ -332,7 +333,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
             # An index of what is read may be one of the cache, as the sum 'h + r'.
             if access.reads and any(plain.can_prove_equal(index, other) for other in given):
                 continue
-            for variable in variables_in(index):
+            for variable in variables(index):
                 if variable in domains and variable not in known:
                     open_ = "" if reason.startswith("the new") else " open"
                     raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")

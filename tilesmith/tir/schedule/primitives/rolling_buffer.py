@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, any_of, floormod, is_const
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import (
@@ -26,7 +27,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, variables_in
+from tilesmith.tir.schedule.nests import Rebuild, Replace
 from tilesmith.tir.schedule.parameters import WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
@@ -116,7 +117,7 @@ def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
     order = list(loops)
     analyzer = analyzer_inside(place)
     for axis, one in enumerate(part):
-        used = [variable for variable in order if variable in variables_in(one.min)]
+        used = [variable for variable in order if mentions(one.min, {variable})]
         if not used or not isinstance(one.extent, IntImm):
             continue
         loop = loops[used[0]]
@@ -150,11 +151,11 @@ def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Ra
         inner = ancestor.stmt
         if inner is loop:
             break
-        if loop.loop_var in variables_in(inner.min, inner.extent):
+        if mentions([inner.min, inner.extent], {loop.loop_var}):
             reason = f"loop '{inner.loop_var.name}' depends on '{loop.loop_var.name}'"
             raise refuse(reason, ancestor)
     for axis, other in enumerate(part):
-        if axis != rolling.axis and loop.loop_var in variables_in(other.min, other.extent):
+        if axis != rolling.axis and mentions([other.min, other.extent], {loop.loop_var}):
             reason = f"two dimensions of the buffer move with loop '{loop.loop_var.name}'"
             raise refuse(reason, cursor)
 
@@ -262,7 +263,7 @@ def _apply(cursor: Cursor, scope: Cursor, buffer: Buffer, rolling: _Rolling) -> 
     condition = any_of(is_first, overlap <= offset)
     predicate = all_of(realize.predicate, condition)
     # From here on the order counts: rows are overwritten.
-    rows = variables_in(region.region[rolling.axis].min)
+    rows = set(variables(region.region[rolling.axis].min))
     iterators = [
         i.with_fields(iter_type=IterVar.Ordered) if i.var in rows else i
         for i in realize.block.iter_vars

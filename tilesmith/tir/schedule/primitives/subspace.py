@@ -15,8 +15,9 @@ from tilesmith.arith import (
 from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.queries import variables
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.nests import Replace, clauses, loop_range, simplified, variables_in
+from tilesmith.tir.schedule.nests import Replace, clauses, loop_range, simplified
 from tilesmith.tir.stmt import BlockRealize, For
 
 __all__ = ["Division", "Part", "Substitute", "divide", "loops_in_terms_of"]
@@ -117,7 +118,7 @@ def divide(
             value = analyzer.simplify(value)
         part = Part(iterator, value)
         parts.append(part)
-        used = variables_in(value)
+        used = set(variables(value))
         has_outer = bool(outer_vars.intersection(used))
         has_inner = bool(set(inner_vars).intersection(used))
         if has_outer and has_inner:
@@ -185,7 +186,7 @@ def _divide_mixed(
     one_sided = [
         clause
         for clause in clauses(realize.predicate)
-        if not (inner.intersection(variables_in(clause)) and set(variables_in(clause)) - inner)
+        if not (inner.intersection(variables(clause)) and set(variables(clause)) - inner)
     ]
     values = [part.value for part in parts]
     attempts = [all_of(*one_sided)] if one_sided else []

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.operators import floormod, is_const
+from tilesmith.ir.queries import is_call
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
@@ -263,7 +264,7 @@ class _LayoutUses(Visitor):
         loop.for_each_child(self.visit)
 
     def visit_Call(self, call: Call) -> None:
-        if getattr(call.op, "name", "") == "tir.address_of":
+        if is_call(call, "tir.address_of"):
             load = call.args[0]
             if isinstance(load, BufferLoad) and load.buffer is self.buffer:
                 self.found = True

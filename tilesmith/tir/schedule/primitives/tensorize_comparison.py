@@ -29,16 +29,17 @@ from tilesmith.ir import (
     Rewriter,
     StringImm,
     Var,
-    Visitor,
     const,
     structural_equal,
 )
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.schedule.nests import is_one, variables_in
+from tilesmith.tir.queries import loads
+from tilesmith.tir.schedule.nests import is_one
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -68,20 +69,6 @@ class BufferMatch:
     def __init__(self, buffer: Buffer, start: list[PrimExpr]) -> None:
         self.buffer = buffer
         self.start = start
-
-
-class _Loads(Visitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found = True
-
-
-def _has_loads(expr: Any) -> bool:
-    visitor = _Loads()
-    visitor.visit(expr)
-    return visitor.found
 
 
 class _Indices(Rewriter):
@@ -184,10 +171,10 @@ class DescriptionMatcher:
         """A loop drives iterators of the same kind on both sides."""
         kinds: dict[Var, int] = {}
         for iterator in actual.block.iter_vars:
-            for variable in variables_in(self.actual(iterator.var)):
+            for variable in variables(self.actual(iterator.var)):
                 kinds[variable] = iterator.iter_type
         for iterator in wanted.block.iter_vars:
-            for variable in variables_in(self.wanted(iterator.var)):
+            for variable in variables(self.wanted(iterator.var)):
                 kind = kinds.get(variable, iterator.iter_type)
                 if variable in self.loops and kind != iterator.iter_type:
                     mine, other = [
@@ -276,7 +263,7 @@ class DescriptionMatcher:
         if isinstance(wanted, BufferLoad) and isinstance(actual, BufferLoad):
             self.access(actual, wanted)
             return
-        if not _has_loads(actual) and not _has_loads(wanted):
+        if next(loads([actual, wanted]), None) is None:
             self.plain(actual, wanted)
             return
         if type(actual) is not type(wanted):
@@ -329,7 +316,7 @@ class DescriptionMatcher:
                 f"{wanted.dtype}"
             )
         mine, other = self.actual(actual), wanted
-        if variables_in(wanted):
+        if variables(wanted):
             other = self.wanted(wanted)
             other = other if other.dtype is mine.dtype else other.astype(mine.dtype)
         if isinstance(mine, FloatImm) and isinstance(other, FloatImm):
@@ -392,7 +379,7 @@ class DescriptionMatcher:
                     f"'{mine.name}' of the block is indexed by {index} in dimension {number}, "
                     f"'{other.name}' of the description by {described}"
                 )
-            for variable in variables_in(shift):
+            for variable in variables(shift):
                 if variable in self.loops:
                     raise Mismatch(f"{text}; it depends on loop '{variable.name}': {shift}")
             start.append(shift)
