@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.metadata
 import importlib.util
 import platform
@@ -14,6 +13,7 @@ import click
 
 from tilesmith import __version__
 from tilesmith.cli.options import json_option, print_json
+from tilesmith.support.packages import Package
 
 
 def has_module(name: str) -> bool:
@@ -24,41 +24,24 @@ def has_module(name: str) -> bool:
         return False
 
 
-def has_back_end(kind: str) -> bool:
-    """Whether this version can generate code for a kind of target."""
-    return has_module(f"tilesmith.codegen.{kind}")
+def installed_version(package: Package) -> str | None:
+    """The installed version of a package; None where its module is missing."""
+    if not has_module(package.module):
+        return None
+    try:
+        return importlib.metadata.version(package.name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
-@dataclass(frozen=True)
-class Package:
-    """One package: its name for pip, its module, what it is for, the extra it comes with."""
-
-    name: str
-    module: str
-    purpose: str
-    extra: str = ""
-    back_end: str = ""
-    """The only back end that needs it: of no use in a version without that one."""
-
-    def version(self) -> str | None:
-        """The installed version; None where the module is missing."""
-        if not has_module(self.module):
-            return None
-        try:
-            return importlib.metadata.version(self.name)
-        except importlib.metadata.PackageNotFoundError:
-            return "unknown"
-
-    @property
-    def command(self) -> str:
-        """What installs it."""
-        wanted = f"'tilesmith[{self.extra}]'" if self.extra else self.name
-        return f"pip install {wanted}"
+def install_command(package: Package) -> str:
+    """What installs a package."""
+    wanted = f"'tilesmith[{package.extra}]'" if package.extra else package.name
+    return f"pip install {wanted}"
 
 
 PACKAGES = (
     Package("apache-tvm-ffi", "tvm_ffi", "calling compiled functions"),
-    Package("llvmlite", "llvmlite", "code for CPUs"),
     Package("numpy", "numpy", "arrays"),
     Package("ml_dtypes", "ml_dtypes", "bfloat16 and other small types"),
     Package("safetensors", "safetensors", "parameters in files"),
@@ -67,9 +50,8 @@ PACKAGES = (
     Package("onnx", "onnx", "reading ONNX models", "onnx"),
     Package("onnxruntime", "onnxruntime", "comparing with it (bench)", "demo"),
     Package("torch", "torch", "sharing tensors with torch", "torch"),
-    Package("cuda-bindings", "cuda.bindings", "code for NVIDIA GPUs", "cuda", "cuda"),
-    Package("pyopencl", "pyopencl", "code for OpenCL devices", "opencl", "opencl"),
 )
+"""What all targets need or may use; the records of the back ends name the rest."""
 
 
 @dataclass(frozen=True)
@@ -81,62 +63,67 @@ class TargetState:
     detail: str
 
 
-def check_llvm() -> TargetState:
-    """Compile and run a function of one loop."""
-    try:
-        import numpy as np
-
-        from tilesmith import te
-        from tilesmith.lowering import build
-        from tilesmith.runtime import nd
-
-        x = te.placeholder((4,), name="x")
-        y = te.compute((4,), lambda i: x[i] + x[i], name="y")
-        built = build(te.create_prim_func([x, y]), target="llvm")
-        source = nd.array(np.arange(4, dtype="float32"))
-        result = nd.array(np.zeros(4, dtype="float32"))
-        built(source, result)
-        if result.numpy().tolist() != [0, 2, 4, 6]:
-            return TargetState("llvm", False, f"wrong result: {result.numpy().tolist()}")
-        from tilesmith.target import Target, host_cpu, machine_model
-
-        model = machine_model(Target("llvm"))
-        detail = f"{host_cpu().name}, {model.name}, {8 * model.vector_bytes}-bit vectors"
-        return TargetState("llvm", True, f"{detail}, {model.cores} cores")
-    except Exception as error:  # a report about what is broken must not break itself
-        return TargetState("llvm", False, " ".join(f"{type(error).__name__}: {error}".split()))
-
-
 def check_target(kind: str) -> TargetState:
-    """One kind of target other than llvm: is there a back end, and what it needs?"""
-    if not has_back_end(kind):
+    """One kind of target: is there a back end, is what it needs here, does its code run?"""
+    from tilesmith.target.back_end import BACK_ENDS, part
+
+    record = BACK_ENDS.get(kind, None)
+    if record is None:
         return TargetState(kind, False, "this version has no back end for it")
-    for package in PACKAGES:
-        if package.back_end == kind and package.version() is None:
-            return TargetState(kind, False, package.command)
-    if kind == "cuda" and ctypes.util.find_library("cuda") is None:
-        return TargetState(kind, False, "compiles, but there is no NVIDIA driver to run on")
-    return TargetState(kind, True, "back end installed")
+    for package in record.packages:
+        if installed_version(package) is None:
+            return TargetState(kind, False, install_command(package))
+    try:
+        detail = "back end installed" if record.describe is None else part(record.describe)()
+        wrong = "" if record.is_device else _run_a_loop(kind)
+        return TargetState(kind, not wrong, wrong or detail)
+    except Exception as error:  # a report about what is broken must not break itself
+        return TargetState(kind, False, " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _run_a_loop(kind: str) -> str:
+    """Compile and run a function of one loop; what is wrong, if something is."""
+    import numpy as np
+
+    from tilesmith import te
+    from tilesmith.lowering import build
+    from tilesmith.runtime import nd
+
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] + x[i], name="y")
+    built = build(te.create_prim_func([x, y]), target=kind)
+    if not built.is_runnable:
+        return ""  # the detail says that there is source only
+    source = nd.array(np.arange(4, dtype="float32"))
+    result = nd.array(np.zeros(4, dtype="float32"))
+    built(source, result)
+    values = result.numpy().tolist()
+    return "" if values == [0, 2, 4, 6] else f"wrong result: {values}"
 
 
 def examine() -> dict[str, Any]:
     """Everything that the command reports, as JSON's values."""
     from tilesmith.runtime.threads import num_threads
     from tilesmith.support.knobs import knobs
+    from tilesmith.target.back_end import BACK_ENDS
+    from tilesmith.target.kind import CPU, KINDS
 
+    served = BACK_ENDS.names(load=True)
+    records = [BACK_ENDS[kind] for kind in served]
     packages = [
         {
             "package": package.name,
-            "version": package.version(),
+            "version": installed_version(package),
             "purpose": package.purpose,
             "required": not package.extra,
-            "install": package.command,
+            "install": install_command(package),
         }
-        for package in PACKAGES
-        if not package.back_end or has_back_end(package.back_end)
+        for package in dict.fromkeys([*PACKAGES, *[p for r in records for p in r.packages]])
     ]
-    kinds = ("c", "cuda", "opencl", "vulkan", "metal", "rocm", "webgpu", "hexagon")
-    states = [check_llvm(), *(check_target(kind) for kind in kinds)]
+    others = [kind for kind in KINDS if kind not in served and KINDS[kind].device_type != CPU]
+    # this machine's CPU first: it has to work
+    kinds = sorted([*served, *others], key=lambda kind: not KINDS[kind].means_host)
+    states = [check_target(kind) for kind in kinds]
     return {
         "tilesmith": __version__,
         "python": platform.python_version(),

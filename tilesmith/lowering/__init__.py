@@ -1,6 +1,12 @@
 """From tensor programs to lowered modules and to code: ``lower``, ``build``, and the pipelines."""
 
-from tilesmith.lowering.functions import build, check_scheduled, lower, lower_entries
+from tilesmith.lowering.functions import (
+    build,
+    build_to_run,
+    check_scheduled,
+    lower,
+    lower_entries,
+)
 from tilesmith.lowering.kernels import lower_kernels, symbolic_sizes
 from tilesmith.lowering.pipelines import (
     CLASSIC_PHASES,
@@ -13,7 +19,7 @@ from tilesmith.lowering.pipelines import (
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 
 __all__ = [
-    "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "check_scheduled", "classic_passes",
-    "device_passes", "host_passes", "lower", "lower_entries", "lower_kernels", "lower_passes",
-    "program_kind", "symbolic_sizes",
+    "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "build_to_run", "check_scheduled",
+    "classic_passes", "device_passes", "host_passes", "lower", "lower_entries", "lower_kernels",
+    "lower_passes", "program_kind", "symbolic_sizes",
 ]  # fmt: skip

@@ -21,12 +21,12 @@ from tilesmith.runtime.module import Module
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
-from tilesmith.target.back_end import back_end_of
+from tilesmith.target.back_end import back_end_of, find_back_end, part
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
 
-__all__ = ["build", "check_scheduled", "lower", "lower_entries"]
+__all__ = ["build", "build_to_run", "check_scheduled", "lower", "lower_entries"]
 
 _DEFAULT_NAMES = ("main", "default_function")
 
@@ -232,6 +232,21 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
         original = _with_public_functions(_as_module(inputs, args, name))
         check_builds(original, lambda: built, lambda part: _plainest_build(part, chosen))
     return built
+
+
+def build_to_run(function: PrimFunc) -> Module:
+    """Compile a function for use by the compiler itself, as when it folds constants.
+
+    The code is for the current target where this machine can run it, else for the host.
+    """
+    current = Target.current(allow_none=True)
+    record = None if current is None else find_back_end(current)
+    if current is not None and record is not None and not record.is_device:
+        if record.runs_here is None or part(record.runs_here)(current):
+            built = build(function, target=current)
+            if built.is_runnable:
+                return built
+    return build(function, target="llvm")
 
 
 def lower_entries(module: IRModule, target: Target) -> IRModule:

@@ -252,7 +252,7 @@ class Interpreter:
             return
         from tilesmith import lowering
 
-        built = lowering.build(function.with_attr("global_symbol", "kernel"), target="llvm")
+        built = lowering.build_to_run(function.with_attr("global_symbol", "kernel"))
         tensors = [
             array(numpy.asarray(a, order="C")) if hasattr(a, "shape") else a for a in arguments
         ]

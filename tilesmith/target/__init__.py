@@ -33,7 +33,7 @@ from tilesmith.target.generic_func import (
     override_native_generic_func,
 )
 from tilesmith.target.host import HostCPU, host_caches, host_cores, host_cpu
-from tilesmith.target.kind import KINDS, TargetKind
+from tilesmith.target.kind import KINDS, TargetKind, declare_kind
 from tilesmith.target.machine import MachineModel, machine_model, target_identity
 from tilesmith.target.tag import list_tags, register_tag
 from tilesmith.target.target import Target, TargetFeatures, canon_target
@@ -58,6 +58,7 @@ __all__ = [
     "cpu_features",
     "create",
     "cuda",
+    "declare_kind",
     "datatype",
     "detect_target_from_device",
     "generic_func",

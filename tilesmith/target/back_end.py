@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.lazy import resolve
+from tilesmith.support.packages import Package
 from tilesmith.support.registry import Registry
 from tilesmith.target.target import Target
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tilesmith.tir.schedule import Schedule
 
 __all__ = [
-    "BACK_ENDS", "BackEnd", "Code", "Package", "back_end_of", "find_back_end", "part",
+    "BACK_ENDS", "BackEnd", "Code", "back_end_of", "find_back_end", "part",
     "register_back_end",
 ]  # fmt: skip
 
@@ -51,16 +52,6 @@ class Code:
     """Makes the object files; None where there is source only."""
     advice: str = ""
     """Where there is source only: what a user does to run it."""
-
-
-@dataclass(frozen=True)
-class Package:
-    """A Python package: its name for pip, its module, what it is for, the extra it comes with."""
-
-    name: str
-    module: str
-    purpose: str
-    extra: str = ""
 
 
 Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"

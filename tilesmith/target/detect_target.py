@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.support.errors import TargetError
-from tilesmith.target.kind import CPU, CUDA, HEXAGON, METAL, OPENCL, ROCM, VULKAN, WEBGPU
+from tilesmith.target.kind import (
+    CPU,
+    CUDA,
+    HEXAGON,
+    METAL,
+    OPENCL,
+    ROCM,
+    VULKAN,
+    WEBGPU,
+    target_kind,
+)
 from tilesmith.target.target import Target
 
 _KIND_OF_DEVICE = {
@@ -29,9 +39,10 @@ def detect_target_from_device(dev: Any) -> Target:
     kind = _KIND_OF_DEVICE.get(getattr(dev, "device_type", None))
     if kind is None:
         raise TargetError(f"no target is known for device {dev}")
-    attributes = {"from_device": int(getattr(dev, "device_id", 0))} if kind != "llvm" else {}
-    if kind == "cuda":
-        version = getattr(dev, "compute_version", None)
-        if version:
-            attributes["arch"] = "sm_" + str(version).replace(".", "")
+    attributes: dict[str, Any] = {}
+    if dev.device_type != CPU:
+        attributes["from_device"] = int(getattr(dev, "device_id", 0))
+    version = getattr(dev, "compute_version", None)
+    if version and "arch" in target_kind(kind).options:
+        attributes["arch"] = "sm_" + str(version).replace(".", "")
     return Target({"kind": kind, **attributes})

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.support.errors import TargetError
-from tilesmith.target.kind import KINDS, TargetKind, target_kind
+from tilesmith.target.kind import CPU, KINDS, TargetKind, target_kind
 from tilesmith.target.tag import TAGS
 
 # Printed by the target itself, in this order, before its other attributes.
@@ -126,10 +126,11 @@ def _keys(
 
 def _is_arm(kind: TargetKind, attributes: Mapping[str, Any]) -> bool:
     """Whether code is for a CPU by Arm, as far as the options tell."""
-    if kind.name == "c":
+    if kind.device_type != CPU:
+        return False
+    if "mtriple" not in kind.options:
         return attributes.get("mcpu", "").startswith("cortex-m")
-    triple = attributes.get("mtriple", "")
-    return kind.name == "llvm" and triple.startswith(("arm", "aarch64", "thumb"))
+    return attributes.get("mtriple", "").startswith(("arm", "aarch64", "thumb"))
 
 
 def to_text(config: Mapping[str, Any]) -> str:

@@ -213,16 +213,16 @@ def uses_gpu(*args: Any) -> Any:
 Feature("llvm", "LLVM", target_kind_enabled="llvm")
 Feature("c", "the C back end", target_kind_enabled="c")
 Feature("gpu", "a GPU", run_time_check=lambda: any(device(k).exist for k in ("cuda", "opencl")))
-for _kind, _text in (
-    ("cuda", "CUDA"), ("opencl", "OpenCL"), ("rocm", "ROCm"), ("metal", "Metal"),
-    ("vulkan", "Vulkan"), ("webgpu", "WebGPU"),
+for _kind, _text, _parent in (
+    ("cuda", "CUDA", "gpu"), ("opencl", "OpenCL", None), ("rocm", "ROCm", "gpu"),
+    ("metal", "Metal", "gpu"), ("vulkan", "Vulkan", "gpu"), ("webgpu", "WebGPU", "gpu"),
 ):  # fmt: skip
     Feature(
         _kind,
         _text,
         target_kind_enabled=_kind,
         target_kind_hardware=_kind,
-        parent_features=None if _kind == "opencl" else "gpu",
+        parent_features=_parent,
     )
 Feature("nvptx", "NVPTX", target_kind_hardware="cuda", parent_features=("llvm", "gpu"))
 Feature("x86", "an x86 CPU", run_time_check=_machine_is("x86_64", "amd64"))

@@ -80,6 +80,11 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
     return Code(formats, advice="a CUDA runtime loads the PTX text: module.save('kernels.ptx')")
 
 
+def describe() -> str:
+    """What the back end gives, for `tilesmith doctor`."""
+    return "PTX text; nothing here launches it"
+
+
 class KernelModuleEmitter(ModuleEmitter):
     """A module whose functions are kernels, or functions of the device that kernels call."""
 
@@ -202,4 +207,4 @@ def _shuffle(emit: Values, call: Call) -> str:
     return found if held == moved else emit.define(f"bitcast {moved} {found} to {held}")
 
 
-__all__ = ["KernelModuleEmitter", "generate", "llvm_target"]
+__all__ = ["KernelModuleEmitter", "describe", "generate", "llvm_target"]

@@ -1,6 +1,7 @@
 """The records of the back ends that go through LLVM: for CPUs, and for NVIDIA's GPUs as PTX."""
 
-from tilesmith.target.back_end import BackEnd, Package, register_back_end
+from tilesmith.support.packages import Package
+from tilesmith.target.back_end import BackEnd, register_back_end
 
 __all__ = ["LLVM", "NVPTX"]
 
@@ -31,5 +32,6 @@ NVPTX = register_back_end(
         interpreter=None,
         intrinsic_rules="tilesmith.tir.transform.intrinsics:NVPTX_RULES",
         packages=(_LLVMLITE,),
+        describe="tilesmith.codegen.llvm.nvptx:describe",
     )
 )
