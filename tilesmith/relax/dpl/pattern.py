@@ -351,9 +351,9 @@ def wildcard() -> WildcardPattern:
     return WildcardPattern()
 
 
-def is_op(op_name: str) -> ExprPattern:
-    """An operator; call it with patterns of the arguments."""
-    return ExprPattern(Op.get(op_name))
+def is_op(op_name: str | Op) -> ExprPattern:
+    """An operator (or its name); call it with patterns of the arguments."""
+    return ExprPattern(Op.get(op_name) if isinstance(op_name, str) else op_name)
 
 
 def is_expr(expr: Any) -> ExprPattern:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IntImm, IRModule, Op
+from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Function, Tuple, TupleGetItem, const, known_struct_info
@@ -18,8 +18,8 @@ from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.normal_form import canonicalize
 
-_BATCH_NORM = Op.get("relax.nn.batch_norm")
-_DROPOUT = Op.get("relax.nn.dropout")
+_BATCH_NORM = operators.nn.batch_norm.op
+_DROPOUT = operators.nn.dropout.op
 
 
 def _unit_shape(data: Any, axis: int) -> list[Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import is_impure_call, remove_all_unused, tensor_bytes
 from tilesmith.relax.expr import (
     Call,
@@ -110,7 +111,7 @@ class _Folder(PyExprMutator):
             self.reemit_binding(binding, self.builder_.normalize(value))
 
 
-_CALL_TIR = Op.get("relax.call_tir")
+_CALL_TIR = operators.call_tir.op
 
 
 def run_prim_func(

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IRModule, Op
+from tilesmith.ir import IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
 from tilesmith.relax.expr import Call, Constant, Function, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 
-_MULTIPLY, _ADD = Op.get("relax.multiply"), Op.get("relax.add")
-_CONVOLUTIONS = {Op.get(f"relax.nn.conv{rank}d") for rank in (1, 2, 3)}
-_MATMUL, _DENSE = Op.get("relax.matmul"), Op.get("relax.nn.dense")
+_MULTIPLY, _ADD = operators.multiply.op, operators.add.op
+_CONVOLUTIONS = {operators.nn.conv1d.op, operators.nn.conv2d.op, operators.nn.conv3d.op}
+_MATMUL, _DENSE = operators.matmul.op, operators.nn.dense.op
 
 
 def _axes(call: Call) -> tuple[int, int] | None:

@@ -14,9 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.binding import copy_with_new_vars
@@ -44,7 +45,7 @@ register_config_option(
     "relax.FuseOps.max_depth", int, 256, "how many calls one fused function may hold"
 )
 
-_CALL_TIR = Op.get("relax.call_tir")
+_CALL_TIR = operators.call_tir.op
 
 
 class _Node:

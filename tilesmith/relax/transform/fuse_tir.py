@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op, const
+from tilesmith.ir import GlobalVar, IRModule, const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of
 from tilesmith.relax.expr import (
     Call,
@@ -26,7 +27,7 @@ from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buff
 from tilesmith.tir.functor import BufferRemapper, renew_defs
 from tilesmith.tir.stmt import stmt_seq
 
-_CALL_TIR = Op.get("relax.call_tir")
+_CALL_TIR = operators.call_tir.op
 
 
 class _Place(BufferRemapper):

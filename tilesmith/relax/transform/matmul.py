@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IRModule, Op
+from tilesmith.ir import IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import remove_all_unused
@@ -23,7 +23,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 
-_MATMUL = Op.get("relax.matmul")
+_MATMUL = operators.matmul.op
 
 
 class _CombineParallel(PyExprMutator):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IRModule, Op
+from tilesmith.ir import IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of, tensor_bytes, used_vars
 from tilesmith.relax.analysis.memory_plan import PlannedValue, place
 from tilesmith.relax.expr import (
@@ -30,11 +31,11 @@ from tilesmith.relax.op import memory as memory_ops
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relax.transform.normal_form import to_non_dataflow
 
-_CALL_TIR = Op.get("relax.call_tir")
-_CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
-_CALL_DPS_PACKED = Op.get("relax.call_dps_packed")
-_ALLOC = Op.get("relax.builtin.alloc_tensor")
-_RESHAPE = Op.get("relax.reshape")
+_CALL_TIR = operators.call_tir.op
+_CALL_TIR_INPLACE = operators.call_tir_inplace.op
+_CALL_DPS_PACKED = operators.call_dps_packed.op
+_ALLOC = operators.builtin.alloc_tensor.op
+_RESHAPE = operators.reshape.op
 
 
 class _Allocate(PyExprMutator):

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import all_global_vars, bindings_of, is_impure_call, used_vars
 from tilesmith.relax.analysis.unused import remove_all_unused
 from tilesmith.relax.binding import Substitution, copy_with_new_vars
@@ -31,7 +32,7 @@ from tilesmith.relax.relations import symbolic_vars
 from tilesmith.relax.struct_info import StructInfo, TupleStructInfo
 from tilesmith.support.errors import UnknownNameError
 
-_STOP = Op.get("relax.builtin.stop_lift_params")
+_STOP = operators.builtin.stop_lift_params.op
 
 
 def _private(mod: IRModule) -> dict[GlobalVar, Function]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import GlobalVar, IRModule, Op, Range, const
+from tilesmith.ir import GlobalVar, IRModule, Range, const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.tir import BufferLoad, BufferStore, PrimFunc
 from tilesmith.tir.analysis import unscheduled_blocks
 
-_CALL_TIR, _RESHAPE = Op.get("relax.call_tir"), Op.get("relax.reshape")
+_CALL_TIR, _RESHAPE = operators.call_tir.op, operators.reshape.op
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:

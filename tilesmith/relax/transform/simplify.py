@@ -16,23 +16,24 @@ from tilesmith.ir import IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import remove_all_unused
-from tilesmith.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
+from tilesmith.relax.dpl.pattern import DFPattern, ExprPattern, is_const, is_op, wildcard
 from tilesmith.relax.dpl.rewrite import PatternMatchingRewriter
 from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
+from tilesmith.relax.op.declaration import OpFunction
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
 
 Rule = Callable[["_Simplifier", Call], Any]
-_RULES: dict[str, list[Rule]] = {}
+_RULES: dict[Op, list[Rule]] = {}
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*functions: OpFunction) -> Callable[[Rule], Rule]:
     """Register a rule for calls of operators; it gives the replacement or None."""
 
     def register(function: Rule) -> Rule:
-        for name in names:
-            _RULES.setdefault("relax." + name, []).append(function)
+        for operator in functions:
+            _RULES.setdefault(operator.op, []).append(function)
         return function
 
     return register
@@ -51,16 +52,16 @@ class _Simplifier(PyExprMutator):
     def _once(self, call: Any) -> Any:
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return None
-        for function in _RULES.get(call.op.name, ()):
+        for function in _RULES.get(call.op, ()):
             replaced = function(self, call)
             if replaced is not None:
                 return replaced
         return None
 
-    def value(self, expr: Any, name: str) -> Any:
+    def value(self, expr: Any, op: Op) -> Any:
         """The call of an operator that a variable is bound to, or None."""
         bound = self.lookup_binding(expr)
-        if isinstance(bound, Call) and isinstance(bound.op, Op) and bound.op.name == name:
+        if isinstance(bound, Call) and bound.op is op:
             return bound
         return None
 
@@ -78,16 +79,16 @@ def _is_scalar(expr: Any, value: float) -> bool:
     return bool(array.size) and bool((array == value).all())
 
 
-@rule("reshape")
+@rule(operators.reshape)
 def join_reshapes(simplifier: _Simplifier, call: Call) -> Any:
     """reshape(reshape(x, s), t) -> reshape(x, t); reshape(x, shape of x) -> x"""
-    inner = simplifier.value(call.args[0], "relax.reshape")
+    inner = simplifier.value(call.args[0], operators.reshape.op)
     if inner is not None and isinstance(call.args[1], ShapeExpr):
         return Call(call.op, (inner.args[0], call.args[1]))
     return _same(call, call.args[0])
 
 
-@rule("permute_dims")
+@rule(operators.permute_dims)
 def join_permutations(simplifier: _Simplifier, call: Call) -> Any:
     """permute_dims(permute_dims(x, a), b) -> permute_dims(x, a[b]); the identity -> x"""
     rank = known_struct_info(call).ndim
@@ -96,7 +97,7 @@ def join_permutations(simplifier: _Simplifier, call: Call) -> Any:
     axes = _permutation(call, rank)
     if axes == list(range(rank)):
         return call.args[0]
-    inner = simplifier.value(call.args[0], "relax.permute_dims")
+    inner = simplifier.value(call.args[0], operators.permute_dims.op)
     if inner is None:
         return None
     first = _permutation(inner, rank)
@@ -123,13 +124,13 @@ def _holds(narrow: DataType, wide: DataType) -> bool:
     return narrow.code == "bfloat" and wide.code == "float" and wide.bits >= 32
 
 
-@rule("astype")
+@rule(operators.astype)
 def join_conversions(simplifier: _Simplifier, call: Call) -> Any:
     """astype(x, dtype of x) -> x; astype(astype(x, wide), d) -> astype(x, d)"""
     same = _same(call, call.args[0])
     if same is not None:
         return same
-    inner = simplifier.value(call.args[0], "relax.astype")
+    inner = simplifier.value(call.args[0], operators.astype.op)
     if inner is not None:
         source = known_struct_info(inner.args[0])
         if not source.dtype.is_void and _holds(source.dtype, inner.attrs.dtype):
@@ -137,27 +138,27 @@ def join_conversions(simplifier: _Simplifier, call: Call) -> Any:
     return None
 
 
-@rule("add", "subtract")
+@rule(operators.add, operators.subtract)
 def drop_zero(simplifier: _Simplifier, call: Call) -> Any:
     """x + 0 -> x; x - 0 -> x"""
     if _is_scalar(call.args[1], 0):
         return _same(call, call.args[0])
-    if call.op.name == "relax.add" and _is_scalar(call.args[0], 0):
+    if call.op is operators.add.op and _is_scalar(call.args[0], 0):
         return _same(call, call.args[1])
     return None
 
 
-@rule("multiply", "divide")
+@rule(operators.multiply, operators.divide)
 def drop_one(simplifier: _Simplifier, call: Call) -> Any:
     """x * 1 -> x; x / 1 -> x"""
     if _is_scalar(call.args[1], 1):
         return _same(call, call.args[0])
-    if call.op.name == "relax.multiply" and _is_scalar(call.args[0], 1):
+    if call.op is operators.multiply.op and _is_scalar(call.args[0], 1):
         return _same(call, call.args[1])
     return None
 
 
-@rule("power")
+@rule(operators.power)
 def small_powers(simplifier: _Simplifier, call: Call) -> Any:
     """x ** 2 -> x * x; x ** 0.5 -> sqrt(x); x ** 1 -> x"""
     base, exponent = call.args
@@ -172,21 +173,21 @@ def small_powers(simplifier: _Simplifier, call: Call) -> Any:
     return None
 
 
-@rule("negative", "logical_not", "bitwise_not")
+@rule(operators.negative, operators.logical_not, operators.bitwise_not)
 def drop_pairs(simplifier: _Simplifier, call: Call) -> Any:
     """-(-x) -> x; not not x -> x"""
-    inner = simplifier.value(call.args[0], call.op.name)
+    inner = simplifier.value(call.args[0], call.op)
     return None if inner is None else _same(call, inner.args[0])
 
 
-@rule("nn.relu", "abs")
+@rule(operators.nn.relu, operators.abs)
 def drop_repetitions(simplifier: _Simplifier, call: Call) -> Any:
     """relu(relu(x)) -> relu(x)"""
-    inner = simplifier.value(call.args[0], call.op.name)
+    inner = simplifier.value(call.args[0], call.op)
     return None if inner is None else call.args[0]
 
 
-@rule("concat")
+@rule(operators.concat)
 def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
     """concat((x,)) -> x"""
     if isinstance(call.args[0], Tuple) and len(call.args[0].fields) == 1:
@@ -194,10 +195,18 @@ def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
     return None
 
 
-@rule("strided_slice", "broadcast_to", "tile", "repeat", "squeeze", "expand_dims", "flatten")
+@rule(
+    operators.strided_slice,
+    operators.broadcast_to,
+    operators.tile,
+    operators.repeat,
+    operators.squeeze,
+    operators.expand_dims,
+    operators.flatten,
+)
 def drop_what_changes_nothing(simplifier: _Simplifier, call: Call) -> Any:
     """A slice of everything, a broadcast to the same shape, … -> x"""
-    if call.op.name == "relax.strided_slice" and not _takes_everything(call):
+    if call.op is operators.strided_slice.op and not _takes_everything(call):
         return None
     return _same(call, call.args[0])
 
@@ -222,9 +231,14 @@ def simplify(func: Function, mod: IRModule) -> Function:
 # Operators that were written out
 
 
-def _either(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
+def _call(function: OpFunction) -> ExprPattern:
+    """An operator; called with patterns of the arguments."""
+    return is_op(function.op)
+
+
+def _either(function: OpFunction, a: DFPattern, b: DFPattern) -> DFPattern:
     """A commutative operator of two patterns."""
-    return is_op(name)(a, b) | is_op(name)(b, a)
+    return _call(function)(a, b) | _call(function)(b, a)
 
 
 def _scalar(expr: Any) -> float | None:
@@ -240,20 +254,19 @@ class _LayerNorm:
     def __init__(self) -> None:
         self.x, self.gamma, self.beta = wildcard(), is_const(), is_const()
         self.epsilon, self.two = is_const(), is_const()
-        self.mean = is_op("relax.mean")(self.x)
-        centred = is_op("relax.subtract")(self.x, self.mean)
+        self.mean = _call(operators.mean)(self.x)
+        centred = _call(operators.subtract)(self.x, self.mean)
         squared = (
-            is_op("relax.power")(centred, self.two)
-            | is_op("relax.multiply")(centred, centred)
-            | is_op("relax.square")(centred)
+            _call(operators.power)(centred, self.two)
+            | _call(operators.multiply)(centred, centred)
+            | _call(operators.square)(centred)
         )
-        self.variance = is_op("relax.mean")(squared) | is_op("relax.variance")(self.x)
-        shifted = _either("relax.add", self.variance, self.epsilon)
-        divided = is_op("relax.divide")(centred, is_op("relax.sqrt")(shifted)) | _either(
-            "relax.multiply", centred, is_op("relax.rsqrt")(shifted)
-        )
-        scaled = _either("relax.multiply", divided, self.gamma)
-        self.pattern = _either("relax.add", scaled, self.beta)
+        self.variance = _call(operators.mean)(squared) | _call(operators.variance)(self.x)
+        shifted = _either(operators.add, self.variance, self.epsilon)
+        divided = _call(operators.divide)(centred, _call(operators.sqrt)(shifted))
+        divided |= _either(operators.multiply, centred, _call(operators.rsqrt)(shifted))
+        scaled = _either(operators.multiply, divided, self.gamma)
+        self.pattern = _either(operators.add, scaled, self.beta)
 
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
         """The call of the operator, where axes and shapes fit."""
@@ -283,16 +296,15 @@ class _Gelu:
     def __init__(self) -> None:
         self.x, self.root = wildcard(), is_const()
         self.half, self.one = is_const(), is_const()
-        scaled = is_op("relax.divide")(self.x, self.root) | _either(
-            "relax.multiply", self.x, self.root
-        )
+        scaled = _call(operators.divide)(self.x, self.root)
+        scaled |= _either(operators.multiply, self.x, self.root)
         self.inner = scaled
-        bell = _either("relax.add", is_op("relax.erf")(scaled), self.one)
-        halved = _either("relax.multiply", self.x, self.half)
+        bell = _either(operators.add, _call(operators.erf)(scaled), self.one)
+        halved = _either(operators.multiply, self.x, self.half)
         self.pattern = (
-            _either("relax.multiply", halved, bell)
-            | _either("relax.multiply", _either("relax.multiply", self.x, bell), self.half)
-            | _either("relax.multiply", self.x, _either("relax.multiply", bell, self.half))
+            _either(operators.multiply, halved, bell)
+            | _either(operators.multiply, _either(operators.multiply, self.x, bell), self.half)
+            | _either(operators.multiply, self.x, _either(operators.multiply, bell, self.half))
         )
 
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
@@ -300,7 +312,7 @@ class _Gelu:
         root = _scalar(found[self.root])
         if root is None or _scalar(found[self.half]) != 0.5 or _scalar(found[self.one]) != 1:
             return expr
-        wanted = 2**0.5 if found[self.inner].op.name == "relax.divide" else 2**-0.5
+        wanted = 2**0.5 if found[self.inner].op is operators.divide.op else 2**-0.5
         if not numpy.isclose(root, wanted, rtol=1e-5):
             return expr
         return operators.nn.gelu(found[self.x])
