@@ -219,55 +219,6 @@ class _OnceVisitor(Visitor):
         super().visit(node)
 
 
-class _FreeVariables(_OnceVisitor):
-    """Variables in order of their first use, without those that are bound inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[Var, None] = {}
-        self.bound: set[Var] = set()
-
-    def use(self, var: Var) -> None:
-        if var not in self.bound:
-            self.found.setdefault(var)
-
-    visit_Var = use
-
-    def visit_Buffer(self, buffer: Any) -> None:
-        self.use(buffer.data)
-
-    def visit_Let(self, let: Any) -> None:
-        self.visit(let.value)
-        self.bound.add(let.var)
-        self.visit(let.body)
-
-    visit_LetStmt = visit_Let
-
-    def visit_For(self, loop: tir.For) -> None:
-        self.visit(loop.min)
-        self.visit(loop.extent)
-        self.bound.add(loop.loop_var)
-        self.visit(loop.body)
-
-    def visit_Allocate(self, allocation: tir.Allocate) -> None:
-        for extent in allocation.extents:
-            self.visit(extent)
-        self.visit(allocation.condition)
-        self.bound.add(allocation.buffer_var)
-        self.visit(allocation.body)
-
-    def visit_AllocateConst(self, allocation: tir.AllocateConst) -> None:
-        self.bound.add(allocation.buffer_var)
-        self.visit(allocation.body)
-
-
-def free_variables(node: Any) -> list[Var]:
-    """Variables that `node` uses and does not bind itself, in order of first use."""
-    visitor = _FreeVariables()
-    visitor.visit(node)
-    return list(visitor.found)
-
-
 class FailureFinder(_OnceVisitor):
     """Whether a statement can fail (assertions, packed calls, memory from the system), which
     functions it calls, and the dtype of what `tir.ret` gives back."""

@@ -66,7 +66,7 @@ def nodes(
         node = pop()
         cls = node.__class__
         if wanted[cls] if cls in wanted else wanted.setdefault(cls, issubclass(cls, kind)):
-            yield node
+            yield node  # type: ignore[misc]
         if enter is None or enter(node):
             node.push_children(stack)
 
@@ -76,7 +76,10 @@ def any_node(
     predicate: Callable[[Node], bool],
     enter: Callable[[Node], bool] | None = None,
 ) -> bool:
-    """Whether ``predicate`` holds for a node of the walk; shared nodes are asked once."""
+    """Whether ``predicate`` holds for a node of the walk; shared nodes are asked once.
+
+    Expressions have no truth of their own: ``any(calls(…))`` does not say whether there is a call.
+    """
     stack = walk_stack(root)
     pop = stack.pop
     seen: set[int] = set()
@@ -148,7 +151,7 @@ def is_call(node: object, *names: str) -> TypeGuard[Call]:
     """
     if node.__class__ is not Call:
         return False
-    op = node.op  # type: ignore[attr-defined]
+    op = node.op
     for name in names:
         if op is _NAMED[name]:
             return True
@@ -159,7 +162,7 @@ def called_name(node: object) -> str:
     """The name of the operator that a node calls; "" where it calls none (a function of the module
     is not an operator)."""
     if node.__class__ is Call:
-        op = node.op  # type: ignore[attr-defined]
+        op = node.op
         if op.__class__ is Op:
             return op.name
     return ""

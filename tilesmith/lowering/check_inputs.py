@@ -13,7 +13,8 @@ from typing import Any
 import numpy
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, GlobalVar, IntImm, Op, Range, Var, Visitor, const
+from tilesmith.ir import GlobalVar, IntImm, Op, Range, Var, Visitor, const
+from tilesmith.ir.queries import calls, variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.recursion import deep_recursion
@@ -41,26 +42,16 @@ _ROUNDED = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos
             "erf", "rsqrt", "pow", "sqrt", "hypot"}  # fmt: skip
 
 
-class _Calls(Visitor):
-    def __init__(self) -> None:
-        self.names: dict[str, None] = {}
-
-    def visit_Call(self, call: Call) -> None:
-        op = call.op
-        if isinstance(op, Op):
-            self.names[op.name.removeprefix("tir.")] = None
-        elif isinstance(op, GlobalVar):
-            self.names["@" + op.name_hint] = None
-        else:
-            self.names[str(op).removeprefix("tir.")] = None
-        self.visit_children(call)
-
-
 def _called(function: PrimFunc) -> list[str]:
-    calls = _Calls()
-    with deep_recursion():
-        calls.visit(function.body)
-    return list(calls.names)
+    """The names of what a function calls, once each; "@" stands before functions of the module."""
+    names: dict[str, None] = {}
+    for call in calls(function.body):
+        op = call.op
+        if isinstance(op, GlobalVar):
+            names["@" + op.name_hint] = None
+        else:
+            names[(op.name if isinstance(op, Op) else str(op)).removeprefix("tir.")] = None
+    return list(names)
 
 
 def calls_outside(function: PrimFunc, machine: bool = True) -> str | None:
@@ -157,18 +148,9 @@ def _symbols(function: PrimFunc) -> list[Var]:
         if param not in function.buffer_map and not param.dtype.is_handle:
             found[param] = None
     for buffer in function.buffer_map.values():
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            _Variables(found).visit(part)
+        declared = variables((*buffer.shape, *buffer.strides, buffer.elem_offset))
+        found.update({var: None for var in declared if not var.dtype.is_handle})
     return list(found)
-
-
-class _Variables(Visitor):
-    def __init__(self, found: dict[Var, None]) -> None:
-        self.found = found
-
-    def visit_Var(self, var: Var) -> None:
-        if not var.dtype.is_handle:
-            self.found[var] = None
 
 
 def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[Any]]]:

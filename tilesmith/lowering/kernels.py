@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import IRModule, PrimExpr, Var, post_order_visit
+from tilesmith.ir import IRModule, Var
+from tilesmith.ir.queries import variables
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.functions import lower
@@ -17,16 +18,12 @@ __all__ = ["lower_kernels", "symbolic_sizes"]
 def symbolic_sizes(function: PrimFunc) -> list[Var]:
     """The sizes, strides and offsets that only the parameters' buffers declare, in order."""
     known = dict.fromkeys(function.params)
-    found: dict[Var, None] = {}
-
-    def note(node: PrimExpr) -> None:
-        if isinstance(node, Var) and node not in known:
-            found[node] = None
-
-    for buffer in function.buffers:
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            post_order_visit(part, note)
-    return list(found)
+    parts = [
+        part
+        for buffer in function.buffers
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+    ]
+    return [var for var in variables(parts) if var not in known]
 
 
 def lower_kernels(module: IRModule, target: Target) -> IRModule:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from tilesmith.ir import IntImm, Op, PrimExpr, RelaxExpr, Rewriter, Visitor
+from tilesmith.ir import IntImm, Op, PrimExpr, RelaxExpr, Rewriter
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.printing import Printer, PrinterConfig
+from tilesmith.ir.queries import variables
 from tilesmith.relax import expr as nodes
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
@@ -64,20 +65,9 @@ def prove_equal_shapes(a: Iterable[PrimExpr], b: Iterable[PrimExpr]) -> bool:
     return all(prove_equal(x, y) for x, y in zip(left, right))
 
 
-class _SymbolicVars(Visitor):
-    def __init__(self) -> None:
-        self.found: dict[SymbolicVar, None] = {}
-
-    def visit_Var(self, node: Any) -> None:
-        if isinstance(node, SymbolicVar):
-            self.found[node] = None
-
-
 def symbolic_vars(node: Any) -> list[SymbolicVar]:
     """The variables in the sizes of a struct info or an expression, in order of occurrence."""
-    visitor = _SymbolicVars()
-    visitor.visit(node)
-    return list(visitor.found)
+    return variables(node)
 
 
 def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:

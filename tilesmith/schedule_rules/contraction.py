@@ -21,11 +21,12 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.schedule_rules.tiles import best_rows, best_tile
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
-from tilesmith.tir.functor import post_order_visit, substitute
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["Contraction", "find_contraction", "schedule_contraction"]
@@ -47,15 +48,8 @@ class Contraction:
 
 
 def _loads(block: Block) -> list[BufferLoad]:
-    store = block.body
-    found: list[BufferLoad] = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, BufferLoad) and node.buffer is not store.buffer:  # type: ignore[attr-defined]
-            found.append(node)
-
-    post_order_visit(store.value, look)  # type: ignore[attr-defined]
-    return found
+    store: BufferStore = block.body  # type: ignore[assignment]
+    return [load for load in loads(store.value) if load.buffer is not store.buffer]
 
 
 def find_contraction(block: Block) -> Contraction | None:
@@ -73,16 +67,16 @@ def find_contraction(block: Block) -> Contraction | None:
     places = [place for place, variable in enumerate(spatial) if variable is last]
     if not places:
         return None
-    loads = _loads(block)
-    strides = [_step(load, last) for load in loads]
+    inputs = _loads(block)
+    strides = [_step(load, last) for load in inputs]
     if any(step not in (0, 1) for step in strides) or 1 not in strides:
         return None
-    streams = [load for load, step in zip(loads, strides) if step == 1]
+    streams = [load for load, step in zip(inputs, strides) if step == 1]
     rows = None
     if 0 in strides:
         for position in reversed(range(len(spatial))):
             variable = spatial[position]
-            used = any(_uses(load, variable) for load in streams)
+            used = any(mentions(load.indices, {variable}) for load in streams)
             if variable is not last and not used and _extent(block, variable) > 1:
                 rows = position
                 break
@@ -91,13 +85,6 @@ def find_contraction(block: Block) -> Contraction | None:
 
 def _is_product(value: PrimExpr) -> bool:
     return isinstance(value.value if isinstance(value, Cast) else value, Mul)
-
-
-def _uses(load: BufferLoad, variable: Var) -> bool:
-    found: list[Any] = []
-    for index in load.indices:
-        post_order_visit(index, lambda node: found.append(node) if node is variable else None)
-    return bool(found)
 
 
 def _extent(block: Block, variable: Var) -> int:
@@ -116,17 +103,17 @@ def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
 
 def _step(load: BufferLoad, variable: Var) -> int | None:
     """How far a load moves when a variable goes up by one: 0, 1, or None for anything else."""
-    if not _uses(load, variable):
+    if not mentions(load.indices, {variable}):
         return 0
     inner = load.indices[-1]
     outer_free = not any(
-        _index_uses(index, variable)
+        mentions(index, {variable})
         for index in load.indices[:-1]
         if not _is_tile_number(index, variable)
     )
     if isinstance(inner, FloorMod) and inner.a is variable and outer_free:
         return 1
-    if any(_index_uses(index, variable) for index in load.indices[:-1]):
+    if mentions(load.indices[:-1], {variable}):
         return None
     analyzer = Analyzer()
     moved = substitute(inner, {variable: variable + const(1, variable.dtype)})
@@ -135,12 +122,6 @@ def _step(load: BufferLoad, variable: Var) -> int | None:
 
 def _is_tile_number(index: PrimExpr, variable: Var) -> bool:
     return isinstance(index, FloorDiv) and index.a is variable
-
-
-def _index_uses(index: PrimExpr, variable: Var) -> bool:
-    found: list[Any] = []
-    post_order_visit(index, lambda node: found.append(node) if node is variable else None)
-    return bool(found)
 
 
 def schedule_contraction(
@@ -191,21 +172,15 @@ def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
     consumers = sch.get_consumers(block)
     if len(consumers) == 1 and not _is_output(sch, block):
         other: Block = sch.get(consumers[0])
-        loads = [load for load in _all_loads(other) if load.buffer is store.buffer]
+        reads = list(loads(other.body, store.buffer))
         plain = all(i.iter_type == IterVar.DataPar for i in other.iter_vars)
         target = other.body
-        if plain and isinstance(target, BufferStore) and loads:
-            same = all(_same_place(load, target) for load in loads)
+        if plain and isinstance(target, BufferStore) and reads:
+            same = all(_same_place(load, target) for load in reads)
             whole = len(target.indices) == len(store.indices)
             if same and whole and _same_shape(target.buffer, store.buffer):
                 return consumers[0]
     return sch.cache_write(block, 0, "local")
-
-
-def _all_loads(block: Block) -> list[BufferLoad]:
-    found: list[BufferLoad] = []
-    post_order_visit(block.body, lambda n: found.append(n) if isinstance(n, BufferLoad) else None)
-    return found
 
 
 def _same_place(load: BufferLoad, store: BufferStore) -> bool:

@@ -10,12 +10,10 @@ becomes
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import IntImm, Var
 from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
-from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
-from tilesmith.tir.functor import post_order_visit
+from tilesmith.tir import Block, BufferStore, IterVar
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["runs_along_rows", "schedule_row_reduction"]
@@ -31,14 +29,8 @@ def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
         return False
     last: Var = reduction[-1].var
     target = node.body.buffer
-    found: list[Any] = []
-
-    def look(part: Any) -> None:
-        if isinstance(part, BufferLoad) and part.buffer is not target and part.indices:
-            found.append(part.indices[-1] is last)
-
-    post_order_visit(node.body.value, look)
-    return bool(found) and all(found)
+    inputs = [one for one in loads(node.body.value) if one.buffer is not target and one.indices]
+    return bool(inputs) and all(one.indices[-1] is last for one in inputs)
 
 
 def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note, post_order_visit
+from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note
 from tilesmith.ir import data as data_field
+from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 from tilesmith.support.lazy import resolve
@@ -214,15 +215,8 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors",)):
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        found: dict[Tensor, None] = {}
-
-        def note_load(node: Any) -> None:
-            if isinstance(node, ProducerLoad) and isinstance(node.producer, Tensor):
-                found[node.producer] = None
-
-        for value in self.body:
-            post_order_visit(value, note_load)
-        return list(found)
+        read = [load.producer for load in nodes(self.body, ProducerLoad)]
+        return list(dict.fromkeys([one for one in read if isinstance(one, Tensor)]))
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]

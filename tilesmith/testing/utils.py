@@ -13,7 +13,8 @@ from typing import Any
 import numpy
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import EQ, And, PrimExpr, const, is_const, post_order_visit
+from tilesmith.ir import EQ, And, PrimExpr, const, is_const
+from tilesmith.ir.queries import mentions
 from tilesmith.runtime.devices import Device, cpu, device
 from tilesmith.support.errors import MissingDependencyError, TilesmithError
 from tilesmith.target import Target
@@ -158,7 +159,7 @@ def _check_direction(
         if variable in to_other:
             there_and_back = substitute(to_other[variable], to_given)
             wanted.append(EQ(there_and_back, variable))
-    needed = {v: ranges[v] for v in ranges if any(_mentions(e, v) for e in [fulfilled, *wanted])}
+    needed = {v: ranges[v] for v in ranges if mentions([fulfilled, *wanted], {v})}
     check_bool_expr_is_true(_all(wanted), needed, fulfilled)
 
 
@@ -167,12 +168,6 @@ def _all(conditions: Sequence[PrimExpr]) -> PrimExpr:
     for condition in conditions:
         result = And(result, condition)
     return result
-
-
-def _mentions(expr: PrimExpr, variable: Any) -> bool:
-    found: list[Any] = []
-    post_order_visit(expr, lambda node: found.append(node) if node is variable else None)
-    return bool(found)
 
 
 def identity_after(x: Any, sleep: float) -> Any:

@@ -32,7 +32,7 @@ def executed(root: Node | Sequence[Node]) -> Iterator[Node]:
         node = pop()
         yield node
         if node.__class__ is Block:
-            _push_executed(node, stack)  # type: ignore[arg-type]
+            _push_executed(node, stack)
         else:
             node.push_children(stack)
 
@@ -64,11 +64,9 @@ def accesses(
 ) -> Iterator[BufferLoad | BufferStore]:
     """Yield loads and stores, or those of one buffer; a store comes before the loads in it."""
     for node in executed(root):
-        kind = node.__class__
-        if (kind is BufferLoad or kind is BufferStore) and (
-            buffer is None or node.buffer is buffer
-        ):
-            yield node
+        if node.__class__ is BufferLoad or node.__class__ is BufferStore:
+            if buffer is None or node.buffer is buffer:
+                yield node
 
 
 def statements(root: Node | Sequence[Node]) -> Iterator[Stmt]:
@@ -87,7 +85,7 @@ def statements(root: Node | Sequence[Node]) -> Iterator[Stmt]:
 def has_loop_of_kind(root: Node | Sequence[Node], kind: ForKind) -> bool:
     """Whether a statement contains a loop of a kind."""
     for stmt in statements(root):
-        if stmt.__class__ is For and stmt.kind is kind:  # type: ignore[attr-defined]
+        if stmt.__class__ is For and stmt.kind is kind:
             return True
     return False
 

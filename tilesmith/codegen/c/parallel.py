@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.codegen.c.helpers import c_type
-from tilesmith.codegen.facts import free_variables
 from tilesmith.ir import Var
 from tilesmith.tir import stmt as tir
+from tilesmith.tir.queries import free_variables
 
 LAUNCH = """
 /* Runs a task as often as there are threads, each time with another number. */
@@ -70,7 +70,9 @@ static void ts_raise_kept(void* error) {
 def captured_variables(write: Any, loop: tir.For) -> list[Var]:
     """Variables of the function that the body of a loop uses."""
     return [
-        var for var in free_variables(loop.body) if var is not loop.loop_var and var in write.names
+        var
+        for var in free_variables(loop.body, sizes=False)
+        if var is not loop.loop_var and var in write.names
     ]
 
 

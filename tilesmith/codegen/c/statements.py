@@ -26,15 +26,14 @@ from tilesmith.ir import (
     PrimType,
     StringImm,
     Var,
-    post_order_visit,
 )
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir import stmt as tir
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.struct_fields import TYPE_MARK
 
 STACK_BYTES = 4096
@@ -431,14 +430,7 @@ class FunctionWriter(ExpressionWriter):
 
 
 def _stores_packed_elements(body: tir.Stmt) -> bool:
-    found: list[bool] = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, tir.BufferStore) and is_packed(node.buffer.dtype):
-            found.append(True)
-
-    post_order_visit(body, look)
-    return bool(found)
+    return any(is_packed(store.buffer.dtype) for store in stores(body))
 
 
 def _pointed(var: Var) -> DataType | None:
@@ -452,16 +444,12 @@ def _pointed(var: Var) -> DataType | None:
 
 def _overlaps(stmt: tir.BufferStore) -> bool:
     """Whether a vector store reads its own buffer at other places than those it writes."""
-    found: list[bool] = []
     index = stmt.indices[0] if stmt.indices else None
-
-    def look(node: Any) -> None:
-        if isinstance(node, BufferLoad) and node.buffer.data is stmt.buffer.data:
-            if node.buffer is not stmt.buffer or not structural_equal(node.indices[0], index):
-                found.append(True)
-
-    post_order_visit(stmt.value, look)
-    return bool(found)
+    return any(
+        load.buffer is not stmt.buffer or not structural_equal(load.indices[0], index)
+        for load in loads(stmt.value)
+        if load.buffer.data is stmt.buffer.data
+    )
 
 
 def array_text(array: numpy.ndarray, dtype: DataType) -> str:

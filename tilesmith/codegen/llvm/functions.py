@@ -7,7 +7,6 @@ that is set in tvm-ffi; whoever calls it looks at the code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, ModuleDebug, annotate
@@ -19,7 +18,8 @@ from tilesmith.codegen.llvm.rules import Processor
 from tilesmith.codegen.llvm.statements import Divide, StatementEmitter
 from tilesmith.codegen.llvm.symbols import Symbols
 from tilesmith.codegen.llvm.values import Values
-from tilesmith.ir import PointerType, Var, pre_order_visit
+from tilesmith.ir import PointerType, Var
+from tilesmith.ir.queries import walk
 from tilesmith.ir.span import Span
 from tilesmith.tir.function import PrimFunc
 
@@ -114,14 +114,10 @@ class FunctionEmitter:
 
 def _place_of(function: PrimFunc) -> Span | None:
     """Where a function stands: its span, or the first of a statement of it."""
-    found = [function.span] if function.span is not None else []
-
-    def look(node: Any) -> bool:
+    if function.span is not None:
+        return function.span
+    for node in walk(function.body):
         span = getattr(node, "span", None)
-        if span is not None and not found:
-            found.append(span)
-        return not found
-
-    if not found:
-        pre_order_visit(function.body, look)
-    return found[0] if found else None
+        if span is not None:
+            return span
+    return None

@@ -8,13 +8,13 @@ knew outside (no aliases, alignment).
 
 from __future__ import annotations
 
-from tilesmith.codegen.facts import free_variables
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.dtypes import register_type, symbol
 from tilesmith.codegen.llvm.functions import FunctionEmitter, ModuleContext
 from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Var
+from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import For
 
 __all__ = ["ParallelLoops"]
@@ -34,7 +34,7 @@ class ParallelLoops:
         name = f"{statements.symbol}.parallel.{self.count}"
         captured = [
             var
-            for var in free_variables(loop.body)
+            for var in free_variables(loop.body, sizes=False)
             if var is not loop.loop_var and var in emit.variables
         ]
         values = [(register_type(var.dtype), emit.variables[var]) for var in captured]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.codegen.facts import constant_bytes, constant_value, free_variables, has_load
+from tilesmith.codegen.facts import constant_bytes, constant_value, has_load
 from tilesmith.codegen.llvm import memory
 from tilesmith.codegen.llvm.constants import constant_array
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, annotate
@@ -21,6 +21,7 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, Dispatcher, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.queries import is_call
 from tilesmith.tir import stmt as tir
+from tilesmith.tir.queries import free_variables
 
 __all__ = ["Divide", "StatementEmitter"]
 
@@ -105,7 +106,7 @@ class StatementEmitter(Dispatcher[None]):
             pointers = emit.pointers
             pointers.alignment[var] = pointers.alignment_of(value, var, emit.facts)
             # the new pointer may reach the memory of the old ones
-            pointers.independent.difference_update(free_variables(value))
+            pointers.independent.difference_update(free_variables(value, sizes=False))
 
     def visit_LetStmt(self, stmt: tir.LetStmt) -> None:
         self.bind(stmt.var, stmt.value)

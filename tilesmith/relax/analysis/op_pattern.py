@@ -16,6 +16,7 @@ from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
 from tilesmith.tir import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from tilesmith.tir.analysis import unscheduled_blocks
+from tilesmith.tir.queries import loads
 
 __all__ = ["FusionKind", "tir_op_pattern"]
 
@@ -96,11 +97,7 @@ def _place(index: Any, variables: list[Any]) -> int:
 def _loaded_buffers(expr: PrimExpr) -> set[int]:
     while isinstance(expr, CastExpr):
         expr = expr.value
-    found: set[int] = set()
-    post_order_visit(
-        expr, lambda node: found.add(id(node.buffer)) if isinstance(node, BufferLoad) else None
-    )
-    return found
+    return {id(load.buffer) for load in loads(expr)}
 
 
 def _block_kind(access: _Access) -> FusionKind:

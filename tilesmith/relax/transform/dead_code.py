@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Node, Op
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.relax.analysis import (
     all_global_vars,
@@ -50,15 +51,8 @@ def called_functions(function: Any) -> list[GlobalVar]:
     """The functions that a function of the graph or a PrimFunc names."""
     if isinstance(function, Function):
         return all_global_vars(function)
-    names: list[GlobalVar] = []
     body = getattr(function, "body", None)
-    if body is not None:
-        from tilesmith.ir import post_order_visit
-
-        post_order_visit(
-            body, lambda node: names.append(node) if isinstance(node, GlobalVar) else None
-        )
-    return names
+    return [] if body is None else list(nodes(body, GlobalVar))
 
 
 @compiler_pass("DeadCodeElimination", opt_level=1)

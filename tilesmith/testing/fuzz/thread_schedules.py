@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import IntImm
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.testing.fuzz.steps import Nothing, Pick
 from tilesmith.tir import For, ForKind, IterVar
@@ -58,20 +59,13 @@ def _driven(pick: Pick, block: Any, kind: int) -> list[Any]:
     realize = pick.realize(block)
     used: dict[int, set[int]] = {}
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        for variable in _variables(value):
+        for variable in variables(value):
             used.setdefault(id(variable), set()).add(iterator.iter_type)
     return [
         loop
         for loop in pick.loops(block)
         if used.get(id(pick.statement(loop).loop_var)) == {kind} and not _tag(pick, loop)
     ]
-
-
-def _variables(node: Any) -> list[Any]:
-    found = [node] if type(node).__name__ == "Var" else []
-    for child in node.children():
-        found += _variables(child)
-    return found
 
 
 def tile(pick: Pick) -> None:

@@ -8,7 +8,6 @@ depends on loaded values may be anywhere in its dimension.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
@@ -23,17 +22,15 @@ from tilesmith.ir import (
     Visitor,
     const,
     is_const,
-    post_order_visit,
     structural_equal,
 )  # fmt: skip
-from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import maximum, minimum
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, variables
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -286,7 +283,7 @@ class _AccessFinder(Visitor):
 
     def relax(self, low: PrimExpr, high: PrimExpr, size: PrimExpr) -> Range:
         """The indices from ``low`` to ``high`` for all values of the loops inside the block."""
-        if _depends_on_memory(low) or (high is not low and _depends_on_memory(high)):
+        if reads_memory(low) or (high is not low and reads_memory(high)):
             return Range.from_min_extent(const(0, size.dtype), size)
         inner = self.inner_loops(low, high)
         if not inner:
@@ -325,16 +322,12 @@ class _AccessFinder(Visitor):
         if not self.domains:
             return []
         used: set[Var] = set()
-
-        def note(node: Any) -> None:
-            if node.__class__ is Var and node in self.domains and node not in used:
-                used.add(node)
-                domain = self.domains[node]
-                post_order_visit(domain.min, note)
-                post_order_visit(domain.extent, note)
-
-        for expr in exprs:
-            post_order_visit(expr, note)
+        waiting = variables(exprs)
+        while waiting:
+            variable = waiting.pop()
+            if variable in self.domains and variable not in used:
+                used.add(variable)
+                waiting += variables(self.domains[variable])
         return [variable for variable in reversed(self.domains) if variable in used]
 
 
@@ -375,20 +368,6 @@ class _TouchFinder(_AccessFinder):
 
 def _everything(buffer: Buffer) -> Region:
     return BufferRegion.full_region(buffer).region
-
-
-def _depends_on_memory(expr: PrimExpr) -> bool:
-    found = False
-
-    def look(node: Any) -> None:
-        nonlocal found
-        if isinstance(node, BufferLoad):
-            found = True
-        elif isinstance(node, Call) and effect_of(node) >= CallEffectKind.ReadState:
-            found = True
-
-    post_order_visit(expr, look)
-    return found
 
 
 def _same_region(left: Region, right: Region) -> bool:

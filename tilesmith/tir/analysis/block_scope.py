@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from tilesmith.ir import Visitor
-from tilesmith.support.recursion import deep_recursion
+from tilesmith.ir import Node
+from tilesmith.ir.queries import nodes
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.stmt import Block, BlockRealize, Stmt
 
@@ -33,27 +33,14 @@ class Dependency(NamedTuple):
     buffer: Buffer
 
 
-class _ChildBlocks(Visitor):
-    def __init__(self) -> None:
-        self.found: list[BlockRealize] = []
-
-    def visit_BlockRealize(self, node: BlockRealize) -> None:
-        self.found.append(node)
-
-
 def child_blocks(stmt: Stmt) -> list[BlockRealize]:
     """The outermost blocks below a statement (of a block: those in its ``init`` and body), in the
     order in which they stand."""
-    finder = _ChildBlocks()
-    with deep_recursion():
-        if isinstance(stmt, Block):
-            if stmt.init is not None:
-                finder.visit(stmt.init)
-            finder.visit(stmt.body)
-        else:
-            for child in stmt.children():
-                finder.visit(child)
-    return finder.found
+    if isinstance(stmt, Block):
+        roots: list[Node] = [stmt.body] if stmt.init is None else [stmt.init, stmt.body]
+    else:
+        roots = stmt.children()
+    return list(nodes(roots, BlockRealize, enter=lambda node: not isinstance(node, BlockRealize)))
 
 
 class BlockScope:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import Var, Visitor, post_order_visit
+from tilesmith.ir import Var, Visitor
+from tilesmith.ir.queries import variables
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVarType
@@ -69,15 +70,9 @@ class _LcaFinder(Visitor):
 
     def keep_results_of_reductions(self, node: BlockRealize) -> None:
         """What a block writes has to live through all iterations of a reduction."""
-        used: set[Var] = set()
-
-        def note(found: object) -> None:
-            if isinstance(found, Var):
-                used.add(found)
-
-        for iterator, value in zip(node.block.iter_vars, node.iter_values):
-            if iterator.iter_type != IterVarType.DataPar:
-                post_order_visit(value, note)
+        pairs = zip(node.block.iter_vars, node.iter_values)
+        reduced = [value for one, value in pairs if one.iter_type != IterVarType.DataPar]
+        used = set(variables(reduced))
         for depth, stmt in enumerate(self.path):
             if isinstance(stmt, For) and stmt.loop_var in used:
                 for region in node.block.writes:

@@ -18,6 +18,7 @@ from tilesmith.ir import (
     Select,
     Visitor,
 )  # fmt: skip
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
@@ -215,22 +216,10 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
     return counter.most
 
 
-class _ConstantBytes(Visitor):
-    def __init__(self, alignment: int) -> None:
-        self.alignment = alignment
-        self.total = 0
-
-    def visit_AllocateConst(self, node: AllocateConst) -> None:
-        self.total += _align(_bytes_of(node), self.alignment)
-        self.visit(node.body)
-
-
 def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
     """The bytes of all constants of a lowered function."""
-    counter = _ConstantBytes(int(constant_byte_alignment))
-    with deep_recursion():
-        counter.visit(func.body)
-    return counter.total
+    alignment = int(constant_byte_alignment)
+    return sum(_align(_bytes_of(node), alignment) for node in nodes(func.body, AllocateConst))
 
 
 class _Reductions(Visitor):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, CallEffectKind, Var, Visitor, structural_equal
+from tilesmith.ir import Call, CallEffectKind, GlobalVar, Var, Visitor, structural_equal
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import called_name, calls
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import loads
 from tilesmith.tir.stmt import Allocate, Block, BufferStore
 
 __all__ = ["assert_pure_function", "expr_deep_equal", "is_pure_function", "side_effect"]
@@ -40,7 +41,7 @@ class _Impurity(Visitor):
 
     def visit_Call(self, node: Call) -> None:
         if effect_of(node) is CallEffectKind.UpdateState:
-            name = getattr(node.op, "name", getattr(node.op, "name_hint", ""))
+            name = node.op.name_hint if isinstance(node.op, GlobalVar) else called_name(node)
             self.found = self.found or f"it calls {name}"
         node.for_each_child(self.visit)
 
@@ -68,22 +69,9 @@ def assert_pure_function(func: PrimFunc) -> bool:
 
 def side_effect(expr: Any) -> CallEffectKind:
     """The strongest effect inside an expression; reading memory is ``ReadState``."""
-    strongest = CallEffectKind.Pure
-
-    class Effects(Visitor):
-        def visit_Call(self, node: Call) -> None:
-            nonlocal strongest
-            strongest = max(strongest, effect_of(node))
-            node.for_each_child(self.visit)
-
-        def visit_BufferLoad(self, node: BufferLoad) -> None:
-            nonlocal strongest
-            strongest = max(strongest, CallEffectKind.ReadState)
-            node.for_each_child(self.visit)
-
-    with deep_recursion():
-        Effects().visit(expr)
-    return strongest
+    effects = [CallEffectKind.Pure, *[effect_of(call) for call in calls(expr)]]
+    effects += [CallEffectKind.ReadState for _ in loads(expr)]
+    return max(effects)
 
 
 def expr_deep_equal(lhs: Any, rhs: Any) -> bool:

@@ -10,11 +10,9 @@ thread-bound loop cannot be left early.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import Call, Visitor
+from tilesmith.ir import Node
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name
+from tilesmith.ir.queries import any_node, called_name
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import For, ForKind, Stmt, While
@@ -26,27 +24,13 @@ IRREGULAR_LOOP = "irregular_loop_mark"
 JUMPS = ("tir.break_loop", "tir.continue_loop")
 
 
-class _JumpFinder(Visitor):
+def _jumps(body: Stmt) -> bool:
     """Whether a body leaves the loop that it belongs to; inner loops have jumps of their own."""
-
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_For(self, loop: For) -> None:
-        """A loop inside."""
-
-    def visit_While(self, loop: While) -> None:
-        """A loop inside."""
-
-    def visit_Call(self, call: Call) -> None:
-        self.found = self.found or called_name(call) in JUMPS
-        self.visit_children(call)
+    return any_node(body, lambda node: called_name(node) in JUMPS, enter=_is_no_loop)
 
 
-def _jumps(body: Any) -> bool:
-    finder = _JumpFinder()
-    finder.visit(body)
-    return finder.found
+def _is_no_loop(node: Node) -> bool:
+    return not isinstance(node, (For, While))
 
 
 class _Annotator(StatementRewriter):

@@ -20,6 +20,7 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Var, Visitor
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
@@ -204,19 +205,6 @@ def _renumbered(block: Block, writes: tuple[BufferRegion, ...]) -> Any:
     return {**others, **({"buffer_dim_align": kept} if kept else {})}
 
 
-class _Allocations(Visitor):
-    def __init__(self) -> None:
-        self.buffers: list[tuple[Buffer, Block]] = []
-
-    def visit_default(self, node: Any) -> None:
-        if isinstance(node, Stmt):
-            node.for_each_child(self.visit)
-
-    def visit_Block(self, block: Block) -> None:
-        self.buffers += [(buffer, block) for buffer in block.alloc_buffers]
-        self.visit(block.body)
-
-
 @compiler_pass("tir.PlanAndUpdateBufferAllocationLocation")
 def plan_and_update_buffer_allocation_location(
     func: PrimFunc, declare_regions: bool = True
@@ -228,15 +216,16 @@ def plan_and_update_buffer_allocation_location(
     Buffers that nobody accesses are dropped. New blocks declare the regions that their bodies touch
     if ``declare_regions``; computing these takes much longer than all the rest.
     """
-    allocations = _Allocations()
-    allocations.visit(func.body)
-    if not allocations.buffers:
+    allocations = [
+        (buffer, block) for block in nodes(func.body, Block) for buffer in block.alloc_buffers
+    ]
+    if not allocations:
         return func
     finder = _AccessFinder()
     finder.visit(func.body)
     places: dict[int, list[Buffer]] = {}
     moved: set[Buffer] = set()
-    for buffer, home in allocations.buffers:
+    for buffer, home in allocations:
         scope = finder.found.get(buffer.data)
         if scope is not None and scope.node is home:
             continue
@@ -247,6 +236,6 @@ def plan_and_update_buffer_allocation_location(
         return func
     pointers = None
     if declare_regions:
-        buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations.buffers]]
+        buffers = [*func.buffer_map.values(), *[buffer for buffer, _ in allocations]]
         pointers = {buffer.data: buffer for buffer in buffers}
     return func.with_body(_Mover(places, moved, pointers).visit(func.body))

@@ -20,17 +20,17 @@ from tilesmith.ir import (
     Or,
     PrimExpr,
     Var,
-    Visitor,
     const,
     structural_equal,
 )
 from tilesmith.ir.intrinsics import max_value, min_value
-from tilesmith.ir.queries import called_name
+from tilesmith.ir.queries import is_call
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, CommReducer
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_list
 
 __all__ = ["BlockReduction", "reduction_of"]
@@ -112,20 +112,8 @@ def _starts(block: Block, stores: list[BufferStore]) -> tuple[PrimExpr, ...]:
     return tuple([inits[store.buffer] for store in stores])
 
 
-class _Uses(Visitor):
-    def __init__(self, buffers: list[Buffer]) -> None:
-        self.buffers = buffers
-        self.found = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found = self.found or any(load.buffer is buffer for buffer in self.buffers)
-        self.visit_children(load)
-
-
 def _mentions(expr: PrimExpr, buffers: list[Buffer]) -> bool:
-    finder = _Uses(buffers)
-    finder.visit(expr)
-    return finder.found
+    return any(load.buffer in buffers for load in loads(expr))
 
 
 def _operands(value: PrimExpr, buffers: list[Buffer], block: Block) -> list[PrimExpr]:
@@ -190,21 +178,17 @@ class _Abstract(Rewriter):
 def _identity_of(value: PrimExpr) -> PrimExpr | None:
     """What changes nothing under the operation at the root; None for one that is not known."""
     dtype = value.dtype
-    if isinstance(value, (Add, Or)) or _is_call(value, "bitwise_or", "bitwise_xor"):
+    if isinstance(value, (Add, Or)) or is_call(value, "tir.bitwise_or", "tir.bitwise_xor"):
         return const(0, dtype)
     if isinstance(value, (Mul, And)):
         return const(1, dtype)
-    if _is_call(value, "bitwise_and"):
+    if is_call(value, "tir.bitwise_and"):
         return const(-1 if dtype.is_int else dtype.max_value, dtype)
     if isinstance(value, Max):
         return const(float("-inf"), dtype) if dtype.is_float else min_value(dtype)
     if isinstance(value, Min):
         return const(float("inf"), dtype) if dtype.is_float else max_value(dtype)
     return None
-
-
-def _is_call(value: PrimExpr, *names: str) -> bool:
-    return called_name(value) in ["tir." + n for n in names]
 
 
 def combine(reducer: CommReducer, left: Any, right: Any) -> tuple[PrimExpr, ...]:

@@ -25,19 +25,26 @@ from tilesmith.ir import (
     PrimType,
     Select,
     Var,
-    Visitor,
     const,
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import called_name, calls, is_call, nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import Allocate, Block, BufferStore, DeclBuffer, LetStmt, Stmt
+from tilesmith.tir.stmt import (
+    Allocate,
+    Block,
+    BufferStore,
+    DeclBuffer,
+    LetStmt,
+    MatchBufferRegion,
+    Stmt,
+)
 
 __all__ = [
     "Float8ComputeLegalizer",
@@ -222,21 +229,11 @@ def _rebuilt(call: Call, dtype: DataType, arguments: list[Any]) -> PrimExpr:
 
 def _opaque_pointers(func: PrimFunc) -> set[Var]:
     """Pointers that calls get: what lies behind them keeps its dtype."""
-    found: set[Var] = set()
-
-    class Finder(Visitor):
-        def visit_Call(self, call: Call) -> None:
-            for argument in call.args:
-                if isinstance(argument, Var) and argument.dtype.is_handle:
-                    found.add(argument)
-            if is_call(call, "tir.address_of"):
-                found.add(call.args[0].buffer.data)
-            self.visit_children(call)
-
-        def visit_MatchBufferRegion(self, match: Any) -> None:
-            found.add(match.source.buffer.data)
-
-    Finder().visit(func.body)
+    found: set[Var] = {match.source.buffer.data for match in nodes(func.body, MatchBufferRegion)}
+    for call in calls(func.body):
+        found.update([arg for arg in call.args if isinstance(arg, Var) and arg.dtype.is_handle])
+        if is_call(call, "tir.address_of"):
+            found.add(call.args[0].buffer.data)  # type: ignore[attr-defined]
     return found
 
 

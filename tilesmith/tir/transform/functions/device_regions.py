@@ -17,14 +17,15 @@ from typing import Any
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.analysis import undefined_vars
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.queries import buffers
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, LetStmt, Stmt
 
 __all__ = [
@@ -82,24 +83,6 @@ def decorate_device_scope(func: PrimFunc) -> PrimFunc:
 # Splitting.
 
 
-class _Buffers(Visitor):
-    """The buffers that are used and not declared inside, in order of first use."""
-
-    def __init__(self) -> None:
-        self.used: dict[Buffer, None] = {}
-        self.declared: set[Buffer] = set()
-
-    def visit_Buffer(self, node: Buffer) -> None:
-        self.used.setdefault(node)
-
-    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
-        self.declared.add(node.buffer)
-        self.visit(node.body)
-
-    def outside(self) -> list[Buffer]:
-        return [buffer for buffer in self.used if buffer not in self.declared]
-
-
 class _Splitter(Rewriter):
     """Takes the regions of one function out."""
 
@@ -117,10 +100,10 @@ class _Splitter(Rewriter):
         """The call of a new function with the region as its body."""
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
-        finder = _Buffers()
-        finder.visit(body)
-        for buffer in reversed(finder.outside()):
-            body = DeclBuffer(buffer, body)
+        declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
+        for buffer in reversed(buffers(body)):
+            if buffer not in declared:
+                body = DeclBuffer(buffer, body)
         attrs = {
             "target": region.node,
             "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
@@ -163,19 +146,8 @@ def split_host_device(mod: IRModule) -> IRModule:
     return mod
 
 
-class _RegionFinder(Visitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_AttrStmt(self, node: AttrStmt) -> None:
-        self.found = self.found or node.attr_key == "target"
-        self.visit(node.body)
-
-
 def _has_regions(stmt: Stmt) -> bool:
-    finder = _RegionFinder()
-    finder.visit(stmt)
-    return finder.found
+    return any(attribute.attr_key == "target" for attribute in nodes(stmt, AttrStmt))
 
 
 # Launching.

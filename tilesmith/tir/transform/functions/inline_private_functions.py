@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import (
+    BaseFunc,
     Call,
     FloatImm,
     GlobalVar,
@@ -22,10 +23,9 @@ from tilesmith.ir import (
     PrimExpr,
     Var,
     VoidType,
-    post_order_visit,
 )
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import any_node, is_call, nodes
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
@@ -36,16 +36,7 @@ __all__ = ["inline_private_functions"]
 
 
 def _callees(func: PrimFunc) -> list[GlobalVar]:
-    found: dict[GlobalVar, None] = {}
-
-    def look(node: Any) -> None:
-        if isinstance(node, Call):
-            for part in (node.op, *node.args):
-                if isinstance(part, GlobalVar):
-                    found[part] = None
-
-    post_order_visit(func.body, look)
-    return list(found)
+    return list(dict.fromkeys(nodes(func.body, GlobalVar)))
 
 
 def _is_recursive(mod: IRModule, start: GlobalVar) -> bool:
@@ -64,14 +55,8 @@ def _is_recursive(mod: IRModule, start: GlobalVar) -> bool:
 
 
 def _returns(func: PrimFunc) -> bool:
-    found: list[bool] = []
-
-    def look(node: Any) -> None:
-        if is_call(node, "tir.ret"):
-            found.append(True)
-
-    post_order_visit(func.body, look)
-    return bool(found) or not structural_equal(func.ret_type, VoidType())
+    gives_back = any_node(func.body, lambda node: is_call(node, "tir.ret"))
+    return gives_back or not structural_equal(func.ret_type, VoidType())
 
 
 class _Inliner(StatementRewriter):
@@ -141,17 +126,9 @@ def inline_private_functions(mod: IRModule) -> IRModule:
     return _without_unused(mod, candidates)
 
 
-def _names_in(func: Any) -> list[GlobalVar]:
+def _names_in(func: BaseFunc | None) -> list[GlobalVar]:
     """The functions that a function of the graph level mentions."""
-    found: list[GlobalVar] = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, GlobalVar):
-            found.append(node)
-
-    if func is not None:
-        post_order_visit(func, look)
-    return found
+    return [] if func is None else list(nodes(func, GlobalVar))
 
 
 def _without_unused(mod: IRModule, candidates: dict[GlobalVar, PrimFunc]) -> IRModule:

@@ -38,6 +38,7 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import ret, tvm_struct_get, tvm_struct_set
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -297,7 +298,7 @@ class _Wrapper:
             self.later.append((declared, given, message))
 
     def compare(self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]) -> None:
-        unknown = {var for var in _variables(declared) if var not in self.bound}
+        unknown = {var for var in variables(declared) if var not in self.bound}
         if unknown:
             return  # nothing tells this symbol: the kernel cannot use it either
         self.check(ops.equal(ops.cast("int64", declared), given), message())
@@ -391,13 +392,6 @@ class _Wrapper:
         for frame in reversed(self.frames):
             body = frame(body)
         return body
-
-
-def _variables(expr: PrimExpr) -> list[Var]:
-    if isinstance(expr, Var):
-        return [expr]
-    return [var for child in expr.children() if isinstance(child, PrimExpr)
-            for var in _variables(child)]  # fmt: skip
 
 
 def _dtype_matches(dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr) -> PrimExpr:

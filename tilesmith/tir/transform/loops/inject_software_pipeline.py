@@ -27,13 +27,12 @@ from typing import Any
 from tilesmith.ir import IntImm, Var, Visitor
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import post_order_visit
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -238,14 +237,11 @@ class _Pipeline:
 
 def _doubled(stmt: Stmt) -> list[Var]:
     """Buffers that blocks want twice: ``double_buffer_scope`` names one by its place in writes."""
-    found: list[Var] = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, Block) and "double_buffer_scope" in node.annotations:
-            found.append(node.writes[int(node.annotations["double_buffer_scope"])].buffer.data)
-
-    post_order_visit(stmt, look)
-    return found
+    return [
+        block.writes[int(block.annotations["double_buffer_scope"])].buffer.data
+        for block in nodes(stmt, Block)
+        if "double_buffer_scope" in block.annotations
+    ]
 
 
 def _opened(stmt: Stmt) -> Block | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, Visitor, const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name
+from tilesmith.ir.queries import any_node, called_name, is_call
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -313,20 +313,10 @@ class _Whole(_Injector):
         return self.children(node)
 
 
-class _Barriers(Visitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_Call(self, node: Call) -> None:
-        name = called_name(node)
-        self.found |= name in ("tir.tvm_storage_sync", "tir.tvm_thread_allreduce")
-        self.visit_children(node)
-
-
 def _has_barrier(stmt: Stmt) -> bool:
-    finder = _Barriers()
-    finder.visit(stmt)
-    return finder.found
+    return any_node(
+        stmt, lambda node: is_call(node, "tir.tvm_storage_sync", "tir.tvm_thread_allreduce")
+    )
 
 
 class _Finder(Rewriter):

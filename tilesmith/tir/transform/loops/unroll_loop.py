@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Let, Rewriter, Var, Visitor, const
+from tilesmith.ir import IntImm, Let, Rewriter, Var, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext
-from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
-from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.queries import accesses, uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -57,30 +57,13 @@ def _defines(stmt: Any) -> bool:
     return False
 
 
-class _LocalAccess(Visitor):
-    """Whether a loop variable chooses among elements of registers (memory in scope "local")."""
-
-    def __init__(self, var: Var) -> None:
-        self.var = var
-        self.found = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.access(load)
-        self.visit_children(load)
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.access(store)
-        self.visit_children(store)
-
-    def access(self, node: Any) -> None:
-        if node.buffer.scope().startswith("local"):
-            self.found = self.found or any(uses_variable(i, {self.var}) for i in node.indices)
-
-
 def _indexes_local(body: Stmt, var: Var) -> bool:
-    finder = _LocalAccess(var)
-    finder.visit(body)
-    return finder.found
+    """Whether a loop variable chooses among elements of registers (memory in scope "local")."""
+    return any(
+        uses_variable(access.indices, {var})
+        for access in accesses(body)
+        if access.buffer.scope().startswith("local")
+    )
 
 
 class _Unroller(Rewriter):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, CallEffectKind, Rewriter, Visitor, const
+from tilesmith.ir import Call, CallEffectKind, Node, Rewriter, Var, const
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import any_node
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -46,40 +47,19 @@ def _where(stmt: Any) -> Any:
     return stmt.with_fields(then_case=_where(stmt.then_case))
 
 
-class _Reads(Visitor):
+def _reads(stmt: Stmt, pointer: Var) -> bool:
     """Whether a statement may look at the memory behind a pointer."""
 
-    def __init__(self, pointer: Any) -> None:
-        self.pointer = pointer
-        self.found = False
+    def looks(node: Node) -> bool:
+        if isinstance(node, Call):  # somebody else's code, or the end of the function
+            return effect_of(node) >= CallEffectKind.UpdateState
+        return node is pointer or (isinstance(node, BufferLoad) and node.buffer.data is pointer)
 
-    def visit_Var(self, var: Any) -> None:
-        self.found = self.found or var is self.pointer
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found = self.found or load.buffer.data is self.pointer
-        self.visit_children(load)
-
-    def visit_Call(self, call: Call) -> None:
-        if effect_of(call) >= CallEffectKind.UpdateState:
-            self.found = True  # somebody else's code, or the end of the function
-        self.visit_children(call)
+    return any_node(stmt, looks)
 
 
-def _reads(stmt: Any, pointer: Any) -> bool:
-    finder = _Reads(pointer)
-    finder.visit(stmt)
-    return finder.found
-
-
-def _loads(stmt: Any) -> bool:
-    """Whether a statement (not what it stores) depends on memory, which may change."""
-    if isinstance(stmt, BufferLoad):
-        return True
-    for child in stmt.children():
-        if _loads(child):
-            return True
-    return False
+def _has_load(stmt: Stmt) -> bool:
+    return any_node(stmt, lambda node: isinstance(node, BufferLoad))
 
 
 class _Remover(Rewriter):
@@ -92,7 +72,7 @@ class _Remover(Rewriter):
 
     def is_dead(self, parts: list[Stmt], number: int) -> bool:
         store = _the_store(parts[number])
-        if store is None or has_side_effect(store.value) or _loads(_where(parts[number])):
+        if store is None or has_side_effect(store.value) or _has_load(_where(parts[number])):
             return False
         for later in parts[number + 1 :]:
             if _reads(later, store.buffer.data):

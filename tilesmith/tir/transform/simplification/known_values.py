@@ -10,27 +10,23 @@ statement; a loop forgets what it writes, a branch what one of its cases writes,
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     EQ,
-    Call,
     CallEffectKind,
     FloatImm,
     IntImm,
     PrimExpr,
     Rewriter,
     Var,
-    Visitor,
 )
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import calls, is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import reads_memory, uses_variable
+from tilesmith.tir.queries import reads_memory, stores, uses_variable
 from tilesmith.tir.stmt import (
     BufferStore,
     Evaluate,
@@ -48,27 +44,13 @@ __all__ = ["with_known_values"]
 _CONSTANTS = (IntImm, FloatImm)
 
 
-class _Writes(Visitor):
+def _writes(stmt: Stmt) -> set[Var | None]:
     """The pointers through which a statement writes; None among them: through any."""
-
-    def __init__(self) -> None:
-        self.found: set[Var | None] = set()
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.found.add(store.buffer.data)
-        self.visit_children(store)
-
-    def visit_Call(self, call: Call) -> None:
-        effect = effect_of(call)
-        if effect is CallEffectKind.UpdateState or is_call(call, "tir.address_of"):
-            self.found.add(None)
-        self.visit_children(call)
-
-
-def _writes(stmt: Any) -> set[Var | None]:
-    finder = _Writes()
-    finder.visit(stmt)
-    return finder.found
+    found: set[Var | None] = {store.buffer.data for store in stores(stmt)}
+    for call in calls(stmt):
+        if is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState:
+            found.add(None)
+    return found
 
 
 class _Entry:

@@ -30,10 +30,10 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, IterVarType
+from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import post_order_visit, substitute
-from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads, statements, uses_variable
 from tilesmith.tir.stmt import (
     AttrStmt,
     Block,
@@ -65,14 +65,10 @@ def _tag(loop: For) -> str:
 
 def _is_leaf(block: Block) -> bool:
     """Whether a block holds neither blocks nor loops over threads."""
-    inner: list[Any] = []
-
-    def look(node: Any) -> None:
-        if isinstance(node, Block) or (isinstance(node, For) and node.thread_binding is not None):
-            inner.append(node)
-
-    post_order_visit(block.body, look)
-    return not inner
+    return not any(
+        isinstance(stmt, Block) or (isinstance(stmt, For) and stmt.thread_binding is not None)
+        for stmt in statements(block.body)
+    )
 
 
 def _is_reduction_over(realize: BlockRealize, variable: Var) -> bool:
@@ -198,14 +194,7 @@ class _Lowering(Rewriter):
 
 
 def _count_loads(stmt: Stmt, buffers: set[Buffer]) -> int:
-    count = 0
-
-    def look(node: Any) -> None:
-        nonlocal count
-        count += isinstance(node, BufferLoad) and node.buffer in buffers
-
-    post_order_visit(stmt, look)
-    return count
+    return sum(load.buffer in buffers for load in loads(stmt))
 
 
 class _Reduction:

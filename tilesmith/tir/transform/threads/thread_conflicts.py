@@ -11,7 +11,8 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer, detect_linear_equation, eval_set
-from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Range, Var, const
+from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import uses_variable
 
@@ -116,27 +117,14 @@ def _number(expr: PrimExpr) -> int | None:
     return expr.value if isinstance(expr, IntImm) else None
 
 
-class _Moduli(Visitor):
+def _moduli(*indices: PrimExpr) -> dict[Var, int]:
     """Small moduli of one variable, on which buffers with several versions turn."""
-
-    def __init__(self) -> None:
-        self.found: dict[Var, int] = {}
-
-    def visit_FloorMod(self, node: FloorMod) -> None:
-        self.visit_children(node)
-        if isinstance(node.b, IntImm) and 1 < node.b.value <= 8:
-            variables = _Variables()
-            variables.visit(node.a)
-            for var in variables.found:
-                self.found[var] = _lcm(self.found.get(var, 1), node.b.value)
-
-
-class _Variables(Visitor):
-    def __init__(self) -> None:
-        self.found: set[Var] = set()
-
-    def visit_Var(self, node: Var) -> None:
-        self.found.add(node)
+    found: dict[Var, int] = {}
+    for remainder in nodes(indices, FloorMod):
+        if isinstance(remainder.b, IntImm) and 1 < remainder.b.value <= 8:
+            for var in variables(remainder.a):
+                found[var] = _lcm(found.get(var, 1), remainder.b.value)
+    return found
 
 
 def _lcm(a: int, b: int) -> int:
@@ -146,11 +134,9 @@ def _lcm(a: int, b: int) -> int:
 def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
     """The elements of all threads lie apart, case by case for the versions of a buffer."""
     assert first.index is not None and second.index is not None
-    moduli = _Moduli()
-    moduli.visit(first.index)
-    moduli.visit(second.index)
+    moduli = _moduli(first.index, second.index)
     free = {*threads, *[var for var, _ in (*first.loops, *second.loops)]}
-    cases = [(var, modulus) for var, modulus in moduli.found.items() if var not in free]
+    cases = [(var, modulus) for var, modulus in moduli.items() if var not in free]
     total = 1
     for _, modulus in cases:
         total *= modulus

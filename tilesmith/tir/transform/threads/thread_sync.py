@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, IntImm, Range, Var, Visitor
+from tilesmith.ir import Call, IntImm, Node, Range, Var, Visitor
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.intrinsics import tvm_storage_sync
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import any_node, called_name, is_call
 from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -270,10 +270,7 @@ class _Inserter:
 
     def differs(self, *nodes: Any) -> bool:
         """Whether values differ between the threads that wait for each other."""
-        finder = _Uneven(self.uneven)
-        for node in nodes:
-            finder.visit(node)
-        return finder.found
+        return any_node(nodes, lambda node: _may_differ(node, self.uneven), enter=_may_vary)
 
     def visit_LetStmt(self, node: LetStmt) -> tuple[Stmt, _Summary]:
         if self.differs(node.value):
@@ -342,25 +339,17 @@ def _without(access: Access, variable: Var) -> Access:
     return access
 
 
-class _Uneven(Visitor):
-    """Whether an expression may differ between threads."""
-
-    def __init__(self, uneven: set[Var]) -> None:
-        self.uneven = uneven
-        self.found = False
-
-    def visit_Var(self, node: Var) -> None:
-        self.found = self.found or node in self.uneven
-
-    def visit_BufferLoad(self, node: BufferLoad) -> None:
+def _may_differ(node: Node, uneven: set[Var]) -> bool:
+    """Whether a node gives a value that may differ between threads."""
+    if isinstance(node, BufferLoad):
         # What lies in registers is each thread's own; other memory is the same for equal indices.
-        if node.buffer.scope().startswith(("local", "warp")):
-            self.found = True
-        self.visit_children(node)
+        return node.buffer.scope().startswith(("local", "warp"))
+    return isinstance(node, Var) and node in uneven
 
-    def visit_Call(self, node: Call) -> None:
-        if not is_call(node, "tir.tvm_thread_invariant"):
-            self.visit_children(node)
+
+def _may_vary(node: Node) -> bool:
+    """Whether a node is not declared to be the same for all threads."""
+    return not is_call(node, "tir.tvm_thread_invariant")
 
 
 class _AccessFinder(Visitor):
