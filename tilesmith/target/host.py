@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tilesmith.support.errors import MissingDependencyError
+
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -41,9 +43,14 @@ class CacheSizes:
 
 @cache
 def host_cpu() -> HostCPU:
-    """This machine's CPU, as LLVM sees it (imports llvmlite's binding: 0.04 s)."""
-    from llvmlite import binding
+    """This machine's CPU, as LLVM sees it (imports llvmlite's binding: 0.04 s).
 
+    Raises MissingDependencyError where llvmlite is not installed.
+    """
+    try:
+        from llvmlite import binding
+    except ImportError as error:
+        raise MissingDependencyError("llvmlite", purpose="reading this CPU's features") from error
     try:
         states = dict(binding.get_host_cpu_features())
     except RuntimeError:  # LLVM cannot tell on this platform: the name has to do
