@@ -328,9 +328,18 @@ def test_wrong_added_passes_are_refused(entry):
             lower(add)
 
 
-def test_options_without_a_part_are_refused():
-    with PassContext(config={"tir.usmp.enable": True}):
-        with pytest.raises(UnsupportedError, match="usmp"):
+@pytest.mark.parametrize(
+    "name, value, error",
+    [
+        ("enable", True, UnsupportedError),
+        ("use_workspace_io", True, UnsupportedError),
+        ("custom_algorithm", "mine", UnsupportedError),
+        ("algorithm", "hill_climb", ConfigError),
+    ],
+)
+def test_options_without_a_part_are_refused(name, value, error):
+    with PassContext(config={f"tir.usmp.{name}": value}):
+        with pytest.raises(error, match="usmp|hill_climb"):
             lower(add)
 
 

@@ -133,8 +133,8 @@ class _Lowering:
         self._bindings(self.function.body)
         result = self.value(self.function.body.body)
         outputs = self._outputs(result)
-        storages = self._lifetimes()
-        size = plan_workspace(storages, self.analyzer)
+        touched = [step.storages for step in self.steps]
+        size = plan_workspace(touched, self.workspace_var, self.analyzer)
         metadata = self._metadata(result, size)
         main = self._prim_func(self.name, inputs, outputs, [step.emit() for step in self.steps])
         shapes = None
@@ -504,17 +504,6 @@ class _Lowering:
 
     def _step(self, emit: Any, storages: list[Storage]) -> None:
         self.steps.append(Step(emit, storages))
-
-    def _lifetimes(self) -> list[Storage]:
-        """The storages in the workspace, with the first and last step that touches each."""
-        found: dict[int, Storage] = {}
-        for number, step in enumerate(self.steps):
-            for storage in step.storages:
-                if storage.is_workspace:
-                    storage.touch(number)
-                    storage.base = self.workspace_var
-                    found[id(storage)] = storage
-        return list(found.values())
 
     def _metadata(self, result: Any, size: PrimExpr) -> dict[str, Any]:
         params = [

@@ -1,37 +1,33 @@
 """Where the intermediate tensors of a graph function lie in its workspace.
 
-A storage lives from the first to the last step that touches it. Storages of known size are placed
-one after the other, in order of their first step, each at the lowest offset where it overlaps no
-storage that lives at the same time; those of symbolic size follow behind, without sharing.
+A storage is alive from the first to the last step that touches it. `support.memory_planner` gives
+offsets to the storages of known size; those of symbolic size follow behind, without sharing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, const
 from tilesmith.ir.operators import floordiv
+from tilesmith.relax.analysis.memory_plan import ALIGNMENT
+from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
+from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["ALIGNMENT", "Storage", "plan_workspace"]
-
-ALIGNMENT = 64
+__all__ = ["Storage", "plan_workspace"]
 
 
 class Storage:
     """The memory of a tensor: in the workspace, or outside of it (an input, output or constant)."""
 
-    __slots__ = ("base", "first", "is_workspace", "last", "offset", "pointer_of", "size")
+    __slots__ = ("address", "is_workspace", "pointer_of", "size")
 
-    def __init__(self, size: Any, pointer_of: Callable[[], PrimExpr] | None) -> None:
+    def __init__(self, size: PrimExpr | None, pointer_of: Callable[[], PrimExpr] | None) -> None:
         self.size = size
         self.pointer_of = pointer_of
         self.is_workspace = pointer_of is None
-        self.first: int | None = None
-        self.last = 0
-        self.offset: PrimExpr = const(0, "int64")
-        self.base: Var | None = None
+        self.address: PrimExpr | None = None
 
     @staticmethod
     def workspace(size: PrimExpr) -> Storage:
@@ -48,41 +44,35 @@ class Storage:
         self.pointer_of = pointer_of
         self.is_workspace = False
 
-    def touch(self, step: int) -> None:
-        """Live at a step."""
-        self.first = step if self.first is None else min(self.first, step)
-        self.last = max(self.last, step)
+    def place(self, base: Var, offset: PrimExpr) -> None:
+        """Lie in the workspace, so many bytes behind its beginning."""
+        self.address = Call("handle", "tir.handle_add_byte_offset", (base, offset))
 
     def pointer(self) -> PrimExpr:
         """The address, once the workspace is planned."""
         if self.pointer_of is not None:
             return self.pointer_of()
-        return Call("handle", "tir.handle_add_byte_offset", (self.base, self.offset))
+        assert self.address is not None
+        return self.address
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def plan_workspace(storages: list[Storage], analyzer: Analyzer) -> PrimExpr:
-    """Give each storage its offset; the number of bytes that the workspace needs."""
-    fixed = [storage for storage in storages if isinstance(storage.size, IntImm)]
-    placed: list[tuple[Storage, int, int]] = []
-    total = 0
-    for storage in sorted(fixed, key=lambda one: (one.first, -one.size.value)):
-        size = _rounded(storage.size.value)
-        offset = 0
-        for other, start, end in sorted(placed, key=lambda row: row[1]):
-            alive = other.last >= storage.first and storage.last >= other.first  # type: ignore[operator]
-            if alive and start < offset + size and end > offset:
-                offset = end
-        placed.append((storage, offset, offset + size))
-        storage.offset = const(offset, "int64")
-        total = max(total, offset + size)
-    end: PrimExpr = const(total, "int64")
-    for storage in storages:
-        if not isinstance(storage.size, IntImm):
-            storage.offset = end
-            rounded = floordiv(storage.size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
-            end = analyzer.simplify(end + rounded)
+def plan_workspace(steps: Sequence[Iterable[Storage]], base: Var, analyzer: Analyzer) -> PrimExpr:
+    """Place the storages that the steps touch behind ``base``; the number of bytes needed."""
+    ranges: LiveRanges[Storage] = LiveRanges()
+    storages: dict[Storage, PrimExpr] = {}  # and their sizes
+    for number, touched in enumerate(steps):
+        for storage in touched:
+            if storage.is_workspace and storage.size is not None:
+                ranges.use(storage, number)
+                storages[storage] = storage.size
+    fixed = {one: size.value for one, size in storages.items() if isinstance(size, IntImm)}
+    allocations = [Allocation(size, ranges.of(storage)) for storage, size in fixed.items()]
+    plan = plan_offsets(allocations, ALIGNMENT, memory_algorithm())
+    for storage, offset in zip(fixed, plan.offsets):
+        storage.place(base, const(offset, "int64"))
+    end: PrimExpr = const(plan.total, "int64")
+    for storage, size in storages.items():
+        if storage not in fixed:
+            storage.place(base, end)
+            end = analyzer.simplify(end + floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT)
     return end

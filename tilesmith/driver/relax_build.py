@@ -15,6 +15,7 @@ from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering import build as build_functions
 from tilesmith.lowering import lower_entries
+from tilesmith.lowering.functions import check_options
 from tilesmith.relax import transform as graph
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
@@ -55,6 +56,7 @@ def build(
         raise UnsupportedError(
             "relax.build: tir_pipeline is not served; schedule the PrimFuncs before"
         )
+    check_options(PassContext.current())
     if isinstance(mod, relax.Function):
         mod = IRModule.from_expr(mod)
     chosen = _target(target)

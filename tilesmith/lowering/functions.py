@@ -20,11 +20,13 @@ from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.support.knobs import knobs
+from tilesmith.support.memory_planner import check_algorithm
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, find_back_end, part
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
+from tilesmith.tir.transform.options import memory_algorithm
 
 __all__ = ["build", "build_to_run", "check_scheduled", "lower", "lower_entries"]
 
@@ -158,13 +160,18 @@ def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
 
 
 def check_options(context: PassContext) -> None:
-    """Raise UnsupportedError for options of parts that this compiler does not have."""
+    """Raise for what this compiler cannot do: UnsupportedError for options of parts that it does
+    not have, ConfigError for an algorithm that its planner of memory does not have."""
+    check_algorithm(memory_algorithm())
     for name, advice in _WITHOUT_PART.items():
         if context.config.get(name):
             raise UnsupportedError(f"the option '{name}' has no effect here", notes=(advice,))
 
 
-_MEMORY_PLAN = "memory within a function is shared by StorageRewrite, between kernels by relax"
+_MEMORY_PLAN = (
+    "workspaces of models are always planned, in the order that tir.usmp.algorithm names;"
+    " memory within a kernel is shared by StorageRewrite"
+)
 _WITHOUT_PART = {
     "tir.usmp.enable": _MEMORY_PLAN,
     "tir.usmp.use_workspace_io": _MEMORY_PLAN,

@@ -1,5 +1,6 @@
 """Questions about the graph: variables, effects, liveness, sizes, the rules of a module."""
 
+from tilesmith.relax.analysis.memory_plan import estimate_memory_usage
 from tilesmith.relax.analysis.op_pattern import FusionKind, tir_op_pattern
 from tilesmith.relax.analysis.purity import contains_impure_call, is_impure_call
 from tilesmith.relax.analysis.queries import (
@@ -7,7 +8,6 @@ from tilesmith.relax.analysis.queries import (
     computable_at_compile_time,
     defined_symbolic_vars,
     detect_recursion,
-    estimate_memory_usage,
     free_symbolic_vars,
     get_static_type,
     tensor_bytes,

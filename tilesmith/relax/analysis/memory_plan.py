@@ -1,29 +1,31 @@
 """Where intermediate values live: offsets in one workspace, shared by values that never live
 together.
 
-The plan is the data that the executor's ``main`` and ``StaticPlanBlockMemory`` are made from.
+`plan_memory` plans a graph as users write it, for estimates; `assign_offsets` places the values of
+any plan, for ``StaticPlanBlockMemory`` as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from tilesmith.ir import IRModule
+from tilesmith.relax.analysis.live_ranges import live_ranges, origin_of
 from tilesmith.relax.analysis.queries import tensor_bytes
-from tilesmith.relax.analysis.variables import used_vars
-from tilesmith.relax.expr import (
-    Binding,
-    Call,
-    Function,
-    If,
-    Tuple,
-    TupleGetItem,
-    Var,
-    known_struct_info,
-)
-from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.expr import Call, Function, Var, known_struct_info
+from tilesmith.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.support.memory_planner import Allocation, plan_offsets
+from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["MemoryPlan", "PlannedValue", "place", "plan_memory"]
+__all__ = [
+    "ALIGNMENT",
+    "MemoryPlan",
+    "PlannedValue",
+    "assign_offsets",
+    "estimate_memory_usage",
+    "plan_memory",
+]
 
 ALIGNMENT = 64
 
@@ -31,12 +33,11 @@ ALIGNMENT = 64
 @dataclass(slots=True)
 class PlannedValue:
     """A tensor that the function computes: ``var`` (``field``: which one of a tuple), its bytes,
-    the
-    first and last binding at which it lives, and its place."""
+    the first and last binding at which it lives, and its place."""
 
     var: Var
     field: int
-    info: Any
+    info: StructInfo
     nbytes: int
     first: int
     last: int
@@ -55,7 +56,7 @@ class MemoryPlan:
     @property
     def unshared_bytes(self) -> int:
         """The bytes that the values would need if none shared its place."""
-        return sum([_aligned(value.nbytes) for value in self.values])
+        return sum([-(-value.nbytes // ALIGNMENT) * ALIGNMENT for value in self.values])
 
     def offset_of(self, var: Var, number: int = 0) -> int:
         """The offset of a value in the workspace."""
@@ -65,67 +66,28 @@ class MemoryPlan:
         raise KeyError(var.name_hint)
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def place(values: list[PlannedValue]) -> int:
-    """Give each value an offset so that values that live together do not overlap; the bytes needed.
-
-    The largest first, each in the smallest gap that is free during its life.
-    """
-    placed: list[PlannedValue] = []
-    total = 0
-    for value in sorted(values, key=lambda item: (-item.nbytes, item.first)):
-        others = sorted(
-            [other for other in placed if other.first <= value.last and value.first <= other.last],
-            key=lambda item: item.offset,
-        )
-        best, best_gap, end = -1, 0, 0
-        need = _aligned(value.nbytes)
-        for other in others:
-            gap = other.offset - end
-            if gap >= need and (best == -1 or gap < best_gap):
-                best, best_gap = end, gap
-            end = max(end, other.offset + _aligned(other.nbytes))
-        value.offset = end if best == -1 else best
-        total = max(total, value.offset + need)
-        placed.append(value)
-    return total
-
-
-def _allocates(value: Any) -> bool:
-    """Whether a binding makes a new tensor (and does not only give another one a name)."""
-    return isinstance(value, Call)
-
-
-def _flat_bindings(function: Function) -> list[Binding]:
-    return [binding for block in function.body.blocks for binding in block.bindings]
+def assign_offsets(values: Sequence[PlannedValue]) -> int:
+    """Give each value an offset so that no two that live together overlap; the bytes needed."""
+    allocations = [Allocation(value.nbytes, ((value.first, value.last),)) for value in values]
+    plan = plan_offsets(allocations, ALIGNMENT, memory_algorithm())
+    for value, offset in zip(values, plan.offsets):
+        value.offset = offset
+    return plan.total
 
 
 def plan_memory(function: Function) -> MemoryPlan:
     """The plan of a function without branches. Results of the function are not in the workspace."""
     plan = MemoryPlan()
-    bindings = _flat_bindings(function)
-    source: dict[Var, list[Var]] = {}  # the variables whose memory a variable may be
-    last: dict[Var, int] = {}
-    for index, binding in enumerate(bindings):
-        value = binding.value
-        reads = used_vars(value)
-        roots = [root for var in reads for root in source.get(var, [var])]
-        for root in roots:
-            last[root] = index
-        shares = isinstance(value, (Var, Tuple, TupleGetItem, If))
-        source[binding.var] = roots if shares else [binding.var]
-    escaping = {root for var in used_vars(function.body.body) for root in source.get(var, [var])}
-    for index, binding in enumerate(bindings):
-        if not _allocates(binding.value):
+    graph = live_ranges(function)
+    for binding in graph.bindings:
+        if not isinstance(binding.value, Call) or not origin_of(binding.value).is_new:
             continue
-        if binding.var in escaping:
+        if binding.var in graph.escaping:
             plan.outputs.append(binding.var)
             continue
         info = known_struct_info(binding.var)
         fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        first, last = graph.steps_of(binding.var)
         for number, part in enumerate(fields):
             if not isinstance(part, TensorStructInfo):
                 continue
@@ -133,7 +95,21 @@ def plan_memory(function: Function) -> MemoryPlan:
             if nbytes is None:
                 plan.dynamic += 1
                 continue
-            end = last.get(binding.var, index)
-            plan.values.append(PlannedValue(binding.var, number, part, nbytes, index, end))
-    plan.workspace_bytes = place(plan.values)
+            plan.values.append(PlannedValue(binding.var, number, part, nbytes, first, last))
+    plan.workspace_bytes = assign_offsets(plan.values)
     return plan
+
+
+def estimate_memory_usage(mod: IRModule) -> str:
+    """A text: for each function, the bytes of intermediate values without and with sharing."""
+    lines = ["Memory usage estimation:"]
+    for name, function in mod.functions.items():
+        if not isinstance(function, Function) or function.body is None:
+            continue
+        plan = plan_memory(function)
+        lines.append(
+            f" * {name.name_hint}: {len(plan.values)} intermediate tensors of "
+            f"{plan.unshared_bytes} bytes, "
+            f"{plan.dynamic} of unknown size; with sharing {plan.workspace_bytes} bytes"
+        )
+    return "\n".join(lines)

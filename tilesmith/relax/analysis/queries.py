@@ -22,8 +22,7 @@ from tilesmith.relax.struct_info import (
 
 __all__ = [
     "collect_non_negative_expressions", "computable_at_compile_time", "defined_symbolic_vars",
-    "detect_recursion", "estimate_memory_usage", "free_symbolic_vars", "get_static_type",
-    "tensor_bytes",
+    "detect_recursion", "free_symbolic_vars", "get_static_type", "tensor_bytes",
 ]  # fmt: skip
 
 
@@ -141,20 +140,3 @@ def tensor_bytes(info: StructInfo) -> int | None:
     return (
         (count * info.dtype.bits * info.dtype.lanes + 7) // 8 if not info.dtype.is_bool else count
     )
-
-
-def estimate_memory_usage(mod: IRModule) -> str:
-    """A text: for each function, the bytes of intermediate values without and with sharing."""
-    from tilesmith.relax.analysis.memory_plan import plan_memory
-
-    lines = ["Memory usage estimation:"]
-    for name, function in mod.functions.items():
-        if not isinstance(function, Function) or function.body is None:
-            continue
-        plan = plan_memory(function)
-        lines.append(
-            f" * {name.name_hint}: {len(plan.values)} intermediate tensors of "
-            f"{plan.unshared_bytes} bytes, "
-            f"{plan.dynamic} of unknown size; with sharing {plan.workspace_bytes} bytes"
-        )
-    return "\n".join(lines)

@@ -13,13 +13,12 @@ from typing import Any
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
-from tilesmith.relax.analysis import bindings_of, tensor_bytes, used_vars
-from tilesmith.relax.analysis.memory_plan import PlannedValue, place
+from tilesmith.relax.analysis import bindings_of, tensor_bytes
+from tilesmith.relax.analysis.live_ranges import live_ranges
+from tilesmith.relax.analysis.memory_plan import PlannedValue, assign_offsets
 from tilesmith.relax.expr import (
     Call,
-    ExternFunc,
     Function,
-    If,
     Tuple,
     TupleGetItem,
     Var,
@@ -35,7 +34,6 @@ _CALL_TIR = operators.call_tir.op
 _CALL_TIR_INPLACE = operators.call_tir_inplace.op
 _CALL_DPS_PACKED = operators.call_dps_packed.op
 _ALLOC = operators.builtin.alloc_tensor.op
-_RESHAPE = operators.reshape.op
 
 
 class _Allocate(PyExprMutator):
@@ -106,32 +104,19 @@ class _UseStorage(PyExprMutator):
 
 
 def _plan(func: Function) -> tuple[dict[Var, PlannedValue], int]:
-    top = [binding for block in func.body.blocks for binding in block.bindings]
-    source: dict[Var, list[Var]] = {}
-    values: dict[Var, PlannedValue] = {}
-    for index, binding in enumerate(top):
-        reads = used_vars(binding.value)
-        roots = [root for var in reads for root in source.get(var, ())]
-        for root in roots:
-            values[root].last = index
+    """The allocations of known size that live and die within the function, and their bytes."""
+    graph = live_ranges(func)
+    planned: dict[Var, PlannedValue] = {}
+    for binding in graph.bindings:
         value = binding.value
-        if isinstance(value, Call) and value.op is _ALLOC:
-            info = known_struct_info(binding.var)
-            nbytes = tensor_bytes(info)
-            if nbytes is not None:
-                values[binding.var] = PlannedValue(binding.var, 0, info, nbytes, index, index)
-                source[binding.var] = [binding.var]
-                continue
-        is_alias = isinstance(value, (Var, Tuple, TupleGetItem, If, Function))
-        if is_alias or (isinstance(value, Call) and value.op is _RESHAPE):
-            source[binding.var] = roots
-        elif isinstance(value, Call) and isinstance(value.op, ExternFunc):
-            for root in roots:  # a registered function may keep what it is given
-                values[root].last = len(top)
-                values[root].offset = -2
-    kept = {root for var in used_vars(func.body.body) for root in source.get(var, ())}
-    chosen = {var: value for var, value in values.items() if var not in kept and value.offset != -2}
-    return chosen, place(list(chosen.values()))
+        if not isinstance(value, Call) or value.op is not _ALLOC or binding.var in graph.escaping:
+            continue
+        info = known_struct_info(binding.var)
+        nbytes = tensor_bytes(info)
+        if nbytes is not None:
+            steps = graph.steps_of(binding.var)
+            planned[binding.var] = PlannedValue(binding.var, 0, info, nbytes, *steps)
+    return planned, assign_offsets(list(planned.values()))
 
 
 @compiler_pass("StaticPlanBlockMemory")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import register_config_option
 
 OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
@@ -38,7 +39,7 @@ OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("tir.enable_debug", bool, False, "lines of the lowered program as debug information"),
     ("tir.debug_script", bool, False, "lines of the user's script as debug information"),
     ("tir.usmp.enable", bool, False, "plan memory of all functions together"),
-    ("tir.usmp.algorithm", str, "greedy_by_size", "algorithm of the memory plan"),
+    ("tir.usmp.algorithm", str, None, "order in which tensors are placed in a workspace"),
     ("tir.usmp.use_workspace_io", bool, False, "inputs and outputs are part of that plan"),
     ("tir.usmp.custom_algorithm", str, "", "algorithm of that plan, by its registered name"),
     ("tir.disable_unroll", bool, False, "marked loops stay loops"),
@@ -46,3 +47,8 @@ OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
 
 for _name, _kind, _default, _meaning in OPTIONS:
     register_config_option(_name, _kind, _default, _meaning)
+
+
+def memory_algorithm() -> str | None:
+    """The algorithm of `support.memory_planner` that the user wants; None: the best of all."""
+    return PassContext.current().get_config("tir.usmp.algorithm")

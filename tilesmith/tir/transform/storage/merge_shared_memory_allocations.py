@@ -14,14 +14,17 @@ is merged in the same way.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
 from tilesmith.ir.intrinsics import handle_add_byte_offset
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import called_name, is_call, variables
 from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
+from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
@@ -33,6 +36,7 @@ from tilesmith.tir.stmt import (
     Evaluate,
     For,
     IfThenElse,
+    LetStmt,
     Stmt,
     While,
 )
@@ -47,14 +51,22 @@ __all__ = [
 ALIGNMENT = 16  # bytes: the largest access of a thread
 
 
-class _Life:
-    """An allocation and the stretch of the kernel in which its contents matter."""
+@dataclass(eq=False)
+class _Loop:
+    """A loop by the positions of its first and last statement, and what it uses from outside."""
 
-    def __init__(self, allocation: Allocate, loops: tuple[Any, ...]) -> None:
+    first: int
+    last: int = -1
+    carried: list[Var] = field(default_factory=list)  # contents pass from iteration to iteration
+
+
+class _Life:
+    """An allocation, the loops around it, and where it is placed."""
+
+    def __init__(self, allocation: Allocate, loops: tuple[_Loop, ...]) -> None:
         self.allocation = allocation
-        self.loops = loops  # around the allocation, outermost first
-        self.first = self.last = -1
-        self.offset: Any = 0
+        self.loops = loops  # outermost first
+        self.offset: int | PrimExpr = 0
 
     def nbytes(self) -> int | None:
         """The size, if it is constant."""
@@ -63,9 +75,10 @@ class _Life:
             if not isinstance(extent, IntImm):
                 return None
             size *= extent.value
-        return -(-size // ALIGNMENT) * ALIGNMENT
+        return size
 
     def symbolic_nbytes(self) -> PrimExpr:
+        """The size as an expression, a multiple of the alignment."""
         size: PrimExpr = const(self.allocation.dtype.nbytes, "int32")
         for extent in self.allocation.extents:
             size = size * (extent if extent.dtype == "int32" else extent.astype("int32"))
@@ -78,9 +91,10 @@ class _LifeFinder(Visitor):
     def __init__(self, scope: str) -> None:
         self.scope = scope
         self.position = 0
-        self.loops: list[list[int]] = []  # first and last position
+        self.loops: list[_Loop] = []  # around the present statement
         self.branches = 0
         self.lives: dict[Var, _Life] = {}
+        self.ranges: LiveRanges[Var] = LiveRanges()  # in positions
         self.barriers: list[int] = []
 
     def visit_Allocate(self, node: Allocate) -> None:
@@ -88,17 +102,22 @@ class _LifeFinder(Visitor):
             self.lives[node.buffer_var] = _Life(node, tuple(self.loops))
         self.visit(node.body)
 
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        self.visit(node.value)
+        if node.var.dtype.is_handle:
+            self.ranges.view(node.var, variables(node.value))
+        self.visit(node.body)
+
     def use(self, pointer: Var) -> None:
-        life = self.lives.get(pointer)
-        if life is None:
-            return
-        inner = self.loops[len(life.loops) :]
-        # Used in a loop that does not allocate it: its contents pass from iteration to iteration.
-        first = inner[0][0] if inner else self.position
-        life.first = first if life.first < 0 else min(life.first, first)
-        life.last = max(life.last, self.position)
-        if inner:
-            inner[0].append(id(life))  # the end is known when the loop has been walked
+        for root in self.ranges.roots([pointer]):
+            life = self.lives.get(root)
+            if life is None:
+                continue
+            inner = self.loops[len(life.loops) :]
+            # Used in a loop that does not allocate it: alive from the beginning of the loop.
+            self.ranges.use(root, inner[0].first if inner else self.position, self.position)
+            if inner:
+                inner[0].carried.append(root)  # and to its end, which is not known yet
 
     def visit_Var(self, node: Var) -> None:
         self.use(node)
@@ -129,66 +148,52 @@ class _LifeFinder(Visitor):
 
     def visit_loop(self, node: For | While) -> None:
         self.position += 1
-        loop = [self.position, -1]
+        loop = _Loop(self.position)
         self.loops.append(loop)
         self.visit_children(node)
         self.loops.pop()
         self.position += 1
-        loop[1] = self.position
-        for life in self.lives.values():
-            if id(life) in loop[2:]:
-                life.last = max(life.last, self.position)
+        loop.last = self.position
+        for root in loop.carried:
+            self.ranges.use(root, loop.last)
 
     visit_For = visit_loop
     visit_While = visit_loop
 
-    def passed(self, after: int, before: int) -> bool:
-        """Whether a barrier stands between two positions."""
-        return any(after < barrier < before for barrier in self.barriers)
+    def epochs(self, root: Var) -> tuple[tuple[int, int], ...]:
+        """The stretches between barriers, by number, in which an allocation is alive.
 
-    def may_share(self, a: _Life, b: _Life) -> bool:
-        """Whether two allocations may lie in the same place."""
-        if a.first > b.first:
-            a, b = b, a
-        if a.last >= b.first or not self.passed(a.last, b.first):
-            return False
-        common = [one for one, other in zip(a.loops, b.loops) if one is other]
-        if not common:
-            return True
-        start, end = common[-1][:2]
-        return self.passed(b.last, end + 1) or self.passed(start - 1, a.first)
+        Two allocations may share bytes if a barrier stands between them, so if they have no epoch
+        in common. From the last epoch of a loop to the first one of its next iteration there is no
+        barrier: for what is allocated in the loop, both are one more epoch of the loop's own.
+        """
+        ((first, last),) = self.ranges.of(root)
+        first_epoch = bisect_left(self.barriers, first)
+        last_epoch = bisect_right(self.barriers, last)
+        found = [(first_epoch, last_epoch)]
+        for loop in self.lives[root].loops:
+            begins = first_epoch == bisect_left(self.barriers, loop.first)
+            ends = last_epoch == bisect_right(self.barriers, loop.last)
+            if begins or ends:
+                # Below zero, where no other epoch is; positions count from 1.
+                found.append((-loop.first, -loop.first))
+        return tuple(found)
 
 
-def _place(finder: _LifeFinder, lives: list[_Life]) -> PrimExpr:
+def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
     """Give each allocation its offset; the total size in bytes."""
-    placed: list[_Life] = []
-    end = 0
-    for life in sorted(lives, key=_largest_first):
-        size = life.nbytes()
-        if size is None:
-            continue
-        taken = sorted(
-            [(one.offset, one.offset + one.nbytes()) for one in placed
-             if not finder.may_share(one, life)]
-        )  # fmt: skip
-        offset = 0
-        for low, high in taken:
-            if offset + size <= low:
-                break
-            offset = max(offset, high)
-        life.offset = offset
-        placed.append(life)
-        end = max(end, offset + size)
-    total: PrimExpr = const(end, "int32")
-    for life in lives:  # sizes that are known at run time only come behind
-        if life.nbytes() is None:
+    sizes = {root: life.nbytes() for root, life in lives.items()}
+    fixed = {root: size for root, size in sizes.items() if size is not None}
+    allocations = [Allocation(size, finder.epochs(root)) for root, size in fixed.items()]
+    plan = plan_offsets(allocations, ALIGNMENT)
+    for root, offset in zip(fixed, plan.offsets):
+        lives[root].offset = offset
+    total: PrimExpr = const(plan.total, "int32")
+    for root, life in lives.items():  # sizes that are known at run time only come behind
+        if root not in fixed:
             life.offset = total
             total = total + life.symbolic_nbytes()
     return total
-
-
-def _largest_first(life: _Life) -> tuple[int, int]:
-    return -(life.nbytes() or 0), life.first
 
 
 class _Merger(MovesAccesses):
@@ -271,10 +276,10 @@ class _Kernels(Rewriter):
     def merge(self, kernel: Stmt) -> Stmt:
         finder = _LifeFinder(self.scope)
         finder.visit(kernel)
-        lives = {var: life for var, life in finder.lives.items() if life.first >= 0}
+        lives = {var: life for var, life in finder.lives.items() if finder.ranges.of(var)}
         if len(lives) < 2:
             return kernel
-        total = _place(finder, list(lives.values()))
+        total = _place(finder, lives)
         name = "buf_dyn_shmem" if self.scope == "shared.dyn" else "buf_shmem"
         memory = Var(name, PointerType(PrimType("uint8"), self.scope))
         body = _Merger(memory, lives).visit(kernel)

@@ -1,0 +1,121 @@
+"""Live ranges of a graph function: which variables have memory of their own, and when it is alive.
+
+    lv = R.add(x, x)              0     lv is alive from 0 to 2, through its view v
+    v = R.reshape(lv, (4, 1))     1
+    gv = R.exp(v)                 2     gv outlives the function
+    return gv
+
+A step is a binding at the top of the function, by its number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilesmith.ir import GlobalVar, Op
+from tilesmith.relax.analysis.variables import used_vars
+from tilesmith.relax.expr import (
+    Binding,
+    Call,
+    ExternFunc,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilesmith.relax.struct_info import FuncStructInfo, ObjectStructInfo
+from tilesmith.support.memory_planner import LiveRanges
+
+__all__ = ["GraphRanges", "Origin", "live_ranges", "origin_of"]
+
+_CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
+_CALL_DPS_PACKED = Op.get("relax.call_dps_packed")
+_VIEWS = {
+    "relax.reshape",
+    "relax.flatten",
+    "relax.expand_dims",
+    "relax.squeeze",
+    "relax.memory.view",
+}
+
+
+@dataclass(slots=True)
+class Origin:
+    """Whose memory the value of a binding may be.
+
+    ``is_new``: memory of its own; ``views``: that of these variables. ``kept`` are variables that
+    the binding gives to a function that may keep them for longer.
+    """
+
+    is_new: bool
+    views: list[Var] = field(default_factory=list)
+    kept: list[Var] = field(default_factory=list)
+
+
+def origin_of(value: Any) -> Origin:
+    """Whose memory a value may be, told from the expression alone."""
+    if isinstance(value, (Var, Tuple, TupleGetItem, If, SeqExpr, Function)):
+        return Origin(False, used_vars(value))
+    if not isinstance(value, Call):
+        return Origin(True)
+    if value.op is _CALL_TIR_INPLACE:
+        places = [int(place) for place in value.attrs["inplace_indices"]]
+        given = value.args[1]
+        fields = given.fields if isinstance(given, Tuple) else [given] * (max(places) + 1)
+        views = [var for place in places if place >= 0 for var in used_vars(fields[place])]
+        return Origin(any(place < 0 for place in places), views)
+    if isinstance(value.op, Op) and value.op.name in _VIEWS:
+        return Origin(False, used_vars(value.args[0]))
+    reached = [var for arg in value.args for var in used_vars(arg)]
+    if isinstance(value.op, Op):
+        if value.op is _CALL_DPS_PACKED:  # its function gets tensors of its own
+            return Origin(True)
+        if not any(_is_opaque(part) for part in (value, *value.args)):
+            return Origin(True)
+    # What the compiler does not see into may return what it is given; a registered function may
+    # also keep it.
+    is_registered = any(isinstance(part, ExternFunc) for part in (value.op, *value.args))
+    return Origin(True, reached, reached if is_registered else [])
+
+
+def _is_opaque(expr: Any) -> bool:
+    if isinstance(expr, GlobalVar):
+        return False
+    info = getattr(expr, "struct_info", None)
+    return isinstance(expr, ExternFunc) or isinstance(info, (FuncStructInfo, ObjectStructInfo))
+
+
+@dataclass(slots=True)
+class GraphRanges:
+    """The steps of a function, the live ranges of its variables, and what lives on afterwards."""
+
+    bindings: list[Binding]
+    ranges: LiveRanges[Var]
+    escaping: set[Var]  # roots that are results, or that somebody may keep
+
+    def steps_of(self, var: Var) -> tuple[int, int]:
+        """The first and last step in which the memory of a root is needed."""
+        ((first, last),) = self.ranges.of(var)
+        return first, last
+
+
+def live_ranges(function: Function) -> GraphRanges:
+    """The live ranges of all variables that a function binds outside of branches."""
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    ranges: LiveRanges[Var] = LiveRanges()
+    kept: list[Var] = []
+    for step, binding in enumerate(bindings):
+        for var in used_vars(binding.value):
+            ranges.use(var, step)
+        origin = origin_of(binding.value)
+        if origin.views:
+            ranges.view(binding.var, [*origin.views, *([binding.var] if origin.is_new else ())])
+        ranges.use(binding.var, step)
+        kept += origin.kept
+    results = used_vars(function.body.body)
+    for var in results:
+        ranges.use(var, len(bindings))
+    return GraphRanges(bindings, ranges, set(ranges.roots([*kept, *results])))
