@@ -26,20 +26,13 @@ from tilesmith.relax.expr import (
     TupleGetItem,
     Var,
 )
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import FuncStructInfo, ObjectStructInfo
 from tilesmith.support.memory_planner import LiveRanges
 
 __all__ = ["GraphRanges", "Origin", "live_ranges", "origin_of"]
 
 _CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
-_CALL_DPS_PACKED = Op.get("relax.call_dps_packed")
-_VIEWS = {
-    "relax.reshape",
-    "relax.flatten",
-    "relax.expand_dims",
-    "relax.squeeze",
-    "relax.memory.view",
-}
 
 
 @dataclass(slots=True)
@@ -67,12 +60,13 @@ def origin_of(value: Any) -> Origin:
         fields = given.fields if isinstance(given, Tuple) else [given] * (max(places) + 1)
         views = [var for place in places if place >= 0 for var in used_vars(fields[place])]
         return Origin(any(place < 0 for place in places), views)
-    if isinstance(value.op, Op) and value.op.name in _VIEWS:
-        return Origin(False, used_vars(value.args[0]))
+    spec = value.op.spec if isinstance(value.op, Op) else None
+    if spec is not None and (spec.view_of is not None or spec.is_identity):
+        return Origin(False, used_vars(value.args[spec.view_of or 0]))
     reached = [var for arg in value.args for var in used_vars(arg)]
     if isinstance(value.op, Op):
-        if value.op is _CALL_DPS_PACKED:  # its function gets tensors of its own
-            return Origin(True)
+        if spec is not None and spec.execution is Execution.CALL_DPS_PACKED:
+            return Origin(True)  # its function gets tensors of its own
         if not any(_is_opaque(part) for part in (value, *value.args)):
             return Origin(True)
     # What the compiler does not see into may return what it is given; a registered function may
