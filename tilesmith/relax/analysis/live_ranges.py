@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.ir import GlobalVar, Op
+from tilesmith.relax import op as operators
 from tilesmith.relax.analysis.variables import used_vars
 from tilesmith.relax.expr import (
     Binding,
@@ -32,7 +33,7 @@ from tilesmith.support.memory_planner import LiveRanges
 
 __all__ = ["GraphRanges", "Origin", "live_ranges", "origin_of"]
 
-_CALL_TIR_INPLACE = Op.get("relax.call_tir_inplace")
+_CALL_TIR_INPLACE = operators.call_tir_inplace.op
 
 
 @dataclass(slots=True)
