@@ -180,9 +180,8 @@ class Analyzer:
         return self._simplified(expr, steps)
 
     @deep_recursion
-    def _simplified(self, expr: Any, steps: int) -> PrimExpr:
-        if not isinstance(expr, PrimExpr):
-            expr = convert(expr)
+    def _simplified(self, value: Any, steps: int) -> PrimExpr:
+        expr = _expression(value)
         if steps <= 0:
             return expr
         engine = self.engine

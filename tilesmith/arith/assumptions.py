@@ -7,6 +7,7 @@ condition that is not about integers is kept as one that holds.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.facts import Facts
@@ -83,7 +84,7 @@ class Assumptions:
         first, extent = range_.min, range_.extent
         if first.__class__ is not IntImm or extent.__class__ is not IntImm:
             return False
-        low, count = first.value, extent.value  # type: ignore[attr-defined]
+        low, count = first.value, extent.value
         if count == 1:
             self.unbind(var)
             self.facts.values[var] = Sum(var.dtype, {}, low)
@@ -223,7 +224,7 @@ class Assumptions:
 def is_stable(expr: PrimExpr) -> bool:
     """Tells whether the value cannot change between the condition and what it guards: no loads, no
     calls."""
-    stack = [expr]
+    stack: list[Any] = [expr]
     while stack:
         node = stack.pop()
         if isinstance(node, (Var, IntImm, FloatImm)):

@@ -154,7 +154,11 @@ class Comparisons:
 
     def _rebuilt(self, expr: Any) -> PrimExpr:
         new_a, new_b = self.rewriter.rewrite(expr.a), self.rewriter.rewrite(expr.b)
-        return expr if new_a is expr.a and new_b is expr.b else expr.__class__(new_a, new_b)
+        same = new_a is expr.a and new_b is expr.b
+        rebuilt: PrimExpr = expr if same else expr.__class__(new_a, new_b)
+        return rebuilt
+
+    # Equalities
 
     def _equality(self, difference: Sum) -> bool | None:
         """Tells whether a sum is zero: True, False, or None when it depends."""
@@ -191,6 +195,8 @@ class Comparisons:
             if atom.__class__ in _WITH_STRUCTURE:
                 return len(form.terms) > 1
         return False
+
+    # Inequalities
 
     def _inequality(
         self, expr: Any, kind: type, form_a: Sum, form_b: Sum, difference: Sum
@@ -268,13 +274,13 @@ class Comparisons:
         """Rewrites ``x // 4 >= c`` as ``x >= 4 * c``, ``x // 4 <= c`` as ``x <= 4 * c + 3``."""
         while len(form.terms) == 1:
             ((atom, sign),) = form.terms.items()
-            if atom.__class__ is not Split or atom.upper:  # type: ignore[attr-defined]
+            if atom.__class__ is not Split or atom.upper:
                 break
-            if not is_index(atom.index.dtype):  # type: ignore[attr-defined]
+            if not is_index(atom.index.dtype):
                 break
             if abs(sign) != 1:
                 break
-            index, lower = atom.index, atom.lower  # type: ignore[attr-defined]
+            index, lower = atom.index, atom.lower
             last = 0 if sign > 0 else lower - 1
             form = shifted(times(index, sign), form.const * lower + last)
             form = exact_quotient(form, coefficient_gcd(form))
@@ -289,10 +295,10 @@ class Comparisons:
         for atom, coefficient in form.terms.items():
             if atom.__class__ is not Extreme:
                 continue
-            every = (atom.kind is Min) == (coefficient > 0)  # type: ignore[attr-defined]
+            every = (atom.kind is Min) == (coefficient > 0)
             rest = plus(form, of_atom(atom), -coefficient)
             open_cases: list[Sum] = []
-            for arg in atom.args:  # type: ignore[attr-defined]
+            for arg in atom.args:
                 case = self.terms.combine(plus(rest, arg, coefficient))
                 answer = self.sign(case)
                 if answer is None:
@@ -306,6 +312,8 @@ class Comparisons:
             if not open_cases:
                 return TRUE if every else FALSE
         return None
+
+    # Writing them down
 
     def _written(self, expr: Any, kind: type, a: Sum, b: Sum, difference: Sum) -> PrimExpr:
         """Writes ``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
@@ -323,8 +331,8 @@ class Comparisons:
             else:
                 if kind in (EQ, NE) and not a.terms:
                     a, b = b, a
-                made = self._made(kind, a, b)
-                return expr if self._unchanged(made, expr) else made
+                kept_sides = self._made(kind, a, b)
+                return expr if self._unchanged(kept_sides, expr) else kept_sides
         made = self.canonical(kind, difference, bool(a.const) and not b.const, not kept)
         if made is None:
             return self._rebuilt(expr)
@@ -368,7 +376,8 @@ class Comparisons:
         dtype = _uncast(a) or _uncast(b)
         if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
             a, b = retyped(a, dtype), retyped(b, dtype)
-        return kind(self.writer.to_expr(a), self.writer.to_expr(b))
+        made: PrimExpr = kind(self.writer.to_expr(a), self.writer.to_expr(b))
+        return made
 
 
 def _size(part: tuple[Any, int]) -> int:

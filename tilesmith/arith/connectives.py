@@ -85,12 +85,15 @@ class Connectives:
                 parts.append(part)
         lighter = self._lightened_all(kind, parts)
         if lighter is parts and len(parts) == len(first) + len(second) and len(second) == 1:
-            return expr if a is expr.a and b is expr.b else kind(a, b)
+            made: PrimExpr = expr if a is expr.a and b is expr.b else kind(a, b)
+            return made
         join = logical_and if kind is And else logical_or
         result = lighter[0]
         for part in lighter[1:]:
             result = join(result, part)
         return result
+
+    # What extensions ask for
 
     def under_each_other(self, kind: type, expr: PrimExpr) -> PrimExpr:
         """Simplifies each part of a conjunction where the others hold (of a disjunction: where the
@@ -141,6 +144,8 @@ class Connectives:
             return [[*x, *y] for x in a for y in b]
         return [[expr]]
 
+    # One part beside another
+
     def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
         """Makes the disjunctions of a conjunction (or the other way round) as short as the other
         parts allow; gives the same list if nothing changed."""
@@ -187,9 +192,9 @@ class Connectives:
                 return None
             if self.numbering.number(a) == self.numbering.number(b):
                 return "first"
-            if a.__class__ is Not and self.numbering.number(a.a) == self.numbering.number(b):  # type: ignore
+            if a.__class__ is Not and self.numbering.number(a.a) == self.numbering.number(b):
                 return "decided"
-            if b.__class__ is Not and self.numbering.number(b.a) == self.numbering.number(a):  # type: ignore
+            if b.__class__ is Not and self.numbering.number(b.a) == self.numbering.number(a):
                 return "decided"
             return None
         if this[0] != that[0]:
@@ -310,7 +315,7 @@ def _rays(kind: type, a: Ray, b: Ray) -> Any:
 _MOST_PARTS = 16
 
 
-def _flat(kind: type, expr: Any) -> list[PrimExpr]:
+def _flat(kind: type[Any], expr: Any) -> list[PrimExpr]:
     """Lists the last parts of a chain, from left to right; what is before them is one part."""
     parts: list[PrimExpr] = []
     while expr.__class__ is kind and len(parts) < _MOST_PARTS:

@@ -77,7 +77,7 @@ class Divider:
             return exact_quotient(a, b.const), Sum(a.dtype, {}, a.const % b.const)
         atom = a.single()
         if atom.__class__ is Split:
-            found = self._divide_digit(atom, b.const)  # type: ignore[arg-type]
+            found = self._divide_digit(atom, b.const)
             if found is not None:
                 return retyped(found[0], a.dtype), retyped(found[1], a.dtype)
         quotient = of_atom(self.table.split(a, b.const, 0))
@@ -241,8 +241,8 @@ class Divider:
                 quotient, digit = self.divide(head, divisor // unit)
                 return quotient, self.terms.combine(plus(times(digit, unit), tail))
         atom = next(iter(form.terms)) if len(form.terms) == 1 else None
-        if atom.__class__ is Split and form.terms[atom] == 1:  # type: ignore[index]
-            found = self._divide_digit(atom, divisor, form.const)  # type: ignore[arg-type]
+        if atom.__class__ is Split and form.terms[atom] == 1:
+            found = self._divide_digit(atom, divisor, form.const)
             if found is not None:
                 return retyped(found[0], dtype), retyped(found[1], dtype)
         fewer = self._fewer_turns(form, divisor)
@@ -316,7 +316,7 @@ class Divider:
         form = of_atom(self.table.split(index, lower, upper)) if upper else None
         if lower == 1:
             plain = self._turn(index, upper) is None and self._fewer_turns(index, upper) is None
-            return form if plain else self.divide(index, upper)[1]
+            return form if form is not None and plain else self.divide(index, upper)[1]
         low, high = self.bounds.of(index)
         if -INFINITY < low and high < INFINITY:
             if low // lower == high // lower:

@@ -7,6 +7,7 @@ min(x * 4 + 8, 16)     ->  min(x, 2) * 4 + 8
 from __future__ import annotations
 
 from math import gcd
+from typing import Any
 
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.division import Divider
@@ -145,9 +146,9 @@ class Extremes:
         flat: list[Sum] = []
         for arg in args:
             atom = next(iter(arg.terms)) if len(arg.terms) == 1 else None
-            if atom.__class__ is Extreme and atom.kind is kind and arg.terms[atom] == 1:  # type: ignore
+            if atom.__class__ is Extreme and atom.kind is kind and arg.terms[atom] == 1:
                 dtype = arg.dtype  # of a cast: wider than that of what is inside
-                inner = [shifted(retyped(part, dtype), arg.const) for part in atom.args]  # type: ignore
+                inner = [shifted(retyped(part, dtype), arg.const) for part in atom.args]
                 if arg.const == 0 or self.bounds.all_flow(inner):
                     flat.extend(inner)
                     continue
@@ -204,7 +205,7 @@ class Extremes:
             if first.upper or second.upper or first.lower != second.lower:  # type: ignore
                 return None
             inner = self.extreme_of_two(kind, first.index, second.index)  # type: ignore
-            return self.divider.divide(inner, first.lower)[0]  # type: ignore[union-attr]
+            return self.divider.divide(inner, first.lower)[0]
         if first.__class__ is not Extreme or first.kind is kind or second.kind is kind:  # type: ignore
             return None
         own, others = first.args, second.args  # type: ignore[union-attr]
@@ -215,7 +216,9 @@ class Extremes:
         common = self.table.number(shared[0])
         rest = [arg for arg in (*own, *others) if self.table.number(arg) != common]
         inner = self.extreme_of_two(kind, rest[0], rest[1])
-        return self.extreme_of_two(first.kind, inner, shared[0])  # type: ignore[union-attr]
+        return self.extreme_of_two(first.kind, inner, shared[0])
+
+    # Writing them down
 
     def _laid_out(self, kind: type, a: Sum, b: Sum) -> Sum:
         """Takes out what both sides show to have in common, and nothing else: ``min(x + 1, y + 1)``
@@ -254,10 +257,11 @@ class Extremes:
         inner = self._laid_out(kind if scale > 0 else _OTHER[kind], parts[0], parts[1])
         return plus(times(inner, scale), outside)
 
-    def _plain(self, kind: type, a: Sum, b: Sum) -> Sum:
-        first, second = self.writer.to_expr(a), self.writer.to_expr(b)
-        if b.terms and first.__class__ is kind and first.b.__class__ is IntImm:  # type: ignore
-            first, second = kind(first.a, second), first.b  # type: ignore[attr-defined]
+    def _plain(self, kind: type[Any], a: Sum, b: Sum) -> Sum:
+        first: Any = self.writer.to_expr(a)
+        second = self.writer.to_expr(b)
+        if b.terms and isinstance(first, kind) and isinstance(first.b, IntImm):
+            first, second = kind(first.a, second), first.b
         return self.table.packed(kind(first, second), (a, b))
 
     def _core_number(self, form: Sum) -> int:

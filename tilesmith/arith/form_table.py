@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from tilesmith.arith.forms import (
     Atom,
@@ -23,6 +24,8 @@ from tilesmith.arith.forms import (
 from tilesmith.arith.numbering import Numbering
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.runtime.dtype import DataType
+
+Kind = TypeVar("Kind", bound=Atom)
 
 
 class FormTable:
@@ -60,10 +63,11 @@ class FormTable:
             number = form.number = self._numbers.setdefault(key, len(self._numbers))
         return number
 
-    def _intern(self, kind: type[Atom], key: object, dtype: DataType) -> tuple[Atom, bool]:
+    def _intern(self, kind: type[Kind], key: object, dtype: DataType) -> tuple[Kind, bool]:
+        """Gives the atom of a key, which says its kind, too, and whether it is new."""
         found = self._atoms.get(key)
         if found is not None:
-            return found, False
+            return found, False  # type: ignore[return-value]
         atom = kind()
         atom.uid = self._uid
         self._uid += 1
@@ -110,7 +114,7 @@ class FormTable:
             atom.is_data = holds_data(index)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
-        return atom  # type: ignore[return-value]
+        return atom
 
     def quotient(self, index: Sum, divisor: Sum) -> Quotient:
         """Gives ``index // divisor``."""
@@ -121,7 +125,7 @@ class FormTable:
             atom.is_data = holds_data(index) or holds_data(divisor)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
-        return atom  # type: ignore[return-value]
+        return atom
 
     def remainder(self, index: Sum, divisor: Sum) -> Remainder:
         """Gives ``index % divisor``."""
@@ -132,7 +136,7 @@ class FormTable:
             atom.is_data = holds_data(index) or holds_data(divisor)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
-        return atom  # type: ignore[return-value]
+        return atom
 
     def extreme(self, kind: type, args: list[Sum]) -> Extreme:
         """Gives the minimum or maximum of sums."""
@@ -144,14 +148,14 @@ class FormTable:
             atom.is_data = max([holds_data(arg) for arg in args])
         elif self.number(atom.args[0]) != self.number(args[0]):
             atom.args, atom.expr = tuple(args), None
-        return atom  # type: ignore[return-value]
+        return atom
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
         """Gives the product of atoms; products among them are taken apart."""
         flat: list[Atom] = []
         for factor in factors:
             if factor.__class__ is Product:
-                flat.extend(factor.factors)  # type: ignore[attr-defined]
+                flat.extend(factor.factors)
             else:
                 flat.append(factor)
         if len(flat) == 1:
@@ -163,7 +167,7 @@ class FormTable:
         if new:
             atom.factors = tuple(flat)
             atom.is_data = max([factor.is_data for factor in flat])
-        return atom  # type: ignore[return-value]
+        return atom
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
         """Gives ``a * b`` multiplied out, in the dtype of ``a``."""

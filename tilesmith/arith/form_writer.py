@@ -73,7 +73,7 @@ class FormWriter:
         if len(terms) == 1:
             for atom, coefficient in terms.items():
                 if constant and atom.__class__ is Extreme and abs(coefficient) == 1:
-                    pushed = self._push_constant(atom, coefficient, constant)  # type: ignore[arg-type]
+                    pushed = self._push_constant(atom, coefficient, constant)
                     if pushed is not None:
                         return pushed
         if constant and (dtype is INT32 or dtype is INT64):
@@ -153,10 +153,10 @@ class FormWriter:
     def into_division(self, terms: dict[Atom, int], constant: int) -> tuple[dict[Atom, int], int]:
         """Rewrites ``(x + 6) // 8 - 1`` shorter as ``(x - 2) // 8``."""
         for atom, coefficient in terms.items():
-            if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:  # type: ignore
-                index: Sum = atom.index  # type: ignore[attr-defined]
+            if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:
+                index: Sum = atom.index
                 if index.const and not atom.is_data:
-                    lower: int = atom.lower  # type: ignore[attr-defined]
+                    lower: int = atom.lower
                     moved = shifted(index, constant // coefficient * lower)
                     if magnitude(moved) != NORMAL:
                         continue
@@ -263,11 +263,10 @@ def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
     """Orders quotients by falling divisors, minima, variables, remainders; minima that are taken
     away last."""
     atom, coefficient = part
-    kind = atom.__class__
-    if kind is Split:
-        upper: int = atom.upper  # type: ignore[attr-defined]
-        return -coefficient, -atom.lower, -upper if upper else _UNBOUNDED  # type: ignore
+    if isinstance(atom, Split):
+        return -coefficient, -atom.lower, -atom.upper if atom.upper else _UNBOUNDED
     expr: Any = atom.expr
+    kind: type = atom.__class__
     if kind is Written:
         kind = expr.__class__
         if kind is Div and expr.b.__class__ is IntImm:

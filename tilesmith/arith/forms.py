@@ -270,7 +270,7 @@ def coefficient_gcd(a: Sum) -> int:
 
 def factors_of(atom: Atom) -> tuple[Atom, ...]:
     """Gives the factors of a product; of anything else, itself."""
-    return atom.factors if atom.__class__ is Product else (atom,)  # type: ignore[attr-defined]
+    return atom.factors if atom.__class__ is Product else (atom,)
 
 
 def same_expression(a: object, b: object) -> bool:

@@ -7,12 +7,14 @@ such call upwards goes through one of these interfaces; the engine says who answ
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tilesmith.arith.forms import Sum
 from tilesmith.ir import Call, PrimExpr
 
-__all__ = ["Digits", "ExpressionRewriter", "Minima", "NormalForms"]
+Expr = TypeVar("Expr", bound=PrimExpr)
+
+__all__ = ["Digits", "Expr", "ExpressionRewriter", "Minima", "NormalForms"]
 
 
 class NormalForms(Protocol):
@@ -45,7 +47,7 @@ class ExpressionRewriter(Protocol):
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
         """Gives the simplified expression."""
 
-    def rewrite_children(self, expr: Any) -> Any:
+    def rewrite_children(self, expr: Expr) -> Expr:
         """Gives the same node over simplified children."""
 
     def rewrite_leaf(self, expr: PrimExpr) -> PrimExpr:

@@ -240,11 +240,10 @@ def _domain_ends(engine: Engine, value: Any, var: Var) -> Ends:
         return low, engine.terms.combine(shifted(plus(low, extent), -1))
     domain = as_set(value)
     dtype = var.dtype
-    low = engine.normalizer.normal(domain.min_value) if domain.has_lower_bound() else None
-    high = engine.normalizer.normal(domain.max_value) if domain.has_upper_bound() else None
-    return None if low is None else retyped(low, dtype), None if high is None else retyped(
-        high, dtype
-    )
+    normal = engine.normalizer.normal
+    first = retyped(normal(domain.min_value), dtype) if domain.has_lower_bound() else None
+    last = retyped(normal(domain.max_value), dtype) if domain.has_upper_bound() else None
+    return first, last
 
 
 def _ends(engine: Engine, evaluator: IntervalEvaluator, expr: PrimExpr) -> Ends:

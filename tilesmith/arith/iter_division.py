@@ -71,11 +71,9 @@ class IterDivider:
         except NotAffine:
             fused = self.fuser.fuse(rest)
         if not fused.args:
-            quotient, digit = (
-                self.sizes.quotient(fused.base, divisor),
-                self.sizes.remainder(fused.base, divisor),
-            )
-            return self.sums.add(whole, IterSumExpr((), quotient), 1), IterSumExpr((), digit)
+            high = IterSumExpr((), self.sizes.quotient(fused.base, divisor))
+            low = IterSumExpr((), self.sizes.remainder(fused.base, divisor))
+            return self.sums.add(whole, high, 1), low
         quotient_sum, digit_sum = self._split_digit(fused, divisor)
         return self.sums.add(whole, quotient_sum, 1), digit_sum
 

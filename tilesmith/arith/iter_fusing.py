@@ -179,4 +179,6 @@ def remove_object(items: list[Any], item: Any) -> None:
 
 
 def _scale_value(arg: IterSplitExpr) -> int:
-    return arg.scale.value  # type: ignore[attr-defined]
+    scale: Any = arg.scale
+    value: int = scale.value
+    return value

@@ -76,10 +76,9 @@ class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
     ) -> None:
         self.source = source
         self.dtype = source.extent.dtype
-        one = const(1, self.dtype)
-        self.lower_factor = one if lower_factor is None else _sized(lower_factor, self.dtype)
+        self.lower_factor = _sized(1 if lower_factor is None else lower_factor, self.dtype)
         self.extent = source.extent if extent is None else _sized(extent, self.dtype)
-        self.scale = one if scale is None else _sized(scale, self.dtype)
+        self.scale = _sized(1 if scale is None else scale, self.dtype)
 
 
 class IterSumExpr(IterMapExpr, key="arith.IterSumExpr"):
@@ -118,7 +117,8 @@ def expression_of(expr: Any, analyzer: Analyzer | None = None) -> PrimExpr:
         return _digit(expr, analyzer)
     if isinstance(expr, IterMark):
         return expression_of(expr.source, analyzer)
-    return expr
+    plain: PrimExpr = expr
+    return plain
 
 
 def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
@@ -152,7 +152,8 @@ def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr
         return _spelled_digit(expr, bounded)
     if isinstance(expr, IterMark):
         return sum_of_digits(expr.source, bounded)
-    return expr
+    plain: PrimExpr = expr
+    return plain
 
 
 def _written_out(

@@ -177,7 +177,7 @@ def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, 
             result[domain[0]] = domain[1]
     if len(left) == len(parts):
         return domains, predicate
-    rest: PrimExpr = constant(True, "bool")
+    rest: PrimExpr = op.const(True, "bool")
     for part in left:
         rest = op.logical_and(rest, part)
     return result, rest
@@ -194,11 +194,11 @@ def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Ra
         return None
     low, extent = domains[a].min, domains[a].extent
     analyzer = Analyzer()
+    gone: PrimExpr = constant(0, extent.dtype)
     if kind in (LT, LE):
-        most = b - low if kind is LT else b - low + 1
-        left, gone = op.minimum(extent, most), constant(0, extent.dtype)
+        left = op.minimum(extent, b - low if kind is LT else b - low + 1)
     else:
-        gone = op.maximum(constant(0, extent.dtype), b - low if kind is GE else b - low + 1)
+        gone = op.maximum(gone, b - low if kind is GE else b - low + 1)
         left = extent - gone
     left, low = analyzer.simplify(left), analyzer.simplify(low + gone)
     if op.is_const(left, 1) or analyzer.can_prove(left <= 0):

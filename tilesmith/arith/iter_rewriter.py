@@ -28,32 +28,29 @@ class IterRewriter:
 
     def visit(self, expr: PrimExpr) -> IterSumExpr:
         """Gives the sum of digits that an expression is; raises NotAffine."""
-        kind = expr.__class__
         if isinstance(expr, IterSumExpr):
             return expr
         if isinstance(expr, Var):
             found = self.iterators.values.get(expr)
             return IterSumExpr((), expr) if found is None else found
-        if kind is Add:
+        if isinstance(expr, Add):
             return self.sums.add(self.visit(expr.a), self.visit(expr.b), 1)
-        if kind is Sub:
+        if isinstance(expr, Sub):
             return self.sums.add(self.visit(expr.a), self.visit(expr.b), -1)
-        if kind is Mul:
+        if isinstance(expr, Mul):
             return self.sums.multiply(self.visit(expr.a), self.visit(expr.b), expr)
-        if kind is FloorDiv or kind is FloorMod:
+        if isinstance(expr, (FloorDiv, FloorMod)):
             a, b = self.visit(expr.a), self.visit(expr.b)
             if b.args:
                 raise NotAffine(f"{expr} divides by an iterator")
-            return (
-                self.divider.floordiv(a, b.base)
-                if kind is FloorDiv
-                else self.divider.floormod(a, b.base)
-            )
+            if isinstance(expr, FloorDiv):
+                return self.divider.floordiv(a, b.base)
+            return self.divider.floormod(a, b.base)
         if not self.iterators.uses(expr):
             return IterSumExpr((), expr)
-        if kind is Cast and expr.dtype.is_int:
+        if isinstance(expr, Cast) and expr.dtype.is_int:
             return self.cast(self.visit(expr.value), expr)
-        if kind is Call and getattr(expr.op, "name", "") == "tir.likely":
+        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
             return self.visit(expr.args[0])
         raise NotAffine(f"{expr} is not a sum of iterators")
 

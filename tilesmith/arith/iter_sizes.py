@@ -33,7 +33,9 @@ def constant(value: int, dtype: DataType) -> IntImm:
     if found is None:
         if len(_CONSTANTS) > _MOST_CONSTANTS:
             _CONSTANTS.clear()
-        found = _CONSTANTS[value, dtype] = const(value, dtype)
+        made = const(value, dtype)
+        assert isinstance(made, IntImm)
+        found = _CONSTANTS[value, dtype] = made
     return found
 
 

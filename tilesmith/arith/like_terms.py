@@ -96,13 +96,13 @@ class LikeTerms:
         for other, factor in form.terms.items():
             if other is atom or other.__class__ is not Split:
                 continue
-            low, top = other.lower, other.upper  # type: ignore[attr-defined]
-            if self.table.number(other.index) != number:  # type: ignore[attr-defined]
+            low, top = other.lower, other.upper
+            if self.table.number(other.index) != number:
                 if lower != 1 or top or upper != low or factor != coefficient * upper:
                     continue
-                if not congruent(other.index, index, upper):  # type: ignore[attr-defined]
+                if not congruent(other.index, index, upper):
                     continue
-                joined = other.index  # type: ignore[attr-defined]  # x * 9 // 8 * 8 + x % 8
+                joined = other.index  # x * 9 // 8 * 8 + x % 8
             elif upper == low and factor * lower == coefficient * upper:
                 joined = self.digits.digit(index, lower, top)
             elif upper == top and low % lower == 0 and factor * lower == -coefficient * low:
@@ -168,7 +168,7 @@ class LikeTerms:
         rest = {a: c for a, c in form.terms.items() if a is not atom}
         for other, coefficient in rest.items():
             if other.__class__ is Extreme and coefficient == factor and len(atom.args) == 2:
-                if other.kind is not atom.kind and self._same_args(atom, other):  # type: ignore
+                if other.kind is not atom.kind and self._same_args(atom, other):
                     del rest[other]
                     both = plus(retyped(atom.args[0], form.dtype), atom.args[1])
                     return plus(Sum(form.dtype, rest, form.const), both, factor)

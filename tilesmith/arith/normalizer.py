@@ -107,6 +107,8 @@ class Normalizer:
             self.caches.forms[id(expr)] = (expr, form)
         return form
 
+    # Sums
+
     def _sum(self, expr: PrimExpr) -> Sum:
         terms: dict[Atom, int] = {}
         packed: list[Sum] = []
@@ -145,7 +147,8 @@ class Normalizer:
                 expr.b, -factor, terms, packed, keep
             )
         if kind is IntImm:
-            return factor * expr.value
+            value: int = expr.value
+            return factor * value
         if kind is Mul:
             if expr.b.__class__ is IntImm:
                 factor *= expr.b.value
@@ -234,6 +237,8 @@ class Normalizer:
         value = self.writer.to_expr(form)
         return expr if value is expr.value else Cast(expr.dtype, value)
 
+    # Division
+
     def _floordiv(self, expr: FloorDiv) -> Sum:
         return self._division(expr, 0)
 
@@ -317,6 +322,8 @@ class Normalizer:
         result.expr = self.writer.to_expr(total)
         return result
 
+    # Bits
+
     def _call(self, expr: Call) -> Sum:
         """Takes shifts and masks by constants as divisions and products."""
         rule = _BITS.get(getattr(expr.op, "name", ""))
@@ -345,6 +352,8 @@ class Normalizer:
             return self.divider.divide(a, 1 << power)[which]
         found = self.divider.wrapping_division(a, Sum(a.dtype, {}, 1 << power))
         return None if found is None else found[which]
+
+    # Minima and maxima
 
     def _min_max(self, expr: Any) -> Sum:
         a, b = self.normal(expr.a), self.normal(expr.b)
@@ -387,9 +396,10 @@ def _operations(expr: Any) -> int:
     count, stack = 0, [expr]
     while stack:
         node = stack.pop()
-        if node.__class__ in _ARITHMETIC:
+        kind = node.__class__
+        if kind in _ARITHMETIC:
             count += 1
-            stack.extend((node.value,) if node.__class__ is Cast else (node.a, node.b))
+            stack.extend((node.value,) if kind is Cast else (node.a, node.b))
     return count
 
 

@@ -80,11 +80,11 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
         if any(others.depends(atom) for atom in coefficient.terms):
             return []
         coefficients.append(coefficient)
-    found = [engine.writer.to_expr(retyped(c, v.dtype)) for c, v in zip(coefficients, var_list)]
-    if all(is_const(c, 0) for c in found):  # as it is, where no variable occurs
+    parts = [engine.writer.to_expr(retyped(c, v.dtype)) for c, v in zip(coefficients, var_list)]
+    if all(is_const(c, 0) for c in parts):  # as it is, where no variable occurs
         simple = engine.writer.to_expr(form)
-        return [*found, expr if _length(expr) <= _length(simple) else simple]
-    return [*found, engine.writer.to_expr(form)]
+        return [*parts, expr if _length(expr) <= _length(simple) else simple]
+    return [*parts, engine.writer.to_expr(form)]
 
 
 def _length(expr: PrimExpr) -> int:
@@ -103,9 +103,9 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     engine = Analyzer().engine
     bounds: dict[Var, list[Sum | None]] = {var: [None, None] for var in var_list}
     for part in conjuncts(_without_negation(engine, convert(expr))):
-        for form in nonnegative_forms(engine, part) or [None]:
-            if form is None or not _clip(engine, form, var_list, bounds):
-                return []
+        forms = nonnegative_forms(engine, part)
+        if forms is None or not all(_clip(engine, form, var_list, bounds) for form in forms):
+            return []
     found: list[PrimExpr | None] = []
     for var in var_list:
         found += [None if end is None else engine.writer.to_expr(end) for end in bounds[var]]

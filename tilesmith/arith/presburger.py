@@ -124,7 +124,7 @@ class PresburgerSet(IntSet):
         return analyzer.can_prove(self.condition)
 
     @deep_recursion
-    def interval(self, var: Var) -> IntervalSet:
+    def interval(self, var: Var) -> IntervalSet:  # type: ignore[override]  # of a set at hand
         """Gives the smallest interval around the values of one variable."""
         if self.is_nothing():
             return IntSet.nothing()

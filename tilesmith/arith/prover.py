@@ -109,8 +109,8 @@ class Prover:
             return False
         seen.add(number)
         for atom, coefficient in list(form.terms.items()):
-            if atom.__class__ is Extreme and (atom.kind is Min) == (coefficient > 0):  # type: ignore
-                return self._all_cases(form, atom, depth, seen)  # type: ignore[arg-type]
+            if atom.__class__ is Extreme and (atom.kind is Min) == (coefficient > 0):
+                return self._all_cases(form, atom, depth, seen)
             for fact in self._useful(atom, coefficient):
                 self._budget -= 1
                 if self._budget < 0:
@@ -123,8 +123,8 @@ class Prover:
                 without = plus(scaled, fact, -(abs(coefficient) // common))
                 if self._search(self.terms.combine(without), depth - 1, seen):
                     return True
-            if atom.__class__ is Quotient and self.bounds.of(atom.divisor)[0] >= 0:  # type: ignore
-                divisor = atom.divisor  # type: ignore[attr-defined]
+            if atom.__class__ is Quotient and self.bounds.of(atom.divisor)[0] >= 0:
+                divisor = atom.divisor
                 scaled = shifted(plus(self.table.multiply(form, divisor), divisor), -1)
                 if self._search(self.terms.combine(scaled), depth - 1, seen):
                     return True
@@ -151,6 +151,8 @@ class Prover:
         if rule is not None and is_index(atom.dtype):  # else it may have wrapped around
             found += rule(self, atom, coefficient > 0)
         return found
+
+    # What defines an atom
 
     def _split_facts(self, atom: Split, positive: bool) -> list[Sum]:
         """Says of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most

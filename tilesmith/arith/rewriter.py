@@ -17,7 +17,7 @@ from tilesmith.arith.connectives import Connectives
 from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import same_expression
-from tilesmith.arith.interfaces import NormalForms
+from tilesmith.arith.interfaces import Expr, NormalForms
 from tilesmith.arith.numbering import Numbering
 from tilesmith.arith.residues import Residues
 from tilesmith.arith.vectors import VectorRewriter
@@ -34,6 +34,7 @@ from tilesmith.ir import (
     Broadcast,
     Call,
     Cast,
+    CompareOp,
     Div,
     FloatImm,
     FloorDiv,
@@ -142,9 +143,10 @@ class Rewriter:
         rule = _LEAF_RULES.get(expr.__class__)
         return self.rewrite_children(expr) if rule is None else rule(self, expr)
 
-    def rewrite_children(self, expr: Any) -> Any:
+    def rewrite_children(self, expr: Expr) -> Expr:
         """Gives the same node over simplified children."""
-        return expr.map_children(self._child)
+        mapped: Expr = expr.map_children(self._child)
+        return mapped
 
     def _child(self, node: Any) -> Any:
         if isinstance(node, PrimExpr):
@@ -166,6 +168,8 @@ class Rewriter:
                 return op.const(truth, "bool")
         return expr
 
+    # Floats, and integers of several lanes that nothing is known about
+
     def fold(self, expr: BinaryOp) -> PrimExpr:
         """Folds constants, and what holds for floats whatever the rounding: x * 1, x / 1, x - 0."""
         new = self.rewrite_children(expr)
@@ -182,6 +186,8 @@ class Rewriter:
         if kind in (Min, Max) and self.numbering.number(a) == self.numbering.number(b):
             return a
         return new
+
+    # Logic
 
     def _and(self, expr: And) -> PrimExpr:
         a, b = self.rewrite(expr.a), self.rewrite(expr.b)
@@ -211,15 +217,18 @@ class Rewriter:
             return self.rewrite(Or(Not(a.a), Not(a.b)))
         if isinstance(a, Or):
             return self.rewrite(And(Not(a.a), Not(a.b)))
-        negated = NEGATED.get(a.__class__)
-        # not (x < y) is not x >= y where one may be NaN
-        if negated is not None and (not a.a.dtype.is_float or negated in (EQ, NE)):
-            return self.rewrite(negated(a.a, a.b))
+        if isinstance(a, CompareOp):
+            negated = NEGATED[type(a)]
+            # not (x < y) is not x >= y where one may be NaN
+            if not a.a.dtype.is_float or negated in (EQ, NE):
+                return self.rewrite(negated(a.a, a.b))
         if self.facts.literals:
             truth = self.facts.literals.get(self.numbering.number(a))
             if truth is not None:
                 return op.const(not truth, "bool")
         return expr if a is expr.a else Not(a)
+
+    # Choices
 
     def _select(self, expr: Select) -> PrimExpr:
         condition = self.rewrite(expr.condition)
@@ -286,6 +295,8 @@ class Rewriter:
             return condition if is_const(yes, 1) else self.rewrite(Not(condition))
         return None
 
+    # Calls, casts, let
+
     def _call(self, call: Call) -> PrimExpr:
         name = getattr(call.op, "name", "")
         if name == "tir.if_then_else":
@@ -350,7 +361,7 @@ def is_scalar(expr: PrimExpr) -> bool:
 
 def _scalar(expr: Any) -> Any:
     value = expr.value
-    return value.value if isinstance(value, PrimExpr) else value
+    return getattr(value, "value", value)  # of a broadcast, that of its lanes
 
 
 _RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {

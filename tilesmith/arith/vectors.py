@@ -170,9 +170,9 @@ class VectorRewriter:
                 return Broadcast(divided, lanes)
             return self._made(divided, stride, lanes)
         if scalar is FloorMod and form.terms and not rest.terms:  # multiples of the divisor go out
-            return kind(
-                self._made(self.writer.to_expr(rest), stride, lanes), Broadcast(b[0], lanes)
-            )
+            inside = self._made(self.writer.to_expr(rest), stride, lanes)
+            whole: PrimExpr = kind(inside, Broadcast(b[0], lanes))
+            return whole
         return None
 
     def _extreme(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
@@ -305,7 +305,7 @@ def _affine(expr: PrimExpr) -> Affine | None:
     return None
 
 
-def _without_form(new: Any) -> PrimExpr:
+def _without_form(new: BinaryOp) -> PrimExpr:
     """Applies identities that need one side only."""
     kind, a, b = new.__class__, new.a, new.b
     if a.dtype.is_integer:
