@@ -9,6 +9,8 @@ independent quasi-affine combinations of the loops around the block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesmith.arith import find_iter_map
 from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import PrimExpr, const
@@ -16,7 +18,7 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
@@ -31,7 +33,6 @@ __all__ = [
     "consumers_of",
     "has_affine_binding",
     "producers_of",
-    "scope_blocks",
     "scope_of",
 ]
 
@@ -39,17 +40,12 @@ __all__ = [
 NOT_AFFINE = "its binding is not affine"
 
 
-def scope_of(cursor: Cursor) -> Cursor:
+def scope_of(cursor: Cursor) -> BlockCursor:
     """The block around a loop or block."""
     scope = cursor.scope()
     if scope is None:
         raise refuse("the root block cannot be moved or changed so", cursor)
     return scope
-
-
-def scope_blocks(scope: Cursor) -> list[Cursor]:
-    """The blocks right inside of a scope in order of the program."""
-    return scope.blocks_below()
 
 
 def read_buffers(block: Block) -> list[Buffer]:
@@ -62,11 +58,11 @@ def written_buffers(block: Block) -> list[Buffer]:
     return [region.buffer for region in block.writes]
 
 
-def producers_of(cursor: Cursor, scope: Cursor) -> list[Cursor]:
+def producers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
     """The blocks of a scope before this one that write what it reads."""
     reads = {id(buffer) for buffer in read_buffers(cursor.block)}
     found = []
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other == cursor:
             break
         if any(id(buffer) in reads for buffer in written_buffers(other.block)):
@@ -74,11 +70,11 @@ def producers_of(cursor: Cursor, scope: Cursor) -> list[Cursor]:
     return found
 
 
-def consumers_of(cursor: Cursor, scope: Cursor) -> list[Cursor]:
+def consumers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
     """The blocks of a scope after this one that read what it writes."""
     writes = {id(buffer) for buffer in written_buffers(cursor.block)}
     found, after = [], False
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other == cursor:
             after = True
         elif after and any(id(buffer) in writes for buffer in read_buffers(other.block)):
@@ -86,23 +82,23 @@ def consumers_of(cursor: Cursor, scope: Cursor) -> list[Cursor]:
     return found
 
 
-def is_output_block(cursor: Cursor, scope: Cursor) -> bool:
+def is_output_block(cursor: Cursor, scope: BlockCursor) -> bool:
     """Whether a block writes a buffer from outside of its scope."""
     inside = {id(buffer) for buffer in scope.block.alloc_buffers}
     return any(id(buffer) not in inside for buffer in written_buffers(cursor.block))
 
 
-def is_dominant(cursor: Cursor, scope: Cursor) -> bool:
+def is_dominant(cursor: Cursor, scope: BlockCursor) -> bool:
     """Whether no other block of the scope writes the outputs of this one."""
     outputs = {id(buffer) for buffer in written_buffers(cursor.block)}
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other != cursor:
             if any(id(buffer) in outputs for buffer in written_buffers(other.block)):
                 return False
     return True
 
 
-def why_not_complete(cursor: Cursor, scope: Cursor) -> str:
+def why_not_complete(cursor: Cursor, scope: BlockCursor) -> str:
     """Empty for a complete block, else the reason why it is none."""
     block = cursor.block
     for iterator in block.iter_vars:
@@ -117,7 +113,7 @@ def why_not_complete(cursor: Cursor, scope: Cursor) -> str:
     return ""
 
 
-def why_not_reduction(cursor: Cursor, scope: Cursor) -> str:
+def why_not_reduction(cursor: Cursor, scope: BlockCursor) -> str:
     """Empty for a reduction block, else the reason why it is none."""
     block = cursor.block
     if block.init is None:
@@ -140,7 +136,7 @@ def why_not_reduction(cursor: Cursor, scope: Cursor) -> str:
     return "" if has_affine_binding(cursor) else NOT_AFFINE
 
 
-def check_complete_or_reduction(cursor: Cursor, scope: Cursor) -> None:
+def check_complete_or_reduction(cursor: Cursor, scope: BlockCursor) -> None:
     """Refuse a block that is neither complete nor a reduction."""
     first = why_not_complete(cursor, scope)
     if not first:
@@ -153,7 +149,7 @@ def check_complete_or_reduction(cursor: Cursor, scope: Cursor) -> None:
         )
 
 
-def has_affine_binding(cursor: Cursor, top: Cursor | None = None) -> bool:
+def has_affine_binding(cursor: Cursor, top: LoopCursor | None = None) -> bool:
     """Whether the iterators of a block are independent affine functions of the loops around it.
 
     ``top``: it is enough if they are so where the loops outside of this one are constants.
@@ -184,7 +180,7 @@ def has_affine_binding(cursor: Cursor, top: Cursor | None = None) -> bool:
     return bool(find_iter_map(values, domain).indices)
 
 
-def _trivially_affine(realize: BlockRealize, loops: list[Cursor]) -> bool:
+def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> bool:
     """The frequent case: each iterator is bound to a loop of its own, or to a constant."""
     free = {cursor.stmt.loop_var for cursor in loops}
     for value in realize.iter_values:
@@ -207,7 +203,7 @@ def check_covers_domain(cursor: Cursor) -> None:
         raise refuse(reason, cursor)
 
 
-def own_condition(cursor: Cursor) -> PrimExpr | None:
+def own_condition(cursor: BlockCursor) -> PrimExpr | None:
     """A condition of a block that leaves out values of its iterators; None if there is none."""
     realize: BlockRealize = cursor.stmt
     if is_const(realize.predicate, 1):
@@ -223,7 +219,7 @@ def own_condition(cursor: Cursor) -> PrimExpr | None:
     return None
 
 
-def check_inputs_stay(cursor: Cursor, scope: Cursor) -> None:
+def check_inputs_stay(cursor: Cursor, scope: BlockCursor) -> None:
     """No producer of a block that shares a loop with it overwrites what it has written: then the
     block finds its inputs at no other place."""
     loops = set(cursor.loops())
@@ -241,10 +237,10 @@ def check_inputs_stay(cursor: Cursor, scope: Cursor) -> None:
             raise refuse(reason, producer)
 
 
-def check_inputs_last(cursor: Cursor, scope: Cursor, later: list[Cursor]) -> None:
+def check_inputs_last(cursor: BlockCursor, scope: BlockCursor, later: Sequence[Cursor]) -> None:
     """What a block reads is still the same when some later blocks run."""
     check_inputs_stay(cursor, scope)
-    blocks = scope_blocks(scope)
+    blocks = scope.blocks_below()
     block: Block = cursor.block
     reads = {id(buffer) for buffer in read_buffers(block)}
     end = max([blocks.index(other) for other in later], default=0)

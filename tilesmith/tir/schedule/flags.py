@@ -16,11 +16,10 @@ from tilesmith.tir.schedule.blocks import (
     own_condition,
     producers_of,
     ranges_between,
-    scope_blocks,
     why_not_complete,
     why_not_reduction,
 )
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.nests import Replace, analyzer_for
 from tilesmith.tir.stmt import BlockRealize, For
 
@@ -40,7 +39,7 @@ class BlockFlags(NamedTuple):
     stage_pipeline: bool
 
 
-def cached_flags(cursor: Cursor) -> BlockFlags:
+def cached_flags(cursor: BlockCursor) -> BlockFlags:
     """The flags of a block, from the table if its scope has not changed since they were found."""
     table = cursor.tables.flags
     scope = cursor.scope()
@@ -53,17 +52,17 @@ def cached_flags(cursor: Cursor) -> BlockFlags:
     return flags
 
 
-def block_flags(cursor: Cursor) -> BlockFlags:
+def block_flags(cursor: BlockCursor) -> BlockFlags:
     """The flags of a block, found anew."""
     return BlockFlags(has_affine_binding(cursor), is_covered(cursor), is_stage_pipeline(cursor))
 
 
-def is_stage_pipeline(scope: Cursor) -> bool:
+def is_stage_pipeline(scope: BlockCursor) -> bool:
     """Whether the blocks of a scope are complete or reductions, and read only what is written."""
     return all(
         (not why_not_complete(cursor, scope) or not why_not_reduction(cursor, scope))
         and is_covered(cursor)
-        for cursor in scope_blocks(scope)
+        for cursor in scope.blocks_below()
     )
 
 
@@ -92,7 +91,7 @@ def is_covered(cursor: Cursor) -> bool:
     return True
 
 
-def _covers(cursor: Cursor, read: BufferRegion, producer: Cursor, made: BufferRegion) -> bool:
+def _covers(cursor: Cursor, read: BufferRegion, producer: BlockCursor, made: BufferRegion) -> bool:
     common = _common_ancestor(cursor, producer)
     analyzer = analyzer_for(common)
     stmt = common.stmt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
@@ -19,7 +20,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import variables
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt, stmt_seq
@@ -205,7 +206,7 @@ def domain_around(cursor: Cursor) -> dict[Var, Range]:
     return domain_of_loops(cursor.loops())
 
 
-def domain_of_loops(cursors: list[Cursor]) -> dict[Var, Range]:
+def domain_of_loops(cursors: Sequence[LoopCursor]) -> dict[Var, Range]:
     """The ranges of the variables of some loops."""
     return {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in cursors}
 

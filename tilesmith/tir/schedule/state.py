@@ -108,7 +108,7 @@ def child_statements(stmt: Stmt) -> list[Stmt]:
 
     def walk(node: Node) -> None:
         if node.__class__ is For or node.__class__ is BlockRealize:
-            found.append(node)  # type: ignore[arg-type]
+            found.append(node)
         elif isinstance(node, Stmt):
             node.for_each_child(walk)
 
@@ -247,7 +247,7 @@ class FunctionState:
             before = self.stmt_of[sref]
             after = replace_inside(before, old, new)
             if before.__class__ is BlockRealize:
-                del self.sref_of[before.block]  # type: ignore[attr-defined]
+                del self.sref_of[before.block]
                 self.sref_of[after.block] = sref  # type: ignore[attr-defined]
             self.stmt_of[sref] = after
             old, new, sref = before, after, self.parent_of[sref]
@@ -464,7 +464,7 @@ class ScheduleState:
 
         def walk(stmt: Stmt) -> None:
             for inner in child_statements(stmt):
-                if inner.__class__ is BlockRealize and inner.block.name_hint == name:  # type: ignore[attr-defined]
+                if inner.__class__ is BlockRealize and inner.block.name_hint == name:
                     found.append(self._sref_in(state, inner))
                 walk(inner)
 

@@ -10,7 +10,7 @@ from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
-from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.flags import is_covered
 from tilesmith.tir.schedule.parameters import AnnotationValue
@@ -24,7 +24,7 @@ THREAD_AXES = tuple(
 ) + ("vthread",)
 
 
-def _check_independent(cursor: Cursor, thread: str = "", as_lanes: bool = False) -> None:
+def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = False) -> None:
     """The iterations of a loop may run in any order: it drives data-parallel iterators only.
 
     A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
@@ -67,7 +67,7 @@ def _check_independent(cursor: Cursor, thread: str = "", as_lanes: bool = False)
             _check_private(cursor, block_cursor)
 
 
-def _is_repeated(cursor: Cursor, block_cursor: Cursor) -> bool:
+def _is_repeated(cursor: Cursor, block_cursor: BlockCursor) -> bool:
     """Whether iterations of a loop compute again what others compute too, each for itself: the
     outputs of the block are used in the loop only, and each use finds all that it needs there."""
     inside = set(cursor.blocks_below())
@@ -87,7 +87,7 @@ def _is_repeated(cursor: Cursor, block_cursor: Cursor) -> bool:
     return True
 
 
-def _check_private(cursor: Cursor, block_cursor: Cursor) -> None:
+def _check_private(cursor: Cursor, block_cursor: BlockCursor) -> None:
     """A block that each iteration of a loop repeats: its outputs are used
     in that iteration only."""
     inside = cursor.blocks_below()

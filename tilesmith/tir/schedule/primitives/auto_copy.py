@@ -6,13 +6,15 @@ is plain loops, its iterators are the loops around it on which the part depends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.schedule.blocks import scope_blocks, scope_of
+from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
@@ -96,7 +98,7 @@ def write_at(
     scope = _check_around(loop, block)
     below = loop.blocks_below()
     users = []
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         node: Block = other.block
         reads = any(region.buffer is buffer for region in node.reads)
         writes = any(region.buffer is buffer for region in node.writes)
@@ -122,7 +124,7 @@ def write_at(
     return scope.block_of(realize.block)
 
 
-def _check_around(loop_cursor: Cursor, cursor: Cursor) -> Cursor:
+def _check_around(loop_cursor: LoopCursor, cursor: Cursor) -> BlockCursor:
     scope = scope_of(cursor)
     if loop_cursor not in cursor.loops():
         name = cursor.block.name_hint
@@ -131,7 +133,11 @@ def _check_around(loop_cursor: Cursor, cursor: Cursor) -> Cursor:
 
 
 def _check_reads_own(
-    cursor: Cursor, users: list[Cursor], buffer: Buffer, loop_cursor: Cursor, part: list[Range]
+    cursor: Cursor,
+    users: Sequence[Cursor],
+    buffer: Buffer,
+    loop_cursor: LoopCursor,
+    part: list[Range],
 ) -> None:
     """Readers under the loop, which will read the copy, need nothing from other iterations."""
     analyzer = analyzer_inside(loop_cursor)
@@ -180,7 +186,7 @@ def _whole_domain(cursor: Cursor) -> Range:
 
 
 def _copy(
-    loop_cursor: Cursor,
+    loop_cursor: LoopCursor,
     source: Buffer,
     target: Buffer,
     part: list[Range],

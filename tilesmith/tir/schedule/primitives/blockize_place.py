@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.queries import variables
 from tilesmith.tir.schedule.blocks import scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import clauses, domain_of_loops
 from tilesmith.tir.schedule.state import child_statements
@@ -22,7 +22,7 @@ class Place:
     """
 
     def __init__(
-        self, scope: Cursor, statements: list[Stmt], anchor: Cursor, parent: Cursor | None
+        self, scope: BlockCursor, statements: list[Stmt], anchor: Cursor, parent: Cursor | None
     ) -> None:
         self.scope = scope
         self.statements = statements
@@ -55,7 +55,7 @@ class Place:
             raise refuse("there is no block inside", self.anchor)
         return found
 
-    def _outer_loops(self) -> list[Cursor]:
+    def _outer_loops(self) -> list[LoopCursor]:
         if self.parent is None:
             return self.anchor.loops()
         loops = self.parent.loops()
@@ -63,7 +63,7 @@ class Place:
             return [*loops, self.parent]
         return []  # right below the block that is the scope
 
-    def outer_loops(self) -> list[Cursor]:
+    def outer_loops(self) -> list[LoopCursor]:
         """The loops of the scope around the place, outermost first."""
         return self._outer
 
@@ -136,7 +136,7 @@ def find_place(targets: list[Cursor]) -> Place:
     return place
 
 
-def _chain(cursor: Cursor, scope: Cursor) -> list[Cursor]:
+def _chain(cursor: Cursor, scope: BlockCursor) -> list[Cursor]:
     """A block and what is around it, up to its scope."""
     chain = [cursor]
     for ancestor in cursor.ancestors():

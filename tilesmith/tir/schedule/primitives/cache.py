@@ -12,7 +12,7 @@ from tilesmith.ir.queries import mentions
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
-from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_blocks, scope_of
+from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild
@@ -224,7 +224,7 @@ def cache_read(
     buffer = region_of(block, read_buffer_index, reads=True).buffer
     scope = scope_of(block)
     _check_consumers(scope, consumers)
-    blocks = scope_blocks(scope)
+    blocks = scope.blocks_below()
     writers = writers_of(scope, buffer)
     if len(writers) > 1:
         names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
@@ -283,9 +283,9 @@ def _holding(
     return cache.with_fields(shape=tuple([one.extent for one in part]))
 
 
-def _check_consumers(scope: Cursor, consumers: list[Cursor]) -> None:
+def _check_consumers(scope: BlockCursor, consumers: Sequence[Cursor]) -> None:
     """Consumers that are named belong to the scope of the block itself."""
-    blocks = scope_blocks(scope)
+    blocks = scope.blocks_below()
     for consumer in consumers:
         if consumer not in blocks:
             name = consumer.block.name_hint
@@ -296,13 +296,13 @@ def _check_consumers(scope: Cursor, consumers: list[Cursor]) -> None:
             )
 
 
-def _at(place: Cursor, cursors: list[Cursor], which: int) -> Cursor:
+def _at(place: Cursor, cursors: Sequence[Cursor], which: int) -> Cursor:
     """The first (0) or last (-1) of some blocks below a place."""
     return sorted(cursors, key=lambda cursor: statement_number(place, cursor))[which]
 
 
 def _place_between(
-    scope: Cursor, writers: list[Cursor], readers: list[Cursor], buffer: Buffer
+    scope: BlockCursor, writers: Sequence[Cursor], readers: Sequence[Cursor], buffer: Buffer
 ) -> Cursor:
     """The outermost loop or block below which all writers stand before all readers."""
     place = scope
@@ -320,7 +320,7 @@ def _place_between(
 
 
 def _part_read(
-    readers: list[Cursor], buffer: Buffer, place: Cursor
+    readers: Sequence[Cursor], buffer: Buffer, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
     """What readers need in one iteration of a place, and the box that they never leave."""
     part: list[Range] | None = None
@@ -360,7 +360,7 @@ def cache_write(
         raise refuse(reason, block, "cache_inplace copies both ways")
     readers = [
         other
-        for other in scope_blocks(scope)
+        for other in scope.blocks_below()
         if other != block and other not in consumers and _reads(other, buffer)
     ]
     place = _place_between(scope, [block], readers, buffer)
@@ -421,18 +421,18 @@ def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
     cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
 
 
-def writers_of(scope: Cursor, buffer: Buffer) -> list[Cursor]:
+def writers_of(scope: BlockCursor, buffer: Buffer) -> list[Cursor]:
     """The blocks of a scope that write a buffer."""
     return [
         cursor
-        for cursor in scope_blocks(scope)
+        for cursor in scope.blocks_below()
         if any(region.buffer is buffer for region in cursor.block.writes)
     ]
 
 
-def first_block(scope: Cursor) -> Cursor:
+def first_block(scope: BlockCursor) -> Cursor:
     """The block that a scope runs first."""
-    return _at(scope, scope_blocks(scope), 0)
+    return _at(scope, scope.blocks_below(), 0)
 
 
 def _reads(cursor: Cursor, buffer: Buffer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesmith.ir import Range
-from tilesmith.tir.schedule.blocks import scope_blocks, scope_of
+from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope
@@ -48,7 +48,7 @@ def cache_inplace(
             "use cache_read",
         )
     number = statement_number(scope, block)
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other == block or statement_number(scope, other) != number:
             continue
         inner: Block = other.block

@@ -6,6 +6,7 @@ the values of the moved block's iterators that belong to that part, and make loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, find_iter_map
@@ -22,7 +23,7 @@ from tilesmith.tir.schedule.blocks import (
     producers_of,
     scope_of,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     Replace,
@@ -137,7 +138,7 @@ def reverse_compute_at(
     _move(block, place, domains)
 
 
-def _check_own_memory(cursor: Cursor, producers: list[Cursor], loop_cursor: Cursor) -> None:
+def _check_own_memory(cursor: Cursor, producers: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
     """What lies in memory that each thread has for itself is read by the thread that made it: it
     has to be known which part that is."""
     around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
@@ -157,7 +158,7 @@ def _check_own_memory(cursor: Cursor, producers: list[Cursor], loop_cursor: Curs
                 raise refuse(reason, loop_cursor)
 
 
-def _check_place(cursor: Cursor, loop_cursor: Cursor) -> Cursor:
+def _check_place(cursor: Cursor, loop_cursor: LoopCursor) -> BlockCursor:
     scope = scope_of(cursor)
     name = cursor.block.name_hint
     if loop_cursor.scope() != scope:
@@ -173,7 +174,7 @@ def _check_place(cursor: Cursor, loop_cursor: Cursor) -> Cursor:
     return scope
 
 
-def _check_finished(cursor: Cursor, under: list[Cursor], loop_cursor: Cursor) -> None:
+def _check_finished(cursor: Cursor, under: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
     """A reduction is complete only after its loops: the new place must not be inside of one."""
     around = ranges_around(cursor, loop_cursor)
     for producer in under:
@@ -192,7 +193,7 @@ def _check_finished(cursor: Cursor, under: list[Cursor], loop_cursor: Cursor) ->
 
 
 def _check_order(
-    cursor: Cursor, loop_cursor: Cursor, scope: Cursor, is_reverse: bool = False
+    cursor: BlockCursor, loop_cursor: LoopCursor, scope: BlockCursor, is_reverse: bool = False
 ) -> None:
     """What a block reads and writes must not be written or read on its way to the new place."""
     blocks = scope.blocks_below()
@@ -219,10 +220,10 @@ class _Place(NamedTuple):
     ``is_open``: that it runs there for all its values is to be shown.
     """
 
-    loop: Cursor
-    scope: Cursor
+    loop: LoopCursor
+    scope: BlockCursor
     preserve_unit_loops: bool
-    index: int
+    number: int
     is_reverse: bool = False
     is_open: bool = False
 
@@ -231,7 +232,7 @@ def _move(cursor: Cursor, where: _Place, domains: Domains) -> None:
     """Take the block out and put it under the loop, within new loops over the domains."""
     realize: BlockRealize = cursor.stmt
     loop_cursor = where.loop
-    place = _position(cursor, loop_cursor, where.scope, where.index)
+    place = _position(cursor, loop_cursor, where.scope, where.number)
     analyzer = analyzer_for(loop_cursor)
     loop: For = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
@@ -353,7 +354,7 @@ def _nearest(stmt: Stmt) -> list[Stmt]:
     return [] if isinstance(stmt, (For, BlockRealize)) else child_statements(stmt)
 
 
-def _position(cursor: Cursor, loop_cursor: Cursor, scope: Cursor, index: int) -> int:
+def _position(cursor: Cursor, loop_cursor: LoopCursor, scope: BlockCursor, index: int) -> int:
     """Before which statement of the loop to insert: after all producers, before all consumers."""
     children = child_statements(loop_cursor.stmt)
     producers = {s.stmt for s in producers_of(cursor, scope)}

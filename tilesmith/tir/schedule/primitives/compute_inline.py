@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
@@ -22,7 +23,6 @@ from tilesmith.tir.schedule.blocks import (
     is_output_block,
     producers_of,
     read_buffers,
-    scope_blocks,
     scope_of,
     why_not_complete,
 )
@@ -72,10 +72,10 @@ def compute_inline(block: BlockCursor) -> None:
 
 
 def _check_nothing_else(
-    cursor: Cursor, scope: Cursor, consumers: list[Cursor], buffer: Buffer
+    cursor: Cursor, scope: BlockCursor, consumers: Sequence[Cursor], buffer: Buffer
 ) -> None:
     """The consumers are all that uses a buffer which will be gone."""
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         block: Block = other.block
         if other != cursor and other not in consumers and buffer in read_buffers(block):
             name = cursor.block.name_hint
@@ -83,7 +83,7 @@ def _check_nothing_else(
             raise refuse(reason, other)
 
 
-def _single_store(cursor: Cursor, scope: Cursor, is_consumer: bool = False) -> BufferStore:
+def _single_store(cursor: Cursor, scope: BlockCursor, is_consumer: bool = False) -> BufferStore:
     """The one store that makes up a complete block without further conditions."""
     realize: BlockRealize = cursor.stmt
     block = realize.block
@@ -221,7 +221,7 @@ def _by_pointer(
     return [everything] if known or is_merged else own
 
 
-def drop_allocation(scope: Cursor, buffer: Buffer) -> None:
+def drop_allocation(scope: BlockCursor, buffer: Buffer) -> None:
     """A block allocates a buffer no longer."""
     realize: BlockRealize = scope.stmt
     kept = tuple([other for other in realize.block.alloc_buffers if other is not buffer])
@@ -256,7 +256,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
     buffer = node.writes[0].buffer
     if is_output_block(producer, scope):
         raise refuse(f"buffer '{buffer.name}' is an output of the scope", producer)
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other not in (block, producer) and buffer in [r.buffer for r in other.block.reads]:
             raise refuse(f"'{buffer.name}' has another consumer", other)
     check_plain_access(producer, buffer)
@@ -269,7 +269,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
     drop_allocation(scope, buffer)
 
 
-def _check_final(producer: Cursor) -> None:
+def _check_final(producer: BlockCursor) -> None:
     """A producer writes one buffer, and each element of it once."""
     block: Block = producer.block
     if len(block.writes) != 1:
@@ -305,7 +305,7 @@ class _Inverse:
         self.places = places  # hold for elements that the consumer reads
 
 
-def _check_all_made(cursor: Cursor, producer: Cursor, load: BufferLoad) -> None:
+def _check_all_made(cursor: Cursor, producer: BlockCursor, load: BufferLoad) -> None:
     """Each instance of the consumer reads what the producer makes: else nothing would run it."""
     block: Block = producer.block
     ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
@@ -328,7 +328,7 @@ def _check_all_made(cursor: Cursor, producer: Cursor, load: BufferLoad) -> None:
                 )
 
 
-def _inverse_indices(cursor: Cursor, producer: Cursor, buffer: Buffer) -> _Inverse:
+def _inverse_indices(cursor: Cursor, producer: BlockCursor, buffer: Buffer) -> _Inverse:
     realize: BlockRealize = cursor.stmt
     block = realize.block
     first, *others = loads(block.body, buffer)

@@ -12,7 +12,7 @@ from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import ranges_between
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
 from tilesmith.tir.schedule.state import child_statements
@@ -45,7 +45,7 @@ def statement_number(place: Cursor, cursor: Cursor) -> int:
     return place.children().index(top)
 
 
-def common_place(scope: Cursor, cursors: Sequence[Cursor]) -> Cursor:
+def common_place(scope: BlockCursor, cursors: Sequence[Cursor]) -> Cursor:
     """The innermost loop around some blocks of a scope; the scope if they share none."""
     common = list(cursors[0].ancestors())
     for cursor in cursors[1:]:

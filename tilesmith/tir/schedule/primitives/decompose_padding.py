@@ -68,7 +68,7 @@ def decompose_padding(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
 class _Padding:
     """The pattern of a padding block, checked."""
 
-    def __init__(self, cursor: Cursor, loop_cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, loop_cursor: LoopCursor) -> None:
         self.cursor = cursor
         self.realize: BlockRealize = cursor.stmt
         self.block: Block = self.realize.block

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesmith.arith import Analyzer, IntervalSet, eval_set
 from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
@@ -9,7 +11,7 @@ from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.schedule.blocks import ranges_between
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified
 from tilesmith.tir.schedule.primitives.copies import without_lets
@@ -31,7 +33,7 @@ Domains = dict[Var, Interval]  # by iterator; those left out take all their valu
 
 
 def touched_parts(
-    blocks: list[Cursor], loop_cursor: Cursor, buffers: list[Buffer], reads: bool
+    blocks: Sequence[Cursor], loop_cursor: LoopCursor, buffers: list[Buffer], reads: bool
 ) -> dict[int, list[Interval]]:
     """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
     wanted = {id(buffer) for buffer in buffers}
@@ -63,7 +65,7 @@ def touched_parts(
     return found
 
 
-def _threads_around(loop_cursor: Cursor, storage_scope: str) -> dict[Var, Range]:
+def _threads_around(loop_cursor: LoopCursor, storage_scope: str) -> dict[Var, Range]:
     """Loops over threads around a place that share memory of a scope: it holds what all of them
     need, not what one does. Global memory is large enough that each thread makes what it needs."""
     tags: tuple[str, ...] = ()
@@ -175,7 +177,7 @@ def _inverted(
 
 
 def consumer_domains(
-    cursor: Cursor, loop_cursor: Cursor, touched: dict[int, list[Interval]]
+    cursor: Cursor, loop_cursor: LoopCursor, touched: dict[int, list[Interval]]
 ) -> tuple[Domains, bool]:
     """Which values of each iterator read what one iteration of the loop makes.
 
@@ -188,7 +190,7 @@ def consumer_domains(
 
 
 class _ConsumerDomains:
-    def __init__(self, cursor: Cursor, loop_cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, loop_cursor: LoopCursor) -> None:
         self.cursor = cursor
         self.block: Block = cursor.block
         self.loop_name = loop_cursor.stmt.loop_var.name
@@ -296,7 +298,7 @@ def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
     return below.min_value, above.max_value
 
 
-def ranges_around(cursor: Cursor, loop_cursor: Cursor) -> dict[Var, Range]:
+def ranges_around(cursor: Cursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
     """The ranges of a loop and of those around it that are not around a block."""
     own = set(cursor.ancestors())
     ranges = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer, eval_set
@@ -16,7 +16,7 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, Replace
 from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
@@ -310,7 +310,7 @@ def _check_no_view(cursor: Cursor, buffer: Buffer) -> None:
             raise refuse(reason, place)
 
 
-def _owner(cursor: Cursor, buffer: Buffer) -> Cursor:
+def _owner(cursor: Cursor, buffer: Buffer) -> BlockCursor:
     """The block that allocates a buffer; the root for a parameter."""
     last = cursor
     for ancestor in cursor.ancestors():
@@ -375,7 +375,7 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
     loops[0].replace(body, {node: new})
 
 
-def _check_whole_domain(cursor: Cursor, block: Block, loops: list[Cursor]) -> None:
+def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor]) -> None:
     """The loops run through all values of the iterators: the new ones will."""
     iterations: PrimExpr = const(1, "int64")
     points: PrimExpr = const(1, "int64")

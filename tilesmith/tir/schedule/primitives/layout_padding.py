@@ -6,6 +6,7 @@ after what writes the rest; of a parameter that is only read, it is assumed to h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer
@@ -15,7 +16,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.op import if_then_else
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.nests import Replace
 from tilesmith.tir.schedule.primitives.copies import insert_nest, statement_number
 from tilesmith.tir.stmt import (
@@ -54,7 +55,7 @@ class Padding(NamedTuple):
         places = dict(zip(self.value.initial_indices, indices))
         return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
-    def fill(self, owner: Cursor, writers: list[Cursor]) -> None:
+    def fill(self, owner: BlockCursor, writers: Sequence[Cursor]) -> None:
         """A block that writes the padding, right after what writes the rest."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
@@ -72,7 +73,7 @@ class Padding(NamedTuple):
         else:
             self._put_first(owner, nest)
 
-    def assume(self, owner: Cursor) -> None:
+    def assume(self, owner: BlockCursor) -> None:
         """A block that tells what callers have put into the padding."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
@@ -98,7 +99,7 @@ class Padding(NamedTuple):
             nest = For(variable, const(0, size.dtype), size, ForKind.SERIAL, nest)
         return nest
 
-    def _put_first(self, owner: Cursor, nest: Stmt) -> None:
+    def _put_first(self, owner: BlockCursor, nest: Stmt) -> None:
         realize: BlockRealize = owner.stmt
         new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
         owner.replace(realize.with_fields(block=new), {realize.block: new})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const
@@ -242,7 +243,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
     chain[0].replace(body)
 
 
-def _chain_of(cursors: list[Cursor], wanted: set[Cursor]) -> list[Cursor]:
+def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCursor]:
     """The loops from the outermost to the innermost of the given ones, nested directly."""
     for bottom in cursors:
         above = [bottom, *bottom.ancestors()]
@@ -255,7 +256,7 @@ def _chain_of(cursors: list[Cursor], wanted: set[Cursor]) -> list[Cursor]:
             cursors[0],
             "give loops of one nest: each around or inside of all others",
         )
-    chain: list[Cursor] = []
+    chain: list[Any] = []
     left = len(wanted)
     for cursor in above:
         if not isinstance(cursor.stmt, For):
@@ -274,7 +275,7 @@ def _chain_of(cursors: list[Cursor], wanted: set[Cursor]) -> list[Cursor]:
     return chain[::-1]
 
 
-def _check_blocks_below(top: Cursor) -> None:
+def _check_blocks_below(top: LoopCursor) -> None:
     """Below reordered loops: iterators are data-parallel or reductions, bindings are affine."""
     if not top.state.enable_check:
         return

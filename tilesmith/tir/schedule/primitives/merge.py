@@ -7,6 +7,7 @@ that both use, and one writes, are divided among the iterations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
@@ -49,7 +50,7 @@ def merge(*loops: LoopCursor) -> LoopCursor:
     return loops[0]
 
 
-def _levels(cursors: list[Cursor]) -> list[list[Cursor]]:
+def _levels(cursors: Sequence[Cursor]) -> list[list[Cursor]]:
     """The loops to merge and those around them up to where the nests part, outermost first."""
     levels = [list(cursors)]
     while True:
@@ -66,7 +67,7 @@ def _levels(cursors: list[Cursor]) -> list[list[Cursor]]:
         levels.insert(0, parents)  # type: ignore[arg-type]
 
 
-def _check_same_loops(cursors: list[Cursor]) -> None:
+def _check_same_loops(cursors: Sequence[Cursor]) -> None:
     """Loops of one kind and extent."""
     loops: list[For] = [check_plain(cursor) for cursor in cursors]
     analyzer = analyzer_for(cursors[0])
@@ -118,7 +119,9 @@ def _check_dependences(levels: list[list[Cursor]]) -> None:
                 raise refuse(reason, users[-1][1])
 
 
-def _shared_buffers(nests: list[list[Cursor]]) -> list[tuple[Buffer, list[tuple[int, Cursor]]]]:
+def _shared_buffers(
+    nests: Sequence[Sequence[Cursor]],
+) -> list[tuple[Buffer, list[tuple[int, Cursor]]]]:
     """The buffers that several nests use and one writes, each with its users and their nests."""
     users: dict[Buffer, dict[tuple[int, Cursor], bool]] = {}
     for number, nest in enumerate(nests):
@@ -155,7 +158,7 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
         low = variable * factor + offset
         if all(
             analyzer.can_prove(one >= low) and analyzer.can_prove(other < low + factor)
-            for one, other in ends  # type: ignore[misc]
+            for one, other in ends
         ):
             return True
     return False

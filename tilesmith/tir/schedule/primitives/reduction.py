@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import IterMapLevel, detect_iter_map
@@ -77,7 +78,7 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
     return walk(stmt)
 
 
-def _check_no_repetition(realize: BlockRealize, inside: list[Cursor]) -> None:
+def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) -> None:
     """No loop from the chosen one inwards may just repeat the block: it would add up again."""
     driving = set(variables(realize.iter_values))
     for cursor in inside:
@@ -105,7 +106,7 @@ def _check_no_repetition(realize: BlockRealize, inside: list[Cursor]) -> None:
 
 
 def _check_no_outer_reduction(
-    realize: BlockRealize, outer: list[Cursor], loop_cursor: Cursor
+    realize: BlockRealize, outer: Sequence[LoopCursor], loop_cursor: LoopCursor
 ) -> None:
     """No loop outside of the chosen one may drive a reduction: it would be initialised again."""
     for cursor in outer:
@@ -144,7 +145,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     return all_of(*kept) if kept else const(True, "bool")
 
 
-def _init_nest(realize: BlockRealize, inside: list[Cursor]) -> tuple[Stmt, Block]:
+def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stmt, Block]:
     """The initialisation block under copies of those loops that its iterators need."""
     block = realize.block
     renamed: dict[Var, PrimExpr] = {}
@@ -248,7 +249,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
 
 
 def _check_rfactor_loops(
-    realize: BlockRealize, loop: For, loops: list[Cursor], loop_cursor: Cursor
+    realize: BlockRealize, loop: For, loops: Sequence[LoopCursor], loop_cursor: LoopCursor
 ) -> None:
     spatial, reduction = set(), set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -276,7 +277,7 @@ class _Rfactor:
     """
 
     def __init__(
-        self, cursor: Cursor, loop_cursor: Cursor, combiner: Combiner, factor_axis: int
+        self, cursor: Cursor, loop_cursor: LoopCursor, combiner: Combiner, factor_axis: int
     ) -> None:
         self.cursor = cursor
         self.loop_cursor = loop_cursor
@@ -298,7 +299,7 @@ class _Rfactor:
         new.insert(self.axis, factor)
         return new
 
-    def factored(self, loops: list[Cursor]) -> BlockRealize:
+    def factored(self, loops: Sequence[LoopCursor]) -> BlockRealize:
         """The block that computes partial results."""
         block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.DataPar)
@@ -356,7 +357,7 @@ class _Rfactor:
         return BlockRealize(tuple(values), predicate, made)
 
     def _conditions(
-        self, loops: list[Cursor], iterators: dict[Var, IterVar]
+        self, loops: Sequence[LoopCursor], iterators: dict[Var, IterVar]
     ) -> tuple[PrimExpr, PrimExpr | None]:
         """The predicate of the factored block, and a guard of its value.
 
@@ -382,12 +383,12 @@ class _Rfactor:
         predicate = all_of(*kept) if kept else const(True, "bool")
         return predicate, all_of(*moved) if moved else None
 
-    def _iterator_of(self, variable: Var, loops: list[Cursor]) -> IterVar:
+    def _iterator_of(self, variable: Var, loops: Sequence[LoopCursor]) -> IterVar:
         loop = next(s.stmt for s in loops if s.stmt.loop_var is variable)
         domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
         return IterVar(domain, Var("v" + variable.name, variable.dtype), IterVar.CommReduce)
 
-    def write_back(self, loops: list[Cursor]) -> Stmt:
+    def write_back(self, loops: Sequence[LoopCursor]) -> Stmt:
         """The nest that combines the partial results: spatial loops and the factored one."""
         pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
         spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
@@ -456,7 +457,7 @@ class _Rfactor:
             span=block.span,
         )
 
-    def apply(self, loops: list[Cursor], scope: Cursor) -> Cursor:
+    def apply(self, loops: Sequence[LoopCursor], scope: BlockCursor) -> BlockCursor:
         """Put both blocks into the program; gives the factored block."""
         factored = self.factored(loops)
         nest = _replace_block(loops[0].stmt, self.realize, factored)
@@ -467,7 +468,7 @@ class _Rfactor:
         return loops[0].block_of(factored.block)
 
 
-def add_allocation(scope: Cursor, buffers: list[Buffer]) -> None:
+def add_allocation(scope: BlockCursor, buffers: list[Buffer]) -> None:
     """Let a block allocate further buffers."""
     realize: BlockRealize = scope.stmt
     block = realize.block.with_fields(alloc_buffers=(*realize.block.alloc_buffers, *buffers))

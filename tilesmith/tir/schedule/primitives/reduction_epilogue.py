@@ -20,12 +20,11 @@ from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
     consumers_of,
     is_output_block,
-    scope_blocks,
     scope_of,
     why_not_complete,
     why_not_reduction,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block
 from tilesmith.tir.schedule.primitive import primitive
@@ -73,7 +72,7 @@ class _Retarget(Rebuild):
 class _Fusion:
     """A reduction and its epilogue, checked."""
 
-    def __init__(self, cursor: Cursor, epilogue: Cursor) -> None:
+    def __init__(self, cursor: BlockCursor, epilogue: BlockCursor) -> None:
         self.cursor = cursor
         self.epilogue = epilogue
         self.realize: BlockRealize = cursor.stmt
@@ -119,7 +118,7 @@ class _Fusion:
 
     def check_between(self) -> None:
         """Nothing between the two touches what the fused block will use earlier or later."""
-        blocks = scope_blocks(self.scope)
+        blocks = self.scope.blocks_below()
         start, end = blocks.index(self.cursor), blocks.index(self.epilogue)
         outputs = [region.buffer for region in self.after.writes]
         inputs = [region.buffer for region in self.after.reads]

@@ -17,7 +17,7 @@ from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_blocks, scope_of
+from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, Replace, analyzer_for
@@ -47,7 +47,7 @@ __all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]
 class _Access:
     """How a block accesses a buffer: always at the same indices, functions of its iterators."""
 
-    def __init__(self, cursor: Cursor, index: int, kind: str) -> None:
+    def __init__(self, cursor: BlockCursor, index: int, kind: str) -> None:
         self.cursor = cursor
         self.reads = kind == "read"
         self.block: Block = cursor.block
@@ -255,7 +255,7 @@ def _through(
     name: str,
     storage_scope: str,
     is_cache: bool = False,
-) -> Cursor:
+) -> BlockCursor:
     """Let the block use a new buffer, and put the block that copies before or after it.
 
     A cache of what nothing here writes is filled before everything else.
@@ -366,7 +366,7 @@ def _check_place(access: _Access) -> None:
         if not writes_always(access.block, buffer):
             name = access.block.name_hint
             raise access.refuse(f"block '{name}' writes '{buffer.name}' under a condition")
-    for other in scope_blocks(scope):
+    for other in scope.blocks_below():
         if other == cursor or statement_number(scope, other) != number:
             continue
         block: Block = other.block

@@ -7,6 +7,7 @@ buffer shrinks to e rows, row r lies at ``r % e``, and only new rows are compute
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilesmith.arith import Analyzer
@@ -20,7 +21,6 @@ from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
     is_output_block,
     ranges_between,
-    scope_blocks,
     scope_of,
     why_not_complete,
     why_not_reduction,
@@ -73,7 +73,7 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
     check_covers_domain(block)
     consumers = [
         other
-        for other in scope_blocks(scope)
+        for other in scope.blocks_below()
         if other != block and any(r.buffer is buffer for r in other.block.reads)
     ]
     place = common_place(scope, [block, *consumers]) if consumers else scope
@@ -90,7 +90,7 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
     _apply(block, scope, buffer, rolling)
 
 
-def _check_kind(cursor: Cursor, scope: Cursor) -> None:
+def _check_kind(cursor: Cursor, scope: BlockCursor) -> None:
     """A complete block or a reduction; parts that overlap need not be bound affinely."""
     first = why_not_complete(cursor, scope)
     second = why_not_reduction(cursor, scope) if first else ""
@@ -161,7 +161,11 @@ def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Ra
 
 
 def _check_consumers(
-    cursor: Cursor, consumers: list[Cursor], buffer: Buffer, region: BufferRegion, place: Cursor
+    cursor: BlockCursor,
+    consumers: Sequence[Cursor],
+    buffer: Buffer,
+    region: BufferRegion,
+    place: Cursor,
 ) -> None:
     """Consumers need only rows that the same iteration would have written without rolling."""
     analyzer = analyzer_inside(place)
@@ -247,7 +251,7 @@ class _Circular(Rebuild):
         return new
 
 
-def _apply(cursor: Cursor, scope: Cursor, buffer: Buffer, rolling: _Rolling) -> None:
+def _apply(cursor: Cursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling) -> None:
     """Shrink the buffer, and let the producer run for new rows only."""
     realize: BlockRealize = cursor.stmt
     analyzer = analyzer_inside(cursor.parent())
