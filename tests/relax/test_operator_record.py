@@ -10,11 +10,14 @@ from onnx import helper
 from tilesmith import relax
 from tilesmith.ir import Op
 from tilesmith.relax import interpreter, op, transform
-from tilesmith.relax.attrs import Schema, number
+from tilesmith.relax.attrs import Schema, ints, number
 from tilesmith.relax.frontend.onnx import from_onnx
 from tilesmith.relax.frontend.onnx.registry import add_converter
+from tilesmith.relax.op.declaration import define
 from tilesmith.relax.op.elementwise import unary
-from tilesmith.relax.spec import Precision
+from tilesmith.relax.op.normalization import infer_normalization
+from tilesmith.relax.op.statistical import reduction
+from tilesmith.relax.spec import Precision, topi
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.support.errors import OpAttributeInvalid
@@ -32,6 +35,26 @@ sloped_relu = unary(
 # Its row in the importer's table:
 add_converter(
     "SlopedRelu", lambda node: sloped_relu(node[0], node.attribute("alpha", 0.01)), domain="house"
+)
+
+# A reduction, and a normalisation.
+sum_of_squares = reduction(
+    "sum_of_squares",
+    lambda x, axis, keepdims: (x * x).sum(axis=axis, keepdims=keepdims),
+    lambda attrs, x: topi.sum(topi.multiply(x, x), attrs.axis, attrs.keepdims),
+    "The sum of squares",
+    gradient=lambda g, x, y, call: g * x * 2,
+)
+centred = define(
+    "nn.centred",
+    "data shift",
+    infer_normalization,
+    description="``data`` with mean 0 over ``axes``, plus ``shift``.",
+    schema=Schema(axes=ints(-1)),
+    compute=lambda attrs, data, shift: topi.add(
+        topi.subtract(data, topi.mean(data, attrs.axes, True)), shift
+    ),
+    evaluate=lambda attrs, data, shift: data - data.mean(attrs.axes, keepdims=True) + shift,
 )
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
@@ -77,6 +100,37 @@ def test_it_has_a_gradient():
 
     _, (gradient,) = interpreter.run(transform.Gradient("main")(Loss), "main_adjoint", X)
     np.testing.assert_allclose(gradient, np.where(X > 0, 1, 0.1), rtol=1e-6)
+
+
+def test_the_other_families():
+    @I.ir_module
+    class Both:
+        @R.function
+        def main(x: R.Tensor((3, 4), "float32"), shift: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                y = R.nn.centred(x, shift)
+                loss = R.sum(R.sum_of_squares(y, axis=1))
+                R.output(loss)
+            return loss
+
+    shift = np.arange(4, dtype="float32")
+    wanted = ((X - X.mean(-1, keepdims=True) + shift) ** 2).sum()
+    np.testing.assert_allclose(interpreter.run(Both, "main", X, shift), wanted, rtol=1e-5)
+    np.testing.assert_allclose(
+        relax.build(Both, target="llvm")(X, shift).numpy(), wanted, rtol=1e-5
+    )
+
+    @I.ir_module
+    class Loss:
+        @R.function
+        def main(x: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                loss = R.sum(R.sum_of_squares(x, axis=1))
+                R.output(loss)
+            return loss
+
+    _, (gradient,) = interpreter.run(transform.Gradient("main")(Loss), "main_adjoint", X)
+    np.testing.assert_allclose(gradient, 2 * X, rtol=1e-6)
 
 
 def test_it_follows_narrow_inputs():
@@ -132,6 +186,8 @@ def test_an_unknown_operator_is_an_attribute_error():
         lambda y: op.nn.prelu(y, relax.const(np.linspace(0, 1, 8, dtype="float32")), 1),
         lambda y: op.nn.adaptive_max_pool2d(y, (2, 3)),
         op.sigmoid,
+        lambda y: op.nn.batch_flatten(op.mean(y, [2, 3], True)),
+        lambda y: op.squeeze(op.nn.adaptive_avg_pool2d(y, 1), [2, 3]),
         op.ones_like,
     ],
 )

@@ -26,6 +26,9 @@ __all__ = [
     "parse_arguments", "topi",
 ]  # fmt: skip
 
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
+
 Compute: TypeAlias = str | Callable[..., Any]
 """Where to find a tensor expression, or a function ``(attrs, *inputs)`` that makes it."""
 
@@ -161,19 +164,21 @@ class OpSpec:
         defaults = {one.name: None if one.is_optional else empty for one in self.arguments}
         for name, field in self.schema.fields.items() if self.schema is not None else ():
             defaults[name] = empty if field.default is REQUIRED else field.default
-        kind, parameters, has_default = inspect.Parameter.POSITIONAL_OR_KEYWORD, [], False
+        parameters, has_default, by_name = [], False, False
         for name, default in defaults.items():
-            if default is not empty:
-                has_default = True
-            elif has_default:  # what has to be given after what may be left out goes by name
-                kind = inspect.Parameter.KEYWORD_ONLY
+            # What has to be given after what may be left out goes by name.
+            has_default |= default is not empty
+            by_name |= has_default and default is empty
+            kind = _BY_NAME if by_name else _BY_PLACE
             parameters.append(inspect.Parameter(name, kind, default=default))
         return inspect.Signature(parameters)
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Operands and attributes of ``function(*args, **named)``; TypeError as Python says it."""
-        fields = self.schema.fields if self.schema is not None else {}
         count = len(self.arguments)
+        if len(args) == count and not named:
+            return list(args), named
+        fields = self.schema.fields if self.schema is not None else {}
         if len(args) > count + len(fields):
             raise TypeError(
                 f"{self.short_name}() takes {count + len(fields)} arguments, got {len(args)}"

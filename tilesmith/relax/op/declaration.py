@@ -55,7 +55,7 @@ class OpFunction(Protocol):
     def __call__(self, *args: Any, **attributes: Any) -> Call: ...
 
 
-_FUNCTIONS: dict[str, Any] = {}  # "nn.relu" → the function that users call
+_FUNCTIONS: dict[str, OpFunction] = {}  # "nn.relu" → the function that users call
 
 
 def define(
@@ -107,10 +107,16 @@ def define(
 def _made_function(op: Op, spec: OpSpec) -> OpFunction:
     """The function that packs its arguments into a call."""
 
+    converted = [
+        (position, CONVERT[argument.kind])
+        for position, argument in enumerate(spec.arguments)
+        if argument.kind != "value"
+    ]
+
     def made(*args: Any, **named: Any) -> Call:
         operands, attributes = spec.bind(args, named)
-        for position, argument in enumerate(spec.arguments):
-            operands[position] = CONVERT[argument.kind](operands[position], operands)
+        for position, convert in converted:
+            operands[position] = convert(operands[position], operands)
         return call(op, *operands, **attributes)
 
     made.__name__ = made.__qualname__ = spec.short_name
@@ -136,11 +142,11 @@ def function(name: str) -> Callable[[Written], Written]:
 
 
 def _publish(name: str, made: Written) -> Written:
-    _FUNCTIONS[name] = made
+    _FUNCTIONS[name] = cast(OpFunction, made)
     return made
 
 
-def functions(prefix: str = "") -> dict[str, Any]:
+def functions(prefix: str = "") -> dict[str, OpFunction]:
     """The functions of a namespace (``"nn."``) that are known so far, by their names in it."""
     found = {name.removeprefix(prefix): made for name, made in _FUNCTIONS.items()
              if name.startswith(prefix)}  # fmt: skip
@@ -204,7 +210,6 @@ def _dtype(value: Any) -> Any:
 
 
 CONVERT: dict[str, Callable[[Any, list[Any]], Any]] = {
-    "value": lambda value, operands: value,
     "number": _number,
     "shape": lambda value, operands: as_shape(value),
     "scalar": lambda value, operands: _scalar(value),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import IntImm
 from tilesmith.relax.attrs import (
     Schema,
     boolean,
@@ -51,13 +52,22 @@ def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first
                 )
 
 
-def _infer_batch_norm(call: Call) -> Any:
-    data = tensor(call, 0)
+def infer_normalization(call: Call) -> Any:
+    """The result is like the data; the other arguments lie along its channels (``channel_axis``
+    or ``axis``), else along the normalised ``axes``."""
+    data, attrs = tensor(call, 0), call.attrs
     check_float(call, 0, data)
-    axis = check_axis(call, call.attrs.axis, data.ndim)
+    along = check_axes(call, attrs.axes, data.ndim) if "axes" in attrs else []
+    channels = attrs.get("channel_axis", attrs.get("axis"))
+    if channels is not None:
+        along = [check_axis(call, channels, data.ndim)]
     if data.ndim != -1:
-        _check_parameters(call, data, [axis], 1)
-    return TupleStructInfo((data, tensor(call, 3), tensor(call, 4)))
+        _check_parameters(call, data, along, 1)
+    return data
+
+
+def _infer_batch_norm(call: Call) -> Any:
+    return TupleStructInfo((infer_normalization(call), tensor(call, 3), tensor(call, 4)))
 
 
 def _batch_norm(attrs: Any, data: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
@@ -89,15 +99,6 @@ batch_norm = define(
     compute="topi.nn.batch_norm",
     evaluate=_batch_norm,
 )
-
-
-def _infer_layer_norm(call: Call) -> Any:
-    data = tensor(call, 0)
-    check_float(call, 0, data)
-    axes = check_axes(call, call.attrs.axes, data.ndim)
-    if data.ndim != -1:
-        _check_parameters(call, data, axes, 1)
-    return data
 
 
 def _over_axes(values: Any, ndim: int, axes: Any) -> Any:
@@ -158,7 +159,7 @@ def _layer_norm_expression(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
 layer_norm = define(
     "nn.layer_norm",
     "data gamma beta",
-    _infer_layer_norm,
+    infer_normalization,
     description=(
         "``data`` with mean 0 and variance 1 over ``axes``, times ``gamma`` plus ``beta``."
     ),
@@ -170,19 +171,11 @@ layer_norm = define(
 
 
 def _infer_group_norm(call: Call) -> Any:
-    data = tensor(call, 0)
-    check_float(call, 0, data)
-    axis = check_axis(call, call.attrs.channel_axis, data.ndim)
-    check_axes(call, call.attrs.axes, data.ndim)
-    sizes = sizes_of(data)
-    groups = call.attrs.num_groups
-    if sizes is not None:
-        channels = sizes[axis]
-        if isinstance(getattr(channels, "value", None), int) and channels.value % groups:
-            raise ShapeError(
-                f"nn.group_norm: {groups} groups do not divide {channels.value} channels"
-            )
-        _check_parameters(call, data, [axis], 1)
+    data = infer_normalization(call)
+    sizes, groups = sizes_of(data), call.attrs.num_groups
+    channels = None if sizes is None else sizes[call.attrs.channel_axis]
+    if isinstance(channels, IntImm) and channels.value % groups:
+        raise ShapeError(f"nn.group_norm: {groups} groups do not divide {channels.value} channels")
     return data
 
 
@@ -231,16 +224,6 @@ group_norm = define(
 )
 
 
-def _infer_instance_norm(call: Call) -> Any:
-    data = tensor(call, 0)
-    check_float(call, 0, data)
-    axis = check_axis(call, call.attrs.channel_axis, data.ndim)
-    check_axes(call, call.attrs.axes, data.ndim)
-    if data.ndim != -1:
-        _check_parameters(call, data, [axis], 1)
-    return data
-
-
 def _instance_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
     wide = data.astype("float64")
     axes = tuple(attrs.axes)
@@ -254,7 +237,7 @@ def _instance_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
 instance_norm = define(
     "nn.instance_norm",
     "data gamma beta",
-    _infer_instance_norm,
+    infer_normalization,
     description="``data`` normalised over ``axes`` for each channel and item of the batch.",
     schema=Schema(channel_axis=integer(), axes=ints(), epsilon=number(1e-5)),
     compute=lambda attrs, data, gamma, beta: topi.nn.instance_norm(
@@ -274,7 +257,7 @@ def _rms_norm(attrs: Any, data: Any, weight: Any) -> Any:
 rms_norm = define(
     "nn.rms_norm",
     "data weight",
-    _infer_layer_norm,
+    infer_normalization,
     description=(
         "``data`` divided by the root of its mean square over ``axes``, times ``weight``."
     ),
@@ -306,13 +289,6 @@ dropout = define(
 )
 
 
-def _infer_lrn(call: Call) -> Any:
-    info = tensor(call, 0)
-    check_float(call, 0, info)
-    check_axis(call, call.attrs.axis, info.ndim)
-    return info
-
-
 def _lrn(attrs: Any, x: Any) -> Any:
     squares = numpy.moveaxis(x.astype("float64") ** 2, attrs.axis, 0)
     # Windows of even size reach one further to the right.
@@ -326,7 +302,7 @@ def _lrn(attrs: Any, x: Any) -> Any:
 lrn = define(
     "nn.lrn",
     "data",
-    _infer_lrn,
+    infer_normalization,
     description=(
         "Local response normalisation: each channel divided by a power of the squares around it."
     ),

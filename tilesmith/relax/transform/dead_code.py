@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Node, Op
+from tilesmith.ir import GlobalVar, IRModule, Node
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import nodes
 from tilesmith.ir.structural import structural_equal, structural_hash
@@ -144,8 +144,7 @@ class _CommonSubexpressions(PyExprMutator):
 
     def _candidate(self, value: Any) -> bool:
         if isinstance(value, Call):
-            allocates = isinstance(value.op, Op) and "alloc" in value.op.name
-            return not is_impure_call(value) and not allocates
+            return not is_impure_call(value)
         return not self.call_only and isinstance(value, (Tuple, TupleGetItem, ShapeExpr))
 
     def visit_dataflow_block_(self, block: Any) -> Any:

@@ -23,7 +23,7 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Function, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.spec import Layout
+from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.schedule_rules.tiles import best_tile
 from tilesmith.target import Target
@@ -63,8 +63,6 @@ class _Pack(PyExprMutator):
             operators.nn.conv2d.op: self.convolution,
             operators.matmul.op: self.product,
             operators.mean.op: self.mean,
-            operators.reshape.op: self.reshape,
-            operators.flatten.op: self.reshape,
         }
         self.rules_by_layout = {
             Layout.ELEMENTWISE: self.elementwise,
@@ -77,8 +75,11 @@ class _Pack(PyExprMutator):
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
         rule = self.rules.get(call.op)
-        if rule is None and call.op.spec is not None:
-            rule = self.rules_by_layout.get(call.op.spec.layout)
+        spec = call.op.spec
+        if rule is None and spec is not None:
+            rule = self.rules_by_layout.get(spec.layout)
+            if spec.view_of == 0 and spec.execution is Execution.KERNEL:
+                rule = self.reshape
         made = rule(call) if rule is not None else None
         return call if made is None else made
 
@@ -204,7 +205,7 @@ class _Pack(PyExprMutator):
         return self.back(made) if call.attrs.keepdims else made
 
     def reshape(self, call: Call) -> Any:
-        """A reshape of one pixel: the order of the axes makes no difference."""
+        """Another shape of one pixel: the order of the axes makes no difference."""
         data = self.known(call.args[0])
         sizes = _sizes(call.args[0])
         if data is None or sizes is None or sizes[2:] != [1, 1]:

@@ -74,11 +74,6 @@ def mish(x: Any) -> Any:
     return op.multiply(x, op.tanh(softplus(x)))
 
 
-def leaky_relu(x: Any, alpha: float = 0.01) -> Any:
-    """``x`` where positive, else ``alpha * x``."""
-    return op.nn.leakyrelu(x, float(alpha))
-
-
 def gelu(x: Any, approximate: str = "none") -> Any:
     """x times the normal distribution at x, exactly or with tanh."""
     return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
@@ -112,7 +107,7 @@ _TABLE: dict[str, Callable[[OnnxNode], Any]] = {
     "Gelu": _of(gelu, approximate="none"),
     "HardSigmoid": _of(hard_sigmoid, alpha=0.2, beta=0.5),
     "HardSwish": _of(lambda x: op.multiply(x, hard_sigmoid(x, 1 / 6, 0.5))),
-    "LeakyRelu": _of(leaky_relu, alpha=0.01),
+    "LeakyRelu": _of(op.nn.leakyrelu, alpha=0.01),
     "Mish": _of(mish),
     "Relu": _of(op.nn.relu),
     "Selu": _of(selu, **_SELU),
@@ -196,7 +191,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     ),
     "elu": elu,
     "hardsigmoid": hard_sigmoid,
-    "leakyrelu": leaky_relu,
+    "leakyrelu": op.nn.leakyrelu,
     "relu": lambda x: op.nn.relu(x),
     "scaledtanh": lambda x, alpha=1.0, beta=1.0: op.multiply(
         op.tanh(op.multiply(x, _like(x, beta))), _like(x, alpha)
