@@ -110,7 +110,6 @@ class _Lowering:
         self.values: dict[Any, Any] = {}
         self.steps: list[Step] = []
         self.params: list[Any] = []  # Buffers and Vars
-        self.input_count = 0
         self.analyzer = Analyzer()
         self.depth = 0  # of calls of graph functions that are taking place here
         self.workspace_var = Var(

@@ -58,16 +58,14 @@ class Pass:
         if not isinstance(mod, IRModule):
             raise TypeMismatchError(
                 f"the pass '{self.info.name}' takes an IRModule, got {type(mod).__name__}",
-                notes=(_advice(mod),) if isinstance(mod, BaseFunc) else (),
+                notes=("put the function into a module first: IRModule.from_expr(func)",)
+                if isinstance(mod, BaseFunc)
+                else (),
             )
         return _run(self, mod, PassContext.current())
 
     def __repr__(self) -> str:
         return f"<pass {self.info.name}, opt_level {self.info.opt_level}>"
-
-
-def _advice(function: BaseFunc) -> str:
-    return "put the function into a module first: IRModule.from_expr(func)"
 
 
 class _Run(threading.local):

@@ -88,10 +88,10 @@ def _write_archive(
     with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
         text = json.dumps(metadata, separators=(",", ":"), sort_keys=True).encode()
         for name, content in [(_METADATA, text), *code.items()]:
-            members[name] = _write_member(archive, file, name, [content])
+            members[name] = _write_member(archive, name, [content])
         if parameters:
             head, parts = header_and_parts(parameters)
-            members[PARAMETERS] = _write_member(archive, file, PARAMETERS, [head, *parts])
+            members[PARAMETERS] = _write_member(archive, PARAMETERS, [head, *parts])
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -100,12 +100,12 @@ def _write_archive(
             "prefix": before,
         }
         text = json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
-        _write_member(archive, file, _MANIFEST, [text])
+        _write_member(archive, _MANIFEST, [text])
         archive.comment = f"{FORMAT} {_digest([text])}".encode()
 
 
 def _write_member(
-    archive: zipfile.ZipFile, file: IO[bytes], name: str, parts: Iterable[bytes | memoryview]
+    archive: zipfile.ZipFile, name: str, parts: Iterable[bytes | memoryview]
 ) -> dict[str, Any]:
     """Store a member whose contents start at a multiple of 64 in the file."""
     parts = list(parts)

@@ -145,7 +145,7 @@ def schedule_contraction(
         row_0, row_1 = sch.split(row, [None, rows])
         inner = [row_1, vector_1]
         outer = [loop for loop in outer if loop is not row]
-        order = _outer_order(sch, outer, row_0, vector_0)
+        order = _outer_order(outer, row_0, vector_0)
     else:
         order = [*outer, vector_0]
     sch.reorder(*order, *inner)
@@ -222,9 +222,7 @@ def _constant(sch: Schedule, loop: LoopRV | None) -> int | None:
     return extent.value if isinstance(extent, IntImm) else None
 
 
-def _outer_order(
-    sch: Schedule, outer: list[LoopRV], row_0: LoopRV, vector_0: LoopRV
-) -> list[LoopRV]:
+def _outer_order(outer: list[LoopRV], row_0: LoopRV, vector_0: LoopRV) -> list[LoopRV]:
     """Batches, then tiles of columns, then the rest: the weights of a tile stay in the cache while
     all rows pass under them."""
     batch = outer[:1] if len(outer) > 1 else []

@@ -97,7 +97,6 @@ class Knobs:
     )
     check_frozen = Knob("check_frozen", bool, False, "assigning to a node's field is an error")
     pass_limit = Knob("pass_limit", int, None, "stop after so many passes", True, minimum=0)
-    rule_limit = Knob("rule_limit", int, None, "stop after so many rewrites", True, minimum=0)
     dump_dir = Knob("dump_dir", Path, None, "write the module after every pass to this folder")
     num_threads = Knob("num_threads", int, None, "threads of generated code", minimum=1)
     thread_runtime = Knob(

@@ -1,12 +1,14 @@
 """InjectSoftwarePipeline: the three parts as blocks, predicates, waits, refusals."""
 
+import numpy as np
 import pytest
 
 from tilesmith.ir import IRModule, assert_structural_equal
-from tilesmith.ir.transform import Sequential
+from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError
+from tilesmith.tir.interpreter import run
 from tilesmith.tir.transform import InjectSoftwarePipeline, Simplify
 
 LOOP = """
@@ -148,3 +150,46 @@ def test_a_loop_that_may_be_short_does_no_turn_twice():
 def test_annotations_that_are_wrong(stages, order, message):
     with pytest.raises(ScheduleError, match=message):
         pipelined(16, stages, order)
+
+
+TWO_COPIES = """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for t in T.thread_binding(16, thread="threadIdx.x"):
+        for i in T.serial(16, annotations={annotations}):
+            with T.block("use"):
+                T.reads(A[t, i])
+                T.writes(B[t, i])
+                C = T.alloc_buffer((16, 1), "float32", scope="shared")
+                D = T.alloc_buffer((16, 1), "float32", scope="shared")
+                with T.block("first"):
+                    T.reads(A[t, i])
+                    T.writes(C[t, 0])
+                    C[t, 0] = A[t, i]
+                with T.block("second"):
+                    T.reads(A[t, i])
+                    T.writes(D[t, 0])
+                    D[t, 0] = A[t, i] * T.float32(2)
+                with T.block("sum"):
+                    T.reads(C[t, 0], D[t, 0])
+                    T.writes(B[t, i])
+                    B[t, i] = C[t, 0] + D[t, 0]
+"""
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_neighbours_in_the_background_are_one_group_if_wanted(merges):
+    annotations = {
+        "software_pipeline_stage": [0, 0, 1],
+        "software_pipeline_order": [0, 1, 2],
+        "software_pipeline_async_stages": [0],
+    }
+    module = IRModule({"main": from_source(TWO_COPIES.format(annotations=annotations))})
+    with PassContext(config={"tir.merge_async_commit_queue_scope": merges}):
+        func = InjectSoftwarePipeline()(module)["main"]
+    turns = 2  # the first one, and those of the loop
+    assert func.script().count("async_commit_queue_scope") == turns * (1 if merges else 2)
+    a = np.random.default_rng(0).random((16, 16)).astype("float32")
+    b = np.zeros_like(a)
+    run(func, a, b)
+    np.testing.assert_array_equal(b, a + a * np.float32(2))

@@ -149,7 +149,7 @@ dense = define(
 function("dense")(dense)
 
 
-def _einsum_sizes(call: Call, infos: Any, subscripts: str) -> Any:
+def _einsum_sizes(infos: Any, subscripts: str) -> Any:
     text_ = subscripts.replace(" ", "")
     inputs, arrow, output = text_.partition("->")
     terms = inputs.split(",")
@@ -181,7 +181,7 @@ def _einsum_sizes(call: Call, infos: Any, subscripts: str) -> Any:
 
 def _infer_einsum(call: Call) -> Any:
     infos = tensors(call, 0)
-    sizes, ndim = _einsum_sizes(call, infos, call.attrs.subscripts)
+    sizes, ndim = _einsum_sizes(infos, call.attrs.subscripts)
     return result(sizes, check_dtypes(call, infos), ndim)
 
 

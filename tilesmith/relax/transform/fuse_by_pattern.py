@@ -84,7 +84,6 @@ class _Matches:
     def __init__(self, block: DataflowBlock, outside: set[Var]) -> None:
         self.block = block
         self.values = {binding.var: binding.value for binding in block.bindings}
-        self.of_value = {id(binding.value): binding for binding in block.bindings}
         self.users = udchain(block)
         self.outside = outside
         self.taken: set[Var] = set()

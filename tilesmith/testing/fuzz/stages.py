@@ -211,7 +211,6 @@ class StageBuilder:
             LetStmt(step, now, store), BufferStore(counter, now + 1, [zero])
         )  # fmt: skip
         loop = stmt_seq(BufferStore(counter, zero, [zero]), While(now < extent, body))
-        self._counter = counter
         self.inside = []
         self.axes = self.axes[:last]
         inner = Block((), (), (), self.stage["name"] + "_steps", loop, None, [counter])

@@ -28,9 +28,8 @@ LAYOUT_REWRITE = "meta_schedule.layout_rewrite_preproc"
 class _Remover(BufferRemapper):
     """Drops the copies; ``moved`` tells which buffer takes the place of which weight."""
 
-    def __init__(self, skip_arrays: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.skip_arrays = skip_arrays
         self.moved: dict[Buffer, Buffer] = {}  # weight → its new layout
         self.loops: list[For] = []
         self.copies: dict[Buffer, tuple[Stmt, Buffer]] = {}  # weight → the copy, its target
@@ -126,7 +125,7 @@ def remove_weight_layout_rewrite_block(
 
     ``func`` whose weights come in the layout in which they are used.
     """
-    remover = _Remover(skip_ndarray_rewrite)
+    remover = _Remover()
     body = remover.visit(func.body)
     if not remover.moved:
         return func

@@ -26,6 +26,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, Var, Visitor
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call, nodes
 from tilesmith.ir.visitor import Rewriter
@@ -137,9 +138,10 @@ class _Pipeliner(Rewriter):
             return loop
         pipeline = _Pipeline(loop)
         pipeline.check()
+        merges = PassContext.current().get_config("tir.merge_async_commit_queue_scope", True)
         parts = PipelineParts(
             loop, pipeline.steps, pipeline.owned, pipeline.count_versions(), pipeline.background,
-            self.pointers,
+            self.pointers, bool(merges),
         )  # fmt: skip
         return parts.build()
 

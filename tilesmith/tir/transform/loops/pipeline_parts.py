@@ -72,7 +72,8 @@ class PipelineParts:
     """Builds the three parts of one pipeline.
 
     ``versions`` tells how many versions the memory behind a pointer gets, ``background`` the stages
-    that run in the background, ``pointers`` the buffers around the loop.
+    that run in the background, ``pointers`` the buffers around the loop. Neighbours in the
+    background are one group of copies, unless ``merges_groups`` is false: then each is its own.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class PipelineParts:
         versions: Mapping[Var, int],
         background: set[int],
         pointers: Mapping[Var, Buffer],
+        merges_groups: bool = True,
     ) -> None:
         self.loop, self.steps, self.background = loop, steps, background
+        self.merges_groups = merges_groups
         self.emitted = sorted(steps, key=lambda step: step.order)
         self.last = max([step.stage for step in steps])
         self.rewriter = VersionedBuffers(
@@ -219,7 +222,7 @@ class PipelineParts:
         for step in self.emitted:
             if step.stage == stage:
                 touched = step.reads | step.writes
-                close = previous is not None and previous.stage == stage
+                close = previous is not None and previous.stage == stage and self.merges_groups
                 if close and not any(earlier.writes & touched for earlier in found[-1]):
                     found[-1].append(step)
                 else:
