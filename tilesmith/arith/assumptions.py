@@ -39,7 +39,6 @@ from tilesmith.ir import (
     NE,
     And,
     BinaryOp,
-    Call,
     CompareOp,
     FloatImm,
     IntImm,
@@ -49,6 +48,7 @@ from tilesmith.ir import (
     Range,
     Var,
 )  # fmt: skip
+from tilesmith.ir.queries import is_call
 
 __all__ = ["NEGATED", "Assumptions", "is_stable"]
 
@@ -147,7 +147,7 @@ class Assumptions:
         if isinstance(condition, And):
             self.assume(condition.a)
             self.assume(condition.b)
-        elif isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
+        elif is_call(condition, "tir.likely"):
             self.assume(condition.args[0])
         elif isinstance(condition, Not) and isinstance(condition.a, Or):
             self.assume(Not(condition.a.a))

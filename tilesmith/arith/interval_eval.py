@@ -29,6 +29,7 @@ from tilesmith.arith.forms import (
 )
 from tilesmith.arith.intervals import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
+from tilesmith.ir.queries import called_name
 
 Ends = tuple[Sum | None, Sum | None]
 """Smallest and largest value, None where there is no bound."""
@@ -161,7 +162,7 @@ class IntervalEvaluator:
         if isinstance(expr, Select):
             return self._union(expr.true_value, expr.false_value)
         if isinstance(expr, Call):
-            name = getattr(expr.op, "name", "")
+            name = called_name(expr)
             if name == "tir.if_then_else":
                 return self._union(expr.args[1], expr.args[2])
             if name == "tir.likely":

@@ -18,7 +18,6 @@ from tilesmith.ir import (
     LE,
     LT,
     And,
-    Call,
     CompareOp,
     IntImm,
     Or,
@@ -28,6 +27,7 @@ from tilesmith.ir import (
     post_order_visit,
 )  # fmt: skip
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import is_call
 
 __all__ = ["Predicates", "narrowed"]
 
@@ -224,7 +224,7 @@ def _number_of_args(item: tuple[IterSumExpr, Any, Any]) -> int:
 def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
     if isinstance(predicate, And):
         return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
-    if isinstance(predicate, Call) and getattr(predicate.op, "name", "") == "tir.likely":
+    if is_call(predicate, "tir.likely"):
         return _conjuncts(predicate.args[0])
     if op.is_const(predicate, 1):
         return []

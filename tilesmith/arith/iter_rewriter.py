@@ -7,8 +7,9 @@ from tilesmith.arith.iter_nodes import IterSumExpr
 from tilesmith.arith.iter_sizes import NotAffine, Sizes
 from tilesmith.arith.iter_sums import IterSums
 from tilesmith.arith.iterators import Iterators
-from tilesmith.ir import Add, Call, Cast, FloorDiv, FloorMod, Mul, PrimExpr, Sub, Var
+from tilesmith.ir import Add, Cast, FloorDiv, FloorMod, Mul, PrimExpr, Sub, Var
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import is_call
 
 __all__ = ["IterRewriter"]
 
@@ -50,7 +51,7 @@ class IterRewriter:
             return IterSumExpr((), expr)
         if isinstance(expr, Cast) and expr.dtype.is_int:
             return self.cast(self.visit(expr.value), expr)
-        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
+        if is_call(expr, "tir.likely"):
             return self.visit(expr.args[0])
         raise NotAffine(f"{expr} is not a sum of iterators")
 

@@ -19,6 +19,7 @@ from tilesmith.arith.intervals import (
     union,
 )
 from tilesmith.ir import Call, Cast, Div, Mod, PrimExpr, Select
+from tilesmith.ir.queries import called_name
 
 BoundsOf = Callable[[PrimExpr], Interval]
 """Gives the bounds of an operand."""
@@ -72,7 +73,7 @@ def _trunc_mod_bounds(of: BoundsOf, expr: Mod) -> Interval:
 
 
 def _call_bounds(of: BoundsOf, expr: Call) -> Interval:
-    rule = _CALL_BOUNDS.get(getattr(expr.op, "name", ""))
+    rule = _CALL_BOUNDS.get(called_name(expr))
     return (-INFINITY, INFINITY) if rule is None else rule(of, expr.args)
 
 

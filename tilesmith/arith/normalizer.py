@@ -55,6 +55,7 @@ from tilesmith.ir import (
     Var,
 )  # fmt: skip
 from tilesmith.ir.operators import wrap
+from tilesmith.ir.queries import called_name
 
 __all__ = ["Normalizer"]
 
@@ -326,7 +327,7 @@ class Normalizer:
 
     def _call(self, expr: Call) -> Sum:
         """Takes shifts and masks by constants as divisions and products."""
-        rule = _BITS.get(getattr(expr.op, "name", ""))
+        rule = _BITS.get(called_name(expr))
         if rule is not None and expr.dtype.lanes == 1 and isinstance(expr.args[1], IntImm):
             found = rule(self, self.normal(expr.args[0]), expr.args[1].value)
             if found is not None:

@@ -16,7 +16,6 @@ from tilesmith.ir import (
     LE,
     LT,
     And,
-    Call,
     CompareOp,
     IntImm,
     Max,
@@ -30,6 +29,7 @@ from tilesmith.ir import (
     convert,
 )  # fmt: skip
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import is_call
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation"]
@@ -122,7 +122,7 @@ def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
     """Gives the parts of a conjunction, ``likely`` taken off."""
     if isinstance(expr, And):
         return [*conjuncts(expr.a), *conjuncts(expr.b)]
-    if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
+    if is_call(expr, "tir.likely"):
         return conjuncts(expr.args[0])
     return [expr]
 

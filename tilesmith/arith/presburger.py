@@ -23,7 +23,6 @@ from tilesmith.ir import (
     LT,
     NE,
     And,
-    Call,
     CompareOp,
     Not,
     Or,
@@ -34,6 +33,7 @@ from tilesmith.ir import (
     post_order_visit,
 )  # fmt: skip
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import is_call
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 
@@ -263,7 +263,7 @@ class _Translator:
             return self.cases(expr.a, not truth)
         if isinstance(expr, (And, Or)):
             return self.connected(expr, truth)
-        if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.likely":
+        if is_call(expr, "tir.likely"):
             return self.cases(expr.args[0], truth)
         if op.is_const(expr):
             return [_Case(len(self.columns))] if op.is_const(expr, 1) == truth else []

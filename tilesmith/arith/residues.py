@@ -19,6 +19,7 @@ from tilesmith.arith.modular_set import (
     union_residue,
 )
 from tilesmith.ir import Call, PrimExpr, Select, Var
+from tilesmith.ir.queries import called_name
 
 __all__ = ["Residues"]
 
@@ -76,7 +77,7 @@ class Residues:
         return ANY
 
     def _call_modular(self, expr: Call) -> Residue:
-        name = getattr(expr.op, "name", "")
+        name = called_name(expr)
         if name == "tir.if_then_else":
             return union_residue(self.of_expr(expr.args[1]), self.of_expr(expr.args[2]))
         if name == "tir.likely":

@@ -59,6 +59,7 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import called_name, is_call
 
 _FOLD: dict[type, Callable[..., PrimExpr]] = {
     Add: op.add, Sub: op.subtract, Mul: op.multiply, Div: op.divide, Min: op.minimum, Max:
@@ -298,7 +299,7 @@ class Rewriter:
     # Calls, casts, let
 
     def _call(self, call: Call) -> PrimExpr:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.if_then_else":
             return self.if_then_else(call)
         new = self.rewrite_children(call)
@@ -352,7 +353,7 @@ def is_scalar(expr: PrimExpr) -> bool:
             return False
         if isinstance(node, _SCALAR):
             stack.extend(node.children() if not isinstance(node, Var) else ())
-        elif isinstance(node, Call) and getattr(node.op, "name", "") == "tir.likely":
+        elif is_call(node, "tir.likely"):
             stack.extend(node.args)
         else:
             return False

@@ -49,6 +49,7 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import called_name
 from tilesmith.runtime.dtype import ScalableLanes
 
 Affine = tuple[PrimExpr, PrimExpr | None]
@@ -288,7 +289,7 @@ class VectorRewriter:
         return new
 
     def _call(self, call: Call) -> PrimExpr:
-        name = getattr(call.op, "name", "")
+        name = called_name(call)
         if name == "tir.if_then_else":
             return self.rewriter.if_then_else(call)
         new = self.rewriter.rewrite_children(call)

@@ -17,12 +17,13 @@ from typing import Any
 from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.queries import uses_variable
-from tilesmith.tir.stmt import For, ForKind, Stmt
+from tilesmith.tir.stmt import For, ForKind, LetStmt, Stmt
 
 __all__ = ["lift_thread_binding"]
 
@@ -87,9 +88,9 @@ class _Lifter(Rewriter):
     def alike(self, loops: list[For], body: Stmt) -> bool:
         """Whether the loops have one extent, which is known outside of the body."""
         extent = loops[0].extent
-        inner = _Bound()
-        inner.visit(body)
-        if uses_variable(extent, inner.found):
+        bound = {loop.loop_var for loop in nodes(body, For)}
+        bound.update([let.var for let in nodes(body, LetStmt)])
+        if uses_variable(extent, bound):
             return False
         return all(structural_equal(loop.extent, extent) for loop in loops[1:])
 
@@ -105,19 +106,6 @@ class _Lifter(Rewriter):
         return For(
             var, 0, first.extent, ForKind.THREAD_BINDING, removed, iterator, annotations, first.span
         )
-
-
-class _Bound(Visitor):
-    def __init__(self) -> None:
-        self.found: set[Var] = set()
-
-    def visit_For(self, node: For) -> None:
-        self.found.add(node.loop_var)
-        self.visit(node.body)
-
-    def visit_LetStmt(self, node: Any) -> None:
-        self.found.add(node.var)
-        self.visit(node.body)
 
 
 @compiler_pass("tir.LiftThreadBinding")
