@@ -257,7 +257,8 @@ def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[Loop
         if iterator.iter_type == IterVar.CommReduce:
             reduction_vars.update(variables(value))
     loops = sch.get_loops(block)
-    outside = sch.cursor(block).loops().index(sch.cursor(place)) + 1
+    around = [loop.sref for loop in sch.cursor(block).loops()]
+    outside = around.index(sch.cursor(place).sref) + 1
     inside = loops[outside:]
     reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
     return [loop for loop in inside if loop not in reduction], reduction

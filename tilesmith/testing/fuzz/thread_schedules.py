@@ -35,7 +35,7 @@ def _bound(pick: Pick, block: Any) -> list[str]:
     return [
         str(stmt.thread_binding.thread_tag)
         for stmt in around
-        if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING
+        if isinstance(stmt, For) and stmt.thread_binding is not None
     ]
 
 

@@ -13,6 +13,7 @@ from tilesmith.ir import PrimExpr as PrimExpr
 from tilesmith.tir import PrimFunc as PrimFunc
 from tilesmith.tir.schedule.variables import RandomVariables as RandomVariables
 from tilesmith.tir import ScheduleState as ScheduleState
+from collections.abc import Sequence as Sequence
 from tilesmith.tir import TensorIntrin as TensorIntrin
 from tilesmith.tir.schedule import Trace as Trace
 from tilesmith.ir import Var as Var
@@ -32,15 +33,15 @@ class PrimitiveMethods:
         """Let a block declare another region of the buffer that it reads or writes."""
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
-    def blockize(self, target: BlockRV | LoopRV | list[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
+    def blockize(self, target: BlockRV | LoopRV | Sequence[BlockRV | str], preserve_unit_iters: bool = True) -> BlockRV:
         """Make one block of a loop with all that is in it, or of several blocks of one scope."""
     def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
         """Compute the indices at which a block accesses its buffers beforehand, into buffers."""
     def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
         """Let a block that reads and writes a buffer work on a copy of it."""
-    def cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: list[BlockRV | str] | None = None) -> BlockRV:
+    def cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = None) -> BlockRV:
         """Read a buffer through a copy in another scope; gives the block that copies."""
-    def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: list[BlockRV | str] | None = None) -> BlockRV:
+    def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = None) -> BlockRV:
         """Write a buffer through a copy in another scope; gives the block that copies back."""
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Whether ``decompose_padding`` of the same arguments would not be refused."""
@@ -72,11 +73,11 @@ class PrimitiveMethods:
         """The blocks of the same scope that write what this block reads."""
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
         """The block of that name; it must be the only one."""
-    def loop_partition(self, loop: LoopRV, factors: list[int | PrimExpr | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
+    def loop_partition(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
         """Replace one loop by consecutive loops over parts of its range, of the given lengths."""
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of several that stand one after the other; their bodies follow in turn."""
-    def pad_einsum(self, block: BlockRV | str, padding: list[int]) -> None:
+    def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Round the extent of each iterator of an einsum up to a multiple of its factor."""
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel."""
@@ -90,7 +91,7 @@ class PrimitiveMethods:
         """Write a buffer through a copy at indices that a map gives from the block's iterators;"""
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Put loops of one nest into the given order; other loops between them stay where they are."""
-    def reorder_block_iter_var(self, block: BlockRV | str, new_order: list[int]) -> None:
+    def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
         """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Move a consumer under a loop of its producers, for the part that they have made there."""
@@ -100,19 +101,19 @@ class PrimitiveMethods:
         """Make the iterations of a reduction loop independent: partial results in a buffer with one"""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
         """Make the buffer of a producer circular, and compute only rows that are new."""
-    def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> Var:
+    def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> Var:
         """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
         """A loop around all consumers of a block under which it can be computed, or a mark."""
-    def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None) -> list[Var]:
+    def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: Sequence[int] | None = None) -> list[Var]:
         """``n`` factors whose product is the extent of a loop; the product of those from"""
-    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Var]:
+    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[Var]:
         """``n`` factors whose product is the extent of a loop."""
-    def set_axis_separator(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, axis_separators: list[int]) -> None:
+    def set_axis_separator(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, axis_separators: Sequence[int]) -> None:
         """Say between which dimensions the physical axes of a buffer are separated."""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Put a buffer that a block writes into another storage scope."""
-    def split(self, loop: LoopRV, factors: list[int | PrimExpr | None], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
+    def split(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
         """Replace one loop by nested loops; at most one factor is None and found from the extent."""
     def storage_align(self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int) -> None:
         """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
@@ -126,7 +127,7 @@ class PrimitiveMethods:
         """Remove an annotation."""
     def unroll(self, loop: LoopRV) -> None:
         """Unroll a loop."""
-    def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: list[int]) -> None:
+    def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
         """Let a block keep quiet about some buffers that it reads ("read") or writes ("write")."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
         """Keep a buffer that a block writes in another dtype; values are cast on the way."""

@@ -115,7 +115,7 @@ class _Block(ParameterKind):
 
 
 class _Blocks(_Block):
-    users_type = "list[BlockRV | str] | None"
+    users_type = "Sequence[BlockRV | str] | None"
     argument = Argument("", is_input=True, form="list", optional=True)
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
@@ -129,7 +129,7 @@ class _Blocks(_Block):
 class _Targets(_BlockOrLoop):
     """A loop or block, or several blocks."""
 
-    users_type = "BlockRV | LoopRV | list[BlockRV]"
+    users_type = "BlockRV | LoopRV | Sequence[BlockRV | str]"
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         if isinstance(value, (list, tuple)):
@@ -205,7 +205,7 @@ class _Number(ParameterKind):
 
 
 class _Numbers(_Number):
-    users_type = "list[int]"
+    users_type = "Sequence[int]"
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         one = super().resolve
@@ -213,7 +213,7 @@ class _Numbers(_Number):
 
 
 class _Reals(ParameterKind):
-    users_type = "list[float]"
+    users_type = "Sequence[float]"
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         return [float(item) for item in value]
@@ -257,7 +257,7 @@ class _Scope(_Text):
 class _Factors(ParameterKind):
     """Numbers, expressions over sampled values, and None for what the extent decides."""
 
-    users_type = "list[int | PrimExpr | None]"
+    users_type = "Sequence[int | PrimExpr | None]"
     argument = Argument("", is_input=True, form="list")
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
@@ -407,7 +407,7 @@ WrittenBuffer = Annotated[int, _BufferNumber("write")]
 NamedBuffer = Annotated[int, _BufferNumber()]
 BlockBuffer = Annotated[BufferChoice, _BlockBuffer()]
 Decision = Annotated[int | None, _Decision("int | None")]
-Decisions = Annotated[list[int] | None, _Decision("list[int] | None")]
+Decisions = Annotated[list[int] | None, _Decision("Sequence[int] | None")]
 Generator = Annotated[random.Random, _Generator()]
 
 _KINDS: dict[Any, ParameterKind] = {

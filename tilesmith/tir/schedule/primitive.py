@@ -96,12 +96,14 @@ class Primitive:
         trace: str,
         *,
         is_composed: bool,
+        aliases: Sequence[str],
         no_sampler: str,
         options: dict[str, bool],
     ) -> None:
         self.function = function
         self.name = function.__name__
         self.is_composed = is_composed
+        self.aliases = tuple(aliases)
         self.no_sampler = no_sampler
         types = typing.get_type_hints(function, include_extras=True)
         self.parameters = [
@@ -301,8 +303,9 @@ def primitive(
         kind = name.title().replace("_", "") if trace is None else trace
         options = {"is_pure": is_pure, "is_postproc": is_postproc}
         record = Primitive(
-            function, kind, is_composed=is_composed, no_sampler=no_sampler, options=options
-        )
+            function, kind, is_composed=is_composed, aliases=aliases, no_sampler=no_sampler,
+            options=options,
+        )  # fmt: skip
         PRIMITIVES.register(name, record)
         if record.kind is not None:
             KINDS.register(kind, record.kind)
@@ -319,4 +322,5 @@ def forget(name: str) -> None:
     PRIMITIVES.remove(name)
     if record.kind is not None:
         KINDS.remove(record.kind.name)
-    delattr(PrimitiveMethods, name)
+    for one in (name, *record.aliases):
+        delattr(PrimitiveMethods, one)
