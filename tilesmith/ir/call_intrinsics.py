@@ -49,7 +49,7 @@ def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -
     return intrinsic_call(dtype, "call_pure_extern", StringImm(func_name), *args)
 
 
-def _llvm_arguments(name: Any, args: tuple) -> tuple:
+def _llvm_arguments(name: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     # Programs of the time when LLVM's overloads had to be counted give the number of arguments
     # that choose the overload first, as an unsigned constant; the full name says the same.
     if args and isinstance(args[0], IntImm) and args[0].dtype == "uint32":

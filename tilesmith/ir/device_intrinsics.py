@@ -70,7 +70,7 @@ def ptx_mma(
     accumulator: Any, c_index: Any, saturate: Any, operator: Any = None,
 ) -> PrimExpr:  # fmt: skip
     """The warp's matrix product ``mma``."""
-    arguments: tuple = (
+    arguments: tuple[Any, ...] = (
         shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype,
         multiplicand_a, a_index, multiplicand_b, b_index, accumulator, c_index, saturate,
     )  # fmt: skip

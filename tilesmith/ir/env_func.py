@@ -25,7 +25,9 @@ class EnvFunc(Node, key="ir.EnvFunc"):
     @property
     def func(self) -> Callable[..., Any]:
         """The function itself."""
-        return get_global_func(self.name)
+        found: Callable[..., Any] | None = get_global_func(self.name)
+        assert found is not None  # only with allow_missing
+        return found
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""

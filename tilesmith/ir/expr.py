@@ -64,13 +64,11 @@ def convert(value: Any, dtype: str | None = None) -> Any:
     if isinstance(value, BaseExpr):
         return value
     if isinstance(value, bool):
-        return (
-            IntImm(dtype or _BOOL, int(value))
-            if not _is_floating(dtype)
-            else FloatImm(dtype, float(value))
-        )
+        if dtype is not None and _is_floating(dtype):
+            return FloatImm(dtype, float(value))
+        return IntImm(dtype or _BOOL, int(value))
     if isinstance(value, int):
-        if _is_floating(dtype):
+        if dtype is not None and _is_floating(dtype):
             return FloatImm(dtype, float(value))
         if dtype is None:
             dtype = _INT32 if -(2**31) <= value < 2**31 else DataType("int64")
@@ -88,12 +86,14 @@ def convert(value: Any, dtype: str | None = None) -> Any:
     raise TypeMismatchError(f"cannot make an expression of {value!r} ({type(value).__name__})")
 
 
-def _is_floating(dtype: str | None) -> bool:
-    return dtype is not None and DataType(dtype).is_float
+def _is_floating(dtype: str) -> bool:
+    return DataType(dtype).is_float
 
 
-def _as_expr(value: Any) -> PrimExpr:
-    return value if isinstance(value, PrimExpr) else convert(value)
+def as_prim_expr(value: Any) -> PrimExpr:
+    """A scalar expression, or a Python scalar as a constant; see `convert`."""
+    converted: PrimExpr = value if isinstance(value, PrimExpr) else convert(value)
+    return converted
 
 
 class Var(PrimExpr, key="tir.Var"):
@@ -235,7 +235,7 @@ class Cast(PrimExpr, key="tir.Cast"):
 
     def __init__(self, dtype: str, value: Any, span: Any = None) -> None:
         self.dtype = DataType(dtype)
-        self.value = _as_expr(value)
+        self.value = as_prim_expr(value)
         if self.dtype.lanes != self.value.dtype.lanes:
             raise TypeMismatchError(
                 f"a cast keeps the number of lanes, got {self.value.dtype} to {self.dtype}"
@@ -358,7 +358,7 @@ class Not(PrimExpr, key="tir.Not"):
     a: PrimExpr = child()
 
     def __init__(self, a: Any, span: Any = None) -> None:
-        self.a = _as_expr(a)
+        self.a = as_prim_expr(a)
         self.dtype = self.a.dtype
         if not self.dtype.is_bool:
             raise TypeMismatchError(f"Not needs a boolean, got {self.dtype}")
@@ -372,10 +372,10 @@ class Select(PrimExpr, key="tir.Select"):
     false_value: PrimExpr = child()
 
     def __init__(self, condition: Any, true_value: Any, false_value: Any, span: Any = None) -> None:
-        self.condition = _as_expr(condition)
+        self.condition = as_prim_expr(condition)
         if not isinstance(true_value, PrimExpr) and isinstance(false_value, PrimExpr):
             true_value = convert(true_value, false_value.dtype)
-        self.true_value = _as_expr(true_value)
+        self.true_value = as_prim_expr(true_value)
         if not isinstance(false_value, PrimExpr):
             false_value = convert(false_value, self.true_value.dtype)
         self.false_value = false_value
@@ -417,7 +417,7 @@ class Ramp(PrimExpr, key="tir.Ramp"):
     lanes: int = data()
 
     def __init__(self, base: Any, stride: Any, lanes: Any, span: Any = None) -> None:
-        self.base = _as_expr(base)
+        self.base = as_prim_expr(base)
         self.stride = stride if isinstance(stride, PrimExpr) else convert(stride, self.base.dtype)
         self.lanes = lanes_of(lanes)
         if self.stride.dtype is not self.base.dtype or self.base.dtype.lanes != 1:
@@ -434,7 +434,7 @@ class Broadcast(PrimExpr, key="tir.Broadcast"):
     lanes: int = data()
 
     def __init__(self, value: Any, lanes: Any, span: Any = None) -> None:
-        self.value = _as_expr(value)
+        self.value = as_prim_expr(value)
         self.lanes = lanes_of(lanes)
         if self.value.dtype.lanes != 1:
             raise TypeMismatchError(f"Broadcast needs a scalar, got {self.value.dtype}")
@@ -448,10 +448,10 @@ class Shuffle(PrimExpr, key="tir.Shuffle"):
     indices: tuple[PrimExpr, ...] = child()
 
     def __init__(self, vectors: Any, indices: Any, span: Any = None) -> None:
-        self.vectors = tuple([_as_expr(vector) for vector in vectors])
+        self.vectors = tuple([as_prim_expr(vector) for vector in vectors])
         if len({vector.dtype.element for vector in self.vectors}) != 1:
             raise TypeMismatchError("Shuffle needs one or more vectors of one dtype")
-        self.indices = tuple([_as_expr(index) for index in indices])
+        self.indices = tuple([as_prim_expr(index) for index in indices])
         self.dtype = self.vectors[0].dtype.element.with_lanes(len(self.indices))
 
 
@@ -465,7 +465,7 @@ class Let(PrimExpr, key="tir.Let"):
     def __init__(self, var: Var, value: Any, body: Any, span: Any = None) -> None:
         self.var = var
         self.value = value if isinstance(value, PrimExpr) else convert(value, var.dtype)
-        self.body = _as_expr(body)
+        self.body = as_prim_expr(body)
         self.dtype = self.body.dtype
 
 
@@ -528,12 +528,12 @@ class Range(Node, key="ir.Range"):
 
     def __init__(self, begin: Any, end: Any = None, span: Any = None) -> None:
         if end is None:
-            self.extent = _as_expr(begin)
+            self.extent = as_prim_expr(begin)
             self.min = IntImm(self.extent.dtype, 0)
         else:
             if not isinstance(begin, PrimExpr) and isinstance(end, PrimExpr):
                 begin = convert(begin, end.dtype)
-            self.min = _as_expr(begin)
+            self.min = as_prim_expr(begin)
             end = end if isinstance(end, PrimExpr) else convert(end, self.min.dtype)
             self.extent = operators.subtract(end, self.min)
         self.span = span

@@ -53,7 +53,8 @@ def effect_of(call: Call) -> CallEffectKind:
     """What evaluating a call may do; a call of a function of the module may change memory."""
     if isinstance(call.op, GlobalVar):
         return CallEffectKind.UpdateState
-    return call.op.get_attr("TCallEffectKind", CallEffectKind.UpdateState)
+    kind: CallEffectKind = call.op.get_attr("TCallEffectKind", CallEffectKind.UpdateState)
+    return kind
 
 
 def _floating(value: Any) -> PrimExpr:
@@ -442,7 +443,8 @@ def _largest_float(dtype: DataType) -> float:
     if largest is None:
         import ml_dtypes
 
-        largest = float(ml_dtypes.finfo(dtype.numpy()).max)
+        finfo: Any = ml_dtypes.finfo
+        largest = float(finfo(dtype.numpy()).max)
     return largest
 
 

@@ -69,7 +69,8 @@ def _with_global_vars(function: BaseFunc, table: Mapping[GlobalVar, GlobalVar]) 
             found = done[id(node)] = node.map_children(change)
         return found
 
-    return change(function)
+    changed: BaseFunc = change(function)
+    return changed
 
 
 class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
@@ -82,7 +83,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
     functions: dict[GlobalVar, BaseFunc] = data()
     attrs: Mapping[str, Any] = data(default=None)
-    global_infos: Mapping[str, Any] = data(default=None)
+    global_infos: dict[str, Any] = data(default=None)
     span: Any = note(default=None)
 
     def __init__(
@@ -129,7 +130,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
     def _variable(self, name: Any) -> GlobalVar:
         if isinstance(name, str):
             return self.get_global_var(name)
-        if name in self.functions:
+        if isinstance(name, GlobalVar) and name in self.functions:
             return name
         return self.get_global_var(name.name_hint)
 

@@ -111,7 +111,7 @@ def node_class(key: str) -> type[Node]:
     return _CLASSES[key]
 
 
-def _map_tuple(function: Callable[[Any], Any], items: tuple) -> tuple:
+def _map_tuple(function: Callable[[Any], Any], items: tuple[Any, ...]) -> tuple[Any, ...]:
     """``items`` with the function applied; the same tuple when nothing changed."""
     new = [function(item) for item in items]
     for old_item, new_item in zip(items, new):
@@ -120,7 +120,7 @@ def _map_tuple(function: Callable[[Any], Any], items: tuple) -> tuple:
     return items
 
 
-def _map_mapping(function: Callable[[Any], Any], items: Mapping) -> Mapping:
+def _map_mapping(function: Callable[[Any], Any], items: Mapping[Any, Any]) -> Mapping[Any, Any]:
     new = {key: function(value) for key, value in items.items()}
     for key, value in items.items():
         if new[key] is not value:
@@ -229,7 +229,7 @@ def _first_push_children(self: Node, stack: list[Node]) -> None:
     ``ir.queries.walk`` is built on this. Each class gets a method of its own at first use.
     """
     cls = type(self)
-    cls.push_children = _make_push_children(cls)  # type: ignore[method-assign]
+    cls.push_children = _make_push_children(cls)
     cls.push_children(self, stack)
 
 
@@ -237,7 +237,7 @@ def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
     """Stands as ``__init__`` until the class makes its first instance."""
     for cls in type(self).__mro__:
         if cls.__dict__.get("__init__") is _first_init:
-            cls.__init__ = _make_init(cls)
+            cls.__init__ = _make_init(cls)  # type: ignore[misc]
             break
     type(self).__init__(self, *args, **kwargs)
 
@@ -251,6 +251,7 @@ class NodeMeta(type):
     """
 
     _fields: tuple[Field, ...]
+    _key: str
 
     def __new__(
         mcls,
@@ -286,7 +287,9 @@ class NodeMeta(type):
         _CLASSES[key] = cls  # type: ignore[assignment]
         return cls
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict, **_: Any) -> None:
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[Any, Any], **_: Any
+    ) -> None:
         super().__init__(name, bases, namespace)
 
 

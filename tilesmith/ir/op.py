@@ -29,7 +29,7 @@ class CallEffectKind(IntEnum):
     Opaque = UpdateState
 
 
-_OPS: Registry = Registry(
+_OPS: Registry[Op] = Registry(
     "operator", providers={"relax.": "tilesmith.relax.op", "tir.": "tilesmith.ir.intrinsics"}
 )
 

@@ -44,7 +44,7 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
     if isinstance(value, ir.PrimExpr):
         value = value.value  # type: ignore[attr-defined]
     if dtype is None:
-        return ir.convert(value)
+        return ir.as_prim_expr(value)
     dtype = DataType(dtype)
     if dtype.lanes > 1:
         return ir.Broadcast(const(value, dtype.element), dtype.lanes)
@@ -88,23 +88,23 @@ def is_const(expr: Any, value: Any = None) -> bool:
 
 def cast(dtype: Any, value: Any) -> ir.PrimExpr:
     """``value`` converted to ``dtype``; constants fold, the same dtype gives the value itself."""
-    dtype = DataType(dtype)
-    value = value if isinstance(value, ir.PrimExpr) else ir.convert(value)
-    if value.dtype is dtype:
-        return value
-    if dtype.lanes != value.dtype.lanes and value.dtype.lanes == 1:
-        return ir.Broadcast(cast(dtype.element, value), dtype.lanes)
-    if isinstance(value, ir.IntImm) and not dtype.is_handle:
-        number = held(value.value, dtype) if dtype.is_float else value.value
+    target = DataType(dtype)
+    given: ir.PrimExpr = value if isinstance(value, ir.PrimExpr) else ir.convert(value)
+    if given.dtype is target:
+        return given
+    if target.lanes != given.dtype.lanes and given.dtype.lanes == 1:
+        return ir.Broadcast(cast(target.element, given), target.lanes)
+    if isinstance(given, ir.IntImm) and not target.is_handle:
+        number = held(given.value, target) if target.is_float else given.value
         if number is not None:
-            return const(number, dtype)
-    elif isinstance(value, ir.FloatImm):
-        folded = _cast_float(held(value.value, value.dtype), value.dtype, dtype)
+            return const(number, target)
+    elif isinstance(given, ir.FloatImm):
+        folded = _cast_float(held(given.value, given.dtype), given.dtype, target)
         if folded is not None:
             return folded
-    if isinstance(value, ir.Broadcast):
-        return ir.Broadcast(cast(dtype.element, value.value), dtype.lanes)
-    return ir.Cast(dtype, value)
+    if isinstance(given, ir.Broadcast):
+        return ir.Broadcast(cast(target.element, given.value), target.lanes)
+    return ir.Cast(target, given)
 
 
 def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.PrimExpr | None:
@@ -152,7 +152,8 @@ def _is_exact(value: float, dtype: DataType) -> bool:
 
 def _as_float32(value: float) -> float | None:
     try:
-        return struct.unpack("f", struct.pack("f", value))[0]
+        (rounded,) = struct.unpack("f", struct.pack("f", value))
+        return float(rounded)
     except OverflowError:
         return None
 
@@ -184,18 +185,18 @@ def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
 
 def _scalar_like(value: Any, other: Any) -> ir.PrimExpr:
     if not isinstance(other, ir.PrimExpr) or not isinstance(value, (bool, int, float)):
-        return ir.convert(value)
+        return ir.as_prim_expr(value)
     element = other.dtype.element
     if isinstance(value, float) and not element.is_float:
         return ir.FloatImm("float32", value)
     if isinstance(value, bool) and not element.is_bool:
         return const(int(value), element)
     if element.is_bool and not isinstance(value, bool):
-        return ir.convert(value)
+        return ir.as_prim_expr(value)
     if element.is_integer and wrap(int(value), element) != int(value):
-        return ir.convert(value)
+        return ir.as_prim_expr(value)
     if element == "float16" and 65504.0 < abs(value) < math.inf:
-        return ir.convert(value)
+        return ir.as_prim_expr(value)
     return const(value, element)
 
 
@@ -245,43 +246,44 @@ def _fold_float32(function: Callable[[Any, Any], Any], a: float, b: float) -> fl
 
 def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a + b``."""
-    a, b = match_types(a, b)
-    folded = _fold(a, b, lambda x, y: x + y)
+    left, right = match_types(a, b)
+    folded = _fold(left, right, lambda x, y: x + y)
     if folded is not None:
         return folded
-    if is_const(b, 0) and _adds_nothing(b):
-        return a
-    return b if is_const(a, 0) and _adds_nothing(a) else ir.Add(a, b)
+    if is_const(right, 0) and _adds_nothing(right):
+        return left
+    return right if is_const(left, 0) and _adds_nothing(left) else ir.Add(left, right)
 
 
 def _adds_nothing(zero: Any) -> bool:
     """Of floats, ``x + -0.0`` is x for each x, while ``-0.0 + 0.0`` is 0.0."""
-    value = (zero.value if isinstance(zero, ir.Broadcast) else zero).value
+    number: Any = zero.value if isinstance(zero, ir.Broadcast) else zero
+    value = number.value
     return not isinstance(value, float) or math.copysign(1.0, value) < 0
 
 
 def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a - b``."""
-    a, b = match_types(a, b)
-    folded = _fold(a, b, lambda x, y: x - y)
+    left, right = match_types(a, b)
+    folded = _fold(left, right, lambda x, y: x - y)
     if folded is not None:
         return folded
-    if is_const(b, 0) and (not a.dtype.is_float or not _adds_nothing(b)):
-        return a
-    return ir.Sub(a, b)
+    if is_const(right, 0) and (not left.dtype.is_float or not _adds_nothing(right)):
+        return left
+    return ir.Sub(left, right)
 
 
 def multiply(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a * b``."""
-    a, b = match_types(a, b)
-    folded = _fold(a, b, lambda x, y: x * y)
+    left, right = match_types(a, b)
+    folded = _fold(left, right, lambda x, y: x * y)
     if folded is not None:
         return folded
-    if is_const(b, 1) or (is_const(a, 0) and not a.dtype.is_float):
-        return a
-    if is_const(a, 1) or (is_const(b, 0) and not b.dtype.is_float):
-        return b
-    return ir.Mul(a, b)
+    if is_const(right, 1) or (is_const(left, 0) and not left.dtype.is_float):
+        return left
+    if is_const(left, 1) or (is_const(right, 0) and not right.dtype.is_float):
+        return right
+    return ir.Mul(left, right)
 
 
 def negate(a: Any) -> ir.PrimExpr:
@@ -296,17 +298,17 @@ def negate(a: Any) -> ir.PrimExpr:
 
 def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a / b`` of floats. Integers have two divisions: say ``floordiv`` or ``truncdiv``."""
-    a, b = match_types(a, b)
-    if a.dtype.is_integer:
+    left, right = match_types(a, b)
+    if left.dtype.is_integer:
         raise TypeMismatchError(
-            f"`/` of integers ({a.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv"
+            f"`/` of integers ({left.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv"
             " (rounds toward zero)"
         )
-    if isinstance(b, ir.FloatImm) and b.value != 0.0:
-        folded = _fold(a, b, lambda x, y: x / y)
+    if isinstance(right, ir.FloatImm) and right.value != 0.0:
+        folded = _fold(left, right, lambda x, y: x / y)
         if folded is not None:
             return folded
-    return a if is_const(b, 1) else ir.Div(a, b)
+    return left if is_const(right, 1) else ir.Div(left, right)
 
 
 def _trunc_divide(a: int, b: int) -> int:
@@ -317,20 +319,20 @@ def _trunc_divide(a: int, b: int) -> int:
 def _integer_division(
     kind: type[ir.BinaryOp], function: Callable[[int, int], int], a: Any, b: Any
 ) -> ir.PrimExpr:
-    a, b = match_types(a, b)
-    if not a.dtype.is_integer and not a.dtype.is_bool:
+    left, right = match_types(a, b)
+    if not left.dtype.is_integer and not left.dtype.is_bool:
         if kind is ir.FloorDiv:
-            return floor_of(ir.Div(a, b))
-        raise TypeMismatchError(f"{kind.__name__} needs integers, got {a.dtype}")
-    if isinstance(b, ir.IntImm) and b.value != 0:
-        folded = _fold(a, b, function)
+            return floor_of(ir.Div(left, right))
+        raise TypeMismatchError(f"{kind.__name__} needs integers, got {left.dtype}")
+    if isinstance(right, ir.IntImm) and right.value != 0:
+        folded = _fold(left, right, function)
         if folded is not None:
             return folded
-    if is_const(b, 1):
-        return a if kind in (ir.FloorDiv, ir.Div) else const(0, a.dtype)
-    if is_const(a, 0) and is_const(b) and not is_const(b, 0):
-        return a
-    return kind(a, b)
+    if is_const(right, 1):
+        return left if kind in (ir.FloorDiv, ir.Div) else const(0, left.dtype)
+    if is_const(left, 0) and is_const(right) and not is_const(right, 0):
+        return left
+    return kind(left, right)
 
 
 def floor_of(value: ir.PrimExpr) -> ir.PrimExpr:
@@ -361,15 +363,15 @@ def truncmod(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 def _min_max(
     kind: type[ir.BinaryOp], function: Callable[[Any, Any], Any], a: Any, b: Any
 ) -> ir.PrimExpr:
-    a, b = match_types(a, b)
-    if a is b:
-        return a
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
-        return const(function(a.value, b.value), a.dtype)
-    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
-        if not (math.isnan(a.value) or math.isnan(b.value)):
-            return ir.FloatImm(a.dtype, function(a.value, b.value))
-    return kind(a, b)
+    left, right = match_types(a, b)
+    if left is right:
+        return left
+    if isinstance(left, ir.IntImm) and isinstance(right, ir.IntImm):
+        return const(function(left.value, right.value), left.dtype)
+    if isinstance(left, ir.FloatImm) and isinstance(right, ir.FloatImm):
+        if not (math.isnan(left.value) or math.isnan(right.value)):
+            return ir.FloatImm(left.dtype, function(left.value, right.value))
+    return kind(left, right)
 
 
 def minimum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -385,14 +387,14 @@ def maximum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 def _compare(
     kind: type[ir.CompareOp], function: Callable[[Any, Any], bool], a: Any, b: Any
 ) -> ir.PrimExpr:
-    a, b = match_types(a, b)
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
-        return const(function(a.value, b.value), "bool")
-    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
-        left, right = held(a.value, a.dtype), held(b.value, b.dtype)
-        if left is not None and right is not None:
-            return const(function(left, right), "bool")
-    return kind(a, b)
+    left, right = match_types(a, b)
+    if isinstance(left, ir.IntImm) and isinstance(right, ir.IntImm):
+        return const(function(left.value, right.value), "bool")
+    if isinstance(left, ir.FloatImm) and isinstance(right, ir.FloatImm):
+        a, b = held(left.value, left.dtype), held(right.value, right.dtype)
+        if a is not None and b is not None:
+            return const(function(a, b), "bool")
+    return kind(left, right)
 
 
 def equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
@@ -452,20 +454,20 @@ def _refuse_from_inside() -> None:
 
 def logical_and(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a and b`` as an expression."""
-    a, b = match_types(a, b)
-    for this, other in ((a, b), (b, a)):
+    left, right = match_types(a, b)
+    for this, other in ((left, right), (right, left)):
         if is_const(this):
             return other if is_const(this, 1) else this
-    return ir.And(a, b)
+    return ir.And(left, right)
 
 
 def logical_or(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a or b`` as an expression."""
-    a, b = match_types(a, b)
-    for this, other in ((a, b), (b, a)):
+    left, right = match_types(a, b)
+    for this, other in ((left, right), (right, left)):
         if is_const(this):
             return this if is_const(this, 1) else other
-    return ir.Or(a, b)
+    return ir.Or(left, right)
 
 
 def logical_not(a: Any, span: Any = None) -> ir.PrimExpr:
@@ -491,12 +493,12 @@ def any_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def _bitwise(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
-    a, b = match_types(a, b)
-    if not (a.dtype.is_integer or a.dtype.is_bool):
-        raise TypeMismatchError(f"{name} needs integers, got {a.dtype}")
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
-        return const(function(a.value, b.value), a.dtype)
-    return ir.Call(a.dtype, "tir." + name, (a, b))
+    left, right = match_types(a, b)
+    if not (left.dtype.is_integer or left.dtype.is_bool):
+        raise TypeMismatchError(f"{name} needs integers, got {left.dtype}")
+    if isinstance(left, ir.IntImm) and isinstance(right, ir.IntImm):
+        return const(function(left.value, right.value), left.dtype)
+    return ir.Call(left.dtype, "tir." + name, (left, right))
 
 
 def bitwise_and(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
@@ -525,16 +527,18 @@ def bitwise_not(x: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
-    a, b = match_types(a, b)
-    if not a.dtype.is_integer:
-        raise TypeMismatchError(f"{name} needs integers, got {a.dtype}")
-    if isinstance(b, ir.IntImm) and not 0 <= b.value < a.dtype.bits:
-        raise TypeMismatchError(f"{name} of {a.dtype} by {b.value}: it has {a.dtype.bits} bits")
-    if is_const(b, 0):
-        return a
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
-        return const(function(a.value, b.value), a.dtype)
-    return ir.Call(a.dtype, "tir." + name, (a, b))
+    left, right = match_types(a, b)
+    if not left.dtype.is_integer:
+        raise TypeMismatchError(f"{name} needs integers, got {left.dtype}")
+    if isinstance(right, ir.IntImm) and not 0 <= right.value < left.dtype.bits:
+        raise TypeMismatchError(
+            f"{name} of {left.dtype} by {right.value}: it has {left.dtype.bits} bits"
+        )
+    if is_const(right, 0):
+        return left
+    if isinstance(left, ir.IntImm) and isinstance(right, ir.IntImm):
+        return const(function(left.value, right.value), left.dtype)
+    return ir.Call(left.dtype, "tir." + name, (left, right))
 
 
 def shift_left(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:

@@ -257,19 +257,19 @@ def _names(values: Iterable[str] | None, what: str) -> tuple[str, ...]:
 def _stack() -> list[PassContext]:
     local = PassContext._local
     try:
-        return local.stack
+        stack: list[PassContext] = local.stack
     except AttributeError:
-        local.stack = []
-        return local.stack
+        stack = local.stack = []
+    return stack
 
 
 def _default() -> PassContext:
     local = PassContext._local
     try:
-        return local.default
+        default: PassContext = local.default
     except AttributeError:
-        local.default = PassContext()
-        return local.default
+        default = local.default = PassContext()
+    return default
 
 
 def _enter_instruments(instruments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -116,7 +116,7 @@ def _same(made: Any, node: Any) -> bool:
     return node.__class__ is ir.StringImm and made.value == node.value
 
 
-def _gives_back(function: Callable, node: Any, printer: Printer) -> bool:
+def _gives_back(function: Callable[..., Any], node: Any, printer: Printer) -> bool:
     """Whether a function of the two operands, as they are written, makes this node again."""
     try:
         made = function(as_written(node.a, printer), as_written(node.b, printer))
@@ -125,7 +125,7 @@ def _gives_back(function: Callable, node: Any, printer: Printer) -> bool:
     return made.__class__ is node.__class__ and _same(made.a, node.a) and _same(made.b, node.b)
 
 
-_OPERATORS: dict[type, tuple[str, int, int, Callable]] = {
+_OPERATORS: dict[type, tuple[str, int, int, Callable[..., Any]]] = {
     ir.Add: (" + ", Level.SUM, Level.SUM + 1, operators.add),
     ir.Sub: (" - ", Level.SUM, Level.SUM + 1, operators.subtract),
     ir.Mul: (" * ", Level.PRODUCT, Level.PRODUCT + 1, operators.multiply),
@@ -141,7 +141,7 @@ _OPERATORS: dict[type, tuple[str, int, int, Callable]] = {
     ir.And: (" and ", Level.AND, Level.AND + 1, operators.logical_and),
     ir.Or: (" or ", Level.OR, Level.OR + 1, operators.logical_or),
 }  # text, level of the whole, level that the right operand needs, the operator
-_FUNCTIONS: dict[type, tuple[str, Callable]] = {
+_FUNCTIONS: dict[type, tuple[str, Callable[..., Any]]] = {
     ir.Min: ("min", operators.minimum),
     ir.Max: ("max", operators.maximum),
     ir.Mod: ("truncmod", operators.truncmod),
@@ -214,10 +214,11 @@ def _let(node: ir.Let, printer: Printer) -> Doc:
 _PACKED = ("call_packed", "call_cpacked", "call_packed_lowered", "call_cpacked_lowered")
 
 
-def _script_function(name: str) -> Callable | None:
+def _script_function(name: str) -> Callable[..., Any] | None:
     for module in (intrinsics, call_intrinsics, device_intrinsics):
         if name in module.__all__:
-            return getattr(module, name)
+            found: Callable[..., Any] = getattr(module, name)
+            return found
     if name in _PACKED:
         return lambda function, *args: _packed(name, function, args)
     if name == "address_of":
@@ -225,7 +226,7 @@ def _script_function(name: str) -> Callable | None:
     return None
 
 
-def _packed(name: str, function: Any, args: tuple) -> ir.Call:
+def _packed(name: str, function: Any, args: tuple[Any, ...]) -> ir.Call:
     """What ``T.call_packed`` makes; it refuses a call that does not begin with a name."""
     if not isinstance(function, (str, ir.StringImm)):
         raise TypeMismatchError("a packed call begins with the name of the function")
@@ -252,8 +253,8 @@ def _call(node: ir.Call, printer: Printer) -> Doc:
         )
     name = node.op.get_attr("TScriptPrinterName", node.op.name)
     place = node.op.get_attr("TScriptDtypePrintLocation", "")
-    function = _script_function(name)
-    if function is not None and _call_gives_back(function, node, place, printer):
+    made_by = _script_function(name)
+    if made_by is not None and _call_gives_back(made_by, node, place, printer):
         dtype = quoted(str(node.dtype))
         if place == "first":
             arguments = [dtype, *arguments]
@@ -264,7 +265,9 @@ def _call(node: ir.Call, printer: Printer) -> Doc:
     return call(f"{word}.call_intrin", arguments, node=node)
 
 
-def _call_gives_back(function: Callable, node: ir.Call, place: str, printer: Printer) -> bool:
+def _call_gives_back(
+    function: Callable[..., Any], node: ir.Call, place: str, printer: Printer
+) -> bool:
     arguments = [as_written(arg, printer) for arg in node.args]
     if place == "first":
         arguments = [node.dtype, *arguments]
@@ -338,9 +341,9 @@ def _module(node: IRModule, printer: Printer) -> None:
                 printer.line(f"{name} = {word}.decl_function(", quoted(variable.name_hint), ")")
         printer.functions = names
         printer.results = {
-            variable: function.ret_type.dtype
+            variable: result.dtype
             for variable, function in node.functions.items()
-            if isinstance(getattr(function, "ret_type", None), ir.PrimType)
+            if isinstance(result := getattr(function, "ret_type", None), ir.PrimType)
         }
         for number, (variable, function) in enumerate(functions):
             if number:

@@ -80,7 +80,7 @@ class _Writer:
     def node(self, node: Node) -> dict[str, int]:
         found = self.number.get(id(node))
         if found is None:
-            values = []
+            values: list[Any] = []
             for field in node._fields:
                 value = getattr(node, field.name)
                 if field.role is Role.NOTE and not self.notes:

@@ -195,7 +195,7 @@ class _Comparison:
             self.pair(left, right)
         return same
 
-    def definitions(self, this: Any, other: Any, shape: str, saved: list) -> bool:
+    def definitions(self, this: Any, other: Any, shape: str, saved: list[Any]) -> bool:
         if shape == "one":
             return self.definition(this, other, saved)
         if shape == "tuple":
@@ -221,7 +221,7 @@ class _Comparison:
             return this is other or self.fail("only one side has this definition")
         return self.definition(this, other, saved)
 
-    def definition(self, left: Any, right: Any, saved: list) -> bool:
+    def definition(self, left: Any, right: Any, saved: list[Any]) -> bool:
         if left.__class__ is not right.__class__:
             return self.fail(f"{_class_name(left)} and {_class_name(right)}")
         plan = plan_of(left.__class__)
@@ -256,7 +256,7 @@ class _Comparison:
 
     # Plain values.
 
-    def mapping(self, this: Mapping, other: Mapping) -> bool:
+    def mapping(self, this: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
         if this.keys() != other.keys():
             return self.fail(f"keys {sorted(map(str, this))} and {sorted(map(str, other))}")
         for key, value in this.items():
@@ -321,7 +321,7 @@ def _arrays_equal(array: Any, other: Any) -> bool:
         return False
     if array.dtype != other.dtype or array.shape != other.shape:
         return False
-    return array.tobytes() == other.tobytes()
+    return bool(array.tobytes() == other.tobytes())
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> _Comparison | None:

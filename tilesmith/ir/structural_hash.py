@@ -116,7 +116,7 @@ class _Hasher:
         found = self.defined[id(node)] = _mix(_mix(_VARIABLE, fields), self.count)
         return found
 
-    def definitions(self, value: Any, shape: str, saved: list) -> int:
+    def definitions(self, value: Any, shape: str, saved: list[Any]) -> int:
         if shape == "tuple":
             items: Any = value
         elif shape == "mapping":

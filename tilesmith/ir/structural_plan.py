@@ -11,7 +11,7 @@ from tilesmith.ir.node import Node, Role
 __all__ = ["ObjectPath", "definition_steps", "plan_of"]
 
 
-class ObjectPath(tuple):
+class ObjectPath(tuple[Any, ...]):
     """The way from a node to something inside it: ``<root>.body.seq[0]``."""
 
     __slots__ = ()
@@ -148,7 +148,7 @@ def definition_steps(cls: type) -> tuple[Step, ...]:
     return plan_of(cls).steps
 
 
-def _definitions_first(fields: list) -> list:
+def _definitions_first(fields: list[Any]) -> list[Any]:
     """Definitions without scope, then what lies outside the scopes, then the scoped definitions
     followed by what lies in their scopes."""
     scopes = {field.scope for field in fields if field.role is Role.DEFINES and field.scope}

@@ -164,7 +164,7 @@ def _run(transform_pass: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
 
 def _stopped(transform_pass: Pass) -> bool:
     """Whether ``TILESMITH_PASS_LIMIT`` passes have run: bisection finds the one that is wrong."""
-    limit = knobs.pass_limit
+    limit: int | None = knobs.pass_limit
     if limit is None or isinstance(transform_pass, Sequential):
         return False
     _run_state.count += 1
@@ -344,10 +344,10 @@ def _wrap_class(base: type, method: str, kind: str, target: type, info: PassInfo
     if not hasattr(target, method):
         raise TypeMismatchError(f"a {kind} that is a class needs a method {method}")
 
-    class Wrapped(base):  # type: ignore[misc, valid-type]
+    class Wrapped(base):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self.instance = target(*args, **kwargs)
-            base.__init__(self, getattr(self.instance, method), info)
+            super().__init__(getattr(self.instance, method), info)
 
         def __getattr__(self, attribute: str) -> Any:
             if attribute == "instance":

@@ -35,7 +35,8 @@ class Dispatcher(Generic[Result]):
         method = self._table.get(node.__class__)
         if method is None:
             method = self._resolve(node.__class__)
-        return method(self, node)
+        result: Result = method(self, node)
+        return result
 
     __call__ = visit
 

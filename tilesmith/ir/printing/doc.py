@@ -41,25 +41,25 @@ class Doc:
 Piece = str | Doc
 
 
-def render(doc: Piece, position: int, pieces: list[str], ranges: list | None) -> int:
+def render(doc: Piece, position: int, pieces: list[str], ranges: list[Any] | None) -> int:
     """Append the text of ``doc`` to ``pieces``; gives the position after it.
 
     ``ranges`` collects ``(node, start, end)`` of each piece that shows a node.
     """
-    if doc.__class__ is not Doc:
-        pieces.append(doc)  # type: ignore[arg-type]
-        return position + len(doc)  # type: ignore[arg-type]
+    if isinstance(doc, str):
+        pieces.append(doc)
+        return position + len(doc)
     start = position
-    for part in doc.parts:  # type: ignore[union-attr]
+    for part in doc.parts:
         position = render(part, position, pieces, ranges)
-    if ranges is not None and doc.node is not None:  # type: ignore[union-attr]
-        ranges.append((doc.node, start, position))  # type: ignore[union-attr]
+    if ranges is not None and doc.node is not None:
+        ranges.append((doc.node, start, position))
     return position
 
 
 def parenthesized(doc: Piece, level: int) -> Piece:
     """``doc`` in parentheses unless it binds at least as tightly as ``level``."""
-    if doc.__class__ is Doc and doc.level < level:  # type: ignore[union-attr]
+    if isinstance(doc, Doc) and doc.level < level:
         return Doc("(", doc, ")")
     return doc
 

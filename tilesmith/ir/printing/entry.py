@@ -42,7 +42,7 @@ def printed(node: Any, config: PrinterConfig | None = None) -> PrintedText:
     return PrintedText(text, ranges)
 
 
-def _assemble(printer: Printer, ranges: list | None) -> list[str]:
+def _assemble(printer: Printer, ranges: list[Any] | None) -> list[str]:
     """All lines as text, header first."""
     header, outside = _header(printer), []
     if printer.free:
@@ -84,7 +84,7 @@ def _place_free_names(printer: Printer) -> list[Line]:
             continue
         depth = printer.lines[at].depth if at < len(printer.lines) else 0
         inserted.setdefault(at, []).append(Line(depth, free.definition))
-    lines = []
+    lines: list[Line] = []
     for number, line in enumerate(printer.lines):
         lines += inserted.get(number, ())
         lines.append(line)
@@ -147,7 +147,7 @@ def _metadata_section(printer: Printer) -> list[str]:
         lines.append(f"    {quoted(kind)}: [")
         for value, dtype in entries:
             array = numpy.ascontiguousarray(value)
-            encoded = base64.b64encode(array.view(numpy.uint8).reshape(-1) if array.size else b"")
+            encoded = base64.b64encode(array.tobytes())
             shape = repr(tuple(int(size) for size in numpy.shape(value)))
             lines.append(
                 f'        {word}.array({quoted(str(dtype))}, {shape}, "{encoded.decode()}"),'
@@ -225,7 +225,7 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
         printer.write(node)
         if not config.verbose_expr and not printer.writes_lines(node):
             printer.free = []  # a reader of an expression knows what its variables are
-        ranges: list | None = [] if config.obj_to_underline else None
+        ranges: list[Any] | None = [] if config.obj_to_underline else None
         lines = _assemble(printer, ranges)
         if plain:
             return "\n".join(lines)
@@ -281,7 +281,7 @@ def _line_of(starts: list[int], position: int) -> int:
     return bisect.bisect_right(starts, position) - 1
 
 
-def _lines_in_context(count: int, marks: dict, context: int | None) -> list[int]:
+def _lines_in_context(count: int, marks: dict[Any, Any], context: int | None) -> list[int]:
     if context is None or context < 0 or not marks:
         return list(range(count))
     shown: set[int] = set()

@@ -46,7 +46,7 @@ def highlighted_html(text: str, style: str | None = None) -> str:
     from pygments.lexers import PythonLexer
 
     formatter = HtmlFormatter(style=_style(style) or "default", noclasses=True)
-    return pygments.highlight(text, PythonLexer(stripnl=False), formatter)
+    return str(pygments.highlight(text, PythonLexer(stripnl=False), formatter))
 
 
 def _style(style: str | None) -> str:

@@ -167,7 +167,7 @@ class Printer:
             return _skeleton(node, self)
         self._nesting += 1
         try:
-            doc = handler(node, self)
+            doc: Piece = handler(node, self)
         except Exception as error:
             # The printer is for finding mistakes: a broken node must not stop it.
             doc = Doc(f"<{_complaint(node, error)}>", node=node)
@@ -393,7 +393,7 @@ def _sequence(values: Any, printer: Printer) -> Doc:
 
 
 @prints(Mapping, dict)
-def _mapping(values: Mapping, printer: Printer) -> Doc:
+def _mapping(values: Mapping[Any, Any], printer: Printer) -> Doc:
     return printer.mapping(values)
 
 
