@@ -1,9 +1,9 @@
 """Operators of the graph: one record each (`relax.spec.OpSpec`) and the function that makes calls.
 
 Families: `elementwise`, `activation`, `attention`, `convolution`, `pooling`, `normalization`,
-`padding`, `linear_algebra`, `manipulate`, `index`, `scatter`, `statistical`, `create`, `search`,
-`image`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are found here and in
-the namespaces `nn`, `grad`, `image`, `memory` and `builtin`, by the operators' names.
+`padding`, `linear_algebra`, `views`, `manipulate`, `index`, `scatter`, `statistical`, `create`,
+`search`, `image`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are found
+here and in the namespaces `nn`, `grad`, `image`, `memory` and `builtin`, by the operators' names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tilesmith.relax.op import (
     scatter,
     search,
     statistical,
+    views,
 )
 from tilesmith.relax.op.declaration import define, find_function, functions
 from tilesmith.relax.spec import OpSpec

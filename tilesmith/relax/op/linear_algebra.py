@@ -20,8 +20,9 @@ from tilesmith.relax.op.common import (
 )
 from tilesmith.relax.op.declaration import define, function
 from tilesmith.relax.op.elementwise import add
-from tilesmith.relax.op.manipulate import expand_dims, permute_dims, reshape
+from tilesmith.relax.op.manipulate import permute_dims
 from tilesmith.relax.op.scatter import collapsed, shape_like
+from tilesmith.relax.op.views import expand_dims, reshape
 from tilesmith.relax.relations import describe, surely_different
 from tilesmith.relax.spec import Precision, topi
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError

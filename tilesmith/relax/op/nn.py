@@ -9,10 +9,10 @@ from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     attention,
     convolution,
     linear_algebra,
-    manipulate,
     normalization,
     padding,
     pooling,
+    views,
 )
 from tilesmith.relax.op.declaration import find_function, functions
 

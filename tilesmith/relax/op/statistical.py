@@ -22,8 +22,9 @@ from tilesmith.relax.op.common import (
 )
 from tilesmith.relax.op.declaration import OpFunction, define
 from tilesmith.relax.op.elementwise import astype, equal
-from tilesmith.relax.op.manipulate import broadcast_to, expand_dims, flip, reshape
+from tilesmith.relax.op.manipulate import broadcast_to, flip
 from tilesmith.relax.op.scatter import shape_like
+from tilesmith.relax.op.views import expand_dims, reshape
 from tilesmith.relax.spec import Compute, Gradient, no_gradient, topi
 from tilesmith.support.errors import UnsupportedError
 
