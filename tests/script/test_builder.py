@@ -8,6 +8,7 @@ from tilesmith.ir.structural import assert_structural_equal
 from tilesmith.script import IRBuilder
 from tilesmith.script import ir as I
 from tilesmith.script import tir as T
+from tilesmith.script.builder import Frame
 
 
 def test_function_in_frames():
@@ -60,10 +61,9 @@ def test_module_in_frames():
     assert module["g"] is parsed
 
 
-def test_names_of_the_package(capsys):
-    from tilesmith.script import highlight, ir_builder
+def test_printing_in_colours(capsys):
+    from tilesmith.script import highlight
 
-    assert ir_builder.IRBuilder is IRBuilder
     highlight.cprint(parsed)
     highlight.cprint("x = 1")
     assert "def parsed(n: T.int32):" in capsys.readouterr().out
@@ -86,3 +86,20 @@ def test_nothing_built():
         pass
     with pytest.raises(ts.TilesmithError, match="nothing has been built"):
         builder.get()
+
+
+def test_callbacks_and_names_of_frames():
+    assert not IRBuilder.is_in_scope()
+    with IRBuilder() as builder:
+        assert IRBuilder.current() is builder
+        with T.prim_func() as frame:
+            assert isinstance(frame, Frame)
+            called = []
+            frame.add_callback(lambda: called.append(True))
+            T.func_name("main")
+            A = T.arg("A", T.Buffer((16,), "float32"))
+            one, two = IRBuilder.name_many(["one", "two"], [T.int32(), T.int32()])
+            with T.LetStmt(1, var=one), T.LetStmt(2, var=two), T.serial(16) as i:
+                IRBuilder.name("i", i)
+                T.buffer_store(A, 1.0, [i])
+    assert called and "one: T.int32 = 1" in builder.get().script()

@@ -11,6 +11,7 @@ from tilesmith import ir, tir
 from tilesmith.ir.structural import assert_structural_equal
 from tilesmith.script import ir as I
 from tilesmith.script import tir as T
+from tilesmith.support.errors import ScriptError
 
 GLOBAL_EXTENT = 8
 
@@ -376,3 +377,16 @@ def test_buffer_spellings():
         assert [int(size) for size in buffer.shape] == [4, 4]
     assert len(T.Buffer[(4, 4)].shape) == 2
     assert len(T.Buffer[4].shape) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [("privat=True", "did you mean 'private'"), ("is_private=True", None), ("private=True", None)],
+)
+def test_options_of_functions(written, problem):
+    text = f"@T.prim_func({written})\ndef f(x: T.int32):\n    T.evaluate(x)\n"
+    if problem is None:
+        assert "global_symbol" not in ts.script.parse(text).attrs
+        return
+    with pytest.raises(ScriptError, match=rf"(?s)has no option.*<script.*{problem}"):
+        ts.script.parse(text)

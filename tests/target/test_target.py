@@ -279,13 +279,6 @@ def test_width_of_vectors(text, bits):
         assert llvm_get_vector_width() == bits
 
 
-def test_modules_are_built_by_the_name_that_users_know():
-    from tilesmith import IRModule
-    from tilesmith.target.codegen import build_module
-
-    assert build_module(IRModule({}), "llvm").type_key == "llvm"
-
-
 def test_configuration_of_a_compilation():
     from tilesmith.support.errors import TargetError
     from tilesmith.target.compilation_config import make_compilation_config

@@ -65,6 +65,7 @@ _LEVELS: dict[str, Callable[[Apply, PassInfo], Pass]] = {
 }
 _SUPPLIED = ("mod", "context", "options")
 _RECORDS: dict[str, PassRecord] = {}
+_PACKAGES: list[PassNames] = []
 
 
 def works_on(annotation: str, pass_class: Callable[[Apply, PassInfo], Pass]) -> None:
@@ -183,10 +184,19 @@ def _factory(record: PassRecord) -> Callable[..., Pass]:
         return record.make(*args, **kwargs)
 
     make.__name__ = make.__qualname__ = record.short_name
-    make.__module__ = record.declared.__module__
+    make.__module__ = _package_of(record)
     make.__doc__ = record.declared.__doc__
     make.__signature__ = record.parameters  # type: ignore[attr-defined]
     return make
+
+
+def _package_of(record: PassRecord) -> str:
+    """Where users find a pass, and where pickle looks it up."""
+    module = record.declared.__module__
+    for names in _PACKAGES:
+        if module.startswith(names.package + ".") and record.name.startswith(names.prefix):
+            return names.package
+    return module
 
 
 def _first_line(declared: Callable[..., Any]) -> str:
@@ -313,6 +323,7 @@ class PassNames:
 def passes_of_package(prefix: str, package: str, path: Iterable[str]) -> PassNames:
     """The passes that a package declares, from now on found by `get_pass`; see `PassNames`."""
     names = PassNames(prefix, package, path)
+    _PACKAGES.append(names)
     provide_passes(prefix, names)
     if prefix:
         provide_options(prefix, names)

@@ -333,6 +333,7 @@ def pass_decorator(base: type, method: str, kind: str) -> Callable[..., Any]:
         return make if pass_func is None else make(pass_func)
 
     decorator.__name__ = decorator.__qualname__ = kind
+    decorator.__module__ = base.__module__
     decorator.__doc__ = (
         f"Make a pass of a function, or of a class with a method ``{method}``; the class is then "
         "called with its own arguments to make the pass."

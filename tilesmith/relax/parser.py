@@ -41,7 +41,7 @@ from tilesmith.relax.relations import (
 )
 from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from tilesmith.script.builder import name_fresh
-from tilesmith.script.parser import DIALECTS, Dialect, ModuleScope, Parser
+from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser
 from tilesmith.support.errors import ScriptError
 
 __all__ = ["R_DIALECT", "current_function"]

@@ -43,7 +43,7 @@ from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
 from tilesmith.relax.op import builtin, grad, image, memory, nn  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
-from tilesmith.script.parser import FunctionDecorator as _FunctionDecorator
+from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 
 _Name = str

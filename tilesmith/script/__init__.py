@@ -18,8 +18,6 @@ __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
         "highlight": "tilesmith.script.highlight",
-        "ir_builder": "tilesmith.script.ir_builder",
-        "parser": "tilesmith.script.parser",
         "printer": "tilesmith.script.printer",
     },
 )

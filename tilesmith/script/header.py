@@ -3,7 +3,8 @@
     # from tilesmith.script import tir as tensor
     # printed with int_dtype="int64", float_dtype="float32", buffer_dtype="float16"
 
-A text that was printed with options of its own parses back with them.
+A text that was printed with options of its own parses back with them. The package may have another
+name: programs that say `import tvm` print `from tvm.script import …`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tilesmith.support.errors import ScriptError
 
 __all__ = ["apply_header", "imported_words"]
 
-_IMPORT = re.compile(r"# from tilesmith\.script import (\w+) as (\w+)\Z")
+_IMPORT = re.compile(r"# from \w+\.script import (\w+) as (\w+)\Z")
 _OPTION = re.compile(r'(\w+)="([^"]*)"')
 _PRINTED_WITH = "# printed with "
 

@@ -256,6 +256,7 @@ from tilesmith.tir.op import call_packed as call_packed
 from tilesmith.tir.op import call_packed as tvm_call_packed
 from tilesmith.tir.op import call_packed_lowered as call_packed_lowered
 from tilesmith.tir.op import call_packed_lowered as tvm_call_packed_lowered
+from tilesmith.tir.op import sum as sum
 from tilesmith.tir.op import trace as trace
 from tilesmith.tir.printer_buffers import extent_between as extent_between
 from tilesmith.tir.stmt import BufferStore as BufferStore
@@ -358,7 +359,6 @@ int8x64: _DTypeWord
 int8x8: _DTypeWord
 prim_func: _PrimFuncDecorator
 ptr: _PtrWord
-sum: Any
 uint16: _DTypeWord
 uint16x16: _DTypeWord
 uint16x2: _DTypeWord

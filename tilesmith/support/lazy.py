@@ -31,9 +31,6 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",
     },
-    "tilesmith.target.codegen": {
-        "build_module": "tilesmith.codegen:build",
-    },
     "tilesmith.tir": {
         "build": "tilesmith.lowering:build",
     },
@@ -42,13 +39,6 @@ DOORS: dict[str, dict[str, str]] = {
             "tilesmith.tir.transform.vtcm_compaction:get_vtcm_compaction_passes"
         ),
     },
-    "tilesmith.tir.tensor_intrin.arm_cpu": {"*": "tilesmith.schedule_rules.intrinsics.arm_cpu"},
-    "tilesmith.tir.tensor_intrin.cuda": {"*": "tilesmith.schedule_rules.intrinsics.cuda"},
-    "tilesmith.tir.tensor_intrin.dot_product_common": {
-        "*": "tilesmith.schedule_rules.intrinsics.dot_product_common",
-    },
-    "tilesmith.tir.tensor_intrin.rocm": {"*": "tilesmith.schedule_rules.intrinsics.rocm"},
-    "tilesmith.tir.tensor_intrin.x86": {"*": "tilesmith.schedule_rules.intrinsics.x86"},
     "tilesmith.tir.transform": {
         "DefaultGPUSchedule": "tilesmith.schedule_rules.default_gpu_schedule:DefaultGPUSchedule",
     },
@@ -57,15 +47,8 @@ DOORS: dict[str, dict[str, str]] = {
         "const": "tilesmith.ir:const",
         "convert": "tilesmith.ir:convert",
     },
-    "tilesmith.runtime.script_printer": {
-        "PrinterConfig": "tilesmith.ir.printing:PrinterConfig",
-        "Scriptable": "tilesmith.ir:Node",
-    },
 }
-"""Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`.
-
-The name "*" stands for all public names of a module.
-"""
+"""Module → name → where it lives. Modules that have doors call `lazy_attributes(__name__)`."""
 
 
 def resolve(path: str) -> Any:
@@ -114,9 +97,6 @@ def lazy_attributes(
 
     def module_getattr(name: str) -> Any:
         path = own.get(name) or upward.get(name)
-        whole = "*" in upward and not name.startswith("_")
-        if path is None and whole:
-            path = f"{upward['*']}:{name}"
         if path is None:
             if finder is None or name.startswith("__"):
                 raise AttributeError(f"module '{module}' has no attribute '{name}'")
@@ -124,7 +104,7 @@ def lazy_attributes(
             setattr(sys.modules[module], name, value)
             return value
         # A subpackage under its own name is an import like any other; the layers contract sees it.
-        is_door = (name in upward or whole) and path != f"{module}.{name}"
+        is_door = name in upward and path != f"{module}.{name}"
         checked = is_door and _doors_are_checked()
         if checked:
             _refuse_from_inside(module, name, path)
@@ -135,9 +115,7 @@ def lazy_attributes(
         return value
 
     def module_dir() -> list[str]:
-        names = {*vars(sys.modules[module]), *own, *upward} - {"*"}
-        if "*" in upward:
-            names.update(importlib.import_module(upward["*"]).__all__)
+        names = {*vars(sys.modules[module]), *own, *upward}
         if finder is not None:
             names.update(finder.public_names())
         return sorted(names)

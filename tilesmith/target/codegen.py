@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from tilesmith.support.errors import TargetError
-from tilesmith.support.lazy import lazy_attributes
 from tilesmith.target import features
 from tilesmith.target.host import host_cpu
 from tilesmith.target.target import Target
@@ -122,5 +121,3 @@ def llvm_get_intrinsic_name(intrin_id: int) -> str:
 
 
 _INTRINSICS: dict[int, str] = {}
-
-__getattr__, __dir__ = lazy_attributes(__name__)

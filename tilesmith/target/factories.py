@@ -8,6 +8,11 @@ from typing import Any
 from tilesmith.support.errors import TargetError
 from tilesmith.target.target import Target
 
+__all__ = [
+    "adreno", "arm_cpu", "bifrost", "create", "cuda", "hexagon", "intel_graphics", "mali", "micro",
+    "rasp", "riscv_cpu", "rocm", "stm32", "vta",
+]  # fmt: skip
+
 _ARM64 = "-mtriple=aarch64-linux-gnu -mattr=+neon"
 _ARM32 = "-mtriple=armv7l-linux-gnueabihf -mattr=+neon"
 _ANDROID = "-mtriple=arm64-linux-android -mattr=+neon"

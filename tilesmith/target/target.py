@@ -18,7 +18,6 @@ from typing import Any
 
 from tilesmith.ir.node import Node, data
 from tilesmith.support.errors import TargetError
-from tilesmith.support.lazy import lazy_attributes
 from tilesmith.target.kind import KINDS, TargetKind, target_kind
 from tilesmith.target.parse import LEADING, canonical, config_from_text, to_text
 
@@ -372,10 +371,3 @@ def canon_target(target: Any) -> Target | None:
     if target is None or isinstance(target, Target):
         return target
     return Target(target)
-
-
-_CONSTRUCTORS = ("adreno", "arm_cpu", "bifrost", "create", "cuda", "hexagon", "intel_graphics",
-                 "mali", "micro", "rasp", "riscv_cpu", "rocm", "stm32", "vta")  # fmt: skip
-__getattr__, __dir__ = lazy_attributes(
-    __name__, {name: f"tilesmith.target.factories:{name}" for name in _CONSTRUCTORS}
-)

@@ -7,9 +7,7 @@ from typing import Any
 
 from tilesmith.ir import ExprOp, Node, PrimExpr, Range, Var, child, const, convert, defines, note
 from tilesmith.ir import data as data_field
-from tilesmith.ir.expr import __all__ as _scalar_names
 from tilesmith.support.errors import ShapeError, TypeMismatchError
-from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.buffer import Buffer, DataProducer
 
 __all__ = [
@@ -260,19 +258,3 @@ def div_ambiguity_error() -> TypeMismatchError:
     return TypeMismatchError(
         "`/` of integers is ambiguous; write `//` (rounds down) or tir.truncdiv (toward zero)"
     )
-
-
-# The scalar expressions, which live one floor below, and bases under the names that users know.
-__getattr__, __dir__ = lazy_attributes(
-    __name__,
-    {
-        **{name: f"tilesmith.ir.expr:{name}" for name in _scalar_names},
-        "BinaryOpExpr": "tilesmith.ir.expr:BinaryOp",
-        "CallEffectKind": "tilesmith.ir.op:CallEffectKind",
-        "CmpExpr": "tilesmith.ir.expr:CompareOp",
-        "EqualOp": "tilesmith.ir.expr:EQ",
-        "LogicalExpr": "tilesmith.ir.expr:LogicalOp",
-        "NotEqualOp": "tilesmith.ir.expr:NE",
-        "PrimExprWithOp": "tilesmith.ir.expr:PrimExpr",
-    },
-)

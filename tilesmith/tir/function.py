@@ -8,7 +8,6 @@ from typing import Any
 from tilesmith.ir import BaseFunc, Type, Var, VoidType, attributes, child, defines, note
 from tilesmith.ir import data as data_field
 from tilesmith.support.errors import TypeMismatchError
-from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.stmt import Stmt
 
@@ -77,12 +76,3 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
     def buffers(self) -> list[Buffer]:
         """The buffers of the parameters in order of the parameters."""
         return [self.buffer_map[param] for param in self.params if param in self.buffer_map]
-
-
-__getattr__, __dir__ = lazy_attributes(
-    __name__,
-    {
-        "IndexMap": "tilesmith.tir.index_map:IndexMap",
-        "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
-    },
-)

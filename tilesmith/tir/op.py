@@ -133,7 +133,7 @@ def comm_reducer(
         given = [value for value in (where, init, *args) if value is not None]
         return reduce_directly(expr, axis, *given)
 
-    reducer.__name__ = name
+    reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = (
         f"The {name} of ``expr`` over reduction axes (``{name}(expr, axis=k, where=None)``), "
         f"or of several expressions (``{name}(a, b)``)."

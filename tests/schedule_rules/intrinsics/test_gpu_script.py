@@ -8,11 +8,11 @@ from tests.codegen.harness import HOST
 from tests.schedule_rules.intrinsics.instructions import Fragments, Warp, instructions
 from tests.schedule_rules.intrinsics.test_cpu_script import random_arrays
 from tilesmith import tir
+from tilesmith.schedule_rules.intrinsics import cuda, dot_product_common, rocm
 from tilesmith.script import tir as T
 from tilesmith.tir.interpreter import run
 from tilesmith.tir.interpreter.operators import OPERATORS
 from tilesmith.tir.schedule import ScheduleError
-from tilesmith.tir.tensor_intrin import cuda, dot_product_common, rocm
 
 # --- four bytes -----------------------------------------------------------------------------------
 

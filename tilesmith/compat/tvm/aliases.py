@@ -1,11 +1,17 @@
 """Spellings of several generations of programs, and what they mean here.
 
-``MODULES`` maps a module of users' programs to the module here; what is not listed has the same
-path. ``NAMES`` maps a module of users' programs to further names in it ("module:attribute", or
-"module" for a module). Names that a module has here need no row.
+``MODULES`` maps a module of users' programs to the module here, or to another module of theirs
+that has the same names; what is not listed has the same path. ``NAMES`` maps a module of users'
+programs to further names in it ("module:attribute", or "module" for a module; "*" adds all public
+names of one). Names that a module has here need no row.
 """
 
 from __future__ import annotations
+
+VERSION = "0.18.0"
+"""What ``tvm.__version__`` says: the generation whose names count where generations differ."""
+
+_INTRINSICS = "tilesmith.schedule_rules.intrinsics."
 
 MODULES: dict[str, str] = {
     "tvm": "tilesmith",
@@ -15,27 +21,82 @@ MODULES: dict[str, str] = {
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
+    "tvm.instrument": "tilesmith.ir.instrument",
     "tvm.ir.attrs": "tilesmith.ir",
     "tvm.ir.base": "tilesmith.ir",
     "tvm.ir.container": "tilesmith.ir",
     "tvm.ir.function": "tilesmith.ir",
-    "tvm.ir.global_info": "tilesmith.ir",
-    "tvm.instrument": "tilesmith.ir.instrument",
-    "tvm.ir.transform": "tilesmith.ir.transform",
-    "tvm.ndarray": "tilesmith.runtime.nd",
+    "tvm.ir.type": "tilesmith.ir.types",
     "tvm.nd": "tilesmith.runtime.nd",
+    "tvm.ndarray": "tvm.nd",
+    "tvm.relax.analysis.analysis": "tilesmith.relax.analysis",
+    "tvm.relax.op.binary": "tilesmith.relax.op",
+    "tvm.relax.op.builtin.builtin": "tilesmith.relax.op.builtin",
+    "tvm.relax.op.datatype": "tilesmith.relax.op",
+    "tvm.relax.op.grad.grad": "tilesmith.relax.op.grad",
+    "tvm.relax.op.image.image": "tilesmith.relax.op.image",
+    "tvm.relax.op.mask": "tilesmith.relax.op",
+    "tvm.relax.op.memory.memory": "tilesmith.relax.op.memory",
+    "tvm.relax.op.memory.view": "tilesmith.relax.op.memory",
+    "tvm.relax.op.nn.nn": "tilesmith.relax.op.nn",
+    "tvm.relax.op.set": "tilesmith.relax.op",
+    "tvm.relax.op.sorting": "tilesmith.relax.op",
+    "tvm.relax.op.ternary": "tilesmith.relax.op",
+    "tvm.relax.op.unary": "tilesmith.relax.op",
+    "tvm.relax.pipeline": "tilesmith.driver.pipelines",
+    "tvm.relax.transform.transform": "tilesmith.relax.transform",
     "tvm.relax.vm": "tilesmith.driver.relax_build",
-    "tvm.relax.vm_build": "tilesmith.driver.relax_build",
+    "tvm.relax.vm_build": "tvm.relax.vm",
+    "tvm.runtime.object": "tvm.runtime",
+    "tvm.runtime.object_generic": "tvm.runtime",
+    "tvm.runtime.script_printer": "tilesmith.ir.printing.config",
     "tvm.runtime.vm": "tilesmith.runtime.relax_vm",
-    "tvm.s_tir": "tilesmith.tir",
+    "tvm.s_tir": "tvm.tir",
+    "tvm.script.ir_builder": "tilesmith.script",
+    "tvm.script.ir_builder.base": "tilesmith.script.builder",
+    "tvm.script.ir_builder.ir": "tilesmith.script.ir",
+    "tvm.script.ir_builder.ir.frame": "tvm.script.ir_builder.ir",
+    "tvm.script.ir_builder.ir.ir": "tvm.script.ir_builder.ir",
+    "tvm.script.ir_builder.tir": "tilesmith.script.tir",
+    "tvm.script.ir_builder.tir.frame": "tilesmith.script.tir_frames",
+    "tvm.script.ir_builder.tir.ir": "tilesmith.script.tir",
+    "tvm.script.parser": "tilesmith.script",
+    "tvm.script.parser.core": "tilesmith.compat.tvm.script_parser",
+    "tvm.script.parser.ir": "tilesmith.script.ir",
+    "tvm.script.parser.ir.entry": "tilesmith.script.ir",
     "tvm.script.parser.relax": "tilesmith.relax.script",
+    "tvm.script.parser.relax.entry": "tilesmith.relax.script",
+    "tvm.script.parser.tir": "tilesmith.script.tir",
+    "tvm.script.parser.tir.entry": "tvm.script.parser.tir",
     "tvm.script.relax": "tilesmith.relax.script",
     "tvm.tir.analysis.analysis": "tilesmith.tir.analysis",
     "tvm.tir.block_dependence_info": "tilesmith.tir.schedule.block_dependence_info",
     "tvm.tir.block_scope": "tilesmith.tir.analysis.block_scope",
-    "tvm.tirx": "tilesmith.tir",
-    "tvm.transform": "tilesmith.ir.transform",
-    "topi": "tilesmith.topi",
+    "tvm.tir.generic": "tilesmith.compat.tvm.generic",
+    "tvm.tir.schedule.instruction": "tilesmith.tir.schedule.trace",
+    "tvm.tir.tensor_intrin.arm_cpu": _INTRINSICS + "arm_cpu",
+    "tvm.tir.tensor_intrin.cuda": _INTRINSICS + "cuda",
+    "tvm.tir.tensor_intrin.dot_product_common": _INTRINSICS + "dot_product_common",
+    "tvm.tir.tensor_intrin.rocm": _INTRINSICS + "rocm",
+    "tvm.tir.tensor_intrin.x86": _INTRINSICS + "x86",
+    "tvm.tir.transform.transform": "tvm.tir.transform",
+    "tvm.tirx": "tvm.tir",
+    "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
+    "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.conv1d_transpose": "tilesmith.topi.nn",
+    "tvm.topi.nn.conv2d_transpose": "tilesmith.topi.nn",
+    "tvm.topi.nn.conv3d_transpose": "tilesmith.topi.nn",
+    "tvm.topi.nn.depth_to_space": "tilesmith.topi.nn",
+    "tvm.topi.nn.flatten": "tilesmith.topi.nn",
+    "tvm.topi.nn.group_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.instance_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.layer_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
+    "tvm.topi.nn.softmax": "tilesmith.topi.nn",
+    "tvm.topi.scatter_elements": "tilesmith.topi",
+    "tvm.transform": "tvm.ir.transform",
+    "topi": "tvm.topi",
 }
 
 _TE = "tilesmith.te:"
@@ -87,6 +148,7 @@ NAMES: dict[str, dict[str, str]] = {
                 "max_value",
             )
         },
+        "__version__": "tilesmith.compat.tvm.aliases:VERSION",
         "context": "tilesmith.runtime.devices:device",
         "cl": "tilesmith.runtime.devices:opencl",
         "mtl": "tilesmith.runtime.devices:metal",
@@ -130,7 +192,52 @@ NAMES: dict[str, dict[str, str]] = {
         "convert": "tilesmith.compat.tvm.convert:convert",
         "tensor": "tilesmith.runtime.nd:array",
     },
+    "tvm.runtime.script_printer": {"Scriptable": "tilesmith.ir:Node"},
+    "tvm.script.ir_builder": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
+    "tvm.script.ir_builder.base": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
+    "tvm.script.ir_builder.ir": {"IRModuleFrame": "tilesmith.script.ir:ModuleFrame"},
+    "tvm.script.ir_builder.tir.frame": {
+        "BlockInitFrame": "tilesmith.script.tir_frames:InitFrame",
+        "TIRFrame": "tilesmith.script.builder:Frame",
+    },
+    "tvm.script.parser": {
+        "Parser": "tilesmith.compat.tvm.script_parser.parser:Parser",
+        "prim_func": "tilesmith.script.tir:prim_func",
+    },
+    "tvm.script.parser.tir": {
+        "BufferProxy": "tilesmith.script.tir_types:BufferWord",
+        "PtrProxy": "tilesmith.script.tir_types:PtrWord",
+    },
     "tvm.target": {"create": "tilesmith.target:Target"},
+    "tvm.target.codegen": {"build_module": "tilesmith.codegen:build"},
+    "tvm.target.target": {"*": "tilesmith.target.factories"},
+    "tvm.tir": {
+        "SBlock": "tilesmith.tir:Block",
+        "generic": "tilesmith.compat.tvm.generic",
+        "select": "tilesmith.tir:Select",
+    },
     "tvm.tir.block_scope": {"StmtSRef": "tilesmith.tir.schedule:StmtSRef"},
-    "tvm.tir": {"select": "tilesmith.tir:Select", "SBlock": "tilesmith.tir:Block"},
+    "tvm.tir.expr": {
+        "*": "tilesmith.ir.expr",
+        "BinaryOpExpr": "tilesmith.ir.expr:BinaryOp",
+        "CallEffectKind": "tilesmith.ir.op:CallEffectKind",
+        "CmpExpr": "tilesmith.ir.expr:CompareOp",
+        "EqualOp": "tilesmith.ir.expr:EQ",
+        "LogicalExpr": "tilesmith.ir.expr:LogicalOp",
+        "NotEqualOp": "tilesmith.ir.expr:NE",
+        "PrimExprWithOp": "tilesmith.ir.expr:PrimExpr",
+    },
+    "tvm.tir.function": {
+        "IndexMap": "tilesmith.tir.index_map:IndexMap",
+        "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
+    },
+    "tvm.tir.transform": {
+        name: "tilesmith.compat.tvm.refused:" + name
+        for name in (
+            "LowerTIRx",
+            "LowerTIRxOpaque",
+            "TilePrimitiveDispatch",
+            "UnifiedStaticMemoryPlanner",
+        )
+    },
 }

@@ -8,7 +8,20 @@ from typing import Any
 
 from tilesmith.support.errors import ConfigError
 
-__all__ = ["PrinterConfig"]
+__all__ = ["SPELLING", "PrinterConfig", "Spelling"]
+
+
+@dataclass(slots=True)
+class Spelling:
+    """By which name printed programs import the package; one setting for the whole process.
+
+    Programs that know the package by another name (``tilesmith.compat``) change it.
+    """
+
+    package: str = "tilesmith"
+
+
+SPELLING = Spelling()
 
 
 @dataclass(kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from tilesmith.ir.printing.config import PrinterConfig
+from tilesmith.ir.printing.config import SPELLING, PrinterConfig
 from tilesmith.ir.printing.doc import Doc, quoted, render
 from tilesmith.ir.printing.printer import Line, Printer
 from tilesmith.support.recursion import deep_recursion
@@ -117,8 +117,9 @@ def _header(printer: Printer) -> list[str]:
         printer.word("I")
     lines = []
     if _starts_definition(printer.lines):
+        package = f"{SPELLING.package}.script"
         lines = [
-            f"# from tilesmith.script import {_IMPORTS[dialect]} as {words.get(dialect, dialect)}"
+            f"# from {package} import {_IMPORTS[dialect]} as {words.get(dialect, dialect)}"
             for dialect in sorted(printer.dialects)
             if dialect in _IMPORTS
         ]

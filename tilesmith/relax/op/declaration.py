@@ -119,7 +119,9 @@ def _made_function(op: Op, spec: OpSpec) -> OpFunction:
             operands[position] = convert(operands[position], operands)
         return call(op, *operands, **attributes)
 
-    made.__name__ = made.__qualname__ = spec.short_name
+    made.__name__ = spec.short_name
+    # By these two it is pickled: `relax.op` finds `nn.relu`.
+    made.__module__, made.__qualname__ = __package__, spec.name.removeprefix("relax.")
     made.__doc__ = spec.description
     made.__signature__ = spec.signature()  # type: ignore[attr-defined]
     made.op = op  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Tensor intrinsics in TVMScript: what instructions of CPUs and GPUs compute, and how to call them.
 
 Importing a module of this package registers its intrinsics; `tir.TensorIntrin.get` imports the one
-that a name belongs to (`tir/tensor_intrin/__init__.py` has the table). Users find the names of a
-machine in `tir.tensor_intrin.x86`, `.arm_cpu`, `.cuda`, `.rocm` and `.dot_product_common`.
+that a name belongs to (`tir/tensor_intrin.py` has the table). Programs that say `import tvm` find
+the names of a machine in `tvm.tir.tensor_intrin.x86`, `.arm_cpu`, `.cuda`, `.rocm` and
+`.dot_product_common`.
 """

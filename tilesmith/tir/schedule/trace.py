@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tilesmith.ir.printing.config import SPELLING
 from tilesmith.support.errors import ScheduleError, TilesmithError
 from tilesmith.support.registry import Registry
 from tilesmith.tir.schedule.trace_values import (
@@ -335,9 +336,10 @@ class Trace:
     def __str__(self) -> str:
         body = self.as_python() or ["pass"]
         is_long = any("ir.load_json(" in line for line in body)
-        lines = ["# from tilesmith import ir, tir" if is_long else "# from tilesmith import tir"]
+        package = SPELLING.package
+        lines = [f"# from {package} import {'ir, tir' if is_long else 'tir'}"]
         if any("T." in line for line in body):
-            lines.append("# from tilesmith.script import tir as T")
+            lines.append(f"# from {package}.script import tir as T")
         lines.append("def apply_trace(sch: tir.Schedule) -> None:")
         return "\n".join(lines + ["  " + line for line in body])
 

@@ -17,10 +17,6 @@ _OTHERS = {
     "CreatePrimFuncPass": "function_pass",
     "HoistedConditionals": "loops.hoist_expression",
     "HoistedLetBindings": "loops.hoist_expression",
-    "LowerTIRx": "refused",
-    "LowerTIRxOpaque": "refused",
-    "TilePrimitiveDispatch": "refused",
-    "UnifiedStaticMemoryPlanner": "refused",
     "prim_func_pass": "function_pass",
 }
 __getattr__, __dir__ = lazy_attributes(

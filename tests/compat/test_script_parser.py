@@ -1,19 +1,13 @@
-"""The parts of the parser, builder and printer under the names that users know."""
+"""The parts of the parser under the names that users know."""
 
 import ast
 
 import pytest
 
 import tilesmith as ts
+from tilesmith.compat.tvm.script_parser import diagnostics, entry, evaluator, parser, utils
 from tilesmith.ir.structural import assert_structural_equal
-from tilesmith.runtime.script_printer import PrinterConfig, Scriptable
-from tilesmith.script import ir_builder
-from tilesmith.script import tir as T
-from tilesmith.script.ir_builder.base import IRBuilder, IRBuilderFrame
-from tilesmith.script.parser import ir as parser_ir
-from tilesmith.script.parser import tir as parser_tir
-from tilesmith.script.parser.core import diagnostics, entry, evaluator, parser, utils
-from tilesmith.script.parser.tir.entry import BufferProxy, PtrProxy, TIRMacro
+from tilesmith.script.macros import ScriptMacro
 from tilesmith.support.errors import ScriptError
 
 TEXT = """
@@ -60,7 +54,9 @@ def test_source_and_diagnostics():
     assert diagnostics.getsourcelines(plain)[0] == [
         line + "\n" for line in source.source.split("\n")
     ]
-    with pytest.raises(ScriptError, match=r"(?s)no good.*test_machinery.py.*return a") as caught:
+    with pytest.raises(
+        ScriptError, match=r"(?s)no good.*test_script_parser.py.*return a"
+    ) as caught:
         diagnostics.Diagnostics(source).error(source.definition.body[0], "no good")
     assert caught.value.span.line == first + 2
     with pytest.raises(ScriptError, match="not available"):
@@ -101,7 +97,7 @@ def test_scanned_macro():
     macro = entry.scan_macro(
         "def double(buffer, i):\n    buffer[i] = buffer[i] * factor\n", {"factor": 2.0}
     )
-    assert isinstance(macro, TIRMacro)
+    assert isinstance(macro, ScriptMacro)
     program = (
         '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n'
         "    for i in range(4):\n        double(A, i)\n"
@@ -109,45 +105,3 @@ def test_scanned_macro():
     assert "A[i] = A[i] * T.float32(2.0)" in ts.script.parse(program, {"double": macro}).script()
     with pytest.raises(ScriptError, match="one function"):
         entry.scan_macro("x = 1")
-
-
-def test_words_have_one_meaning():
-    assert parser_tir.prim_func is T.prim_func and parser_tir.serial is T.serial
-    assert parser_ir.ir_module is ts.script.ir_module and "vdevice" in dir(parser_ir)
-    assert isinstance(T.Buffer, BufferProxy) and isinstance(T.Ptr, PtrProxy)
-    assert ir_builder.tir.grid is T.grid
-
-
-def test_builder():
-    assert not IRBuilder.is_in_scope()
-    with IRBuilder() as builder:
-        assert IRBuilder.current() is builder
-        with ir_builder.tir.prim_func() as frame:
-            assert isinstance(frame, IRBuilderFrame)
-            called = []
-            frame.add_callback(lambda: called.append(True))
-            ir_builder.tir.func_name("main")
-            A = ir_builder.tir.arg("A", T.Buffer((16,), "float32"))
-            one, two = IRBuilder.name_many(["one", "two"], [T.int32(), T.int32()])
-            with T.LetStmt(1, var=one), T.LetStmt(2, var=two), T.serial(16) as i:
-                IRBuilder.name("i", i)
-                T.buffer_store(A, 1.0, [i])
-    assert called and "one: T.int32 = 1" in builder.get().script()
-
-
-def test_printing_names():
-    assert isinstance(ts.IRModule({}), Scriptable)
-    assert PrinterConfig(int_dtype="int64").int_dtype == "int64"
-
-
-@pytest.mark.parametrize(
-    ("written", "problem"),
-    [("privat=True", "did you mean 'private'"), ("is_private=True", None), ("private=True", None)],
-)
-def test_options_of_functions(written, problem):
-    text = f"@T.prim_func({written})\ndef f(x: T.int32):\n    T.evaluate(x)\n"
-    if problem is None:
-        assert "global_symbol" not in ts.script.parse(text).attrs
-        return
-    with pytest.raises(ScriptError, match=rf"(?s)has no option.*<script.*{problem}"):
-        ts.script.parse(text)

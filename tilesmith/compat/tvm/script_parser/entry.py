@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from tilesmith.compat.tvm.script_parser.diagnostics import Source
+from tilesmith.compat.tvm.script_parser.utils import inspect_function_capture
 from tilesmith.script.entry import default_variables, parse
 from tilesmith.script.macros import ScriptMacro
-from tilesmith.script.parser.core.diagnostics import Source
-from tilesmith.script.parser.core.utils import inspect_function_capture
 from tilesmith.support.errors import ScriptError
 
 __all__ = ["parse", "scan_macro"]

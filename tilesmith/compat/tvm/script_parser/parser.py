@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from tilesmith.compat.tvm.script_parser.diagnostics import Diagnostics, Source
+from tilesmith.compat.tvm.script_parser.evaluator import eval_assign, eval_expr
 from tilesmith.script import parsing
 from tilesmith.script.entry import default_variables, parse_node, parse_program, run_parser
 from tilesmith.script.macros import ScriptMacro
-from tilesmith.script.parser.core.diagnostics import Diagnostics, Source
-from tilesmith.script.parser.core.evaluator import eval_assign, eval_expr
 
 __all__ = ["Parser", "ScriptMacro", "VarTable", "VarTableFrame"]
 

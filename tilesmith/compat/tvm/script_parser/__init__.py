@@ -1,0 +1,9 @@
+"""The machinery of the parser under the names that users know."""
+
+from tilesmith.compat.tvm.script_parser import diagnostics, entry, evaluator, parser, utils
+from tilesmith.compat.tvm.script_parser.entry import parse, scan_macro
+from tilesmith.compat.tvm.script_parser.parser import Parser
+
+__all__ = [
+    "Parser", "diagnostics", "entry", "evaluator", "parse", "parser", "scan_macro", "utils",
+]  # fmt: skip

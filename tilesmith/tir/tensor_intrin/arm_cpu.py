@@ -1,5 +1,0 @@
-"""Names of the intrinsics of Arm CPUs (a door to ``schedule_rules.intrinsics``)."""
-
-from tilesmith.support.lazy import lazy_attributes
-
-__getattr__, __dir__ = lazy_attributes(__name__)
