@@ -74,14 +74,24 @@ class Cursor:
 
     def ancestors(self) -> Iterator[Cursor]:
         """The loops and blocks around, from the nearest outward."""
-        state = self.state
-        for sref in state.ancestors(self.sref):
-            yield cursor_of(state, sref)
+        state, tables = self.state, self.tables
+        parents, statements = tables.parent_of, tables.stmt_of
+        current = parents[self.sref]
+        while current is not None:
+            is_loop = statements[current].__class__ is For
+            yield LoopCursor(state, current) if is_loop else BlockCursor(state, current)
+            current = parents[current]
 
     def loops(self) -> list[LoopCursor]:
         """The loops around up to the next block, outermost first."""
-        state = self.state
-        return [LoopCursor(state, sref) for sref in state.loops(self.sref)]
+        state, tables = self.state, self.tables
+        parents, statements = tables.parent_of, tables.stmt_of
+        found = []
+        current = parents[self.sref]
+        while current is not None and statements[current].__class__ is For:
+            found.append(LoopCursor(state, current))
+            current = parents[current]
+        return found[::-1]
 
     def scope(self) -> BlockCursor | None:
         """The block around; None for the root block."""

@@ -119,8 +119,9 @@ class Primitive:
         self.result = _result_kind(function, types["return"])
         self.signature = self._signature()
         self.kind: InstructionKind | None = None
+        recorded = [p for p in self.parameters if p.kind.is_recorded]
+        self._recorded = [(p.name, p.kind, p.kind.argument.is_input) for p in recorded]
         if trace:
-            recorded = [p for p in self.parameters if p.kind.is_recorded]
             arguments = [p.kind.argument._replace(name=p.name) for p in recorded]
             is_list = self.result.is_list
             self.kind = InstructionKind(
@@ -251,10 +252,12 @@ class Primitive:
             return result
         inputs: list[Any] = []
         attrs: list[Any] = []
-        for name, kind, *_ in self.parameters:
-            if kind.is_recorded:
-                part = inputs if kind.argument.is_input else attrs
-                part.append(kind.kept(given[name], known[name]))
+        for name, kind, is_input in self._recorded:
+            kept = kind.kept(given[name], known[name])
+            if is_input:
+                inputs.append(kept)
+            else:
+                attrs.append(kept)
         outputs = result if self.result.is_list else [] if result is None else [result]
         sch.trace.append(Instruction(self.kind, inputs, attrs, outputs), decision)
         if sch.state.debug_mask:
