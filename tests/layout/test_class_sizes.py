@@ -62,8 +62,9 @@ def own_methods(cls):
     for name, value in vars(cls).items():
         value = getattr(value, "__func__", getattr(value, "fget", value))
         code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
-        if code is not None and not code.co_filename.startswith("<"):  # generated ones
-            found.add(name)
+        if code is None or code.co_filename.startswith("<") or code.co_name.startswith("_first_"):
+            continue  # generated from declarations, or will be at first use
+        found.add(name)
     return found
 
 def levels(cls):

@@ -222,15 +222,38 @@ def _make_push_children(cls: type[Node]) -> Any:
     return _compile(cls, "push_children", "\n".join(lines) + "\n", {})
 
 
+def _first_map_children(self: Node, f: Callable[[Any], Any]) -> Any:
+    """A copy with ``f`` applied to each child; this very object when no child changed."""
+    cls = type(self)
+    cls.map_children = _make_map_children(cls)
+    return cls.map_children(self, f)
+
+
+def _first_for_each_child(self: Node, f: Callable[[Any], Any]) -> None:
+    """Call ``f`` on each child in order of declaration."""
+    cls = type(self)
+    cls.for_each_child = _make_for_each_child(cls)
+    cls.for_each_child(self, f)
+
+
 def _first_push_children(self: Node, stack: list[Node]) -> None:
     """Append the children to a stack of nodes still to be walked, the first on top.
 
     The order is that of the text (``structural_order`` where a class has one). Leaves push nothing.
-    ``ir.queries.walk`` is built on this. Each class gets a method of its own at first use.
+    ``ir.queries.walk`` is built on this.
     """
     cls = type(self)
     cls.push_children = _make_push_children(cls)
     cls.push_children(self, stack)
+
+
+# Each class gets methods of its own at first use: what a base class compiled for itself knows
+# neither the fields nor the constructor of its subclasses.
+_FIRST = {
+    "for_each_child": _first_for_each_child,
+    "map_children": _first_map_children,
+    "push_children": _first_push_children,
+}
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
@@ -278,7 +301,8 @@ class NodeMeta(type):
         )
         if own and "__init__" not in namespace:
             namespace["__init__"] = _first_init
-        namespace["push_children"] = _first_push_children
+        for method, first in _FIRST.items():
+            namespace.setdefault(method, first)
         cls = super().__new__(mcls, name, bases, namespace)
         cls._fields = tuple({**inherited, **own}.values())
         if key is None:
@@ -307,18 +331,8 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     # Whether fields never change once they are set (TILESMITH_CHECK_FROZEN looks).
     is_frozen: ClassVar[bool] = True
 
-    def map_children(self, f: Callable[[Any], Any]) -> Any:
-        """A copy with ``f`` applied to each child; this very object when no child changed."""
-        cls = type(self)
-        cls.map_children = _make_map_children(cls)  # type: ignore[method-assign]
-        return cls.map_children(self, f)
-
-    def for_each_child(self, f: Callable[[Any], Any]) -> None:
-        """Call ``f`` on each child in order of declaration."""
-        cls = type(self)
-        cls.for_each_child = _make_for_each_child(cls)  # type: ignore[method-assign]
-        cls.for_each_child(self, f)
-
+    map_children = _first_map_children
+    for_each_child = _first_for_each_child
     push_children = _first_push_children
 
     def children(self) -> list[Node]:
