@@ -30,6 +30,9 @@ def test_pytest_loads_the_plugin(tmp_path):
     )
     options = ("-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:xdist")
     assert "4 passed" in run("", "-m", "pytest", *options, folder=str(tmp_path))
+    (tmp_path / "conftest.py").unlink()
+    alias = ("-m", "tilesmith.compat.tvm", "-m", "pytest", "-p", "tvm.testing.plugin")
+    assert "4 passed" in run("", *alias, *options, folder=str(tmp_path))
 
 
 @pytest.mark.parametrize(

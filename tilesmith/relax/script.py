@@ -47,7 +47,6 @@ from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 
 _Name = str
-TensorProxy = ShapeProxy = TupleProxy = CallableProxy = PrimProxy = ObjectProxy = StructInfoProxy
 
 
 class MatchCastPair(NamedTuple):

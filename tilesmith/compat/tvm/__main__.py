@@ -1,4 +1,7 @@
-"""``python -m tilesmith.compat.tvm PROGRAM.py ARGUMENTS``: run a program under the aliases."""
+"""``python -m tilesmith.compat.tvm PROGRAM.py ARGUMENTS``: run a program under the aliases.
+
+With ``-m``, a module instead of a file: ``python -m tilesmith.compat.tvm -m pytest tests``.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,26 @@ from tilesmith.compat.tvm.install import install
 
 def main() -> int:
     """Run the program; the exit code of a wrong call is 2."""
-    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print("usage: python -m tilesmith.compat.tvm PROGRAM.py [ARGUMENTS]", file=sys.stderr)
-        return 0 if len(sys.argv) > 1 else 2
-    program = sys.argv[1]
-    if not os.path.isfile(program):
+    arguments = sys.argv[1:]
+    is_module = arguments[:1] == ["-m"]
+    if is_module:
+        del arguments[0]
+    program = arguments[0] if arguments else None
+    if program is None or program in ("-h", "--help"):
+        usage = "usage: python -m tilesmith.compat.tvm (PROGRAM.py | -m MODULE) [ARGUMENTS]"
+        print(usage, file=sys.stderr)
+        return 2 if program is None else 0
+    if not is_module and not os.path.isfile(program):
         print(f"error: there is no file '{program}'", file=sys.stderr)
         return 2
     install()
-    sys.argv = sys.argv[1:]
-    sys.path[0] = os.path.dirname(os.path.abspath(program))
-    runpy.run_path(program, run_name="__main__")
+    sys.argv = arguments
+    if is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(program))
+        runpy.run_path(program, run_name="__main__")
     return 0
 
 

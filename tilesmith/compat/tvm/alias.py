@@ -3,7 +3,7 @@
 An alias holds in its ``__dict__`` what its target has loaded, because many tools look names up
 there without asking the module (``inspect.getattr_static``, and with it pytest's plugin manager,
 debuggers and editors). Names that Tilesmith loads at first use join when they are first used, or
-when the names of the alias are listed.
+when the names of the alias are listed. A name keeps the value that it had then.
 """
 
 from __future__ import annotations
