@@ -20,7 +20,6 @@ from tilesmith.ir import (
     Div,
     FloorDiv,
     FloorMod,
-    GlobalVar,
     IntImm,
     Max,
     Min,
@@ -32,15 +31,12 @@ from tilesmith.ir import (
     SizeVar,
     Sub,
     Var,
-    Visitor,
 )
 from tilesmith.ir import expr as ir
+from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.queries import called_name, is_call
-from tilesmith.runtime.dtype import DataType
-from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.function import PrimFunc
 
 
 class Facts:
@@ -106,9 +102,9 @@ def _either(facts: Facts, expr: Any) -> bool:
 def _cast(facts: Facts, expr: Any) -> bool:
     source = expr.value.dtype
     if source.is_bool:
-        return expr.dtype.bits > 1
+        return bool(expr.dtype.bits > 1)
     if source.is_uint:
-        return expr.dtype.bits > source.bits
+        return bool(expr.dtype.bits > source.bits)
     return source.is_int and expr.dtype.bits >= source.bits and facts.is_non_negative(expr.value)
 
 
@@ -156,13 +152,6 @@ _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
 _INTEGER_DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
-def effect_of(call: Call) -> CallEffectKind:
-    """What evaluating a call may do; a function of the module may do anything."""
-    if isinstance(call.op, GlobalVar):
-        return CallEffectKind.UpdateState
-    return call.op.get_attr("TCallEffectKind", CallEffectKind.UpdateState)
-
-
 def may_fault(expr: PrimExpr) -> bool:
     """Whether evaluating `expr` where it is not wanted could do harm: a load that may lie outside
     of its buffer, a call with effects, an integer division by something unknown."""
@@ -185,8 +174,8 @@ def _some_node(expr: PrimExpr, holds: Callable[[Any], bool]) -> bool:
         if holds(node):
             return True
         seen.add(id(node))
-        if is_call(node, "tir.address_of"):
-            waiting += node.args[0].indices  # type: ignore[attr-defined] - computed, not read
+        if is_call(node, "tir.address_of") and isinstance(node.args[0], BufferLoad):
+            waiting += node.args[0].indices  # the element is not read
         else:
             node.for_each_child(waiting.append)
     return False
@@ -198,64 +187,11 @@ def _is_risky(node: Any) -> bool:
     if isinstance(node, Call):
         if effect_of(node) not in _HARMLESS:
             return True
-        return node.op.name == "tir.call_pure_extern"
+        return is_call(node, "tir.call_pure_extern")
     if isinstance(node, _INTEGER_DIVISIONS) and not node.dtype.is_float:
         divisor = node.b.value if isinstance(node.b, Broadcast) else node.b
         return not isinstance(divisor, IntImm) or divisor.value in (0, -1)
     return False
-
-
-class _OnceVisitor(Visitor):
-    """Visits shared expressions once."""
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-
-    def visit(self, node: Any) -> None:
-        if isinstance(node, PrimExpr) and not isinstance(node, Var):
-            if id(node) in self._seen:
-                return
-            self._seen.add(id(node))
-        super().visit(node)
-
-
-class FailureFinder(_OnceVisitor):
-    """Whether a statement can fail (assertions, packed calls, memory from the system), which
-    functions it calls, and the dtype of what `tir.ret` gives back."""
-
-    PACKED = frozenset(
-        "tir." + name
-        for name in (
-            "tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed",
-            "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_call_trace_packed_lowered",
-            "tvm_check_return", "tvm_throw_last_error",
-        )
-    )  # fmt: skip
-
-    def __init__(self, is_on_stack: Any) -> None:
-        super().__init__()
-        self.is_on_stack = is_on_stack
-        self.can_fail = False
-        self.callees: set[str] = set()
-        self.returned: DataType | None = None
-
-    def visit_AssertStmt(self, stmt: tir.AssertStmt) -> None:
-        self.can_fail = True
-        self.visit_children(stmt)
-
-    def visit_Allocate(self, stmt: tir.Allocate) -> None:
-        if not self.is_on_stack(stmt):
-            self.can_fail = True
-        self.visit_children(stmt)
-
-    def visit_Call(self, call: Call) -> None:
-        if isinstance(call.op, GlobalVar):
-            self.callees.add(call.op.name_hint)
-        elif call.op.name in self.PACKED:
-            self.can_fail = True
-        elif call.op.name == "tir.ret" and call.args:
-            self.returned = call.args[0].dtype
-        self.visit_children(call)
 
 
 def constant_value(expr: PrimExpr) -> int | None:
@@ -274,11 +210,3 @@ def constant_bytes(allocation: tir.Allocate) -> int | None:
             return None
         size *= extent.value
     return size
-
-
-def called_functions(function: PrimFunc) -> set[str]:
-    """Names of the functions of the module that a function calls."""
-    finder = FailureFinder(lambda allocation: True)
-    with deep_recursion():
-        finder.visit(function.body)
-    return finder.callees

@@ -16,6 +16,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
 from tilesmith.tir.struct_fields import OTHER_TYPE, TYPE_NAMES
 
+FLOAT32 = DataType("float32")
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
@@ -318,5 +319,92 @@ static inline int64_t any_as_int(TsAny* any) {
 }
 static inline double any_as_float(TsAny* any) {
   return any->type_index == 3 ? any->v.f : (double)any_as_int(any);
+}
+"""
+
+WITH_TENSORS = """
+typedef struct { TsTensor tensor; void* context; void (*deleter)(void*); } TsManaged;
+extern int TVMFFITensorFromDLPack(void* managed, int32_t alignment, int32_t contiguous, void** out);
+/* A counted tensor over the memory of one on the stack: a callee may keep it. */
+static int own_tensor(const TsTensor* tensor, TsAny* any) {
+  const int32_t rank = tensor->ndim;
+  TsManaged* made = (TsManaged*)malloc(sizeof(TsManaged) + (size_t)rank * 2 * sizeof(int64_t));
+  int64_t stride = 1;
+  if (made == NULL) return -1;
+  made->tensor = *tensor;
+  made->context = NULL;
+  made->deleter = free;
+  made->tensor.shape = (int64_t*)(made + 1);
+  made->tensor.strides = made->tensor.shape + rank;
+  for (int32_t axis = rank - 1; axis >= 0; --axis) {
+    made->tensor.shape[axis] = tensor->shape[axis];
+    made->tensor.strides[axis] = tensor->strides ? tensor->strides[axis] : stride;
+    stride *= tensor->shape[axis];
+  }
+  any->type_index = 70;
+  any->zero = 0;
+  return TVMFFITensorFromDLPack(made, 0, 0, &any->v.p);
+}
+static int call_packed_with_tensors(
+    void** slot, const char* name, TsAny* args, int32_t count, TsAny* result) {
+  TsAny own[count > 0 ? count : 1];
+  int32_t made = 0;
+  int status = 0;
+  for (; made < count; ++made) {
+    own[made] = args[made];
+    if (args[made].type_index != 7) continue;
+    status = own_tensor((const TsTensor*)args[made].v.p, &own[made]);
+    if (status != 0) break;
+  }
+  if (status == 0) status = call_packed(slot, name, own, count, result);
+  while (made-- > 0) {
+    if (args[made].type_index == 7) TVMFFIObjectDecRef(own[made].v.p);
+  }
+  return status;
+}
+"""
+
+LAUNCH = """
+/* Runs a task as often as there are threads, each time with another number. */
+typedef void (*TsTask)(int32_t task, int32_t num_tasks, void* data);
+#if defined(_OPENMP)
+#include <omp.h>
+static void ts_launch(TsTask task, void* data) {
+#pragma omp parallel
+  task((int32_t)omp_get_thread_num(), (int32_t)omp_get_num_threads(), data);
+}
+#else
+static void ts_run_alone(TsTask task, void* data) { task(0, 1, data); }
+#if defined(__GNUC__)
+__attribute__((weak))
+#endif
+void (*__tilesmith_parallel_launch)(TsTask, void*) = ts_run_alone;
+#define ts_launch __tilesmith_parallel_launch
+#endif
+"""
+
+KEEP_ERROR = """
+/* Carries the first error of a task to the thread that launched it. */
+extern void TVMFFIErrorMoveFromRaised(void** error);
+extern void TVMFFIErrorSetRaised(void* error);
+static void ts_keep_error(void** place, int32_t* code, int32_t status) {
+  void* error = NULL;
+  int is_first = 0;
+  TVMFFIErrorMoveFromRaised(&error);
+#if defined(__GNUC__)
+  is_first = __sync_bool_compare_and_swap(code, 0, status);
+#else
+#if defined(_OPENMP)
+#pragma omp critical
+#endif
+  if (*code == 0) { *code = status; is_first = 1; }
+#endif
+  if (is_first) *place = error;
+  else if (error != NULL) TVMFFIObjectDecRef(error);
+}
+static void ts_raise_kept(void* error) {
+  if (error == NULL) return;
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
 }
 """

@@ -13,95 +13,16 @@ one task.
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilesmith.codegen.c.file_text import FileText
+from tilesmith.codegen.c.functions import FunctionWriter
 from tilesmith.codegen.c.helpers import c_type
+from tilesmith.codegen.c.statements import StatementWriter
+from tilesmith.codegen.c.symbols import Symbols
+from tilesmith.codegen.c.values import Values
 from tilesmith.ir import Var
-from tilesmith.tir import stmt as tir
-from tilesmith.tir.queries import free_variables
+from tilesmith.tir.stmt import For
 
-LAUNCH = """
-/* Runs a task as often as there are threads, each time with another number. */
-typedef void (*TsTask)(int32_t task, int32_t num_tasks, void* data);
-#if defined(_OPENMP)
-#include <omp.h>
-static void ts_launch(TsTask task, void* data) {
-#pragma omp parallel
-  task((int32_t)omp_get_thread_num(), (int32_t)omp_get_num_threads(), data);
-}
-#else
-static void ts_run_alone(TsTask task, void* data) { task(0, 1, data); }
-#if defined(__GNUC__)
-__attribute__((weak))
-#endif
-void (*__tilesmith_parallel_launch)(TsTask, void*) = ts_run_alone;
-#define ts_launch __tilesmith_parallel_launch
-#endif
-"""
-
-
-KEEP_ERROR = """
-/* Carries the first error of a task to the thread that launched it. */
-extern void TVMFFIErrorMoveFromRaised(void** error);
-extern void TVMFFIErrorSetRaised(void* error);
-static void ts_keep_error(void** place, int32_t* code, int32_t status) {
-  void* error = NULL;
-  int is_first = 0;
-  TVMFFIErrorMoveFromRaised(&error);
-#if defined(__GNUC__)
-  is_first = __sync_bool_compare_and_swap(code, 0, status);
-#else
-#if defined(_OPENMP)
-#pragma omp critical
-#endif
-  if (*code == 0) { *code = status; is_first = 1; }
-#endif
-  if (is_first) *place = error;
-  else if (error != NULL) TVMFFIObjectDecRef(error);
-}
-static void ts_raise_kept(void* error) {
-  if (error == NULL) return;
-  TVMFFIErrorSetRaised(error);
-  TVMFFIObjectDecRef(error);
-}
-"""
-
-
-def captured_variables(write: Any, loop: tir.For) -> list[Var]:
-    """Variables of the function that the body of a loop uses."""
-    return [
-        var
-        for var in free_variables(loop.body, sizes=False)
-        if var is not loop.loop_var and var in write.names
-    ]
-
-
-def write_parallel(
-    write: Any, loop: tir.For, captured: list[Var], first: str, extent: str, can_fail: bool
-) -> None:
-    """Write the launch of a parallel loop, and its body as a function of the module."""
-    module = write.module
-    module.uses_parallel = True
-    if can_fail:
-        write.needs_status("has a parallel loop that can fail")
-        module.uses_ffi = module.keeps_errors = True
-    symbol = module.fresh_function(f"{module.symbol_of(write.name)}_parallel")
-    kind = c_type(loop.loop_var.dtype)
-    fields = [(_declared(write, var), write.names[var]) for var in captured]
-    members = "".join([f"  {_member(declared, name)};\n" for declared, name in fields])
-    errors = "  void* error_;\n  int32_t code_;\n" if can_fail else ""
-    places = f"  {kind} first_;\n  {kind} extent_;\n"
-    module.add_structure(f"struct {symbol} {{\n{members}{places}{errors}}};")
-    none = ["NULL", "0"] if can_fail else []
-    values = ", ".join([*[name for _, name in fields], first, extent, *none])
-    data = write.fresh("data")
-    write.write(f"struct {symbol} {data} = {{{values}}};")
-    write.write(f"ts_launch({symbol}, &{data});")
-    if can_fail:
-        raised = f"ts_raise_kept({data}.error_);"
-        write.leave_if(f"{data}.code_ != 0", f"{data}.code_", raised)
-    module.add_task(_task_text(write, loop, captured, symbol, can_fail))
-
+__all__ = ["ParallelLoops"]
 
 _CATCHING = """static void {symbol}(int32_t task, int32_t num_tasks, void* data) {{
   struct {symbol}* own = (struct {symbol}*)data;
@@ -111,45 +32,87 @@ _CATCHING = """static void {symbol}(int32_t task, int32_t num_tasks, void* data)
 """
 
 
-def _task_text(write: Any, loop: tir.For, captured: list[Var], symbol: str, can_fail: bool) -> str:
-    inner = type(write)(write.module, write.name, "status" if can_fail else "void")
-    inner.in_parallel = True
-    inner.taken = {"task", "num_tasks", "data", "own"}
-    inner.facts = write.facts.copy()
-    kind = c_type(loop.loop_var.dtype)
-    inner.write(f"const struct {symbol}* own = (const struct {symbol}*)data;")
-    for var in captured:
-        field = write.names[var]
-        name = inner.names[var] = inner.fresh(var.name)
-        if var in write.pointer_types:
-            inner.pointer_types[var] = write.pointer_types[var]
-        inner.write(f"{_member(_declared(write, var), name)} = own->{field};")
-    share, begin, end = inner.fresh("share"), inner.fresh("begin"), inner.fresh("end")
-    rest = inner.fresh("rest")
-    inner.write(f"const {kind} {share} = own->extent_ / ({kind})num_tasks;")
-    inner.write(f"const {kind} {rest} = own->extent_ % ({kind})num_tasks;")
-    # the first tasks take one more iteration each, until the rest is used up
-    before = f"({kind})task * {share} + (({kind})task < {rest} ? ({kind})task : {rest})"
-    inner.write(f"const {kind} {begin} = own->first_ + {before};")
-    inner.write(f"const {kind} {end} = {begin} + {share} + (({kind})task < {rest});")
-    name = inner.names[loop.loop_var] = inner.fresh(loop.loop_var.name)
-    inner.write(f"for ({kind} {name} = {begin}; {name} < {end}; ++{name}) {{")
-    inner._indented(loop.body)
-    inner.write("}")
-    if can_fail:
-        inner.write("return 0;")
-    inner.mention_unused(["task"])
-    head = "(int32_t task, int32_t num_tasks, void* data)"
-    head = f"static int32_t {symbol}_share{head}" if can_fail else f"static void {symbol}{head}"
-    text = f"{head} {{\n" + "\n".join(inner.lines) + "\n}\n"
-    return text + _CATCHING.format(symbol=symbol) if can_fail else text
+class ParallelLoops:
+    """Writes the parallel loops of a file."""
+
+    def __init__(self, file: FileText, symbols: Symbols) -> None:
+        self.file = file
+        self.symbols = symbols
+
+    def divide(
+        self, statements: StatementWriter, loop: For, captured: list[Var], first: str, extent: str
+    ) -> None:
+        """Write the launch of a parallel loop, and its body as a function of the file."""
+        emit, file = statements.emit, self.file
+        can_fail = self.symbols.outcomes.can_fail(loop.body)
+        file.uses_parallel = True
+        if can_fail:
+            emit.exits.needs_status("has a parallel loop that can fail")
+            file.uses_ffi = file.keeps_errors = True
+        number = len(file.structures) + 1
+        symbol = f"{self.symbols.symbol_of(emit.out.name)}_parallel_{number}"
+        kind = c_type(loop.loop_var.dtype)
+        fields = [(_declared(emit, var), emit.names[var]) for var in captured]
+        members = "".join([f"  {_member(declared, name)};\n" for declared, name in fields])
+        errors = "  void* error_;\n  int32_t code_;\n" if can_fail else ""
+        places = f"  {kind} first_;\n  {kind} extent_;\n"
+        file.structures.append(f"struct {symbol} {{\n{members}{places}{errors}}};")
+        none = ["NULL", "0"] if can_fail else []
+        values = ", ".join([*[name for _, name in fields], first, extent, *none])
+        data = emit.out.fresh("data")
+        emit.out.write(f"struct {symbol} {data} = {{{values}}};")
+        emit.out.write(f"ts_launch({symbol}, &{data});")
+        if can_fail:
+            raised = f"ts_raise_kept({data}.error_);"
+            emit.exits.leave_if(f"{data}.code_ != 0", f"{data}.code_", raised)
+        file.tasks.append(self._task(emit, loop, captured, symbol, can_fail))
+
+    def _task(
+        self, outer: Values, loop: For, captured: list[Var], symbol: str, can_fail: bool
+    ) -> str:
+        """The function of a task: it takes its share of the iterations."""
+        returns = "status" if can_fail else "void"
+        inner = FunctionWriter(self.file, self.symbols, outer.out.name, returns, self.divide)
+        emit, out = inner.emit, inner.out
+        emit.in_parallel = True
+        out.taken = {"task", "num_tasks", "data", "own"}
+        emit.facts = outer.facts.copy()
+        kind = c_type(loop.loop_var.dtype)
+        out.write(f"const struct {symbol}* own = (const struct {symbol}*)data;")
+        for var in captured:
+            field = outer.names[var]
+            name = emit.names[var] = out.fresh(var.name)
+            if var in outer.pointer_types:
+                emit.pointer_types[var] = outer.pointer_types[var]
+            out.write(f"{_member(_declared(outer, var), name)} = own->{field};")
+        share, begin, end = out.fresh("share"), out.fresh("begin"), out.fresh("end")
+        rest = out.fresh("rest")
+        out.write(f"const {kind} {share} = own->extent_ / ({kind})num_tasks;")
+        out.write(f"const {kind} {rest} = own->extent_ % ({kind})num_tasks;")
+        # the first tasks take one more iteration each, until the rest is used up
+        before = f"({kind})task * {share} + (({kind})task < {rest} ? ({kind})task : {rest})"
+        out.write(f"const {kind} {begin} = own->first_ + {before};")
+        out.write(f"const {kind} {end} = {begin} + {share} + (({kind})task < {rest});")
+        name = emit.names[loop.loop_var] = out.fresh(loop.loop_var.name)
+        out.write(f"for ({kind} {name} = {begin}; {name} < {end}; ++{name}) {{")
+        inner.statements.indented(loop.body)
+        out.write("}")
+        if can_fail:
+            out.write("return 0;")
+        inner.mention_unused(["task"])
+        head = "(int32_t task, int32_t num_tasks, void* data)"
+        if not can_fail:
+            return inner.finished(f"static void {symbol}{head}")
+        return inner.finished(f"static int32_t {symbol}_share{head}") + _CATCHING.format(
+            symbol=symbol
+        )
 
 
-def _declared(write: Any, var: Var) -> str:
+def _declared(emit: Values, var: Var) -> str:
     """The C type of a variable of a function."""
     if not var.dtype.is_handle:
         return c_type(var.dtype)
-    element = write.pointer_types.get(var)
+    element = emit.pointer_types.get(var)
     return "void*" if element is None else c_type(element) + "*"
 
 

@@ -2,6 +2,22 @@
 
 `emit_text(module, target)` writes the text, `compile_text(text, target)` makes object code of it;
 `generate` gives both as the back end's record wants them (`record.py`).
+
+The parts that write text, each using only those below it:
+
+    module, nvptx    a module for a CPU, or of kernels: functions and the parts that they ask for
+    parallel         parallel loops: bodies become functions
+    functions        one function: parameters, head, the parts between
+    statements       statements; loops, messages (of assertions), constants
+       |
+    expressions, arithmetic, vectors, memory (with packed_elements), intrinsics, pointers_and_calls,
+       |             packed, packed_lowered: rules, entered into the tables of `rules`
+    values           operands of expressions; memo, scope, facts, pointers: what is known of them
+    exits            the ways out of a function;  heap: the system's allocator
+    symbols          functions as calls see them;  operations, conversions, small_floats
+    builder          instructions of one function
+    module_text      the module's other parts: declarations, constants, helpers, metadata
+    machine          what code has to know of the processor
 """
 
 from tilesmith.support.lazy import lazy_attributes

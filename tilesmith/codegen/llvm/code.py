@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilesmith.codegen.c_compiler import compile_source
-from tilesmith.codegen.facts import called_functions
 from tilesmith.codegen.llvm.compile import compile_formats, compile_text
 from tilesmith.codegen.llvm.module import (
     PACKED_PREFIX,
@@ -14,12 +13,15 @@ from tilesmith.codegen.llvm.module import (
     thread_runtime_text,
     wants_debug_information,
 )
-from tilesmith.ir import IRModule
+from tilesmith.codegen.outcomes import called_functions
+from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir.module import BaseFunc
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 from tilesmith.target.features import is_host, llvm_machine
 from tilesmith.target.host import host_cpu
 from tilesmith.target.machine import machine_model
+from tilesmith.tir.function import PrimFunc
 
 __all__ = [
     "describe_host",
@@ -135,12 +137,18 @@ def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int 
     a kernel, and gains a few nanoseconds.
     """
     symbols = {function.attrs.get("global_symbol") for function in module.functions.values()}
-    wrappers, kernels = {}, {}
+    wrappers: dict[GlobalVar, BaseFunc] = {}
+    kernels: dict[GlobalVar, BaseFunc] = {}
     for variable, function in module.functions.items():
         name = str(function.attrs.get("global_symbol", ""))
         is_wrapper = name.startswith(PACKED_PREFIX) and name[len(PACKED_PREFIX) :] in symbols
         (wrappers if is_wrapper else kernels)[variable] = function
-    callees = {name for function in wrappers.values() for name in called_functions(function)}
+    callees = {
+        name
+        for function in wrappers.values()
+        if isinstance(function, PrimFunc)
+        for name in called_functions(function)
+    }
     private = [v for v, f in kernels.items() if "global_symbol" not in f.attrs]
     if not wrappers or not kernels or callees & {v.name_hint for v in private}:
         return [(module, opt_level)]

@@ -78,13 +78,13 @@ def bfloat16_bits(value: float) -> int:
     if math.isnan(value):
         return 0x7FC0
     (bits,) = struct.unpack("<I", struct.pack("<f", round_to_float32(value)))
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
+    return int((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
 
 
 def round_to_float32(value: float) -> float:
     """The float32 nearest to `value`, infinite where it is too large."""
     try:
-        return struct.unpack("<f", struct.pack("<f", value))[0]
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
         return math.copysign(math.inf, value)
 

@@ -6,7 +6,6 @@ expression's dtype.
 
 from __future__ import annotations
 
-from tilesmith.codegen.facts import effect_of
 from tilesmith.codegen.llvm import dtypes
 from tilesmith.codegen.llvm.conversions import convert
 from tilesmith.codegen.llvm.dtypes import register_type
@@ -25,6 +24,7 @@ from tilesmith.ir import (
     StringImm,
     Var,
 )
+from tilesmith.ir.intrinsics import effect_of
 
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 
@@ -109,7 +109,7 @@ def _call_function(emit: Values, call: Call) -> str:
     if returned != "status":
         result = emit.define(f"call {returned} {target}({', '.join(arguments)})")
         return result if not call.dtype.is_void else "0"
-    if not emit.symbols.may_fail(name):
+    if not emit.symbols.outcomes.may_fail(name):
         emit.define(f"call i32 {target}({', '.join(arguments)})", "status")
         return "0"
     emit.exits.needs_status(f"calls '{name}', which can fail")

@@ -7,6 +7,7 @@ that is set in tvm-ffi; whoever calls it looks at the code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, ModuleDebug, annotate
@@ -115,9 +116,9 @@ class FunctionEmitter:
 def _place_of(function: PrimFunc) -> Span | None:
     """Where a function stands: its span, or the first of a statement of it."""
     if function.span is not None:
-        return function.span
+        return cast(Span, function.span)
     for node in walk(function.body):
         span = getattr(node, "span", None)
-        if span is not None:
+        if isinstance(span, Span):
             return span
     return None

@@ -37,8 +37,9 @@ def load_bitcode(path: str) -> Module:
 def module_of_text(text: str) -> Module:
     """The module of an LLVM text; code for another machine can be looked at, but not run."""
     triple = _TRIPLE.search(text)
-    is_foreign = triple is not None and triple.group(1) not in ("", host_cpu().triple)
-    target = Target({"kind": "llvm", "mtriple": triple.group(1)} if is_foreign else "llvm")
+    named = "" if triple is None else triple.group(1)
+    is_foreign = named not in ("", host_cpu().triple)
+    target = Target({"kind": "llvm", "mtriple": named} if is_foreign else "llvm")
 
     def made(form: str) -> bytes:
         return compile_formats(text, target, (form,))[form]

@@ -25,8 +25,7 @@ def raise_error(emit: Values, message: PrimExpr) -> str:
 
     A text that begins like `TypeError: ` names the kind of the error.
     """
-    is_joined = is_call(message, "tir.tvm_tuple")
-    parts = list(message.args) if is_joined else [message]
+    parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
     kind = "ExecutionError"
     if isinstance(parts[0], StringImm):
         named = _KIND.match(parts[0].value)

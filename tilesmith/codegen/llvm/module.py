@@ -8,10 +8,13 @@ under that name; the others are internal. Names of the C library's functions get
 from __future__ import annotations
 
 from tilesmith.codegen.llvm import (  # noqa: F401 - these enter their rules into the tables
+    arithmetic,
     expressions,
     intrinsics,
+    memory,
     packed,
     packed_lowered,
+    pointers_and_calls,
     threads,
     vectors,
 )

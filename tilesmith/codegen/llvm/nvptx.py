@@ -22,6 +22,7 @@ from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IRModule, StringImm
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.module import Format
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 from tilesmith.tir import stmt as tir
@@ -72,7 +73,7 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
     """The code of kernels; its forms are "ptx", "ll" (as written) and "ll.opt"."""
     machine = llvm_target(target)
     written = KernelModuleEmitter(module, machine).text()
-    formats = {
+    formats: dict[str, Format] = {
         "ptx": compile_formats(written, machine, ("asm",), opt_level)["asm"].decode(),
         "ll": written,
         "ll.opt": lambda: compile_formats(written, machine, ("ll",), opt_level)["ll"].decode(),

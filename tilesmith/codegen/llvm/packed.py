@@ -83,7 +83,7 @@ def _layout(emit: Values, field: StructField) -> tuple[int, int, DataType]:
 def _field(emit: Values, call: Call) -> StructField:
     number = constant_value(call.args[2])
     try:
-        return StructField(number)
+        return StructField(-1 if number is None else number)
     except ValueError:
         raise emit.out.unsupported(f"no runtime structure has a field number {number}") from None
 

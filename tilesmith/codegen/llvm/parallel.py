@@ -40,7 +40,7 @@ class ParallelLoops:
         values = [(register_type(var.dtype), emit.variables[var]) for var in captured]
         kind = register_type(loop.loop_var.dtype)
         values += [(kind, emit.index(loop.min)), (kind, emit.index(loop.extent))]
-        can_fail = self.module.symbols.can_fail(loop.body)
+        can_fail = self.module.symbols.outcomes.can_fail(loop.body)
         if can_fail:
             emit.exits.needs_status("can fail inside a parallel loop")
             text.helper("__tilesmith_keep_error")

@@ -23,10 +23,11 @@ class Pointers:
         """What is known of the alignment of the expression that a pointer variable is bound to."""
         if isinstance(value, Var):
             return self.alignment.get(value, natural_alignment(var))
-        if is_call(value, "tir.handle_add_byte_offset") and isinstance(value.args[0], Var):  # type: ignore[attr-defined]
-            base, offset = value.args  # type: ignore[attr-defined]
-            known = self.alignment.get(base, 1)
-            return gcd(known, facts.multiple_of(offset)) or known
+        if is_call(value, "tir.handle_add_byte_offset"):
+            base, offset = value.args
+            if isinstance(base, Var):
+                known = self.alignment.get(base, 1)
+                return gcd(known, facts.multiple_of(offset)) or known
         return natural_alignment(var)
 
 

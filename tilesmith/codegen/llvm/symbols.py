@@ -1,19 +1,16 @@
-"""The functions of a module as calls see them: symbols, returned types, whether they fail."""
+"""The functions of a module as calls see them: their symbols and what they give back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilesmith.codegen.facts import FailureFinder
 from tilesmith.codegen.llvm.c_library import C_LIBRARY
 from tilesmith.codegen.llvm.dtypes import register_type, symbol
 from tilesmith.codegen.llvm.heap import is_on_stack
 from tilesmith.codegen.llvm.module_text import ModuleText
-from tilesmith.ir import PointerType, PrimType
+from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Stmt
 
 __all__ = ["Symbols", "kernel_symbol"]
 
@@ -29,28 +26,7 @@ class Symbols:
     def __init__(self, functions: Mapping[str, PrimFunc], text: ModuleText) -> None:
         self.functions = functions
         self.text = text
-        self._returned: dict[str, DataType | None] = {}
-        with deep_recursion():
-            self._failing = self._find_failing()
-
-    def _find_failing(self) -> set[str]:
-        """Names of the functions that can fail, alone or through what they call."""
-        callees: dict[str, set[str]] = {}
-        failing = set()
-        for name, function in self.functions.items():
-            finder = FailureFinder(is_on_stack)
-            finder.visit(function.body)
-            callees[name] = finder.callees
-            self._returned[name] = _returned_dtype(function, finder)
-            unknown = any(callee not in self.functions for callee in finder.callees)
-            if finder.can_fail or unknown:
-                failing.add(name)
-        changed = True
-        while changed:
-            more = {name for name, called in callees.items() if called & failing} - failing
-            failing |= more
-            changed = bool(more)
-        return failing
+        self.outcomes = ModuleOutcomes(functions, is_on_stack)
 
     def symbol_of(self, name: str) -> str:
         """The symbol of a function: its public name where it has one."""
@@ -60,7 +36,7 @@ class Symbols:
 
     def returns(self, name: str) -> str:
         """What a function of the module gives back: `"status"` or an LLVM type."""
-        dtype = self._returned[name]
+        dtype = self.outcomes.returned[name]
         return "status" if dtype is None else register_type(dtype)
 
     def returned_type(self, name: str, call_dtype: DataType) -> str:
@@ -75,24 +51,3 @@ class Symbols:
             return symbol(self.symbol_of(name))
         result = "i32" if returned == "status" else returned
         return self.text.declare(kernel_symbol(name), result, kinds)
-
-    def may_fail(self, name: str) -> bool:
-        """Whether a function may report an error; one of another object file may."""
-        return name not in self.functions or name in self._failing
-
-    def can_fail(self, body: Stmt) -> bool:
-        """Whether a statement can fail, alone or through what it calls."""
-        finder = FailureFinder(is_on_stack)
-        finder.visit(body)
-        return finder.can_fail or any(self.may_fail(name) for name in finder.callees)
-
-
-def _returned_dtype(function: PrimFunc, finder: FailureFinder) -> DataType | None:
-    """The dtype that a function returns; None for a function that returns nothing. `finder` has
-    seen the body: a function may leave out its return type."""
-    if isinstance(function.ret_type, PrimType) and not function.ret_type.dtype.is_void:
-        return function.ret_type.dtype
-    if isinstance(function.ret_type, PointerType):
-        return DataType("handle")
-    found = finder.returned
-    return None if found is None or found.is_void else found

@@ -51,7 +51,8 @@ class Values:
         found = memo.operands.get(id(expr))
         if found is None:
             epoch = memo.epoch
-            found = self.written(expr)
+            rule = NODE_RULES.get(expr.__class__)
+            found = self.written(expr) if rule is None else rule(self, expr)
             if epoch == memo.epoch:  # else a call with effects is inside: it is never shared
                 memo.keep(expr, found)
         return found

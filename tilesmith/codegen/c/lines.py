@@ -1,0 +1,47 @@
+"""Writes the lines of one function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilesmith.codegen.c.helpers import identifier
+from tilesmith.support.errors import CodegenError
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """The lines of a function's body, and the names that are taken there. ``name`` is the
+    function's, for messages."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.indent = 1
+        self.taken: set[str] = set()
+
+    def write(self, line: str) -> None:
+        """Write a line at the present depth."""
+        self.lines.append("  " * self.indent + line if line else "")
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Write what is inside one step deeper."""
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing else in the function has."""
+        base = name = identifier(hint)
+        number = 0
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return name
+
+    def unsupported(self, what: str, *notes: str) -> CodegenError:
+        """The error for something that C code cannot be made of."""
+        return CodegenError(f"function '{self.name}': {what}", notes=notes)
