@@ -46,6 +46,7 @@ from tilesmith.ir.transform import (
     register_pass,
 )
 from tilesmith.support.errors import ConfigError, UnknownNameError
+from tilesmith.support.registry import Registry
 
 __all__ = [
     "OptionValues",
@@ -60,9 +61,18 @@ __all__ = [
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 Apply = Callable[[Any, IRModule, PassContext], Any]
-_LEVELS: dict[str, Callable[[Apply, PassInfo], Pass]] = {
-    "IRModule": lambda apply, info: ModulePass(lambda mod, ctx: apply(mod, mod, ctx), info)
-}
+_LEVELS: Registry[Callable[[Apply, PassInfo], Pass]] = Registry(
+    "thing that passes work on",
+    {
+        "PrimFunc": "tilesmith.tir.transform",
+        "Function": "tilesmith.relax.transform",
+        "DataflowBlock": "tilesmith.relax.transform",
+    },
+)
+_LEVELS.register(
+    "IRModule",
+    lambda apply, info: ModulePass(lambda mod, ctx: apply(mod, mod, ctx), info),
+)
 _SUPPLIED = ("mod", "context", "options")
 _RECORDS: dict[str, PassRecord] = {}
 _PACKAGES: list[PassNames] = []
@@ -71,7 +81,7 @@ _PACKAGES: list[PassNames] = []
 def works_on(annotation: str, pass_class: Callable[[Apply, PassInfo], Pass]) -> None:
     """Announce what a first parameter with that annotation stands for: ``pass_class(apply, info)``
     makes the pass that hands each such object to ``apply(object, module, context)``."""
-    _LEVELS[annotation] = pass_class
+    _LEVELS.register(annotation, pass_class)
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,7 @@ def _record(
     annotation = run[0].annotation if run else ""
     level = getattr(annotation, "__name__", str(annotation)).rsplit(".", 1)[-1]
     if level not in _LEVELS:
-        known = ", ".join(_LEVELS)
+        known = ", ".join(_LEVELS.names(load=True))
         raise ConfigError(
             f"the pass '{name}' does not say what it works on",
             notes=(
