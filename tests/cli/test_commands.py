@@ -42,6 +42,22 @@ def images(tmp_path):
     return array
 
 
+def test_a_report_says_what_was_given_up(tmp_path):
+    arguments = ["compile", DIGITS, "-o", tmp_path / "digits.tsm", "--report"]
+    printed = invoke(*arguments).output
+    assert "packing" in printed and "relax.nn.conv2d" in printed
+    assert "not constant" in " ".join(printed.split())
+    (first, *_) = json.loads(invoke(*arguments, "--json").stdout)["fallbacks"]
+    assert first == {
+        "kind": "packing",
+        "function": "main",
+        "place": "relax.nn.conv2d",
+        "reason": "the sizes of its input are not constant",
+        "count": 2,
+    }
+    assert "fallbacks" not in json.loads(invoke(*arguments[:-1], "--json").stdout)
+
+
 def expected(images):
     session = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"])
     return session.run(None, {"image": images})[0]

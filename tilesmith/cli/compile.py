@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from tilesmith.cli.options import (
     writable_place,
 )
 
+if TYPE_CHECKING:
+    from tilesmith.support.fallbacks import FallbackReport
+
 
 @click.command("compile")
 @model_argument
@@ -27,11 +31,21 @@ from tilesmith.cli.options import (
 )  # fmt: skip
 @target_option
 @input_shape_option
+@click.option(
+    "--report", is_flag=True,
+    help="Also tell what the compiler gave up or did in a slower way, and why.",
+)  # fmt: skip
 @json_option
 def compile_command(
-    model: Path, output: Path | None, target: str, input_shapes: tuple, as_json: bool
+    model: Path,
+    output: Path | None,
+    target: str,
+    input_shapes: tuple,
+    report: bool,
+    as_json: bool,
 ) -> None:
     """Compile MODEL.onnx into one file that runs without it."""
+    from tilesmith.support.fallbacks import collect_fallbacks
     from tilesmith.support.progress import status
     from tilesmith.target import Target
 
@@ -39,7 +53,7 @@ def compile_command(
     output = writable_place(output or model.with_suffix(".tsm"), model)
     chosen = Target(target)  # a misspelt target is reported before anything long begins
     start = time.perf_counter()
-    with status(f"compiling {model.name}"):
+    with status(f"compiling {model.name}"), collect_fallbacks() as fallbacks:
         from tilesmith.driver import compile as compile_model
 
         executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
@@ -54,7 +68,26 @@ def compile_command(
                 "target": str(chosen),
                 "seconds": seconds,
                 "bytes": size,
+                **({"fallbacks": fallbacks.to_json()} if report else {}),
             }
         )
     else:
         click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")
+        if report:
+            _print_fallbacks(fallbacks)
+
+
+def _print_fallbacks(report: FallbackReport) -> None:
+    """One table: what was given up, where, why, how often."""
+    if not len(report):
+        click.echo("nothing was given up")
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("kind", "subject", "reason", "count", box=None, pad_edge=False)
+    table.columns[-1].justify = "right"
+    for fallback, count in report.rows():
+        table.add_row(fallback.kind, escape(fallback.subject), escape(fallback.reason), str(count))
+    Console().print(table)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.driver.schedule import schedule_function
@@ -21,6 +22,7 @@ from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import InternalError
+from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
 from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import WorkerPool
 from tilesmith.target import Target
@@ -54,12 +56,21 @@ class KernelJob:
         self.key = digest(*parts, code_identity(target), str(schedule), version_digest())
         self.symbol = "kernel_" + self.key[:24]
 
-    def renamed(self) -> IRModule:
-        """The functions as a module, the first one under the job's symbol."""
-        names = {
+    def _symbols(self) -> dict[str, str]:
+        """The names of the functions in the object code, by those in the module."""
+        return {
             name: self.symbol if k == 0 else f"{self.symbol}_{k}"
             for k, name in enumerate(self.functions)
         }
+
+    def record(self, fallbacks: FallbackReport) -> None:
+        """Record what was given up for this job, under the names that its functions have here."""
+        names = {symbol: name for name, symbol in self._symbols().items()}
+        fallbacks.renamed(names).record()
+
+    def renamed(self) -> IRModule:
+        """The functions as a module, the first one under the job's symbol."""
+        names = self._symbols()
         module = IRModule()
         for name, function in self.functions.items():
             module[names[name]] = function.with_attr("global_symbol", names[name])
@@ -140,16 +151,37 @@ def lower_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
     whole = IRModule()
     for job in jobs:
         module = job.renamed()
-        whole.update(_scheduled(module, target) if job.schedule else module)
+        with capture_fallbacks() as fallbacks:
+            whole.update(_scheduled(module, target) if job.schedule else module)
+        job.record(fallbacks)
     return lower_kernels(whole, target)
 
 
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """What a worker does with a message."""
     module = load_json(blobs[0].decode())
-    with PassContext(**request["settings"]):
+    with PassContext(**request["settings"]), capture_fallbacks() as fallbacks:
         code = compile_job(module, Target(request["target"]), request["schedule"])
-    return {"checks": take_counts()}, [code]
+    return {"checks": take_counts(), "fallbacks": fallbacks.to_json()}, [code]
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """The object code of a kernel, with what was given up for it: one entry of the cache."""
+
+    code: bytes
+    fallbacks: FallbackReport
+
+    def to_bytes(self) -> bytes:
+        """The size of a JSON text, the text, the code."""
+        text = json.dumps(self.fallbacks.about_code().to_json()).encode()
+        return len(text).to_bytes(8, "little") + text + self.code
+
+    @staticmethod
+    def from_bytes(content: bytes) -> _Compiled:
+        """What `to_bytes` wrote."""
+        end = 8 + int.from_bytes(content[:8], "little")
+        return _Compiled(content[end:], FallbackReport.from_json(json.loads(content[8:end])))
 
 
 _pool: WorkerPool | None = None
@@ -176,13 +208,15 @@ def compile_kernels(
 ) -> dict[str, bytes]:
     """The object code of each job, by key: from the cache, from the workers, or compiled here."""
     unique = {job.key: job for job in jobs}
-    done: dict[str, bytes] = {}
+    done: dict[str, _Compiled] = {}
     can_travel = all(job.settings is not None for job in unique.values())
+    if not can_travel:
+        record_fallback("cache", "kernels", "the PassContext holds what another process cannot get")
     use_cache = use_cache and can_travel
     for key in list(unique):
         found = KERNEL_CACHE.get(key) if use_cache else None
         if found is not None:
-            done[key] = found
+            done[key] = _Compiled.from_bytes(found)
     missing = {key: job for key, job in unique.items() if key not in done}
     pool = None
     if can_travel and len(missing) >= _FEWEST_FOR_WORKERS:
@@ -190,17 +224,21 @@ def compile_kernels(
     for number, (key, code) in enumerate(_compile_all(missing, pool)):
         done[key] = code
         if use_cache:
-            KERNEL_CACHE.put(key, code)
+            KERNEL_CACHE.put(key, code.to_bytes())
         report(number + 1, len(missing), missing[key].symbol)
-    return done
+    for key, job in unique.items():
+        job.record(done[key].fallbacks)
+    return {key: compiled.code for key, compiled in done.items()}
 
 
 def _compile_all(
     missing: dict[str, KernelJob], pool: WorkerPool | None
-) -> Iterable[tuple[str, bytes]]:
+) -> Iterable[tuple[str, _Compiled]]:
     if pool is None:
         for key, job in missing.items():
-            yield key, compile_job(job.renamed(), job.target, job.schedule)
+            with capture_fallbacks() as fallbacks:
+                code = compile_job(job.renamed(), job.target, job.schedule)
+            yield key, _Compiled(code, fallbacks)
         return
     futures = []
     for key, job in missing.items():
@@ -211,4 +249,4 @@ def _compile_all(
     for key, future in futures:
         reply, (code,) = future.result()
         add_counts(reply["checks"])
-        yield key, bytes(code)
+        yield key, _Compiled(bytes(code), FallbackReport.from_json(reply["fallbacks"]))

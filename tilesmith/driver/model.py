@@ -17,6 +17,7 @@ from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import FrontendError, UnsupportedError
+from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
@@ -44,11 +45,15 @@ def compile(
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
     key = None
     settings = deciding_settings()
+    if settings is None and cache and path is not None:
+        record_fallback("cache", str(path), "the PassContext holds what no key can be made of")
     if cache and path is not None and not params and settings is not None:
         key = _model_key(path, chosen, input_shapes, settings)
         found = MODEL_CACHE.get_file(key)
         if found is not None:
-            return Executable.load(found)
+            executable = Executable.load(found)
+            executable.fallbacks.record()
+            return executable
     if path is None and _is_tensor_program(model_or_module):
         from tilesmith.lowering import build as build_functions
 
@@ -58,7 +63,10 @@ def compile(
 
     if back_end_of(chosen).kernel_object is not None:
         start_workers(chosen)  # they import what they need while the model is read
-    executable = build(import_model(model_or_module, input_shapes), chosen, params)
+    with collect_fallbacks() as importing:
+        module = import_model(model_or_module, input_shapes)
+    executable = build(module, chosen, params)
+    executable.add_fallbacks(importing)
     if key is not None and executable.is_runnable:
         MODEL_CACHE.put_file(key, executable.save)
     return executable

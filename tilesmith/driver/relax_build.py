@@ -19,6 +19,7 @@ from tilesmith.lowering.functions import check_options
 from tilesmith.relax import transform as graph
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
@@ -60,9 +61,11 @@ def build(
     if isinstance(mod, relax.Function):
         mod = IRModule.from_expr(mod)
     chosen = _target(target)
-    with deep_recursion(), chosen:
+    with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         module = graph_pipeline(mod, chosen, params, relax_pipeline or pipeline)
-        return build_graph(module, chosen)
+        executable = build_graph(module, chosen)
+    executable.add_fallbacks(fallbacks)
+    return executable
 
 
 def _target(target: Any) -> Target:
@@ -126,7 +129,7 @@ def build_graph(module: IRModule, target: Target) -> Executable:
 
     def sources() -> Mapping[str, Any]:
         # as it was when the model was built, whenever its source is asked for
-        with deep_recursion(), target, context.without_instruments():
+        with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
 
@@ -149,9 +152,13 @@ def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compi
     record = back_end_of(target)
     if record.kernel_object is None:
         code = part(record.generate)(_whole(entries, kernels, target), target, None)
-        return _Compiled([] if code.objects is None else list(code.objects()), code.advice)
+        if code.objects is None:
+            record_fallback("code", f"target '{target}'", code.advice)
+            return _Compiled([], code.advice)
+        return _Compiled(list(code.objects()), code.advice)
     entry = build_functions(entries, target=target)
     if not entry.objects:
+        record_fallback("code", f"target '{target}'", entry.advice)
         return _Compiled([], entry.advice)
     with progress("compiling kernels") as report:
         objects = compile_kernels(kernels.jobs.values(), report)

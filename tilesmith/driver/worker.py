@@ -7,6 +7,7 @@ import sys
 
 from tilesmith.driver.kernels import compile_job, handle_job
 from tilesmith.ir import IRModule, Range, Var
+from tilesmith.support.fallbacks import capture_fallbacks
 from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import serve
 from tilesmith.target import Target
@@ -40,7 +41,7 @@ def warm_up(target: str = "llvm") -> None:
     body = BlockRealize([], True, Block([], [], [], "root", loop))
     params = [Var("a", "handle"), Var("b", "handle")]
     copy = PrimFunc(params, body, None, dict(zip(params, (source, result))))
-    with knobs.override(check=False):  # it is nobody's program
+    with knobs.override(check=False), capture_fallbacks():  # it is nobody's program
         compile_job(IRModule({"warm_up": copy}), Target(target))
 
 

@@ -31,6 +31,7 @@ from tilesmith.ir.instrument import pass_instrument as pass_instrument
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.pass_context import PassContext, PassInfo, register_config_option
 from tilesmith.support.errors import ConfigError, TilesmithError, TypeMismatchError
+from tilesmith.support.fallbacks import fallbacks_within
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.registry import Loader, Registry
@@ -86,18 +87,18 @@ def _watchers() -> tuple[Any, ...]:
     found: list[Any] = []
     if knobs.timing:
         found.append(PassTimingInstrument())
-    debug = knobs.debug
-    if debug:
-        level, _, patterns = debug.partition(",")
-        if level.strip().isdigit() and int(level) >= 2:
-            found.append(_Debug(int(level), [part for part in patterns.split(",") if part]))
+    level = knobs.debug_level
+    if level >= 2:
+        patterns = knobs.debug.split(",")[1:]
+        found.append(_Debug(level, [part for part in patterns if part]))
     if knobs.dump_dir is not None:
         found.append(DumpIR(knobs.dump_dir))
     return tuple(found)
 
 
 class _Debug(PassInstrument):
-    """``TILESMITH_DEBUG``: 2 names of passes, 3 what they changed, 5 the module after each."""
+    """``TILESMITH_DEBUG``: 2 names of passes, 3 what they changed, 5 the module after each (from 1
+    on, what is given up is shown as well: ``support/fallbacks.py``)."""
 
     def __init__(self, level: int, patterns: list[str]) -> None:
         self.level = level
@@ -214,7 +215,8 @@ class FunctionLevelPass(Pass):
             if not self.wanted(old):
                 continue
             try:
-                new = self.function(old, mod, ctx)
+                with fallbacks_within(variable.name_hint):
+                    new = self.function(old, mod, ctx)
             except TilesmithError as error:
                 place = f"in the function '{variable.name_hint}'"
                 if not any(note.startswith("in the function ") for note in error.notes):

@@ -29,7 +29,8 @@ The metadata of an executable:
 
     {"functions": {NAME: metadata as `signature.py` describes},
      "constants": [names in the order of the array],
-     "target": "llvm …", "requires": {"machine": "x86_64", "features": ["avx2", "fma"]}}
+     "target": "llvm …", "requires": {"machine": "x86_64", "features": ["avx2", "fma"]},
+     "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
 The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
 input, and to convert what can be converted.
@@ -61,6 +62,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tilesmith.support.fallbacks import FallbackReport
 from tilesmith.support.files import PathLike
 from tilesmith.support.linker import find_linkers, link_shared
 
@@ -164,6 +166,19 @@ class Executable:
     def function_names(self) -> list[str]:
         """Names of the graph functions."""
         return list(self._signatures)
+
+    @property
+    def fallbacks(self) -> FallbackReport:
+        """What the compiler gave up when it made this code, with the reasons."""
+        return FallbackReport.from_json(self.metadata.get("fallbacks", ()))
+
+    def add_fallbacks(self, report: FallbackReport) -> None:
+        """Keep what a report says about the code in the metadata."""
+        whole = self.fallbacks
+        for fallback, count in report.about_code().rows():
+            whole.add(fallback, count)
+        if len(whole):
+            self.metadata["fallbacks"] = whole.to_json()
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Is there a function of this name?"""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from tilesmith.ir import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.schedule_rules.tiles import best_rows, best_tile
 from tilesmith.target.machine import MachineModel
@@ -29,7 +29,7 @@ from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["Contraction", "find_contraction", "schedule_contraction"]
+__all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
 _FEWEST_PRODUCTS = 1 << 20  # below some 20 microseconds of work threads cost more than they save
@@ -52,13 +52,20 @@ def _loads(block: Block) -> list[BufferLoad]:
     return [load for load in loads(store.value) if load.buffer is not store.buffer]
 
 
-def find_contraction(block: Block) -> Contraction | None:
-    """The plan for a block that multiplies and adds; None for any other block."""
+def multiplies_and_adds(block: Block) -> bool:
+    """Whether a block sums up products, so that it may be a contraction."""
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or not store.indices:
-        return None
+        return False
     value = store.value
-    if type(value).__name__ != "Add" or not any(_is_product(part) for part in (value.a, value.b)):
+    return isinstance(value, Add) and (_is_product(value.a) or _is_product(value.b))
+
+
+def find_contraction(block: Block) -> Contraction | None:
+    """The plan for a block that multiplies and adds; None for any other block, and where the last
+    axis of the result is not one along which each operand moves by 1 or not at all."""
+    store = block.body
+    if not multiplies_and_adds(block) or not isinstance(store, BufferStore):
         return None
     spatial = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
     last = store.indices[-1]

@@ -10,11 +10,16 @@ from collections.abc import Callable
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.queries import mentions, variables
-from tilesmith.schedule_rules.contraction import find_contraction, schedule_contraction
+from tilesmith.schedule_rules.contraction import (
+    find_contraction,
+    multiplies_and_adds,
+    schedule_contraction,
+)
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
@@ -31,7 +36,8 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
         return function
     name = function.attrs.get("global_symbol", "main")
     sch = Schedule(IRModule({name: function}), error_render_level="fast")
-    sch = part(record.default_schedule)(sch, target)
+    with fallbacks_within(str(name)):
+        sch = part(record.default_schedule)(sch, target)
     return sch.mod[name].with_attr("tir.is_scheduled", True)
 
 
@@ -45,14 +51,18 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     return sch
 
 
-def _attempt(sch: Schedule, change: Callable[[Schedule], None]) -> Schedule:
-    """The schedule after a change, or as it was if some primitive refuses."""
+def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], None]) -> Schedule:
+    """The schedule after a change of a block, or as it was if some primitive refuses."""
     trial = sch.copy()
     try:
         change(trial)
-    except ScheduleError:
+    except ScheduleError as error:
+        record_fallback("schedule", describe(sch, block), error)
         return sch
     return trial
+
+
+_NO_TILES = "no register tiles: an operand does not move by 0 or 1 along the result's last axis"
 
 
 def _blocks(sch: Schedule) -> list[BlockRV]:
@@ -67,8 +77,12 @@ def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
         plan = find_contraction(sch.get(block))
         if plan is not None:
             sch = _attempt(
-                sch, lambda s, b=block, p=plan: schedule_contraction(s, b, p, machine, threads)
+                sch,
+                block,
+                lambda s, b=block, p=plan: schedule_contraction(s, b, p, machine, threads),
             )
+        elif multiplies_and_adds(sch.get(block)) and not runs_along_rows(sch, block):
+            record_fallback("schedule", describe(sch, block), _NO_TILES)
     return sch
 
 
@@ -89,7 +103,9 @@ def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
             and not any(_is_marked(sch, loop) for loop in loops)
             and runs_along_rows(sch, block)
         ):
-            sch = _attempt(sch, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads))
+            sch = _attempt(
+                sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
+            )
     return sch
 
 
@@ -98,7 +114,7 @@ def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedu
     for block in _blocks(sch):
         loops = sch.get_loops(block)
         if loops and not any(_is_marked(sch, loop) for loop in loops):
-            sch = _attempt(sch, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
+            sch = _attempt(sch, block, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
     return sch
 
 
@@ -127,9 +143,15 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
     outer, inner = spatial, None
     if not reduction or _runs_along(sch.get(block), sch, spatial[-1]):
         outer, inner = spatial[:-1], spatial[-1]
-    if reduction and inner is not None:
+    if inner is not None and _extent(sch, inner) % lanes:
+        if _extent(sch, inner) > 1:
+            reason = (
+                f"the innermost loop has {_extent(sch, inner)} steps, not a multiple of {lanes}"
+            )
+            record_fallback("vectorization", describe(sch, block), reason)
+    elif reduction and inner is not None:
         _reduction_outside(sch, block, reduction, inner, lanes)
-    elif inner is not None and _extent(sch, inner) % lanes == 0:
+    elif inner is not None:
         sch.vectorize(sch.split(inner, [None, lanes])[1])
     if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
         sch.parallel(sch.fuse(*outer))
@@ -155,8 +177,6 @@ def _reduction_outside(
     sch: Schedule, block: BlockRV, reduction: list[LoopRV], inner: LoopRV, lanes: int
 ) -> None:
     """A reduction over outer axes (pooling, depthwise convolution): vectors along the last axis."""
-    if _extent(sch, inner) % lanes:
-        return
     first, second = sch.split(inner, [None, lanes])
     sch.reorder(first, *reduction, second)
     sch.vectorize(second)

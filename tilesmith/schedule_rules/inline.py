@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tilesmith.ir import GlobalVar
+from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, IterVar
 from tilesmith.tir.schedule import BlockRV, Schedule
 from tilesmith.tir.schedule.cursor import FunctionCursor
@@ -15,17 +17,24 @@ def inline_elementwise(sch: Schedule) -> None:
     """Inline each block without a reduction into its consumers, except where that repeats work."""
     for variable in sch.mod.get_global_vars():
         for block in top_blocks(sch, variable):
-            if _is_cheap(sch, block):
+            if _is_inside(sch, block) and _is_cheap(sch, block):
                 try:
                     sch.compute_inline(block)
-                except ScheduleError:
-                    continue
+                except ScheduleError as error:
+                    record_fallback("inlining", describe(sch, block), error)
 
 
 def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
     """The blocks right below the root block of a function; the trace does not keep the look."""
     root = FunctionCursor(sch.state, variable).root()
     return [sch.variables.new_block(block) for block in root.blocks_below()]
+
+
+def _is_inside(sch: Schedule, block: BlockRV) -> bool:
+    """Whether nothing but other blocks of the function reads what a block writes."""
+    (written,) = [region.buffer for region in sch.get(block).writes[:1]] or (None,)
+    outputs = [one for f in sch.mod.functions.values() for one in f.buffer_map.values()]
+    return bool(sch.get_consumers(block)) and not any(written is one for one in outputs)
 
 
 def _is_cheap(sch: Schedule, block: BlockRV) -> bool:

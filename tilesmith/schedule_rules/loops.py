@@ -8,10 +8,15 @@ from tilesmith.ir.queries import variables
 from tilesmith.tir import IterVar
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["FEWEST_FOR_THREADS", "split_loops"]
+__all__ = ["FEWEST_FOR_THREADS", "describe", "split_loops"]
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
+
+
+def describe(sch: Schedule, block: BlockRV) -> str:
+    """A block as reports name it."""
+    return f"block '{sch.get(block).name_hint}'"
 
 
 def split_loops(

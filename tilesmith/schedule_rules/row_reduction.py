@@ -11,7 +11,8 @@ becomes
 from __future__ import annotations
 
 from tilesmith.ir import IntImm, Var
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, BufferStore, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, Schedule
@@ -39,6 +40,11 @@ def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: i
     spatial, reduction = split_loops(sch, block, loops)
     extent = sch.get(reduction[-1]).extent
     if not isinstance(extent, IntImm) or extent.value % lanes or extent.value < 2 * lanes:
+        steps = extent.value if isinstance(extent, IntImm) else f"{extent}"
+        reason = (
+            f"the reduction has {steps} steps, not a multiple of {lanes} of at least {2 * lanes}"
+        )
+        record_fallback("vectorization", describe(sch, block), reason)
         return
     total = 1
     for loop in loops:

@@ -8,7 +8,8 @@
         KERNELS.put(key, code)
 
 Entries are files that are written aside and renamed, so that readers see whole ones only; a damaged
-one is a miss. Where the folder cannot be written the cache is silently off: it only saves time.
+one is a miss. Where the folder cannot be written nothing is kept (a recorded fallback): a cache
+only saves time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.files import make_atomically, replace_file
 from tilesmith.support.knobs import knobs
 
@@ -122,6 +124,7 @@ class DiskCache:
             return None
         body = content[_DIGEST_SIZE:]
         if hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != content[:_DIGEST_SIZE]:
+            record_fallback("cache", self.name, "a damaged entry was removed")
             with contextlib.suppress(OSError):
                 path.unlink()
             self.hits -= 1
@@ -133,12 +136,14 @@ class DiskCache:
         """Keep bytes under a key."""
         if not self.enabled:
             return
-        with contextlib.suppress(OSError):
+        try:
             path = self._make_folder(key)
             with replace_file(path) as file:
                 file.write(hashlib.blake2b(value, digest_size=_DIGEST_SIZE).digest())
                 file.write(value)
             self._after_put()
+        except OSError as error:
+            self._record_unwritable(error)
 
     def get_file(self, key: str) -> Path | None:
         """The file of a key, None if there is none. Its contents are not checked here."""
@@ -159,7 +164,8 @@ class DiskCache:
             return None
         try:
             path = self._make_folder(key)
-        except OSError:
+        except OSError as error:
+            self._record_unwritable(error)
             return None
         make_atomically(path, make)
         self._after_put()
@@ -179,6 +185,10 @@ class DiskCache:
     def size(self) -> int:
         """Bytes of all entries."""
         return sum([size for _, size, _ in self._entries()])
+
+    def _record_unwritable(self, error: OSError) -> None:
+        reason = f"{self.folder} cannot be written: {error.strerror or error}"
+        record_fallback("cache", self.name, reason)
 
     def _make_folder(self, key: str) -> Path:
         path = self._path(key)

@@ -79,7 +79,11 @@ class Knobs:
     """The knobs as attributes. `knobs.override(name=value)` changes some within a `with` block."""
 
     timing = Knob("timing", bool, False, "print the time of every pass")
-    debug = Knob("debug", str, "", "level of debug output, optionally ',pattern' of pass names")
+    debug = Knob(
+        "debug", str, "",
+        "level of debug output: 1 what is given up and why, 2 also names of passes, 3 also what "
+        "they changed, 5 the module after each; optionally ',pattern' of pass names",
+    )  # fmt: skip
     traceback = Knob(
         "traceback", str, "short", "'full' shows the internal frames of an error",
         choices=("short", "full"),
@@ -123,6 +127,12 @@ class Knobs:
             return self._overrides[knob.name]
         text = os.environ.get(knob.variable)
         return knob.default if text is None else knob.parse(text)
+
+    @property
+    def debug_level(self) -> int:
+        """The number that `debug` begins with; 0 without one."""
+        level = self.debug.partition(",")[0].strip()
+        return int(level) if level.isdigit() else 0
 
     def check_environment(self) -> None:
         """Raise ConfigError for a TILESMITH_ variable that no knob has."""

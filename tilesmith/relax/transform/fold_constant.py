@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import is_impure_call, remove_all_unused, tensor_bytes
@@ -34,7 +34,9 @@ from tilesmith.relax.op.evaluate import (
     evaluate_call,
     to_constant,
 )
+from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import PrimFunc
 
 GROWTH = 16
@@ -70,9 +72,11 @@ class _Folder(PyExprMutator):
             if call.op is _CALL_TIR:
                 return self._fold_call_tir(call, arguments)
             values = [constant_value(arg) for arg in arguments]
-            return to_constant(evaluate_call(call, values), call.struct_info)
-        except NotConstantError:
+        except NotConstantError:  # most calls
             return call
+        if not can_evaluate(call):
+            return call
+        return to_constant(evaluate_call(call, values), call.struct_info)
 
     def _is_worth_it(self, call: Call) -> bool:
         size = tensor_bytes(call.struct_info)
@@ -112,6 +116,16 @@ class _Folder(PyExprMutator):
 
 
 _CALL_TIR = operators.call_tir.op
+
+
+def can_evaluate(call: Call) -> bool:
+    """Whether numpy can compute a call of constants; what can run at run time only is recorded."""
+    spec = call.op.spec if isinstance(call.op, Op) else None
+    if spec is None:
+        return False
+    if spec.evaluate is None and spec.execution is Execution.KERNEL:
+        record_fallback("folding", call.op.name, "the operator has no evaluation by numpy")
+    return spec.evaluate is not None
 
 
 def run_prim_func(

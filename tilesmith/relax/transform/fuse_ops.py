@@ -39,6 +39,7 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.relations import definable_symbolic_vars, prove_equal_shapes, symbolic_vars
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.tir import PrimFunc
 
 register_config_option(
@@ -177,6 +178,8 @@ class _Graph:
             return
         members = {id(other.root()): other.root() for other in [node, *inner, sink]}
         if sum([member.size for member in members.values()]) > self.max_depth:
+            reason = f"more than {self.max_depth} calls in one function (relax.FuseOps.max_depth)"
+            record_fallback("fusion", f"'{node.binding.var.name_hint}'", reason)
             return
         self._merge([node, *inner], sink)
 
@@ -318,7 +321,8 @@ def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
         if isinstance(function, Function) and function.body is not None:
             if function.attrs.get("Primitive") or "Codegen" in function.attrs:
                 continue
-            updated = mutator.visit_expr(function)
+            with fallbacks_within(name.name_hint):
+                updated = mutator.visit_expr(function)
             if updated is not function:
                 mutator.builder_.update_func(name, updated)
     return mutator.builder_.get()

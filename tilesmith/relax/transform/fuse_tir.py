@@ -23,6 +23,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buffer
 from tilesmith.tir.functor import BufferRemapper, renew_defs
 from tilesmith.tir.stmt import stmt_seq
@@ -44,7 +45,11 @@ class _Place(BufferRemapper):
 
 
 class _NotFusable(Exception):
-    """A primitive function that is left as it is."""
+    """A primitive function that is left as it is, and why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class _Fusion:
@@ -69,7 +74,7 @@ class _Fusion:
             self._binding(binding, results)
         outputs = [buffer for var in results for buffer in self.buffers[var]]
         if any(buffer in self.params for buffer in outputs):
-            raise _NotFusable
+            raise _NotFusable("it gives back a parameter")
         root = Block([], [], [], "root", stmt_seq(*self.statements), None, tuple(self.allocated))
         body = BlockRealize((), const(True, "bool"), root)
         params = [*self.params, *outputs, *self.size_params]
@@ -79,7 +84,7 @@ class _Fusion:
         body = self.function.body.body
         fields = body.fields if isinstance(body, Tuple) else (body,)
         if not all(isinstance(field, Var) for field in fields):
-            raise _NotFusable
+            raise _NotFusable("a result is not a variable")
         return list(fields)
 
     def _parameter(self, param: Var) -> None:
@@ -91,17 +96,17 @@ class _Fusion:
         elif isinstance(info, ShapeStructInfo) and info.values is not None:
             self.size_params += list(info.values)
         else:
-            raise _NotFusable
+            raise _NotFusable(f"the parameter '{param.name_hint}' is a {info}, not one tensor")
 
     def _binding(self, binding: Any, results: list[Var]) -> None:
         call = binding.value
         if not (isinstance(binding, VarBinding) and isinstance(call, Call)):
-            raise _NotFusable
+            raise _NotFusable(f"'{binding.var.name_hint}' is not a call")
         if call.op is not _CALL_TIR or not isinstance(call.args[1], Tuple):
-            raise _NotFusable
+            raise _NotFusable(f"'{binding.var.name_hint}' is not a call of one PrimFunc")
         callee = self.mod.functions.get(call.args[0])
         if not isinstance(callee, PrimFunc):
-            raise _NotFusable
+            raise _NotFusable(f"'{call.args[0].name_hint}' is not a PrimFunc of the module")
         callee = renew_defs(callee)
         inputs = [self._argument(arg) for arg in call.args[1].fields]
         outputs = self._output_buffers(binding, callee, len(inputs))
@@ -113,7 +118,7 @@ class _Fusion:
 
     def _argument(self, arg: Any) -> Buffer:
         if not isinstance(arg, Var) or len(self.buffers.get(arg, ())) != 1:
-            raise _NotFusable
+            raise _NotFusable(f"the argument {arg} is not one tensor")
         return self.buffers[arg][0]
 
     def _output_buffers(self, binding: Any, callee: PrimFunc, first: int) -> list[Buffer]:
@@ -203,8 +208,9 @@ def fuse_tir(mod: IRModule) -> IRModule:
                 continue
             try:
                 made[name] = _Fusion(function, mod).build()
-            except _NotFusable:
-                continue
+            except _NotFusable as refusal:
+                with fallbacks_within(name.name_hint):
+                    record_fallback("fusion", "", refusal.reason)
     if not made:
         return mod
     names = {name: GlobalVar(name.name_hint) for name in made}

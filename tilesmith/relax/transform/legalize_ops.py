@@ -29,6 +29,7 @@ from tilesmith.relax.relations import describe
 from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import OpNotImplemented, TilesmithError
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
 Legalizer = Callable[[Any, Call], Any]
 
@@ -164,6 +165,7 @@ class _Legalizer(PyExprMutator):
         return result
 
     def _leave(self, call: Call, reason: str) -> None:
+        record_fallback("legalization", call.op.name, reason)
         if self.warn:
             warnings.warn(f"{call.op.name} stays as it is: {reason}", stacklevel=2)
 
@@ -181,7 +183,8 @@ def legalize_ops(
         if isinstance(function, Function) and function.body is not None:
             if "Codegen" in function.attrs or "Composite" in function.attrs:
                 continue
-            updated = mutator.visit_expr(function)
+            with fallbacks_within(name.name_hint):
+                updated = mutator.visit_expr(function)
             if updated is not function:
                 mutator.builder_.update_func(name, updated)
     return mutator.builder_.get()

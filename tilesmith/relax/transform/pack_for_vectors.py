@@ -21,11 +21,12 @@ from tilesmith import topi
 from tilesmith.ir import IntImm, IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
-from tilesmith.relax.expr import Call, Constant, Function, const, known_struct_info
+from tilesmith.relax.expr import Call, Constant, Function, Tuple, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.schedule_rules.tiles import best_tile
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
 
@@ -55,6 +56,10 @@ def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
     return numpy.ascontiguousarray(numpy.moveaxis(split, -2, 0))
 
 
+def _unpacked(call: Call, reason: str) -> None:
+    record_fallback("packing", call.op.name, reason)
+
+
 class _Pack(PyExprMutator):
     def __init__(self, mod: IRModule, machine: MachineModel) -> None:
         super().__init__(mod)
@@ -80,6 +85,8 @@ class _Pack(PyExprMutator):
             rule = self.rules_by_layout.get(spec.layout)
             if spec.view_of == 0 and spec.execution is Execution.KERNEL:
                 rule = self.reshape
+            if rule is None and call.op is not _PERMUTE:
+                self.note_way_back(call)
         made = rule(call) if rule is not None else None
         return call if made is None else made
 
@@ -93,6 +100,12 @@ class _Pack(PyExprMutator):
             if axes is not None and [int(axis) for axis in axes] == _TO_FIRST:
                 return binding.args[0]
         return None
+
+    def note_way_back(self, call: Call) -> None:
+        """Record that a call without a rule reads values in the old layout that had the new one."""
+        parts = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
+        if any(self.known(one) is not None for group in parts for one in group):
+            record_fallback("layout", call.op.name, "it cannot go on with the channels last")
 
     def channels_last(self, expr: Any) -> Any:
         """The value with its channels last, permuted where it has to be."""
@@ -111,10 +124,14 @@ class _Pack(PyExprMutator):
         data, weight = call.args[:2]
         attrs, sizes = call.attrs, _sizes(data)
         plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
-        if not plain or attrs.out_layout not in (None, "", "NCHW") or sizes is None:
-            return None
-        if not isinstance(weight, Constant) or known_struct_info(data).dtype != "float32":
-            return None
+        if not plain or attrs.out_layout not in (None, "", "NCHW"):
+            return _unpacked(call, "its layouts are not NCHW and OIHW")
+        if sizes is None:
+            return _unpacked(call, "the sizes of its input are not constant")
+        if not isinstance(weight, Constant):
+            return _unpacked(call, "its weights are not constant")
+        if known_struct_info(data).dtype != "float32":
+            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not float32")
         array = weight.data.numpy()
         groups = int(attrs.groups)
         options = [
@@ -137,19 +154,25 @@ class _Pack(PyExprMutator):
                 topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
+        elif groups == 1:
+            return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
         else:
-            return None
+            return _unpacked(call, "it has groups of more than one channel")
         return self.back(made)
 
     def product(self, call: Call) -> Any:
         data, weight = call.args[:2]
-        if not isinstance(weight, Constant) or weight.data.numpy().ndim != 2:
-            return None
-        if known_struct_info(data).dtype != "float32" or known_struct_info(data).ndim < 2:
-            return None
+        if not isinstance(weight, Constant):
+            return None  # a product of two values: there are no weights to pack
         array = weight.data.numpy()
+        if array.ndim != 2:
+            return _unpacked(call, f"its weights have {array.ndim} axes, not 2")
+        if known_struct_info(data).dtype != "float32":
+            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not float32")
+        if known_struct_info(data).ndim < 2:
+            return _unpacked(call, "its left operand is a vector")
         if array.shape[1] < _FEWEST_COLUMNS:
-            return None
+            return _unpacked(call, f"its weights have fewer than {_FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
         rows = sizes[-2] if sizes else 1
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
@@ -169,6 +192,9 @@ class _Pack(PyExprMutator):
                 continue
             moved = self.moved_operand(arg)
             if moved is None:
+                info = known_struct_info(arg)
+                reason = f"its operand {info} has no form with the channels last"
+                record_fallback("layout", call.op.name, reason)
                 return None
             args.append(moved)
         return self.back(Call(call.op, args, call.attrs, call.sinfo_args))
@@ -191,7 +217,10 @@ class _Pack(PyExprMutator):
 
     def pooling(self, call: Call) -> Any:
         data = self.known(call.args[0])
-        if data is None or call.attrs.layout != "NCHW":
+        if data is None:
+            return None
+        if call.attrs.layout != "NCHW":
+            record_fallback("layout", call.op.name, f"its layout is {call.attrs.layout}, not NCHW")
             return None
         attrs = {**dict(call.attrs.items()), "layout": "NHWC", "out_layout": "NHWC"}
         return self.back(Call(call.op, [data], attrs))
@@ -221,5 +250,6 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     mutator = _Pack(mod, machine)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
-            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+            with fallbacks_within(variable.name_hint):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
     return mutator.builder_.get()

@@ -23,6 +23,7 @@ from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
 from tilesmith.relax.op.declaration import OpFunction
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.fallbacks import record_fallback
 
 Rule = Callable[["_Simplifier", Call], Any]
 _RULES: dict[Op, list[Rule]] = {}
@@ -270,23 +271,30 @@ class _LayerNorm:
 
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
         """The call of the operator, where axes and shapes fit."""
-        epsilon = _scalar(found[self.epsilon])
-        if epsilon is None or (self.two in found and _scalar(found[self.two]) != 2):
+
+        def left(reason: str) -> Any:
+            record_fallback("recognition", "layer normalisation", reason)
             return expr
+
+        epsilon = _scalar(found[self.epsilon])
+        if epsilon is None:
+            return left("what is added to the variance is not a scalar")
+        if self.two in found and _scalar(found[self.two]) != 2:
+            return left("the differences are raised to another power than 2")
         mean, variance = found[self.mean], found[self.variance]
         rank = known_struct_info(found[self.x]).ndim
         if rank < 0 or any(not c.attrs.keepdims or c.attrs.axis is None for c in (mean, variance)):
-            return expr
+            return left("the means do not keep their axes")
         axes = [axis % rank for axis in mean.attrs.axis]
         if axes != [axis % rank for axis in variance.attrs.axis]:
-            return expr
+            return left("mean and variance are taken over different axes")
         if axes != list(range(rank - len(axes), rank)):
-            return expr
+            return left("the axes are not the last ones")
         shape = known_struct_info(found[self.x]).shape
         sizes = [getattr(shape[axis], "value", -1) for axis in axes] if shape is not None else []
         gamma, beta = found[self.gamma], found[self.beta]
         if not all(list(part.data.shape) == sizes for part in (gamma, beta)):
-            return expr
+            return left("scale and shift do not have the sizes of the axes")
         return operators.nn.layer_norm(found[self.x], gamma, beta, axes, epsilon)
 
 
@@ -310,10 +318,10 @@ class _Gelu:
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
         """The call of the operator, where the constants are the right ones."""
         root = _scalar(found[self.root])
-        if root is None or _scalar(found[self.half]) != 0.5 or _scalar(found[self.one]) != 1:
-            return expr
         wanted = 2**0.5 if found[self.inner].op is operators.divide.op else 2**-0.5
-        if not numpy.isclose(root, wanted, rtol=1e-5):
+        is_gelu = root is not None and bool(numpy.isclose(root, wanted, rtol=1e-5))
+        if not is_gelu or _scalar(found[self.half]) != 0.5 or _scalar(found[self.one]) != 1:
+            record_fallback("recognition", "gelu", "its constants are not those of gelu")
             return expr
         return operators.nn.gelu(found[self.x])
 

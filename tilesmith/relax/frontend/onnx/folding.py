@@ -18,6 +18,7 @@ from tilesmith.relax.op.evaluate import (
     to_constant,
 )
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.support.fallbacks import record_fallback
 
 __all__ = ["LIMIT", "fold"]
 
@@ -50,7 +51,8 @@ def fold(expr: Any) -> Any:
         return expr
     try:
         return to_constant(evaluate_call(expr, arguments), info)
-    except NotConstantError:  # an operator without evaluation
+    except NotConstantError:
+        record_fallback("folding", expr.op.name, "the operator has no evaluation by numpy")
         return expr
 
 

@@ -40,6 +40,7 @@ from tilesmith.ir.queries import called_name, is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
@@ -63,11 +64,16 @@ from tilesmith.tir.stmt import (
 
 __all__ = ["NeedsLanes", "Vectorizer"]
 
+_VECTORS = "it is made of vectors already"
 _ROUNDING = {FloorDiv: ops.floordiv, FloorMod: ops.floormod}
 
 
 class NeedsLanes(Exception):
-    """A piece of code has no vector form."""
+    """A piece of code has no vector form, and why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Vectorizer(Rewriter):
@@ -146,7 +152,7 @@ class Vectorizer(Rewriter):
 
     def visit_Var(self, var: Var) -> PrimExpr:
         if var in self.private:
-            raise NeedsLanes
+            raise NeedsLanes(f"the address of '{var.name}' is taken; each lane has its own")
         return self.values.get(var, var)
 
     def visit_default(self, node: Any) -> Any:
@@ -159,7 +165,7 @@ class Vectorizer(Rewriter):
         """A part that must not depend on the lane."""
         new = self.visit(node)
         if new is not node and isinstance(new, PrimExpr) and new.dtype is not node.dtype:
-            raise NeedsLanes
+            raise NeedsLanes("a part that all lanes share differs between them")
         return new
 
     def operands(self, expr: BinaryOp) -> tuple[PrimExpr, PrimExpr]:
@@ -170,7 +176,7 @@ class Vectorizer(Rewriter):
         if a is expr.a and b is expr.b:
             return expr
         if expr.a.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         if a.dtype.lanes == 1 and b.dtype.lanes == 1:
             return type(expr)(a, b)
         if isinstance(expr, (Div, Mod, FloorDiv, FloorMod)):
@@ -237,7 +243,7 @@ class Vectorizer(Rewriter):
         if value is expr.value:
             return expr
         if expr.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         if isinstance(value, Ramp) and expr.dtype.is_integer:
             # Dropping upper bits keeps the lanes evenly spaced; so does widening what does not
             # overflow, as indices do not.
@@ -256,7 +262,7 @@ class Vectorizer(Rewriter):
         self, expr: PrimExpr, condition: PrimExpr, true: PrimExpr, false: PrimExpr
     ) -> PrimExpr:
         if expr.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         if condition.dtype.lanes > 1 or true.dtype.lanes > 1 or false.dtype.lanes > 1:
             true, false = self.wide(true), self.wide(false)
         return Select(condition, true, false)
@@ -266,7 +272,7 @@ class Vectorizer(Rewriter):
         var = let.var
         if value.dtype is not var.dtype:
             if var.dtype.lanes > 1:
-                raise NeedsLanes
+                raise NeedsLanes(_VECTORS)
             var = self.values[let.var] = Var(var.name, value.dtype)
         body = self.visit(let.body)
         if value is let.value and body is let.body:
@@ -289,14 +295,14 @@ class Vectorizer(Rewriter):
                 return call
             return value if self.freely else Call(value.dtype, call.op, (value,))
         if effect_of(call) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
-            raise NeedsLanes
+            raise NeedsLanes(f"the call of '{name}' has effects")
         if name == "" or not call.op.get_attr("TVectorizable", False):
             return call.map_children(self.visit_same)
         args = [self.visit(arg) for arg in call.args]
         if all(new is old for new, old in zip(args, call.args)):
             return call
         if call.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         if all(arg.dtype.lanes == 1 for arg in args):
             return Call(call.dtype, call.op, tuple(args))
         wide = [arg if isinstance(arg, StringImm) else self.wide(arg) for arg in args]
@@ -312,7 +318,7 @@ class Vectorizer(Rewriter):
                 true, false = self.wide(true), self.wide(false)
             return Call(true.dtype, call.op, (condition, true, false))
         if not self.freely:
-            raise NeedsLanes
+            raise NeedsLanes("an operand may be read only where a condition holds")
         with self.masked(condition):
             true = self.visit(call.args[1])
         with self.masked(Not(condition)):
@@ -326,7 +332,7 @@ class Vectorizer(Rewriter):
         new = [self.visit(index) for index in old]
         for index in new[:-1]:
             if index.dtype.lanes > 1:
-                raise NeedsLanes
+                raise NeedsLanes("an index other than the last one differs between lanes")
         if buffer.data in self.private:
             number = const(self.lanes, new[-1].dtype.element)
             own = Ramp(const(0, number.dtype), const(1, number.dtype), self.lanes)
@@ -336,7 +342,7 @@ class Vectorizer(Rewriter):
             place = self.linear_operation(Add, scaled, own)
             new[-1] = Add(self.wide(scaled), own) if place is None else place
         if new[-1:] and new[-1].dtype.lanes > 1 and buffer.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         return tuple(new)
 
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -358,7 +364,7 @@ class Vectorizer(Rewriter):
         elif mask is not None and self.is_inside(buffer, index):
             mask = None
         if mask is not None and not self.predicates:
-            raise NeedsLanes
+            raise NeedsLanes("only some lanes take part, and the code may have no masks")
         if mask is None:
             return own if own is None or own is old and index.dtype.lanes == 1 else self.wide(own)
         return mask if own is None else And(self.wide(own), mask)
@@ -366,7 +372,7 @@ class Vectorizer(Rewriter):
     def require_guarded(self, index: PrimExpr) -> None:
         """Elsewhere than where the condition looks, the lanes are not known to be switched off."""
         if self.guarded is not None and not structural_equal(index, self.guarded):
-            raise NeedsLanes
+            raise NeedsLanes("an access is elsewhere than where the condition looks")
 
     def is_inside(self, buffer: Buffer, index: PrimExpr) -> bool:
         """Whether a read touches nothing but the buffer whatever the mask says."""
@@ -388,7 +394,7 @@ class Vectorizer(Rewriter):
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         if load.dtype.lanes > 1:
             if self.mask is not None or load.buffer.data in self.private:
-                raise NeedsLanes
+                raise NeedsLanes(_VECTORS)
             return load.map_children(self.visit_same)
         indices = self.index(load.buffer, load.indices)
         if not indices:
@@ -404,24 +410,24 @@ class Vectorizer(Rewriter):
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         if store.value.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         indices, value = self.index(store.buffer, store.indices), self.visit(store.value)
         place = indices[-1] if indices else None
         if place is None or place.dtype.lanes == 1:
             # All lanes write one element. Once is enough if all write the same, whatever it was.
             if value.dtype.lanes > 1 or self.mask is not None or store.predicate is not None:
-                raise NeedsLanes
+                raise NeedsLanes("lanes write different values to one element")
             if uses_variable(store.value, {store.buffer.data}):
-                raise NeedsLanes
+                raise NeedsLanes("all lanes read and write one element")
             if value is store.value and all(a is b for a, b in zip(indices, store.indices)):
                 return store
             return BufferStore(store.buffer, value, indices, None, store.span)
         distinct = isinstance(place, Ramp) and ops.is_const(place.stride)
         if not distinct and uses_variable(store.value, {store.buffer.data}):
-            raise NeedsLanes
+            raise NeedsLanes("lanes may write what other lanes read")
         predicate = None if store.predicate is None else self.wide(self.visit(store.predicate))
         if self.mask is not None and not self.predicates:
-            raise NeedsLanes
+            raise NeedsLanes("only some lanes take part, and the code may have no masks")
         self.require_guarded(place)
         if self.mask is not None:
             predicate = self.mask if predicate is None else And(predicate, self.mask)
@@ -437,7 +443,8 @@ class Vectorizer(Rewriter):
             return self.visit(stmt)
         try:
             return self.visit(stmt)
-        except NeedsLanes:
+        except NeedsLanes as refusal:
+            record_fallback("vectorization", f"loop '{self.var.name}'", refusal.reason)
             return self.lane_by_lane(stmt)
 
     def lane_by_lane(self, stmt: Stmt) -> Stmt:
@@ -466,7 +473,7 @@ class Vectorizer(Rewriter):
             )
         condition = self.visit(loop.condition)
         if condition is not loop.condition or self.mask is not None:
-            raise NeedsLanes
+            raise NeedsLanes("the condition of a while loop differs between lanes")
         with self.scope():
             return While(condition, self.visit(loop.body), loop.span)
 
@@ -478,12 +485,12 @@ class Vectorizer(Rewriter):
             else_case = branch.else_case and self.statement(branch.else_case)
             return IfThenElse(condition, then_case, else_case, branch.span)
         if not (self.predicates and isinstance(condition, LT) and self.mask is None):
-            raise NeedsLanes
+            raise NeedsLanes("only some lanes take part, and the code may have no masks")
         index, limit = condition.a, condition.b
         if branch.else_case is not None or not isinstance(index, Ramp):
-            raise NeedsLanes
+            raise NeedsLanes("its condition is not of the form index < limit")
         if not (ops.is_const(index.stride, 1) and isinstance(limit, Broadcast)):
-            raise NeedsLanes
+            raise NeedsLanes("its condition is not of the form index < limit")
         mask_dtype = DataType("uint1").with_lanes(self.lanes)
         mask = get_active_lane_mask(mask_dtype, index.base, limit.value)
         self.guarded = index
@@ -547,14 +554,16 @@ class Vectorizer(Rewriter):
         if value.dtype is let.var.dtype:
             return LetStmt(let.var, value, self.statement(let.body), let.span)
         if let.var.dtype.lanes > 1:
-            raise NeedsLanes
+            raise NeedsLanes(_VECTORS)
         var = self.values[let.var] = Var(let.var.name, value.dtype)
         with self.scope():
             return LetStmt(var, value, self.visit(let.body), let.span)
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         if self.is_scalable:
-            raise NeedsLanes  # a copy for each lane would need memory of unknown size
+            raise NeedsLanes(
+                "memory for lanes of unknown number"
+            )  # a copy for each lane would need memory of unknown size
         extents = tuple([self.visit_same(extent) for extent in allocation.extents])
         self.visit_same(allocation.condition)
         self.private.add(allocation.buffer_var)
@@ -574,7 +583,7 @@ class Vectorizer(Rewriter):
     def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
         condition = self.visit_same(check.condition)
         if self.mask is not None:
-            raise NeedsLanes
+            raise NeedsLanes("an assertion stands under a condition")
         return check.with_fields(condition=condition, body=self.statement(check.body))
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
@@ -584,7 +593,7 @@ class Vectorizer(Rewriter):
             return substitute(evaluation, {self.var: self.low})
         if ops.is_const(value):
             return evaluation
-        raise NeedsLanes
+        raise NeedsLanes("a call has effects")
 
     def visit_Stmt(self, stmt: Stmt) -> Stmt:
-        raise NeedsLanes
+        raise NeedsLanes(f"{type(stmt).__name__} has no vector form")

@@ -1,0 +1,184 @@
+"""What was given up for a model is told with its reason: by workers, by caches, by artifacts."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tilesmith as ts
+from benchmarks.models import bert, build_model
+from tilesmith import relax, te, topi
+from tilesmith.driver import kernels
+from tilesmith.ir import IRModule
+from tilesmith.runtime.executable import Executable
+from tilesmith.schedule_rules import default
+from tilesmith.script import relax as R
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import collect_fallbacks
+from tilesmith.support.knobs import knobs
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
+TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2 -opt-level=0"  # 8 lanes
+
+
+def rows(report):
+    return [(one.kind, one.subject, one.reason, count) for one, count in report.rows()]
+
+
+def odd(kernel, block, steps):
+    reason = f"the innermost loop has {steps} steps, not a multiple of 8"
+    return ("vectorization", f"{kernel}: block '{block}'", reason, 1)
+
+
+def odd_reduction(kernel, block, steps):
+    reason = f"the reduction has {steps} steps, not a multiple of 8 of at least 16"
+    return ("vectorization", f"{kernel}: block '{block}'", reason, 1)
+
+
+def softmax(steps):
+    return [
+        odd("softmax", "T_softmax_exp", steps),
+        odd_reduction("softmax", "T_softmax_expsum", steps),
+        odd_reduction("softmax", "T_softmax_maxelem", steps),
+        odd("softmax", "T_softmax_norm", steps),
+    ]
+
+
+EXPECTED = {
+    "digits": softmax(10),
+    "resnet18": [
+        odd("fused_conv2d_add_relu", "pad_temp", 3),
+        odd("permute_dims", "T_transpose", 3),
+    ],
+    "mobilenetv2": [
+        odd("fused_conv2d_add_clip", "pad_temp", 3),
+        odd("permute_dims", "T_transpose", 3),
+    ],
+    "bert": [
+        odd("fused_expand_dims_astype_subtract_multiply", "T_multiply", 13),
+        odd("fused_reshape_permute_dims", "T_transpose", 12),
+        odd("fused_reshape_permute_dims1", "T_transpose", 13),
+        *softmax(13),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_models_give_up_what_is_expected_and_nothing_else(name, monkeypatch):
+    """Each row is known and has to be so: sizes that are not multiples of a vector."""
+    shapes = {"image": (2, 1, 8, 8)} if name == "digits" else None
+    if name == "bert":
+        sizes = {"LAYERS": 2, "HIDDEN": 48, "HEADS": 4, "HEAD": 12, "INTERMEDIATE": 80}
+        for key, value in {**sizes, "SEQUENCE": 13, "VOCABULARY": 50, "POSITIONS": 20}.items():
+            monkeypatch.setattr(bert, key, value)
+    model = onnx.load(DIGITS) if name == "digits" else build_model(name)
+    with collect_fallbacks() as report:
+        executable = ts.compile(model, TARGET, input_shapes=shapes)
+    assert rows(report) == EXPECTED[name]
+    assert rows(executable.fallbacks) == EXPECTED[name]
+
+
+def product():
+    """A product of matrices and what follows, as a module."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((16, 32), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weights = relax.const(np.ones((32, 16), "float32"))
+            value = builder.emit(relax.op.matmul(x, weights))
+            result = builder.emit_output(relax.op.nn.relu(value))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+class _WorkerHere:
+    """Hands messages to what workers run, in this process."""
+
+    target = "llvm"
+
+    def submit(self, data, blobs=()):
+        future = Future()
+        future.set_result(kernels.handle_job(data, blobs))
+        return future
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    def refuse(*arguments):
+        raise ScheduleError("no contraction today")
+
+    monkeypatch.setattr(default, "schedule_contraction", refuse)
+
+
+REFUSED = ("schedule", "fused_matmul_relu: block 'matmul_packed'", "no contraction today", 1)
+
+
+@pytest.mark.parametrize("place", ["here", "worker"])
+def test_a_refused_rule_is_told(refusing, monkeypatch, tmp_path, place):
+    if place == "worker":
+        monkeypatch.setattr(kernels, "_FEWEST_FOR_WORKERS", 1)
+        monkeypatch.setattr(kernels, "start_workers", lambda target: _WorkerHere())
+    with knobs.override(workers=0, cache=True, cache_dir=tmp_path / "cache"):
+        for _ in ("cold", "warm"):
+            with collect_fallbacks() as report:
+                executable = relax.build(product(), target=TARGET)
+            assert REFUSED in rows(report)
+            assert rows(report) == rows(executable.fallbacks)
+            monkeypatch.undo()  # what is in the cache tells it, although no rule refuses now
+
+
+def test_artifacts_and_warm_caches_of_models_tell_the_same(tmp_path):
+    told = []
+    with knobs.override(cache=True, cache_dir=tmp_path / "cache"):
+        for _ in ("cold", "warm"):
+            with collect_fallbacks() as report:
+                executable = ts.compile(str(DIGITS), "llvm")
+            told.append(rows(report))
+    path = tmp_path / "digits.tsm"
+    executable.save(str(path))
+    assert told[0] == told[1] == rows(Executable.load(path).fallbacks)
+    packing = ("packing", "main: relax.nn.conv2d", "the sizes of its input are not constant", 2)
+    assert packing in told[0]
+
+
+def test_worker_processes_tell(tmp_path):
+    """Enough kernels that processes of their own compile them."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((8, 3), "float32"))
+    with builder.function("main", [x]):
+        value = x
+        for number in range(4):
+            value = builder.emit(relax.op.sum(value, axis=1, keepdims=True))
+            value = builder.emit(relax.op.concat([value] * (number + 2), axis=1))
+        builder.emit_func_output(value)
+    told = []
+    for workers in (0, 2):
+        with knobs.override(workers=workers), collect_fallbacks() as report:
+            relax.build(builder.get(), target="llvm")
+        told.append(rows(report))
+    assert told[0] == told[1] and told[0]
+
+
+def test_an_inlining_that_is_refused_is_told(monkeypatch):
+    def refuse(self, block):
+        raise ScheduleError("the consumer reads elsewhere")
+
+    monkeypatch.setattr("tilesmith.tir.schedule.Schedule.compute_inline", refuse)
+    x = te.placeholder((8, 16), name="x")
+    function = te.create_prim_func([x, topi.exp(topi.add(x, 1.0))])
+    with collect_fallbacks() as report:
+        ts.build(IRModule({"main": default.default_schedule(function, ts.target.Target("llvm"))}))
+    assert ("inlining", "main: block 'T_add'", "the consumer reads elsewhere", 1) in rows(report)
+
+
+def test_a_cache_that_cannot_be_written_is_told_but_not_kept(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with knobs.override(cache=True, cache_dir=tmp_path / "file"):
+        with collect_fallbacks() as report:
+            executable = relax.build(product(), target=TARGET)
+    assert {one.kind for one, _ in report.rows()} == {"cache"}
+    assert len(executable.fallbacks) == 0

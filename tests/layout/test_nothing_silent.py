@@ -1,0 +1,112 @@
+"""An error is not swallowed without a trace: who catches one and goes on records why.
+
+A handler of an error of ours (or of any exception) raises again or calls ``record_fallback``. The
+others stand in the table below, each with the reason why nothing is given up there.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tilesmith.support import errors
+from tilesmith.support.errors import TilesmithError
+
+PACKAGE = Path(__file__).resolve().parents[2] / "tilesmith"
+FOLDERS = (
+    "arith", "codegen", "driver", "lowering", "relax/transform", "schedule_rules", "target", "topi",
+    "tir/transform",
+)  # fmt: skip
+BROAD = {"Exception", "BaseException"} | {
+    name
+    for name, one in vars(errors).items()
+    if isinstance(one, type) and issubclass(one, TilesmithError)
+}
+NOTHING_IS_GIVEN_UP = {
+    "codegen/c_compiler.py missing_compiler": "gives the reason; the driver records it",
+    "lowering/check_inputs.py _array": "checked mode counts what it cannot compare",
+    "lowering/checking.py _text": "part of an error that is being explained",
+    "lowering/checking.py check_same": "checked mode counts what it cannot compare",
+    "lowering/checking.py _choose": "checked mode counts what it cannot compare",
+    "lowering/checking.py compare": "checked mode counts what it cannot compare",
+    "lowering/checking.py _compare_builds": "checked mode counts what it cannot compare",
+    "schedule_rules/default.py _is_there": "a question: a rule may have removed the block",
+    "tir/transform/loops/vectorize_loop.py _scalable_lanes": "a question: most extents are plain",
+}
+
+
+def caught(handler):
+    """The names of the classes that a handler catches; a bare one catches everything."""
+    if handler.type is None:
+        return {"BaseException"}
+    nodes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {node.attr if isinstance(node, ast.Attribute) else node.id for node in nodes}
+
+
+def is_call_of(node, name):
+    if not isinstance(node, ast.Call):
+        return False
+    return getattr(node.func, "id", getattr(node.func, "attr", "")) == name
+
+
+def goes_on_silently(handler):
+    inside = [node for statement in handler.body for node in ast.walk(statement)]
+    return bool(caught(handler) & BROAD) and not any(
+        isinstance(node, ast.Raise) or is_call_of(node, "record_fallback") for node in inside
+    )
+
+
+def silent_places(tree):
+    """The functions with handlers (or ``suppress``) that neither raise nor record."""
+    found = []
+
+    def visit(node, function):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node.name
+        if isinstance(node, ast.ExceptHandler) and goes_on_silently(node):
+            found.append(function)
+        if is_call_of(node, "suppress"):
+            names = {getattr(one, "id", getattr(one, "attr", "")) for one in node.args}
+            if names & BROAD:
+                found.append(function)
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(tree, "")
+    return found
+
+
+def all_silent_places():
+    found = set()
+    for folder in FOLDERS:
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            name = path.relative_to(PACKAGE).as_posix()
+            found |= {f"{name} {function}" for function in silent_places(tree)}
+    return found
+
+
+def test_who_catches_an_error_and_goes_on_records_why():
+    found = all_silent_places()
+    new = sorted(found - NOTHING_IS_GIVEN_UP.keys())
+    assert not new, f"raise again, or call record_fallback with the reason: {new}"
+    gone = sorted(NOTHING_IS_GIVEN_UP.keys() - found)
+    assert not gone, f"these rows of the table are not needed any more: {gone}"
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_silent"),
+    [
+        ("except ScheduleError: pass", True),
+        ("except (KeyError, errors.TilesmithError) as error: return None", True),
+        ("except Exception: print('oh')", True),
+        ("except: pass", True),
+        ("except KeyError: pass", False),
+        ("except TilesmithError as error: raise ValueError from error", False),
+        ("except ScheduleError as error: record_fallback('schedule', '', error)", False),
+    ],
+)
+def test_the_finder(handler, is_silent):
+    tree = ast.parse(f"def f():\n  try: g()\n  {handler}")
+    assert silent_places(tree) == (["f"] if is_silent else [])
+    assert silent_places(ast.parse("def f():\n  with suppress(TilesmithError): g()")) == ["f"]
