@@ -25,6 +25,7 @@ KITS = (
     "tilesmith.relax.expr_functor",
     "tilesmith.support.errors",
     "tilesmith.tir.functor",
+    "tilesmith.tir.redirection",
 )
 
 # Classes over the budget: "module:class" -> (methods, levels) that they may have, never more.

@@ -38,7 +38,6 @@ from tilesmith.ir import (
     Mul,
     PrimExpr,
     Range,
-    Rewriter,
     Select,
     Sub,
     Var,
@@ -52,16 +51,15 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import free_variables
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
     BufferStore,
-    DeclBuffer,
     For,
     IfThenElse,
     LetStmt,
     MatchBufferRegion,
-    Stmt,
 )
 from tilesmith.tir.transform.loops.loop_partition import limit_of
 
@@ -402,7 +400,7 @@ def _aligned_strides(
     return tuple(strides[::-1])
 
 
-class _Compactor(Rewriter):
+class _Compactor(AccessRedirection):
     def __init__(self, finder: _RegionFinder) -> None:
         self.finder = finder
         self.regions: dict[Buffer, list[Range]] = {}
@@ -418,10 +416,13 @@ class _Compactor(Rewriter):
             self.regions[buffer] = region
             self.compact[buffer] = buffer.with_fields(shape=shape, strides=strides)
 
-    def moved(self, region: list[Range], indices: Any) -> list[PrimExpr]:
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        return self.compact.get(buffer)
+
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
         return [
             index if ops.is_const(dim.min, 0) else self.difference(index, dim.min)
-            for index, dim in zip(indices, region)
+            for index, dim in zip(indices, self.regions[buffer])
         ]
 
     def difference(self, index: PrimExpr, start: PrimExpr) -> PrimExpr:
@@ -432,42 +433,6 @@ class _Compactor(Rewriter):
             moved = self.finder.analyzer.simplify(index - start)
             found = self.differences[key] = (index, start, moved)
         return found[2]
-
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        load = self.children(load)
-        region = self.regions.get(load.buffer)
-        if region is None:
-            return load
-        indices = self.moved(region, load.indices)
-        return BufferLoad(self.compact[load.buffer], indices, load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        store = self.children(store)
-        region = self.regions.get(store.buffer)
-        if region is None:
-            return store
-        indices = self.moved(region, store.indices)
-        buffer = self.compact[store.buffer]
-        return BufferStore(buffer, store.value, indices, store.predicate, store.span)
-
-    def visit_BufferRegion(self, old: BufferRegion) -> BufferRegion:
-        region = self.regions.get(old.buffer)
-        old = self.children(old)  # indices may be loaded, too
-        if region is None:
-            return old
-        starts = self.moved(region, [dim.min for dim in old.region])
-        dims = [dim.with_fields(min=start) for dim, start in zip(old.region, starts)]
-        return BufferRegion(self.compact[old.buffer], tuple(dims))
-
-    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
-        return self.children(declaration)
-
-    def visit_Block(self, block: Block) -> Block:
-        new = self.children(block)
-        allocated = tuple([self.compact.get(buffer, buffer) for buffer in block.alloc_buffers])
-        if all(a is b for a, b in zip(allocated, block.alloc_buffers)):
-            return new
-        return new.with_fields(alloc_buffers=allocated)
 
 
 @compiler_pass("tir.CompactBufferAllocation")

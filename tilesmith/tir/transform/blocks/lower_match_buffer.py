@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr, Rewriter, Var, const
+from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import ShapeError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BufferStore, MatchBufferRegion
+from tilesmith.tir.redirection import ViewRedirection
+from tilesmith.tir.stmt import Block, MatchBufferRegion
 
 __all__ = ["lower_match_buffer", "row_major_strides"]
 
@@ -36,51 +36,14 @@ def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
     return strides[::-1]
 
 
-class _MatchLowerer(Rewriter):
+class _MatchLowerer(ViewRedirection):
     def __init__(self) -> None:
-        self.regions: dict[Buffer, BufferRegion] = {}
+        super().__init__({})
         self.values: dict[Var, PrimExpr] = {}
         self.analyzer = Analyzer()
 
     def visit_Var(self, var: Var) -> PrimExpr:
         return self.values.get(var, var)
-
-    def indices(self, region: BufferRegion, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        """Where an element of the matched buffer lies in the buffer behind it."""
-        leading = len(region.region) - len(indices)
-        starts = [dim.min for dim in region.region]
-        own = [start + index for start, index in zip(starts[leading:], indices)]
-        return starts[:leading] + own
-
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        load = self.children(load)
-        region = self.regions.get(load.buffer)
-        if region is None:
-            return load
-        return BufferLoad(
-            region.buffer, self.indices(region, load.indices), load.predicate, load.span
-        )
-
-    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        store = self.children(store)
-        region = self.regions.get(store.buffer)
-        if region is None:
-            return store
-        return BufferStore(
-            region.buffer, store.value, self.indices(region, store.indices), store.predicate,
-            store.span,
-        )  # fmt: skip
-
-    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        region = self.children(region)
-        behind = self.regions.get(region.buffer)
-        if behind is None:
-            return region
-        leading = len(behind.region) - len(region.region)
-        ranges = list(behind.region[:leading])
-        for outer, inner in zip(behind.region[leading:], region.region):
-            ranges.append(inner.with_fields(min=outer.min + inner.min))
-        return BufferRegion(behind.buffer, tuple(ranges))
 
     def visit_Block(self, block: Block) -> Block:
         if not block.match_buffers:
@@ -100,7 +63,7 @@ class _MatchLowerer(Rewriter):
                 span=block.span,
                 notes=("dimensions that the match leaves out must have extent 1",),
             )
-        self.regions[buffer] = source
+        self.sources[buffer] = source
         self.bind(buffer.data, source.buffer.data)
         strides = row_major_strides(source.buffer)
         offset = source.buffer.elem_offset

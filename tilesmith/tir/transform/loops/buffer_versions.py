@@ -7,15 +7,13 @@ from typing import Any
 from tilesmith.ir import Call, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import floormod
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
-from tilesmith.tir.stmt import BufferStore, DeclBuffer, Stmt
+from tilesmith.tir.redirection import AccessRedirection
 
 __all__ = ["VersionedBuffers"]
 
 
-class VersionedBuffers(Rewriter):
+class VersionedBuffers(AccessRedirection):
     """Rewrites accesses so that they go to the version of an iteration.
 
     The version is a new first dimension; ``counts`` tells how many there are of each buffer. With
@@ -29,10 +27,10 @@ class VersionedBuffers(Rewriter):
         self.made: dict[Buffer, Buffer] = {}
         self.number: PrimExpr = const(0, "int32")
 
-    def buffer(self, old: Buffer) -> Buffer:
-        """The buffer with all versions; other buffers stay."""
+    def redirected(self, old: Buffer) -> Buffer | None:
+        """The buffer with all versions."""
         if old not in self.counts:
-            return old
+            return None
         found = self.made.get(old)
         if found is None:
             index_dtype = old.shape[0].dtype if old.shape else "int32"
@@ -58,33 +56,14 @@ class VersionedBuffers(Rewriter):
         wanted = buffer.shape[0].dtype if buffer.shape else found.dtype
         return found if found.dtype is wanted else found.astype(wanted)
 
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        old, node = node.buffer, self.children(node)
-        if old not in self.counts:
-            return node
-        indices = (self.version(old), *node.indices)
-        return BufferLoad(self.buffer(old), indices, node.predicate, node.span)
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return (self.version(buffer), *indices)
 
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        old, node = node.buffer, self.children(node)
-        if old not in self.counts:
-            return node
-        indices = (self.version(old), *node.indices)
-        return BufferStore(self.buffer(old), node.value, indices, node.predicate, node.span)
-
-    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
-        old, node = node.buffer, self.children(node)
-        if old not in self.counts:
-            return node
-        version = self.version(old)
-        count = self.counts[old] if self.whole_regions else 1
+    def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        version = self.version(buffer)
+        count = self.counts[buffer] if self.whole_regions else 1
         low = const(0, version.dtype) if self.whole_regions else version
-        first = Range.from_min_extent(low, const(count, version.dtype))
-        return BufferRegion(self.buffer(old), (first, *node.region))
-
-    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        body = self.visit(node.body)
-        return DeclBuffer(self.buffer(node.buffer), body, node.span)
+        return (Range.from_min_extent(low, const(count, version.dtype)), *ranges)
 
     def visit_Call(self, node: Call) -> PrimExpr:
         node = self.children(node)

@@ -27,13 +27,12 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ConfigError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
-    BufferStore,
     DeclBuffer,
     For,
     ForKind,
@@ -50,36 +49,22 @@ MARK = "double_buffer_scope"
 WRITE = "double_buffer_write"
 
 
-class _Versions(Rewriter):
+class _Versions(AccessRedirection):
     """Moves the accesses of a buffer to one of its two versions."""
 
     def __init__(self, pointer: Var, size: int, version: PrimExpr) -> None:
         self.pointer, self.size, self.version = pointer, size, version
         self.buffers: dict[Buffer, Buffer] = {}
 
-    def index(self, index: PrimExpr) -> PrimExpr:
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        (index,) = indices
         start = self.version * self.size
         wanted = index.dtype.element
-        return (start if start.dtype is wanted else start.astype(wanted)) + index
+        return [(start if start.dtype is wanted else start.astype(wanted)) + index]
 
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        node = self.children(node)
-        if node.buffer.data is not self.pointer:
-            return node
-        first = self.index(node.indices[0])
-        buffer = self.buffer(node.buffer)
-        return BufferLoad(buffer, (first, *node.indices[1:]), node.predicate, node.span)
-
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        node = self.children(node)
-        if node.buffer.data is not self.pointer:
-            return node
-        first = self.index(node.indices[0])
-        buffer = self.buffer(node.buffer)
-        indices = (first, *node.indices[1:])
-        return BufferStore(buffer, node.value, indices, node.predicate, node.span)
-
-    def buffer(self, old: Buffer) -> Buffer:
+    def redirected(self, old: Buffer) -> Buffer | None:
+        if old.data is not self.pointer:
+            return None
         if len(old.shape) != 1:
             raise UnsupportedError(
                 f"double buffers have one dimension, '{old.name}' has {len(old.shape)}",
@@ -89,12 +74,6 @@ class _Versions(Rewriter):
         if found is None:
             found = self.buffers[old] = old.with_fields(shape=(old.shape[0] * 2,))
         return found
-
-    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        body = self.visit(node.body)
-        if node.buffer.data is self.pointer:
-            return DeclBuffer(self.buffer(node.buffer), body, node.span)
-        return node if body is node.body else node.with_fields(body=body)
 
     def visit_Var(self, node: Var) -> Var:
         if node is self.pointer:

@@ -27,6 +27,7 @@ from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -41,7 +42,6 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
-from tilesmith.tir.transform.moved_accesses import MovesAccesses
 
 __all__ = ["inject_virtual_thread"]
 
@@ -129,7 +129,7 @@ def _may_write(call: Call) -> bool:
     return name not in ("tir.if_then_else", "tir.likely", "tir.reinterpret")
 
 
-class _Injector(MovesAccesses):
+class _Injector(AccessRedirection):
     """Rewrites what is inside of one attribute."""
 
     def __init__(self, variable: Var, count: int, touched: set[Var]) -> None:
@@ -155,19 +155,17 @@ class _Injector(MovesAccesses):
         extents = (node.extents[0] * self.count, *node.extents[1:])
         return node.with_fields(extents=extents, body=self.visit(node.body))
 
-    def buffer(self, old: Buffer) -> Buffer:
-        if old.data not in self.expanded:
-            return old
-        found = self.buffers.get(old)
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        if buffer.data not in self.expanded:
+            return None
+        found = self.buffers.get(buffer)
         if found is None:
-            shape = (old.shape[0] * self.count, *old.shape[1:])
-            found = self.buffers[old] = old.with_fields(shape=shape)
+            shape = (buffer.shape[0] * self.count, *buffer.shape[1:])
+            found = self.buffers[buffer] = buffer.with_fields(shape=shape)
         return found
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """The part of this virtual thread, along the first dimension."""
-        if buffer.data not in self.expanded:
-            return indices
         offset = self.variable * buffer.shape[0]
         first = indices[0]
         if offset.dtype is not first.dtype.element:
@@ -195,13 +193,8 @@ class _Injector(MovesAccesses):
         return any(uses_variable(node, self.touched) for node in nodes)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        differs = self.differs(node)
-        buffer = self.buffer(node.buffer)
-        indices = self.indices(node.buffer, node.indices)
-        indices = tuple([self.visit(index) for index in indices])
-        value = self.visit(node.value)
-        store = BufferStore(buffer, value, indices, node.predicate, node.span)
-        return self.each(store) if differs else store
+        store = super().visit_BufferStore(node)
+        return self.each(store) if self.differs(node) else store
 
     def visit_Evaluate(self, node: Evaluate) -> Stmt:
         differs = self.differs(node)

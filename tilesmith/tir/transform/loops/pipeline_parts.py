@@ -94,7 +94,7 @@ class PipelineParts:
             {b: versions[b.data] for b in owned if versions.get(b.data, 1) > 1},
             whole_regions=self.last != 1,
         )
-        self.buffers = [self.rewriter.buffer(buffer) for buffer in owned]
+        self.buffers = [self.rewriter.redirected(buffer) or buffer for buffer in owned]
         self.pointers = {**pointers, **{buffer.data: buffer for buffer in self.buffers}}
         self.blocks = {step.order: self.step_block(step, owned) for step in steps}
         self.analyzer = Analyzer()

@@ -15,30 +15,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr, Rewriter
+from tilesmith.ir import PrimExpr
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.stmt import Block, BufferRealize, BufferStore, DeclBuffer, Stmt
+from tilesmith.tir.redirection import AccessRedirection
+from tilesmith.tir.stmt import Block, BufferRealize, Stmt
 
 __all__ = ["LAYOUT_TRANSFORMS", "apply_layout_transforms"]
 
 LAYOUT_TRANSFORMS = "layout_transform_map"
 
 
-class _LayoutApplier(Rewriter):
+class _LayoutApplier(AccessRedirection):
     def __init__(self, maps: Mapping[str, tuple[IndexMap, ...]]) -> None:
         self.maps = maps
         self.analyzer = Analyzer()
         self.buffers: dict[Buffer, Buffer] = {}
         self.seen: set[str] = set()
 
-    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+    def redirected(self, buffer: Buffer) -> Buffer | None:
         if buffer.name not in self.maps:
-            return buffer
+            return None
         found = self.buffers.get(buffer)
         if found is None:
             found = self.buffers[buffer] = self.transformed(buffer)
@@ -58,30 +58,11 @@ class _LayoutApplier(Rewriter):
             )
         return buffer.with_fields(shape=tuple(shape), axis_separators=())
 
-    def index(self, buffer: Buffer, indices: Any) -> list[PrimExpr]:
-        new = [self.visit(index) for index in indices]
-        for index_map in self.maps.get(buffer.name, ()):
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        new = list(indices)
+        for index_map in self.maps[buffer.name]:
             new = [self.analyzer.simplify(index) for index in index_map.map_indices(new)]
         return new
-
-    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        if load.buffer.name not in self.maps:
-            return self.children(load)
-        indices = self.index(load.buffer, load.indices)
-        return BufferLoad(self.visit(load.buffer), indices, load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        if store.buffer.name not in self.maps:
-            return self.children(store)
-        indices = self.index(store.buffer, store.indices)
-        value = self.visit(store.value)
-        return BufferStore(self.visit(store.buffer), value, indices, store.predicate, store.span)
-
-    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
-        buffer, body = self.visit(declaration.buffer), self.visit(declaration.body)
-        if buffer is declaration.buffer and body is declaration.body:
-            return declaration
-        return DeclBuffer(buffer, body, declaration.span)
 
     def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
         if realize.buffer.name in self.maps:
@@ -121,7 +102,9 @@ def apply_layout_transforms(func: PrimFunc) -> PrimFunc:
     }
     applier = _LayoutApplier(maps)
     body = applier.visit(func.body)
-    buffers = {param: applier.visit(buffer) for param, buffer in func.buffer_map.items()}
+    buffers = {
+        param: applier.redirected(buffer) or buffer for param, buffer in func.buffer_map.items()
+    }
     missing = sorted(set(maps) - applier.seen)
     if missing:
         known = ", ".join(sorted(buffer.name for buffer in func.buffers))

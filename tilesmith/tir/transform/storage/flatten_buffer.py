@@ -10,16 +10,13 @@ An offset of a buffer becomes part of the index.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var, const
+from tilesmith.ir import Broadcast, PrimExpr, Ramp, const
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.visitor import Rewriter
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Allocate, AllocateConst, BufferStore, DeclBuffer, Stmt
+from tilesmith.tir.redirection import AccessRedirection
+from tilesmith.tir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["flatten_buffer"]
@@ -67,56 +64,29 @@ def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExp
     return flat
 
 
-class _Flattener(ScopedAnalyzer, Rewriter):
+class _Flattener(ScopedAnalyzer, AccessRedirection):
     def __init__(self) -> None:
         super().__init__()
-        self.flat: dict[Buffer, Buffer] = {}
+        self.flat: dict[Buffer, Buffer | None] = {}  # → its flat view; None: it is flat
 
-    def flat_buffer(self, buffer: Buffer) -> Buffer:
-        """The flat view of a buffer, the same one for all its uses."""
-        found = self.flat.get(buffer)
-        if found is None:
-            if _is_flat(buffer):
-                found = buffer
-            else:
-                sizes = tuple([self.analyzer.simplify(size) for size in _flat_size(buffer)])
-                found = buffer.with_fields(
-                    shape=sizes,
-                    strides=(),
-                    elem_offset=const(0, buffer.elem_offset.dtype),
-                    axis_separators=tuple(range(1, len(sizes))),
-                )
-            self.flat[buffer] = found
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        """The flat view of a buffer, the same one for all its uses; None if it is flat."""
+        if buffer in self.flat:
+            return self.flat[buffer]
+        found = None
+        if not _is_flat(buffer):
+            sizes = tuple([self.analyzer.simplify(size) for size in _flat_size(buffer)])
+            found = buffer.with_fields(
+                shape=sizes,
+                strides=(),
+                elem_offset=const(0, buffer.elem_offset.dtype),
+                axis_separators=tuple(range(1, len(sizes))),
+            )
+        self.flat[buffer] = found
         return found
 
-    def flat_indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        if _is_flat(buffer):
-            return indices
-        flat = _flat_indices(buffer, indices)
-        return tuple([self.analyzer.simplify(index) for index in flat])
-
-    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        load = self.children(load)
-        buffer = self.flat_buffer(load.buffer)
-        if buffer is load.buffer:
-            return load
-        indices = self.flat_indices(load.buffer, load.indices)
-        return BufferLoad(buffer, indices, load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        store = self.children(store)
-        buffer = self.flat_buffer(store.buffer)
-        if buffer is store.buffer:
-            return store
-        indices = self.flat_indices(store.buffer, store.indices)
-        return BufferStore(buffer, store.value, indices, store.predicate, store.span)
-
-    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
-        buffer = self.flat_buffer(declaration.buffer)
-        body = self.visit(declaration.body)
-        if buffer is declaration.buffer and body is declaration.body:
-            return declaration
-        return DeclBuffer(buffer, body, declaration.span)
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        return [self.analyzer.simplify(index) for index in _flat_indices(buffer, indices)]
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         allocation = self.children(allocation)
@@ -136,9 +106,6 @@ class _Flattener(ScopedAnalyzer, Rewriter):
             total = total * extent
         return self.analyzer.simplify(total)
 
-    def visit_Var(self, var: Var) -> Any:
-        return var
-
 
 @compiler_pass("tir.FlattenBuffer")
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
@@ -151,6 +118,6 @@ def flatten_buffer(func: PrimFunc) -> PrimFunc:
     for param in reversed(func.params):
         buffer = func.buffer_map.get(param)
         flat = flattener.flat.get(buffer) if buffer is not None else None
-        if flat is not None and flat is not buffer:
+        if flat is not None:
             body = DeclBuffer(flat, body)
     return func.with_body(body)

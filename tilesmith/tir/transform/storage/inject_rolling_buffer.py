@@ -13,17 +13,15 @@ the region is used in a circle.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.arith import Analyzer, detect_linear_equation
-from tilesmith.ir import Call, IntImm, PrimExpr, Range, Rewriter, const
+from tilesmith.ir import Call, IntImm, PrimExpr, Range, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     AttrStmt,
     BufferRealize,
@@ -52,7 +50,7 @@ class _Roll:
         self.first = bound.min
 
 
-class _RollingInjector(Rewriter):
+class _RollingInjector(AccessRedirection):
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.loops: list[For] = []
@@ -130,28 +128,21 @@ class _RollingInjector(Rewriter):
 
     # -- accesses
 
-    def index(self, buffer: Buffer, indices: Any) -> list[PrimExpr]:
-        new = [self.visit(index) for index in indices]
-        roll = self.rolls.get(buffer)
-        if roll is not None:
-            new[roll.axis] = ops.floormod(new[roll.axis], roll.extent)
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        return buffer if buffer in self.rolls else None
+
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        roll = self.rolls[buffer]
+        new = list(indices)
+        new[roll.axis] = ops.floormod(new[roll.axis], roll.extent)
         return new
 
-    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        if load.buffer not in self.rolls:
-            return self.children(load)
-        return BufferLoad(
-            load.buffer, self.index(load.buffer, load.indices), load.predicate, load.span
-        )
-
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        new = super().visit_BufferStore(store)
         roll = self.rolls.get(store.buffer)
         if roll is None:
-            return self.children(store)
+            return new
         place = self.visit(store.indices[roll.axis])
-        value = self.visit(store.value)
-        indices = self.index(store.buffer, store.indices)
-        new = BufferStore(store.buffer, value, indices, store.predicate, store.span)
         kept = roll.extent - roll.step  # rows that the iteration before has computed
         is_first = ops.equal(roll.loop.loop_var, roll.loop.min)
         is_new = self.analyzer.simplify(ops.greater_equal(place - roll.first, kept))

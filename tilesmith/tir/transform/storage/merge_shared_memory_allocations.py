@@ -28,6 +28,7 @@ from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offset
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -40,7 +41,6 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
-from tilesmith.tir.transform.moved_accesses import MovesAccesses
 
 __all__ = [
     "merge_dynamic_shared_memory",
@@ -196,7 +196,7 @@ def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
     return total
 
 
-class _Merger(MovesAccesses):
+class _Merger(AccessRedirection):
     """Replaces the allocations of one kernel by parts of one."""
 
     def __init__(self, memory: Var, lives: dict[Var, _Life]) -> None:
@@ -217,15 +217,15 @@ class _Merger(MovesAccesses):
         found = offset // nbytes
         return found if found.dtype is dtype else found.astype(dtype)
 
-    def buffer(self, old: Buffer) -> Buffer:
-        if old.data not in self.lives:
-            return old
-        found = self.buffers.get(old)
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        if buffer.data not in self.lives:
+            return None
+        found = self.buffers.get(buffer)
         if found is None:
-            size = old.shape[0]
-            shape = (size + self.start(old.data, old.dtype.nbytes, size.dtype), *old.shape[1:])
-            found = old.with_fields(data=self.memory, shape=shape)
-            self.buffers[old] = found
+            size, *others = buffer.shape
+            size = size + self.start(buffer.data, buffer.dtype.nbytes, size.dtype)
+            found = buffer.with_fields(data=self.memory, shape=(size, *others))
+            self.buffers[buffer] = found
         return found
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
@@ -23,6 +23,7 @@ from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, ProducerLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -86,7 +87,7 @@ class _ProducersToBuffers(Rewriter):
         return new if new.body is not attribute.body else attribute
 
 
-class _Realizer(Rewriter):
+class _Realizer(AccessRedirection):
     """Realized parts of buffers become allocations."""
 
     def __init__(self, create_bound_attribute: bool) -> None:
@@ -165,34 +166,21 @@ class _Realizer(Rewriter):
             stride = self.analyzer.simplify(stride * extents[axis])
         return tuple(reversed(strides))
 
-    def moved(self, buffer: Buffer, indices: Any) -> tuple[Buffer, list[PrimExpr]]:
-        new = [self.visit(index) for index in indices]
-        place = self.places.get(buffer)
-        if place is None:
-            return buffer, new
-        live, firsts = place
-        shifted = [
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        return self.places[buffer][0] if buffer in self.places else None
+
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        return [
             index - first if index.dtype.lanes == 1 else index - ops.cast(index.dtype, first)
-            for index, first in zip(new, firsts)
+            for index, first in zip(indices, self.places[buffer][1])
         ]
-        return live, shifted
-
-    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        buffer, indices = self.moved(load.buffer, load.indices)
-        return BufferLoad(buffer, indices, load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        value = self.visit(store.value)
-        buffer, indices = self.moved(store.buffer, store.indices)
-        return BufferStore(buffer, value, indices, store.predicate, store.span)
 
     def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
-        buffer, firsts = self.moved(prefetch.buffer, [bound.min for bound in prefetch.bounds])
-        bounds = [
-            Range.from_min_extent(first, self.visit(bound.extent))
-            for first, bound in zip(firsts, prefetch.bounds)
-        ]
-        return Prefetch(buffer, bounds, prefetch.span)
+        buffer = self.redirected(prefetch.buffer)
+        if buffer is None:
+            return self.children(prefetch)
+        bounds = tuple([self.visit(bound) for bound in prefetch.bounds])
+        return Prefetch(buffer, self.ranges(prefetch.buffer, bounds), prefetch.span)
 
 
 @compiler_pass("tir.StorageFlatten")

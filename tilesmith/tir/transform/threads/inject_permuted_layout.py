@@ -18,12 +18,12 @@ from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, Visitor, const
 from tilesmith.ir.operators import bitwise_xor
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BufferStore, Stmt
+from tilesmith.tir.redirection import AccessRedirection
+from tilesmith.tir.stmt import Block, BufferStore
 
 __all__ = ["inject_permuted_layout"]
 
@@ -96,13 +96,13 @@ def permuted_column(row: PrimExpr, column: PrimExpr, row_size: int) -> PrimExpr:
     return group + bitwise_xor(piece % pieces, turn) * PIECE + column % PIECE
 
 
-class _Permuter(Rewriter):
+class _Permuter(AccessRedirection):
     def __init__(self, buffers: dict[Var, Buffer]) -> None:
         self.sizes = {pointer: _row_size(buffer) for pointer, buffer in buffers.items()}
         self.analyzer = Analyzer()
 
     def visit_Block(self, node: Block) -> Block:
-        node = self.children(node)
+        node = super().visit_Block(node)
         if MARK not in node.annotations:
             return node
         kept = {k: v for k, v in node.annotations.items() if k != MARK}
@@ -110,6 +110,9 @@ class _Permuter(Rewriter):
 
     def visit_BufferRegion(self, node: Any) -> Any:
         return node  # a permuted row is the same region
+
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        return buffer if buffer.data in self.sizes else None
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         *outer, row, column = indices
@@ -124,20 +127,6 @@ class _Permuter(Rewriter):
                 "permuted"
             )
         return (*outer, row, Ramp(permuted_column(row, base, size), 1, lanes))
-
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        node = self.children(node)
-        if node.buffer.data not in self.sizes:
-            return node
-        indices = self.indices(node.buffer, node.indices)
-        return BufferLoad(node.buffer, indices, node.predicate, node.span)
-
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        node = self.children(node)
-        if node.buffer.data not in self.sizes:
-            return node
-        indices = self.indices(node.buffer, node.indices)
-        return BufferStore(node.buffer, node.value, indices, node.predicate, node.span)
 
     def visit_Call(self, node: Call) -> PrimExpr:
         if not is_call(node, "tir.ptx_ldmatrix"):

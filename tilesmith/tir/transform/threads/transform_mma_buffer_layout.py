@@ -13,16 +13,12 @@ buffer are those of the matrix: multiples of 32 by 8 (matrixA), 8 by 32 (matrixB
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import IntImm, PointerType, PrimExpr, Range, Var, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import BufferStore, Stmt
+from tilesmith.tir.redirection import AccessRedirection
 
 __all__ = ["transform_mma_buffer_layout"]
 
@@ -37,10 +33,10 @@ def _places(scope: str, row: PrimExpr, column: PrimExpr) -> tuple[PrimExpr, ...]
     return row // rows, column // columns, row % rows // 8, column % 2
 
 
-class _Transformer(BufferRemapper):
+class _Transformer(AccessRedirection):
     def __init__(self) -> None:
-        super().__init__()
         self.pointers: dict[Var, Var] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
 
     def visit_Var(self, node: Var) -> Var:
         if node.storage_scope not in TILES:
@@ -51,10 +47,17 @@ class _Transformer(BufferRemapper):
             found = self.pointers[node] = Var(node.name, PointerType(element, "local"))
         return found
 
-    def remap_buffer(self, node: Buffer) -> Buffer:
+    def redirected(self, node: Buffer) -> Buffer | None:
+        if node.scope() not in TILES:
+            return None
+        found = self.buffers.get(node)
+        if found is None:
+            found = self.buffers[node] = self.divided(node)
+        return found
+
+    def divided(self, node: Buffer) -> Buffer:
+        """The buffer with an axis for each part of a place."""
         scope = node.scope()
-        if scope not in TILES:
-            return super().remap_buffer(node)
         rows, columns = TILES[scope]
         sizes = node.shape[-2:]
         fits = len(sizes) == 2 and not node.strides and all(isinstance(s, IntImm) for s in sizes)
@@ -74,28 +77,10 @@ class _Transformer(BufferRemapper):
             raise UnsupportedError(f"vectors of '{buffer.name}' do not lie side by side")
         return (*outer, *_places(buffer.scope(), row, column))
 
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        old = node.buffer
-        indices = tuple([self.visit(index) for index in node.indices])
-        if old.scope() in TILES:
-            return BufferLoad(self.visit(old), self.indices(old, indices), None, node.span)
-        return self.children(node)
-
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        old = node.buffer
-        if old.scope() not in TILES:
-            return self.children(node)
-        indices = tuple([self.visit(index) for index in node.indices])
-        value = self.visit(node.value)
-        return BufferStore(self.visit(old), value, self.indices(old, indices), None, node.span)
-
-    def visit_BufferRegion(self, node: Any) -> Any:
-        if node.buffer.scope() not in TILES:
-            return self.children(node)
-        buffer = self.visit(node.buffer)
-        outer = [self.visit(part) for part in node.region[:-2]]
-        whole = [Range.from_min_extent(size * 0, size) for size in buffer.shape[-4:]]
-        return BufferRegion(buffer, (*outer, *whole))
+    def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
+        """All of the tiles, of those matrices of which a region has parts."""
+        sizes = self.buffers[buffer].shape[-4:]
+        return [*ranges[:-2], *[Range.from_min_extent(size * 0, size) for size in sizes]]
 
 
 @compiler_pass("tir.TransformMmaBufferLayout")
