@@ -58,12 +58,11 @@ class Copies:
 
 def copies_of(env: Environment) -> Copies:
     """The copies of a thread; a function without threads has one set for all."""
-    thread = env[THREAD_SLOT]
-    if thread is None:
-        return env[CONTEXT_SLOT].copies
-    if thread.copies is None:
-        thread.copies = Copies()
-    return thread.copies
+    owner = env[THREAD_SLOT] or env[CONTEXT_SLOT]
+    found: Copies | None = owner.copies
+    if found is None:
+        found = owner.copies = Copies()
+    return found
 
 
 # PTX.
@@ -208,7 +207,7 @@ def _wait_barrier(compiler: ExpressionCompiler, call: Call, span: Span | None) -
 
 
 def _arrivals(env: Environment, number: int) -> list[int]:
-    found = env[CONTEXT_SLOT].arrivals.get((env[THREAD_SLOT].block, number))
+    found: list[int] | None = env[CONTEXT_SLOT].arrivals.get((env[THREAD_SLOT].block, number))
     if found is None:
         raise ExecutionError(
             f"barrier {number} is used before ptx_init_barrier_thread_count has set it up"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, PrimExpr, Var, Visitor
+from tilesmith.ir import Call, PrimExpr, StringImm, Var, Visitor
 from tilesmith.ir.queries import is_call, walk
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
@@ -135,7 +135,8 @@ class Cooperation(Visitor):
         if is_collective(node):
             self.stack[-1].collective = True
             if is_call(node, "tir.tvm_storage_sync"):
-                self.has_global_barrier |= node.args[0].value == "global"
+                scope = node.args[0]
+                self.has_global_barrier |= isinstance(scope, StringImm) and scope.value == "global"
         self.visit_children(node)
 
     def visit_LetStmt(self, node: LetStmt) -> None:

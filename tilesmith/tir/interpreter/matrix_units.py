@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import Call
+from tilesmith.ir import Call, PrimExpr
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.span import Span
 from tilesmith.runtime.dtype import DataType
@@ -50,7 +50,7 @@ _KINDS = {
 
 
 def _fragment(
-    compiler: ExpressionCompiler, arg: Any, index: Any
+    compiler: ExpressionCompiler, arg: PrimExpr, index: PrimExpr
 ) -> Callable[[Environment, int, int], Any]:
     """A function that views fragment ``index`` as a matrix of so many rows and columns."""
     pointer, number = compiler.visit(arg), compiler.visit(index)
@@ -202,7 +202,7 @@ def _simdgroup_multiply_accumulate(
 
 
 def _registers(
-    compiler: ExpressionCompiler, arg: Any, index: Any, dtype: DataType, count: int
+    compiler: ExpressionCompiler, arg: PrimExpr, index: PrimExpr, dtype: DataType, count: int
 ) -> Evaluate:
     """The registers of a thread from an index on."""
     pointer, number, size = (
@@ -316,7 +316,7 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     return store
 
 
-def _element_of(arg: Any) -> DataType:
+def _element_of(arg: PrimExpr) -> DataType:
     """The dtype behind a pointer."""
     if is_call(arg, "tir.tvm_access_ptr", "tir.address_of"):
         return arg.args[0].dtype.element
@@ -326,7 +326,7 @@ def _element_of(arg: Any) -> DataType:
     return dtype.element
 
 
-def _fragment_kind(arg: Any) -> str:
+def _fragment_kind(arg: PrimExpr) -> str:
     return str(getattr(arg, "storage_scope", "")).rpartition(".")[2]
 
 

@@ -57,7 +57,8 @@ def _address_of(compiler: ExpressionCompiler, call: Call) -> Evaluate:
         for index in indices:
             value = index(env)
             place.append(int(value[0]) if isinstance(value, numpy.ndarray) else value)
-        return env[data_slot].address_of(array, tuple(place))
+        pointer: Pointer = env[data_slot]
+        return pointer.address_of(array, tuple(place))
 
     return compute
 
@@ -105,7 +106,8 @@ def _stack_make_array(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     dtype = zero.dtype
 
     def make(env: Environment) -> numpy.ndarray:
-        pointer, sizes, steps, count, start = [part(env) for part in parts]
+        place, sizes, steps, count, start = [part(env) for part in parts]
+        pointer: Pointer = place
         if isinstance(sizes, Pointer):
             sizes = tuple(sizes.view(DataType("int64"), (count,), None, 0).tolist())
         steps = tuple(steps) if isinstance(steps, tuple) and steps else None

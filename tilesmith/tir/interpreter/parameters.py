@@ -24,7 +24,11 @@ from tilesmith.tir.interpreter.values import (
 
 __all__ = ["Bind", "bind_parameter"]
 
-Bind = Callable[[Environment, Any, list, list], None]
+Copied = list[tuple[numpy.ndarray, numpy.ndarray]]
+Checks = list[Callable[[], None]]
+Size = tuple[int | None, Evaluate]
+"""The slot of a variable (None for another expression), and what the size is."""
+Bind = Callable[[Environment, Any, Copied, Checks], None]
 """``bind(env, argument, copies, checks)``. ``copies`` collects pairs of an argument and the copy
 that is used in its place, ``checks`` functions to call once all parameters are bound."""
 
@@ -39,12 +43,12 @@ def bind_parameter(
     if not param.dtype.is_handle:
         dtype = param.dtype
 
-        def bind_scalar(env: Environment, argument: Any, copies: list, checks: list) -> None:
+        def bind_scalar(env: Environment, argument: Any, copies: Copied, checks: Checks) -> None:
             env[slot] = scalar(getattr(argument, "item", lambda: argument)(), dtype)
 
         return bind_scalar
 
-    def bind_pointer(env: Environment, argument: Any, copies: list, checks: list) -> None:
+    def bind_pointer(env: Environment, argument: Any, copies: Copied, checks: Checks) -> None:
         if hasattr(argument, "shape"):
             array = as_array(argument)
             if not array.flags.c_contiguous:
@@ -71,12 +75,12 @@ class _BufferParameter:
         self.offset = self._part(compiler, buffer.elem_offset)
 
     @staticmethod
-    def _part(compiler: ExpressionCompiler, expr: PrimExpr) -> tuple[int | None, Evaluate]:
+    def _part(compiler: ExpressionCompiler, expr: PrimExpr) -> Size:
         """The slot of a variable (None for another expression), and what the size is."""
         slot = compiler.frame.slot(expr) if isinstance(expr, Var) else None
         return slot, compiler.visit(expr)
 
-    def bind(self, env: Environment, argument: Any, copies: list, checks: list) -> None:
+    def bind(self, env: Environment, argument: Any, copies: Copied, checks: Checks) -> None:
         """Put a pointer to the argument and the values of the symbolic sizes into ``env``."""
         if isinstance(argument, Pointer):
             env[self.data_slot] = argument
@@ -124,7 +128,12 @@ class _BufferParameter:
         return array
 
     def _bind_numbers(
-        self, env: Environment, parts: list, values: tuple[int, ...], what: str, checks: list
+        self,
+        env: Environment,
+        parts: list[Size],
+        values: tuple[int, ...],
+        what: str,
+        checks: Checks,
     ) -> None:
         for axis, ((slot, evaluate), value) in enumerate(zip(parts, values)):
             if slot is not None and env[slot] is None:

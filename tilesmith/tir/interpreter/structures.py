@@ -112,4 +112,5 @@ def _tensor(fields: dict[StructField, Any]) -> numpy.ndarray:
     if isinstance(strides, Pointer):
         strides = tuple(strides.view(wide, (count,), None, 0).tolist())
     offset = fields[StructField.ARRAY_BYTE_OFFSET] // dtype.nbytes
-    return fields[StructField.ARRAY_DATA].view(dtype, shape, strides or None, offset)
+    data: Pointer = fields[StructField.ARRAY_DATA]
+    return data.view(dtype, shape, strides or None, offset)

@@ -42,7 +42,7 @@ class Thread:
             number += index * stride
             stride *= extent
         self.number = number  # within the block, x running fastest
-        self.access: Any = None
+        self.access: Any = None  # the watch's, between two barriers
         self.copies: Any = None
 
     @property
@@ -148,7 +148,8 @@ def by_warp(envs: list[Environment]) -> dict[Any, list[Environment]]:
 
 
 def _lane(env: Environment) -> int:
-    return env[THREAD_SLOT].lane
+    thread: Thread = env[THREAD_SLOT]
+    return thread.lane
 
 
 def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:

@@ -24,6 +24,8 @@ Evaluate = Callable[[Environment], Any]
 RunGroup = Callable[[list[Environment]], None]
 """The closure of a statement for a group of threads."""
 CompileExpr = Callable[[PrimExpr], Evaluate]
+Place = tuple[Any, ...]
+"""The indices of an access: numbers, or an array of them for the lanes of a vector."""
 
 
 def element_type(dtype: DataType) -> numpy.dtype:
@@ -131,7 +133,7 @@ class Pointer:
             if dtype.lanes > 1:
                 byte_strides = (*byte_strides, kind.itemsize)
         try:
-            return numpy.ndarray(shape, kind, self.memory, start, byte_strides)  # type: ignore[call-overload]
+            return numpy.ndarray(shape, kind, self.memory, start, byte_strides)
         except (TypeError, ValueError) as error:
             held = self.memory.nbytes - self.offset
             raise ExecutionError(
@@ -141,7 +143,7 @@ class Pointer:
     @property
     def address(self) -> int:
         """The place as the machine counts, for programs that look at alignment."""
-        return self.memory.__array_interface__["data"][0] + self.offset
+        return int(self.memory.__array_interface__["data"][0]) + self.offset
 
     def address_of(self, array: numpy.ndarray, indices: tuple[int, ...]) -> Pointer:
         """The place of an element of an array over this memory."""

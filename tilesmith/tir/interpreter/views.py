@@ -14,13 +14,13 @@ from tilesmith.support.errors import ExecutionError, OutOfBoundsError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.interpreter.frame import Frame
-from tilesmith.tir.interpreter.values import CompileExpr, Environment, Evaluate, Pointer
+from tilesmith.tir.interpreter.values import CompileExpr, Environment, Evaluate, Place, Pointer
 from tilesmith.tir.stmt import MatchBufferRegion
 
 __all__ = ["BufferViews", "check_vector", "out_of_bounds"]
 
 
-def out_of_bounds(buffer: Buffer, array: Any, indices: tuple, span: Span | None, what: str) -> Any:
+def out_of_bounds(buffer: Buffer, array: Any, indices: Place, span: Span | None, what: str) -> Any:
     """Raise the error of an access outside of a buffer."""
     shown = ", ".join([str(index) for index in indices])
     shape = ", ".join([str(size) for size in array.shape[: len(buffer.shape)]])
@@ -30,7 +30,7 @@ def out_of_bounds(buffer: Buffer, array: Any, indices: tuple, span: Span | None,
 
 
 def check_vector(
-    buffer: Buffer, array: Any, place: tuple, picked: Any, span: Span | None, what: str
+    buffer: Buffer, array: Any, place: Place, picked: Any, span: Span | None, what: str
 ) -> None:
     """Raise the error of an access whose lanes ``picked`` of the last index are not all inside.
 
@@ -99,7 +99,7 @@ class BufferViews:
             else:
                 for size in sizes:
                     needed *= size(env)
-            return needed + offset(env)
+            return int(needed + offset(env))
 
         return count
 

@@ -17,7 +17,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
 from tilesmith.tir.interpreter.options import Options
 from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
-from tilesmith.tir.interpreter.values import Environment, Pointer
+from tilesmith.tir.interpreter.values import Environment, Place, Pointer
 
 __all__ = ["AccessObserver", "Watch", "touch_bytes"]
 
@@ -84,7 +84,7 @@ class Watch:
 
     def access(self, thread: Thread) -> Access:
         """The present access of a thread."""
-        found = thread.access
+        found: Access | None = thread.access
         if found is None or found.grid_epoch != self.grid_epoch:
             warp = (thread.block, thread.warp)
             found = thread.access = Access(
@@ -190,7 +190,7 @@ class AccessObserver:
         if level == "thread" and not self.options.check_undefined:
             return None
 
-        def observe(env: Environment, array: Any, place: tuple, pending: bool = False) -> None:
+        def observe(env: Environment, array: Any, place: Place, pending: bool = False) -> None:
             watch: Watch = env[CONTEXT_SLOT].watch
             pointer: Pointer = env[data_slot]
             known = watch.views.get(id(array))
@@ -213,7 +213,7 @@ class AccessObserver:
         return observe
 
 
-def _elements(place: tuple) -> list[tuple]:
+def _elements(place: Place) -> list[Place]:
     """The elements of an access: one, or one for each lane of the last index."""
     if place and isinstance(place[-1], numpy.ndarray):
         return [(*place[:-1], index) for index in place[-1]]
