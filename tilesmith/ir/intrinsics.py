@@ -14,7 +14,17 @@ from typing import Any
 from tilesmith.ir import operators
 from tilesmith.ir.call_intrinsics import *  # noqa: F403
 from tilesmith.ir.call_intrinsics import __all__ as _call_names
-from tilesmith.ir.expr import Call, FloatImm, GlobalVar, IntImm, Or, PrimExpr, Select, convert
+from tilesmith.ir.expr import (
+    Call,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    Or,
+    PrimExpr,
+    Select,
+    as_prim_expr,
+    convert,
+)
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import (
@@ -59,13 +69,13 @@ def effect_of(call: Call) -> CallEffectKind:
 
 def _floating(value: Any) -> PrimExpr:
     """An argument of a mathematical function: integers become float32 (float64 from 64 bits)."""
-    value = convert(value)
-    if value.dtype.is_float:
-        return value
-    if not (value.dtype.is_integer or value.dtype.is_bool):
-        raise TypeMismatchError(f"a number is needed here, got {value.dtype}")
-    element = DataType("float64" if value.dtype.bits == 64 else "float32")
-    return cast(element.with_lanes(value.dtype.lanes), value)
+    number = as_prim_expr(value)
+    if number.dtype.is_float:
+        return number
+    if not (number.dtype.is_integer or number.dtype.is_bool):
+        raise TypeMismatchError(f"a number is needed here, got {number.dtype}")
+    element = DataType("float64" if number.dtype.bits == 64 else "float32")
+    return cast(element.with_lanes(number.dtype.lanes), number)
 
 
 def _unary(name: str, x: Any) -> PrimExpr:
@@ -207,11 +217,11 @@ def rsqrt(x: Any) -> PrimExpr:
 
 
 def _rounding(name: str, x: Any) -> PrimExpr:
-    x = convert(x)
-    if x.dtype.is_integer or x.dtype.is_bool:
-        return x
-    folded = _rounded(name, x) if isinstance(x, FloatImm) else None
-    return _unary(name, x) if folded is None else folded
+    value = as_prim_expr(x)
+    if value.dtype.is_integer or value.dtype.is_bool:
+        return value
+    folded = _rounded(name, value) if isinstance(value, FloatImm) else None
+    return _unary(name, value) if folded is None else folded
 
 
 _ROUNDINGS: dict[str, Callable[[float], int]] = {
@@ -258,17 +268,17 @@ def nearbyint(x: Any, span: Any = None) -> PrimExpr:
 
 def abs(x: Any, span: Any = None) -> PrimExpr:
     """The absolute value."""
-    x = convert(x)
-    if x.dtype.is_float:
-        if isinstance(x, FloatImm):
-            return FloatImm(x.dtype, builtins.abs(x.value))
-        return _unary("fabs", x)
-    if x.dtype.is_uint or x.dtype.is_bool:
-        return x
-    zero = const(0, x.dtype)
-    if isinstance(x, IntImm):
-        return operators.maximum(x, operators.subtract(zero, x))
-    return Select(operators.greater_equal(x, zero), x, operators.subtract(zero, x))
+    value = as_prim_expr(x)
+    if value.dtype.is_float:
+        if isinstance(value, FloatImm):
+            return FloatImm(value.dtype, builtins.abs(value.value))
+        return _unary("fabs", value)
+    if value.dtype.is_uint or value.dtype.is_bool:
+        return value
+    zero = const(0, value.dtype)
+    if isinstance(value, IntImm):
+        return operators.maximum(value, operators.subtract(zero, value))
+    return Select(operators.greater_equal(value, zero), value, operators.subtract(zero, value))
 
 
 fabs = abs
@@ -391,13 +401,13 @@ def q_multiply_shift_per_axis(
 
 def reinterpret(dtype: Any, value: Any, span: Any = None) -> PrimExpr:
     """The bits of ``value`` read as ``dtype``, which has as many."""
-    dtype, value = DataType(dtype), convert(value)
-    source = value.dtype
+    dtype, bits = DataType(dtype), as_prim_expr(value)
+    source = bits.dtype
     if source is dtype:
-        return value
+        return bits
     if source.lanes == dtype.lanes and source.bits != dtype.bits and not source.is_bool:
         raise TypeMismatchError(f"reinterpret needs as many bits: {source} and {dtype} differ")
-    return intrinsic_call(dtype, "reinterpret", value)
+    return intrinsic_call(dtype, "reinterpret", bits)
 
 
 def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
@@ -408,7 +418,7 @@ def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
 # Limits.
 
 
-CUSTOM_LEAST_VALUES: dict[str, Any] = {}
+CUSTOM_LEAST_VALUES: dict[str, Callable[[int], PrimExpr]] = {}
 """By the code of a data type that a library defines: what gives its least value for a width."""
 
 
@@ -465,10 +475,10 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> PrimExpr:
         cond = operators.not_equal(cond, 0)
     if cond.dtype.lanes != 1:
         raise TypeMismatchError("if_then_else needs a scalar condition; use Select for vectors")
-    t, f = match_types(t if isinstance(t, PrimExpr) else _like(t, f), f)
+    true, false = match_types(t if isinstance(t, PrimExpr) else _like(t, f), f)
     if isinstance(cond, IntImm):
-        return t if cond.value else f
-    return Call(t.dtype, "tir.if_then_else", (cond, t, f))
+        return true if cond.value else false
+    return Call(true.dtype, "tir.if_then_else", (cond, true, false))
 
 
 def _like(value: Any, other: Any) -> PrimExpr:

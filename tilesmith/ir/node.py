@@ -25,11 +25,17 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tilesmith.support.knobs import knobs
 
+if TYPE_CHECKING:
+    from typing import Self
+
 __all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "node_class", "note"]
+
+
+AnyNode = TypeVar("AnyNode", bound="Node")
 
 
 class Role(Enum):
@@ -222,7 +228,7 @@ def _make_push_children(cls: type[Node]) -> Any:
     return _compile(cls, "push_children", "\n".join(lines) + "\n", {})
 
 
-def _first_map_children(self: Node, f: Callable[[Any], Any]) -> Any:
+def _first_map_children(self: AnyNode, f: Callable[[Any], Any]) -> AnyNode:
     """A copy with ``f`` applied to each child; this very object when no child changed."""
     cls = type(self)
     cls.map_children = _make_map_children(cls)
@@ -341,7 +347,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         self.for_each_child(found.append)
         return found
 
-    def with_fields(self, **changes: Any) -> Any:
+    def with_fields(self, **changes: Any) -> Self:
         """A copy with some fields replaced; goes through the constructor, so checks apply."""
         values = [
             changes.pop(field.name) if field.name in changes else getattr(self, field.name)

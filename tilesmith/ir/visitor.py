@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from tilesmith.ir.node import Node
+from tilesmith.ir.node import AnyNode, Node
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["Dispatcher", "Rewriter", "Visitor", "post_order_visit", "pre_order_visit"]
@@ -91,7 +91,7 @@ class Rewriter(Dispatcher[Any]):
         """Rewrite the children."""
         return node.map_children(self.visit)
 
-    def children(self, node: Any) -> Any:
+    def children(self, node: AnyNode) -> AnyNode:
         """``node`` with its children rewritten; for use inside a method of one class."""
         return node.map_children(self.visit)
 

@@ -24,4 +24,4 @@ def enable_amx() -> bool:
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
-    return syscall(ctypes.c_long(_ARCH_PRCTL), _REQUEST_PERMISSION, _TILE_DATA) == 0
+    return bool(syscall(ctypes.c_long(_ARCH_PRCTL), _REQUEST_PERMISSION, _TILE_DATA) == 0)

@@ -214,7 +214,8 @@ def _places(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> dict[str
         name_size = int.from_bytes(whole[header + 26 : header + 28], "little")
         extra_size = int.from_bytes(whole[header + 28 : header + 30], "little")
         begin = header + _LOCAL_HEADER_SIZE + name_size + extra_size
-        if whole[header : header + 4] != b"PK\x03\x04" or begin + info.file_size > len(whole):
+        magic = bytes(whole[header : header + 4])
+        if magic != b"PK\x03\x04" or begin + info.file_size > len(whole):
             raise _damaged(path, info.filename)
         found[info.filename] = whole[begin : begin + info.file_size]
     return found

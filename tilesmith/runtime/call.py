@@ -7,7 +7,7 @@ comparison of each input with what is expected, one allocation per output, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy
 
@@ -25,7 +25,7 @@ from tilesmith.runtime.ndarray import (
 from tilesmith.runtime.signature import Parameter, Result, Signature, describe
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnknownNameError
 
-_from_dlpack = tvm_ffi.from_dlpack
+_from_dlpack = cast("Callable[[Any], NDArray]", tvm_ffi.from_dlpack)
 _SMALL = 4096  # bytes; outputs up to this size come from slabs
 _SLAB_ROWS = 16
 
@@ -165,7 +165,7 @@ class CompiledFunction:
             outputs = [
                 empty_cpu(shape, leaf.dtype)
                 for leaf, shape in zip(self._results, shapes)
-                if leaf.kind != "shape"
+                if leaf.dtype is not None
             ]
             self._function(*arguments, *outputs, self._constants, workspace.address)
         finally:
@@ -384,7 +384,8 @@ def _rebuild(result: Result, outputs: Any, shapes: Any) -> Any:
     if result.kind == "tuple":
         return tuple([_rebuild(inner, outputs, shapes) for inner in result.fields])
     if result.kind == "shape":
-        return ShapeTuple(next(shapes, result.shape))
+        shape: tuple[Any, ...] = next(shapes, result.shape)
+        return ShapeTuple(shape)
     if result.kind == "prim":
         return next(outputs).item()
     return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
-class ShapeTuple(tuple):
+class ShapeTuple(tuple[int, ...]):
     """A shape as a value: a tuple of integers."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class String(str):
     __slots__ = ()
 
 
-class ADT(tuple):
+class ADT(tuple[Any, ...]):
     """A tuple of values with a tag that tells which constructor made it."""
 
     tag: int

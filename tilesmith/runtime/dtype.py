@@ -142,6 +142,7 @@ class DataType(str):
     lanes: int
     nbytes: int
     element: DataType
+    _numpy: numpy.dtype[Any]  # set when it is first asked for
     is_float: bool
     is_int: bool
     is_uint: bool
@@ -346,7 +347,8 @@ def _numpy_dtype(dtype: DataType) -> numpy.dtype:
             import ml_dtypes
         except ImportError:
             raise MissingDependencyError("ml_dtypes", purpose=f"numpy's '{dtype}'") from None
-        return numpy.dtype(getattr(ml_dtypes, str(dtype)))
+        small_float: numpy.dtype[Any] = numpy.dtype(getattr(ml_dtypes, str(dtype)))
+        return small_float
     try:
         return numpy.dtype(str(dtype))
     except TypeError:

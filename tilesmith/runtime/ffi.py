@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support import errors
@@ -44,8 +44,14 @@ def _import_tvm_ffi() -> Any:
         return tvm_ffi
 
 
-tvm_ffi = _import_tvm_ffi()
-Function = tvm_ffi.Function
+if TYPE_CHECKING:
+    import tvm_ffi
+    from tvm_ffi import Function
+else:
+    tvm_ffi = _import_tvm_ffi()
+    Function = tvm_ffi.Function
+
+AnyTensor = TypeVar("AnyTensor", bound="tvm_ffi.Tensor")
 
 KINDS: dict[str, type[TilesmithError]] = {
     name: kind
@@ -118,11 +124,13 @@ SYMBOLS = (
 
 def symbol_addresses() -> dict[str, int]:
     """Addresses of SYMBOLS in the loaded libtvm_ffi, for linking in the process."""
-    found = {}
+    found: dict[str, int] = {}
     for name in SYMBOLS:
         function = getattr(_library, name, None)
         if function is not None:
-            found[name] = ctypes.cast(function, ctypes.c_void_p).value
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            assert address is not None
+            found[name] = address
     return found
 
 
@@ -137,7 +145,9 @@ def make_symbols_global() -> None:
         _is_global = True
 
 
-def reinterpret(tensor: Any, shape: tuple[int, ...], dtype: DataType, byte_offset: int = 0) -> Any:
+def reinterpret(
+    tensor: AnyTensor, shape: tuple[int, ...], dtype: DataType, byte_offset: int = 0
+) -> AnyTensor:
     """A compact tensor of another shape and dtype over the memory of `tensor`, which it keeps
     alive. No size is checked here."""
     rank = len(shape)
@@ -168,7 +178,7 @@ def reinterpret(tensor: Any, shape: tuple[int, ...], dtype: DataType, byte_offse
         _check(_library.TVMFFITensorToDLPack(view, ctypes.byref(managed)))
     finally:
         _library.TVMFFIObjectDecRef(view)
-    return tvm_ffi.from_dlpack(_new_capsule(managed, b"dltensor", None))
+    return cast("AnyTensor", tvm_ffi.from_dlpack(_new_capsule(managed, b"dltensor", None)))
 
 
 def _check(status: int) -> None:

@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from tilesmith.runtime import amx, threads
 from tilesmith.runtime.ffi import Function, make_symbols_global, symbol_addresses
@@ -92,6 +92,12 @@ class Library:
     def symbol(self, name: str) -> int | None:
         """Address of a symbol; None if the library has none of that name."""
         return self._addresses.get(name)
+
+    @overload
+    def get_function(self, name: str, allow_missing: Literal[False] = False) -> Function: ...
+
+    @overload
+    def get_function(self, name: str, allow_missing: bool) -> Function | None: ...
 
     def get_function(self, name: str, allow_missing: bool = False) -> Function | None:
         """The packed function of a name. UnknownNameError, or None with `allow_missing`, when the
@@ -182,7 +188,7 @@ class _JitLibrary(Library):
                 missing = _missing_symbols(objects, known)
                 notes = (f"undefined: {', '.join(missing)}",) if missing else ()
                 raise CodegenError(f"linking object code failed: {error}", notes=notes) from error
-        addresses = {name: int(tracker[name]) for name in sorted(names)}
+        addresses: dict[str, int | None] = {n: int(tracker[n]) for n in sorted(names)}
         stop = addresses.get("__tilesmith_pool_stop")
         super().__init__(_JitOwner(jit, tracker, stop), addresses)
 

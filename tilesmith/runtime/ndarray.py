@@ -7,7 +7,7 @@ nothing more; tvm-ffi is told to make tensors of this class itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilesmith.runtime.devices import (  # noqa: F401 - users expect them here, too
     Device,
@@ -30,7 +30,10 @@ from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unp
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy
+    from numpy import ndarray
 
 ALIGNMENT = 64
 """Bytes to which everything that we allocate is aligned."""
@@ -39,13 +42,16 @@ _CARRIERS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
 _NUMPY_CODES = frozenset(("int", "uint", "float", "bool"))
 _base_shape = tvm_ffi.Tensor.shape.__get__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
-_from_dlpack = tvm_ffi.from_dlpack
+# tvm-ffi is told below to make tensors of our class
+_from_dlpack = cast("Callable[[Any], NDArray]", tvm_ffi.from_dlpack)
 
 
 class NDArray(tvm_ffi.Tensor):
     """A tensor on a device. Made by `array`, `empty`, `from_dlpack`, or by compiled code."""
 
     __slots__ = ("_dtype", "_shape")
+    _dtype: DataType
+    _shape: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,12 +72,12 @@ class NDArray(tvm_ffi.Tensor):
             return self._dtype
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Device:  # type: ignore[override]
         """Where the memory is."""
         return Device(*self.__dlpack_device__())
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """Number of elements."""
         return self.numel()
 
@@ -82,7 +88,7 @@ class NDArray(tvm_ffi.Tensor):
             return packed_bytes(self.numel(), self.dtype)
         return self.numel() * self.dtype.nbytes
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> ndarray:
         """The contents as a new numpy array."""
         if self.__dlpack_device__()[0] == 1:
             return self._contents()
@@ -90,13 +96,13 @@ class NDArray(tvm_ffi.Tensor):
         self.device.api.copy(self, host)
         return host._contents()
 
-    def _contents(self) -> numpy.ndarray:
+    def _contents(self) -> ndarray:
         """The contents of a tensor on the host as a new numpy array."""
         if not is_packed(self.dtype):
             return self._view().copy()
         return unpack(self._bytes(), self.dtype, self.shape)
 
-    def _bytes(self) -> numpy.ndarray:
+    def _bytes(self) -> ndarray:
         """The bytes of a tensor of packed elements on the host, without a copy."""
         import numpy
 
@@ -104,7 +110,7 @@ class NDArray(tvm_ffi.Tensor):
             raise UnsupportedError(f"numpy cannot see a tensor of '{self.dtype}' with strides")
         return numpy.from_dlpack(reinterpret(self, (self.nbytes,), DataType("uint8")))
 
-    def _fill(self, source: numpy.ndarray) -> None:
+    def _fill(self, source: ndarray) -> None:
         """Copy a numpy array of the same shape into a tensor on the host."""
         if is_packed(self.dtype):
             import numpy
@@ -126,7 +132,7 @@ class NDArray(tvm_ffi.Tensor):
         """A DLPack capsule over the memory; `from_dlpack` makes a tensor of it again."""
         return self.__dlpack__()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
             found = self.numpy()
         else:
@@ -135,7 +141,7 @@ class NDArray(tvm_ffi.Tensor):
                 found = found.copy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
-    def _view(self) -> numpy.ndarray:
+    def _view(self) -> ndarray:
         """The memory of a tensor on the host as a numpy array, without a copy."""
         import numpy
 
@@ -227,8 +233,9 @@ class NDArray(tvm_ffi.Tensor):
         else:
             raise UnsupportedError("a part of a tensor can be written on the host only")
 
-    def __getitem__(self, index: Any) -> numpy.ndarray:
-        return self.numpy()[index]
+    def __getitem__(self, index: Any) -> ndarray:
+        part: ndarray = self.numpy()[index]
+        return part
 
     def __len__(self) -> int:
         if not self.shape:
@@ -306,14 +313,15 @@ def empty(
     mem_scope: str | None = None,
 ) -> NDArray:
     """A new tensor with undefined contents; `shape` is an integer or a sequence of them."""
-    shape = (int(shape),) if not hasattr(shape, "__iter__") else tuple(int(n) for n in shape)
+    sizes = (int(shape),) if not hasattr(shape, "__iter__") else tuple(int(n) for n in shape)
     dtype = DataType(dtype)
-    if any(extent < 0 for extent in shape):
-        raise ShapeError(f"a tensor cannot have the shape {shape}")
+    if any(extent < 0 for extent in sizes):
+        raise ShapeError(f"a tensor cannot have the shape {sizes}")
     target = _device(device)
     if target.device_type != 1:
-        return target.api.empty(shape, dtype, target.device_id, mem_scope)
-    return empty_cpu(shape, dtype)
+        made: NDArray = target.api.empty(sizes, dtype, target.device_id, mem_scope)
+        return made
+    return empty_cpu(sizes, dtype)
 
 
 def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:

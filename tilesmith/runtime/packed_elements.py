@@ -36,7 +36,8 @@ def pack(array: numpy.ndarray, dtype: DataType) -> numpy.ndarray:
     padded = numpy.zeros(-(-len(codes) // each) * each, numpy.uint8)
     padded[: len(codes)] = codes
     shifts = numpy.arange(each, dtype=numpy.uint8) * bits
-    return numpy.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1).astype(numpy.uint8)
+    packed: numpy.ndarray = numpy.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
+    return packed.astype(numpy.uint8)
 
 
 def unpack(content: numpy.ndarray, dtype: DataType, shape: tuple[int, ...]) -> numpy.ndarray:

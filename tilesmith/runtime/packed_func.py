@@ -8,14 +8,17 @@ lists, and functions; tensors come back as NDArray.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tilesmith.runtime.ndarray  # tvm-ffi makes NDArray objects from here on
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, tvm_ffi
 
-PackedFunc = Function
+if TYPE_CHECKING:
+    from tvm_ffi import Function as PackedFunc
+else:
+    PackedFunc = Function
 NDArray = tilesmith.runtime.ndarray.NDArray
 
 

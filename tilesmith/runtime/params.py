@@ -84,7 +84,7 @@ def _bytes_of(tensor: numpy.ndarray) -> memoryview:
     import numpy
 
     compact = numpy.ascontiguousarray(tensor).reshape(-1)
-    return memoryview(compact.view("uint8"))
+    return compact.view("uint8").data
 
 
 def read_tensors(buffer: bytes | memoryview, where: str = "parameters") -> dict[str, numpy.ndarray]:

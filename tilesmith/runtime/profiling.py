@@ -72,7 +72,12 @@ class Ratio:
 
 
 Metric = Count | Duration | Percent | Ratio | str
-_CLASSES = {"count": Count, "microseconds": Duration, "percent": Percent, "ratio": Ratio}
+_CLASSES: dict[str, Callable[[Any], Metric]] = {
+    "count": Count,
+    "microseconds": Duration,
+    "percent": Percent,
+    "ratio": Ratio,
+}
 _SUMMED = (Count, Duration, Percent)
 
 
@@ -202,13 +207,13 @@ def _sum_of(calls: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
             if isinstance(value, _SUMMED):
                 before = sums.get(name)
                 total = _number(value) + (0 if before is None else _number(before))
-                sums[name] = type(value)(int(total) if isinstance(value, Count) else total)
+                sums[name] = _CLASSES[value.key](int(total) if isinstance(value, Count) else total)
     return sums
 
 
 def _added_up(calls: Sequence[Mapping[str, Metric]]) -> list[dict[str, Metric]]:
     """Calls of one name (and of equal texts) as one."""
-    groups: dict[tuple, list[Mapping[str, Metric]]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Metric]]] = {}
     for call in calls:
         texts = tuple([(n, v) for n, v in sorted(call.items()) if isinstance(v, str)])
         groups.setdefault(texts, []).append(call)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from tilesmith.runtime.ffi import Function, tvm_ffi
 from tilesmith.runtime.packed_func import convert_to_packed
@@ -20,6 +20,22 @@ PROVIDERS: dict[str, str] = {
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
 }
 """Prefix of a global function → module that registers it when imported."""
+
+Registered = TypeVar("Registered", bound=Callable[..., Any])
+
+
+@overload
+def register_func(
+    func_name: str, f: None = None, override: bool = False
+) -> Callable[[Registered], Registered]: ...
+
+
+@overload
+def register_func(func_name: str, f: Callable[..., Any], override: bool = False) -> Function: ...
+
+
+@overload
+def register_func(func_name: Registered) -> Registered: ...
 
 
 def register_func(
@@ -54,6 +70,14 @@ def register_func(
     packed = convert_to_packed(f)
     tvm_ffi.register_global_func(func_name, packed, override=override)
     return packed
+
+
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> Function: ...
+
+
+@overload
+def get_global_func(name: str, allow_missing: bool) -> Function | None: ...
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:

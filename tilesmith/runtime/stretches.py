@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tilesmith.runtime.registry import register_func
 
 __all__ = ["Stretch", "profiled_stretches"]
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True)
+class Stretch:
     """How often a marked stretch ran, and how many seconds that took, all together."""
 
     count: int

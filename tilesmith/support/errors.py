@@ -80,7 +80,9 @@ class TilesmithError(RuntimeError):
         return _rebuild, (type(self), self.message, format_span(self.span) or None, self.notes)
 
 
-def _rebuild(kind: type, message: str, span: str | None, notes: tuple[str, ...]) -> TilesmithError:
+def _rebuild(
+    kind: type[TilesmithError], message: str, span: str | None, notes: tuple[str, ...]
+) -> TilesmithError:
     error = kind.__new__(kind)
     TilesmithError.__init__(error, message, span, notes)
     return error

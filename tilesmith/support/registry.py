@@ -87,11 +87,11 @@ class Registry(Generic[Value]):
             return self._values[name]
         except KeyError:
             pass
-        value = self._ask_providers(name)
+        value: Value = self._ask_providers(name)
+        if value is _MISSING:
+            value = default
         if value is not _MISSING:
             return value
-        if default is not _MISSING:
-            return default
         raise UnknownNameError(f"unknown {self.kind} '{name}'", notes=self._advice(name))
 
     def __getitem__(self, name: Any) -> Value:

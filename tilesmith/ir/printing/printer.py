@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from tilesmith.ir.node import Node
 from tilesmith.ir.printing.config import PrinterConfig
@@ -18,24 +18,25 @@ from tilesmith.runtime.dtype import ScalableLanes
 __all__ = ["Printer", "prints", "prints_lines"]
 
 Handler = Callable[[Any, "Printer"], Any]
+Printing = TypeVar("Printing", bound=Handler)
 
 _HANDLERS: dict[type, tuple[Handler, bool]] = {}  # class → function, whether it writes lines
 _RESOLVED: dict[type, tuple[Handler, bool]] = {}
 _LOADED: set[str] = set()
 
 
-def prints(*classes: type) -> Callable[[Handler], Handler]:
+def prints(*classes: type) -> Callable[[Printing], Printing]:
     """Register ``function(node, printer) -> Doc`` for classes and what is below them."""
     return _register(classes, False)
 
 
-def prints_lines(*classes: type) -> Callable[[Handler], Handler]:
+def prints_lines(*classes: type) -> Callable[[Printing], Printing]:
     """Register ``function(node, printer)`` that writes lines, for classes and those below them."""
     return _register(classes, True)
 
 
-def _register(classes: tuple[type, ...], lines: bool) -> Callable[[Handler], Handler]:
-    def register(function: Handler) -> Handler:
+def _register(classes: tuple[type, ...], lines: bool) -> Callable[[Printing], Printing]:
+    def register(function: Printing) -> Printing:
         for cls in classes:
             _HANDLERS[cls] = (function, lines)
         _RESOLVED.clear()
@@ -292,7 +293,8 @@ class Printer:
             if found is not None:
                 if self._free and key in self._free:
                     self._free[key].used(self._frames, len(self.lines))
-                return found[1]
+                text: Piece = found[1]
+                return text
         return None
 
     def is_known(self, thing: Any) -> bool:
