@@ -19,6 +19,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.knobs import knobs
 from tilesmith.support.linker import link_shared
 
@@ -116,6 +117,22 @@ def test_choice_of_the_thread_runtime(threads_object, choice, expected):
 
 def test_the_pool_is_the_default(threads_object):
     assert seen_by(Library.from_objects([threads_object]))[7] == 77
+
+
+@pytest.mark.parametrize("choice", ["auto", "pool"])
+def test_loops_that_stay_on_one_thread_are_told(threads_object, monkeypatch, choice):
+    monkeypatch.setattr(threads, "find_libgomp", lambda: None)
+    library = Library.from_objects([threads_object])
+
+    def symbol(name):
+        return None if name == "__tilesmith_launch_pool" else library.symbol(name)
+
+    with knobs.override(thread_runtime=choice), collect_fallbacks() as report:
+        threads.attach(type("WithoutPool", (), {"symbol": staticmethod(symbol)})())
+    assert [(one.kind, one.place) for one, _ in report.rows()] == [("threads", "parallel loops")]
+    with knobs.override(thread_runtime="serial"), collect_fallbacks() as report:
+        threads.attach(library)
+    assert len(report) == 0
 
 
 def test_a_missing_libgomp_is_said(threads_object, monkeypatch):

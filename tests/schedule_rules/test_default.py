@@ -10,6 +10,7 @@ from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.contraction import find_contraction
 from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model
 from tilesmith.tir.analysis import is_unscheduled
@@ -144,3 +145,41 @@ def test_tiles_fit_the_registers():
             assert rows % tile.rows == 0 and used <= machine.vector_registers
     assert tile_cost(Tile(64, 4), machine) == float("inf")
     assert best_rows(1, 2, machine) == 1
+
+
+def strided_product(x, y):
+    k = te.reduce_axis((0, 48))
+    return te.compute((8, 32), lambda i, j: te.sum(x[i, k] * y[k, j * 2], k), name="strided")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "compute", "place_of_it", "reason"),
+    [
+        (
+            [(8, 48), (48, 64)],
+            strided_product,
+            "block 'strided'",
+            "no register tiles: an operand does not move by 0 or 1 along the result's last axis",
+        ),
+        (
+            [(8, 13)],
+            topi.exp,
+            "block 'T_exp'",
+            "the innermost loop has 13 steps, not a multiple of 8",
+        ),
+        (
+            [(8, 13)],
+            lambda x: topi.sum(x, 1),
+            "block 'T_sum'",
+            "the reduction has 13 steps, not a multiple of 8 of at least 16",
+        ),
+    ],
+)
+def test_rules_that_do_not_apply_say_why(shapes, compute, place_of_it, reason):
+    tensors = place(*shapes)
+    function = te.create_prim_func([*tensors, compute(*tensors)])
+    with collect_fallbacks() as report:
+        scheduled(function, "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
+    assert ("main", place_of_it, reason) in [
+        (one.function, one.place, one.reason) for one, _ in report.rows()
+    ]

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.support.errors import ConfigError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.knobs import knobs
 
 GOMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
@@ -124,6 +125,9 @@ def _set_launcher(symbol: Callable[[str], int | None]) -> None:
                 "TILESMITH_THREAD_RUNTIME=gomp, but no libgomp was found",
                 notes=("name one: TILESMITH_LIBGOMP=/path/of/libgomp.so.1",),
             )
+    if launch == symbol("__tilesmith_launch_serial") and choice != "serial":
+        reason = f"the code has no pool, and no libgomp was taken (thread runtime '{choice}')"
+        record_fallback("threads", "parallel loops", reason)
     if launch is not None:
         pointer = symbol("__tilesmith_parallel_launch")
         ctypes.c_void_p.from_address(pointer).value = launch  # type: ignore[arg-type]

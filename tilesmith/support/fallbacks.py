@@ -43,7 +43,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "recognition": Kind("operators that were written out are not the operator they look like"),
-    "folding": Kind("an operator of constants is computed at run time"),
+    "folding": Kind("what could be computed with constants is left for run time"),
     "packing": Kind("a convolution or product keeps its layout and its weights unpacked"),
     "layout": Kind("a value is permuted back because an operator cannot go on in its layout"),
     "legalization": Kind("an operator is left without a tensor program"),
@@ -52,6 +52,7 @@ KINDS: dict[str, Kind] = {
     "schedule": Kind("a default schedule does not apply; the block keeps simpler loops"),
     "vectorization": Kind("a loop is not written as vectors: LLVM may do it, or lanes run in turn"),
     "code": Kind("only source was made, nothing that runs"),
+    "threads": Kind("parallel loops run on one thread", is_about_code=False),
     "cache": Kind("something is made anew, or here instead of in a worker", is_about_code=False),
 }
 

@@ -22,6 +22,7 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import PointerType, Var
 from tilesmith.ir.queries import walk
 from tilesmith.ir.span import Span
+from tilesmith.support.fallbacks import fallbacks_within
 from tilesmith.tir.function import PrimFunc
 
 __all__ = ["FunctionEmitter", "ModuleContext"]
@@ -54,6 +55,7 @@ class FunctionEmitter:
         statements: type[StatementEmitter] = StatementEmitter,
     ) -> None:
         self.module = module
+        self.name = name
         self.symbol = symbol
         self.out = Builder(name, module.machine)
         self.emit = Values(self.out, module.text, module.symbols, module.processor, returns)
@@ -70,7 +72,8 @@ class FunctionEmitter:
             stated = alignments[number] if number < len(alignments) else 0
             is_pointer = isinstance(var.type_annotation, PointerType)
             parameters.append(self.parameter(var, is_noalias and is_pointer, int(stated or 0)))
-        self.statements.statement(function.body)
+        with fallbacks_within(self.name):
+            self.statements.statement(function.body)
         exits = self.emit.exits
         result = exits.returned_type
         self.out.write("ret i32 0" if exits.returns == "status" else f"ret {result} undef")

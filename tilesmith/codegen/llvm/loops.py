@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tilesmith.codegen.llvm.dtypes import local_name, register_type
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import IntImm
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir.stmt import For, ForKind, Stmt
 
 __all__ = ["write_loop"]
@@ -78,8 +79,12 @@ def _loop_advice(emit: Values, loop: For) -> str:
                 advice.append(f'!"{key}", i32 {value}')
             elif value:
                 advice.append(f'!"{key}"')
-    stays_scalar = emit.scope.uses_vectors or loop.loop_var in emit.scope.wrapping
+    wraps = loop.loop_var in emit.scope.wrapping
+    stays_scalar = emit.scope.uses_vectors or wraps
     if stays_scalar and not any("llvm.loop.vectorize" in line for line in advice):
+        if wraps and not emit.scope.uses_vectors:
+            reason = "a mask reduces its variable: LLVM is told to make no vectors of it"
+            record_fallback("vectorization", f"loop '{loop.loop_var.name}'", reason)
         advice.append('!"llvm.loop.vectorize.enable", i1 false')
     if not advice:
         return ""

@@ -18,6 +18,7 @@ from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
 from tilesmith.relax.expr import Call, Constant, Function, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.support.fallbacks import record_fallback
 
 _MULTIPLY, _ADD = operators.multiply.op, operators.add.op
 _CONVOLUTIONS = {operators.nn.conv1d.op, operators.nn.conv2d.op, operators.nn.conv3d.op}
@@ -37,6 +38,15 @@ def _axes(call: Call) -> tuple[int, int] | None:
     if call.op is _DENSE:
         return rank - 1, 0
     return None
+
+
+def _takes_factors(call: Call) -> bool:
+    """Whether a call has a constant weight into which factors may go."""
+    return len(call.args) > 1 and isinstance(call.args[1], Constant) and _axes(call) is not None
+
+
+def _record(call: Call, reason: str) -> None:
+    record_fallback("folding", f"factor of {call.op.name}", reason)
 
 
 def _factors(scale: Any, rank: int, axis: int) -> Any:
@@ -60,7 +70,12 @@ class _FoldScale(PyExprMutator):
 
     def _single(self, expr: Any) -> Any:
         """The value of a variable that is used once."""
-        return self.lookup_binding(expr) if self.uses.get(expr, 0) == 1 else None
+        if self.uses.get(expr, 0) == 1:
+            return self.lookup_binding(expr)
+        value = self.lookup_binding(expr)
+        if isinstance(value, Call) and _takes_factors(value):
+            _record(value, "its result is also used without the factor")
+        return None
 
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
@@ -79,7 +94,7 @@ class _FoldScale(PyExprMutator):
         if value.op is _ADD:
             return self._fold_sum(value, scale, info)
         axes = _axes(value)
-        if axes is None or not isinstance(value.args[1], Constant):
+        if axes is None or not _takes_factors(value):
             return None
         own = known_struct_info(value)
         if own.shape is None or own.ndim != info.ndim:
@@ -87,6 +102,7 @@ class _FoldScale(PyExprMutator):
         factors = _factors(scale, own.ndim, axes[0])
         weight = value.args[1].data._view()
         if factors is None or factors.size not in (1, weight.shape[axes[1]]):
+            _record(value, "the factors are not one for each output channel")
             return None
         shape = [1] * weight.ndim
         shape[axes[1]] = -1

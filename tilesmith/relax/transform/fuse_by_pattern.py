@@ -37,6 +37,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.transform.fuse_ops import fused_function
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
 
 @dataclass
@@ -104,17 +105,27 @@ class _Matches:
             }
             inner.add(id(binding.value))
             bindings = [b for b in self.block.bindings if id(b.value) in inner]
-            if self._is_closed(bindings, binding.var) and self._passes(pattern, binding, matched):
+            if any(b.var in self.taken for b in bindings):
+                continue  # an earlier pattern goes first
+            if not self._is_closed(bindings, binding.var):
+                reason = "an inner value of the match is used outside of it"
+                self._record(pattern, binding, reason)
+            elif not self._passes(pattern, binding, matched):
+                self._record(pattern, binding, "the check of the pattern refused")
+            else:
                 attrs = None
                 if pattern.attrs_getter is not None:
                     attrs = pattern.attrs_getter(self._annotated(pattern, matched))
                 self.taken.update([b.var for b in bindings])
                 self.groups.append(_Group(pattern, bindings, attrs))
 
+    @staticmethod
+    def _record(pattern: FusionPattern, binding: Binding, reason: str) -> None:
+        place = f"pattern '{pattern.name}' at '{binding.var.name_hint}'"
+        record_fallback("fusion", place, reason)
+
     def _is_closed(self, bindings: list[Binding], last: Var) -> bool:
         own = {binding.var for binding in bindings}
-        if own & self.taken:
-            return False
         for var in own:
             if var is last:
                 continue
@@ -241,7 +252,8 @@ def fuse_ops_by_pattern(
             continue
         if entries and name.name_hint not in entries:
             continue
-        updated = mutator.visit_expr(function)
+        with fallbacks_within(name.name_hint):
+            updated = mutator.visit_expr(function)
         if updated is not function:
             mutator.builder_.update_func(name, updated)
     return mutator.builder_.get()
