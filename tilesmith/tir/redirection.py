@@ -24,17 +24,17 @@ class AccessRedirection(Rewriter, ABC):
 
     @abstractmethod
     def redirected(self, buffer: Buffer) -> Buffer | None:
-        """The buffer that is accessed in place of another; itself where only the indices change,
-        None where accesses stay as they are."""
+        """Return the buffer that is accessed in place of another; itself where only the indices
+        change, None where accesses stay as they are."""
 
     @abstractmethod
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Sequence[PrimExpr]:
-        """The indices of an access that is redirected from ``buffer``; the given ones are rewritten
-        already."""
+        """Return the indices of an access that is redirected from ``buffer``; the given ones are
+        rewritten already."""
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> Sequence[Range]:
-        """The ranges of a region that is redirected from ``buffer``: their starts move as indices
-        do, extents stay."""
+        """Return the ranges of a region that is redirected from ``buffer``: their starts move as
+        indices do, extents stay."""
         starts = self.indices(buffer, tuple([one.min for one in ranges]))
         return [one.with_fields(min=start) for one, start in zip(ranges, starts, strict=True)]
 

@@ -1,9 +1,9 @@
-"""Passes over tensor programs, under the names that users know.
+"""Passes over TensorIR programs, under the names that users know.
 
-They live in rooms by what they do: `blocks` (from blocks to loops), `loops`, `storage`, `threads`,
-`dtypes`, `simplification`, `functions`; `intrinsics` holds the rules of operators. The order in
-which they run stands in `tilesmith/lowering/pipelines.py`. A pass is found by its declaration
-(`ir/pass_declaration.py`); its module is imported at first use.
+The passes are grouped in folders by what they do: `blocks` (from blocks to loops), `loops`,
+`storage`, `threads`, `dtypes`, `simplification`, `functions`; `intrinsics` holds the rules of
+operators. The order in which they run stands in `tilesmith/lowering/pipelines.py`. A pass is found
+by its declaration (`ir/pass_declaration.py`); its module is imported at first use.
 """
 
 from tilesmith.ir.pass_declaration import passes_of_package, works_on

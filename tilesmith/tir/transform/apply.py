@@ -1,4 +1,4 @@
-"""Apply and Filter: functions of a user as passes over PrimFuncs."""
+"""Apply and Filter: passes that apply a user's function or predicate to each PrimFunc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["apply_function", "filter_functions"]
 def apply_function(
     func: PrimFunc, ftransform: Callable[[PrimFunc], PrimFunc | None]
 ) -> PrimFunc | None:
-    """Replaces each PrimFunc by what ``ftransform`` gives for it."""
+    """Replaces each PrimFunc by the result of ``ftransform`` for it."""
     return ftransform(func)
 
 

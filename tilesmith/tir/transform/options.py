@@ -1,6 +1,6 @@
 """Options of ``PassContext(config=...)`` that several passes, or lowering, read.
 
-What concerns a single pass is declared with that pass.
+Options of a single pass are declared with that pass.
 """
 
 from __future__ import annotations
@@ -50,5 +50,6 @@ for _name, _kind, _default, _meaning in OPTIONS:
 
 
 def memory_algorithm() -> str | None:
-    """The algorithm of `support.memory_planner` that the user wants; None: the best of all."""
+    """Return the algorithm of `support.memory_planner` that the user wants; None: the best of
+    all."""
     return PassContext.current().get_config("tir.usmp.algorithm")

@@ -1,4 +1,4 @@
-"""What a walk over statements knows of the integer variables in scope.
+"""A mix-in that tracks ranges, conditions and values of the integer variables in scope.
 
 A rewriter that inherits ``ScopedAnalyzer`` has an ``analyzer`` that knows the ranges of the loops
 around the present statement, the conditions that hold there, and the values of lets.
@@ -25,7 +25,7 @@ class ScopedAnalyzer:
     visit: Any
 
     def visit_For(self, loop: For) -> Stmt:
-        """A loop: its variable has a range inside."""
+        """Rewrite a loop with its variable bound to its range."""
         low, extent = self.visit(loop.min), self.visit(loop.extent)
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(low, extent))
         body = self.visit(loop.body)
@@ -34,7 +34,7 @@ class ScopedAnalyzer:
         return loop.with_fields(min=low, extent=extent, body=body)
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
-        """A branch: its condition holds in one part and fails in the other."""
+        """Rewrite a branch: its condition holds in one case and fails in the other."""
         condition = self.visit(branch.condition)
         then_case = self.visit_under(condition, branch.then_case)
         else_case = branch.else_case
@@ -49,12 +49,12 @@ class ScopedAnalyzer:
         return IfThenElse(condition, then_case, else_case, branch.span)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> Any:
-        """``node`` rewritten where a condition holds."""
+        """Return ``node`` rewritten where a condition holds."""
         with self.analyzer.constraint_scope(condition):
             return self.visit(node)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
-        """A block: its iterators have ranges, its predicate holds inside."""
+        """Rewrite a block: its iterators have ranges, its predicate holds inside."""
         values = tuple([self.visit(value) for value in realize.iter_values])
         predicate = self.visit(realize.predicate)
         for iterator in realize.block.iter_vars:
@@ -66,7 +66,8 @@ class ScopedAnalyzer:
         return realize.with_fields(iter_values=values, predicate=predicate, block=block)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
-        """A let: the value is not put in place of the variable, but its bounds are known."""
+        """Rewrite a let: the value is not substituted for the variable, but its bounds are
+        known."""
         value = self.visit(let.value)
         if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
             self.analyzer.update(let.var, self.analyzer.const_int_bound(value))
@@ -76,7 +77,7 @@ class ScopedAnalyzer:
         return LetStmt(let.var, value, body, let.span)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        """An attribute; the extent of a thread gives its variable a range."""
+        """Rewrite an attribute; the extent of a thread gives its variable a range."""
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             extent = self.visit(attribute.value)
             var = attribute.node.var

@@ -1,4 +1,4 @@
-"""A rewriter for passes that look at statements only."""
+"""A rewriter for passes that change statements only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StatementRewriter"]
 
 
 class StatementRewriter(Rewriter):
-    """Rewrites statements; expressions are left as they are, without a walk through them."""
+    """Rewrites statements; expressions stay as they are and are not visited."""
 
     def visit_default(self, node: Any) -> Any:
         """Rewrite the statements inside of a statement."""

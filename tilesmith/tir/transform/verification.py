@@ -1,5 +1,4 @@
-"""Passes that change nothing: VerifyMemory, VerifySSA and VerifyVTCMLimit raise VerifyError where
-a program breaks their rule."""
+"""VerifyMemory, VerifySSA, VerifyVTCMLimit: raise VerifyError where a program breaks their rule."""
 
 from __future__ import annotations
 
@@ -48,7 +47,8 @@ def verify_single_bindings(mod: IRModule) -> IRModule:
 
 
 def _vtcm_limit(func: PrimFunc, given: Any, context: PassContext) -> int:
-    """The bytes that a function may use: as given, else of its target, else of the option."""
+    """Return the bytes that a function may use: as given, else of its target, else of the
+    option."""
     if isinstance(given, int):
         return given
     target = given if given is not None else func.attrs.get("target")

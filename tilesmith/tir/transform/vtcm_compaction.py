@@ -1,4 +1,4 @@
-"""Lists the passes after which the tightly coupled memory of a scheduled function is known."""
+"""Lists the passes after which the size of tightly coupled memory of a function is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["get_vtcm_compaction_passes"]
 
 
 def get_vtcm_compaction_passes() -> list[Pass]:
-    """The passes after which ``calculate_allocated_bytes`` gives what a function uses at once.
+    """Return the passes after which ``calculate_allocated_bytes`` gives the peak use of a function.
 
     A schedule is measured against the memory that there is:
     ``calculate_allocated_bytes(Sequential(get_vtcm_compaction_passes())(mod))``.

@@ -1,1 +1,1 @@
-"""From blocks to loops: what blocks say is made plain statements."""
+"""Passes that lower blocks to plain loops and statements."""

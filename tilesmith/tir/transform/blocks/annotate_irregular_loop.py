@@ -1,4 +1,4 @@
-"""AnnotateIrregularLoop: loops that may end early, or skip iterations, say so.
+"""AnnotateIrregularLoop: marks loops that contain a break or a continue.
 
     for i in range(8):                          for i in T.serial(8, annotations=
         if A[i] < 0:                                    {"irregular_loop_mark": 1}):
@@ -25,7 +25,8 @@ JUMPS = ("tir.break_loop", "tir.continue_loop")
 
 
 def _jumps(body: Stmt) -> bool:
-    """Whether a body leaves the loop that it belongs to; inner loops have jumps of their own."""
+    """Return whether a body breaks or continues the loop around it; jumps of inner loops do not
+    count."""
     return any_node(body, lambda node: called_name(node) in JUMPS, enter=_is_no_loop)
 
 
@@ -49,8 +50,8 @@ class _Annotator(StatementRewriter):
 
 @compiler_pass("tir.AnnotateIrregularLoop")
 def annotate_irregular_loop(func: PrimFunc) -> PrimFunc:
-    """Marks loops that are left early.
+    """Marks loops that contain a break or a continue.
 
-    ``func`` with marks on the loops that are left early.
+    Returns ``func`` with an annotation on the loops that contain such a jump.
     """
     return func.with_body(_Annotator().visit(func.body))

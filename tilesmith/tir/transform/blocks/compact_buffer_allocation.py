@@ -1,4 +1,4 @@
-"""CompactBufferAllocation: a buffer is only as large as what is live in it.
+"""CompactBufferAllocation: shrinks each buffer to the region that is live in it.
 
     for i in range(16):                         for i in range(16):
         with T.block():                             with T.block():
@@ -70,7 +70,7 @@ _Loop = tuple[Var, PrimExpr, PrimExpr]  # variable, first, last
 
 
 class _Scope:
-    """The loops around an allocation; those further inside are the ones to bound over."""
+    """The loops around an allocation; bounds are taken over the loops further inside."""
 
     __slots__ = ("depth", "regions")
 
@@ -132,7 +132,7 @@ class _RegionFinder(Visitor):
         return None
 
     def same(self, expr: Any, a: PrimExpr, b: PrimExpr) -> Bounds:
-        """Nothing inside varies: one value."""
+        """Return equal bounds for a value that does not vary inside the scope."""
         value = expr if a is expr.a and b is expr.b else type(expr)(a, b)
         return value, value
 
@@ -230,7 +230,7 @@ class _RegionFinder(Visitor):
             self.escape(var)
 
     def escape(self, pointer: Var) -> None:
-        """The memory is used as a whole: nothing can shrink."""
+        """Mark a buffer whose pointer escapes: its memory is used as a whole and cannot shrink."""
         scope = self.scopes[self.pointers[pointer]]
         scope.regions = [None] * len(scope.regions)
 
@@ -257,7 +257,8 @@ class _RegionFinder(Visitor):
         self.visit_under(realize.predicate, realize.block)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> None:
-        """Visit what runs only where a condition holds: loops count as far as they get there."""
+        """Visit code that runs only where a condition holds, with the loop ranges narrowed by
+        it."""
         narrowed = [] if ops.is_const(condition) else self.narrowed_loops(condition)
         if not narrowed:
             self.visit(node)
@@ -271,7 +272,7 @@ class _RegionFinder(Visitor):
         self.loops, self.conditions = loops, outside
 
     def narrowed_loops(self, condition: PrimExpr) -> list[tuple[int, _Loop]]:
-        """The loops of constant bounds that have fewer iterations under a condition."""
+        """Return the loops of constant bounds that have fewer iterations under a condition."""
         found: dict[int, _Loop] = {}
         for clause in conjuncts(condition):
             if not isinstance(clause, (LT, LE, GT, GE)):
@@ -335,7 +336,7 @@ class _RegionFinder(Visitor):
     # -- results
 
     def region(self, buffer: Buffer) -> list[Range] | None:
-        """The live part of a buffer; None when it is all of it."""
+        """Return the live region of a buffer; None when it is the whole buffer."""
         scope = self.scopes[buffer]
         ranges = [
             self.dimension(size, found) for size, found in zip(buffer.shape, scope.regions)
@@ -345,7 +346,7 @@ class _RegionFinder(Visitor):
         return ranges
 
     def dimension(self, size: PrimExpr, found: list[Bounds] | None) -> Range:
-        """First element and extent of one dimension."""
+        """Return the first live element and the live extent of one dimension."""
         whole = Range.from_min_extent(const(0, size.dtype), size)
         if not found:
             return whole
@@ -388,7 +389,7 @@ def _single(value: PrimExpr) -> Bounds:
 def _aligned_strides(
     shape: tuple[PrimExpr, ...], rows: dict[int, tuple[int, int]]
 ) -> tuple[PrimExpr, ...]:
-    """Row-major strides that are enlarged where an axis asks for a residue."""
+    """Return row-major strides, enlarged where an axis asks for an alignment."""
     stride: PrimExpr = const(1, shape[0].dtype)
     strides: list[PrimExpr] = []
     for axis in range(len(shape) - 1, -1, -1):
@@ -426,7 +427,8 @@ class _Compactor(AccessRedirection):
         ]
 
     def difference(self, index: PrimExpr, start: PrimExpr) -> PrimExpr:
-        """``index - start``; the same for each access at this index."""
+        """Return ``index - start`` simplified; cached, so that each access at this index shares
+        it."""
         key = id(index), id(start)
         found = self.differences.get(key)
         if found is None:
@@ -437,9 +439,9 @@ class _Compactor(AccessRedirection):
 
 @compiler_pass("tir.CompactBufferAllocation")
 def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFunc:
-    """Shrinks buffers to what is live in them.
+    """Shrinks buffers to their live regions.
 
-    ``func`` with buffers of its blocks shrunk to what is live in them.
+    Returns ``func`` with the buffers of its blocks shrunk to their live regions.
     """
     finder = _RegionFinder()
     finder.visit(func.body)

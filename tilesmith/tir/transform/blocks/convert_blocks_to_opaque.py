@@ -1,4 +1,4 @@
-"""ConvertBlocksToOpaque: iterators of blocks are replaced by the values they are bound to.
+"""ConvertBlocksToOpaque: replaces the iterators of blocks by the values they are bound to.
 
 with T.block("C"):                          with T.block("C"):
     vi = T.axis.spatial(128, i * 8 + j)
@@ -46,6 +46,6 @@ class _IteratorInliner(BufferRemapper):
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """Replaces iterators of blocks by their values.
 
-    ``func`` with blocks that have no iterators.
+    Returns ``func`` with blocks that have no iterators.
     """
     return func.with_body(_IteratorInliner().visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerAutoCopy: the threads of a block divide a copy to or from shared memory.
+"""LowerAutoCopy: divides copies to or from shared memory among the threads of a thread block.
 
     with T.block():                             for o in range(2):
         T.block_attr({"auto_copy": 1})              for v in T.vectorized(4):
@@ -54,7 +54,7 @@ class _Lowering(Rewriter):
         return node.with_fields(annotations=kept, body=body)
 
     def divided(self, block: Block) -> Stmt | None:
-        """The copy, each thread a part of it; None where it stays."""
+        """Return the copy divided among the threads; None where it cannot be divided."""
         loops, inner = [], block.body
         while isinstance(inner, For) and inner.kind is not ForKind.THREAD_BINDING:
             loops.append(inner)
@@ -81,7 +81,7 @@ class _Lowering(Rewriter):
 
 
 def _lanes(block: Block, store: BufferStore, last: For) -> int:
-    """Elements of a vector along the innermost loop."""
+    """Return the number of elements in a vector along the innermost loop."""
     wanted = int(block.annotations.get("vector_bytes", 1)) // store.buffer.dtype.nbytes
     if wanted < 2 or last.extent.value % wanted:  # type: ignore[attr-defined]
         return 1
@@ -126,8 +126,8 @@ def _spread(loops: list[For], inner: Stmt, number: Any, threads: int, lanes: int
 
 @compiler_pass("tir.LowerAutoCopy")
 def lower_auto_copy(func: PrimFunc) -> PrimFunc:
-    """Divides marked copies between the threads of a block.
+    """Divides marked copies among the threads of a thread block.
 
-    ``func`` whose marked copies are divided between threads.
+    Returns ``func`` with its marked copies divided among threads.
     """
     return func.with_body(_Lowering().visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerInitBlock: the ``init`` of a reduction becomes a condition on its first iteration.
+"""LowerInitBlock: moves the ``init`` of a reduction under a condition on its first iteration.
 
 with T.block("C"):                          with T.block("C"):
     vi, vk = T.axis.remap("SR", [i, k])         vi, vk = T.axis.remap("SR", [i, k])
@@ -37,6 +37,6 @@ class _InitLowerer(Rewriter):
 def lower_init_block(func: PrimFunc) -> PrimFunc:
     """Moves the ``init`` of reductions into the bodies of their blocks.
 
-    ``func`` with each ``init`` moved into its block's body.
+    Returns ``func`` with each ``init`` moved into its block's body.
     """
     return func.with_body(_InitLowerer().visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerMatchBuffer: accesses to a matched buffer become accesses to the buffer behind it.
+"""LowerMatchBuffer: redirects accesses of a matched buffer to the buffer that it is a view of.
 
     with T.block():                             with T.block():
         sub = T.match_buffer(A[i:i+4, j], (4,))
@@ -25,7 +25,8 @@ __all__ = ["lower_match_buffer", "row_major_strides"]
 
 
 def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
-    """The strides of a buffer in elements, computed from the shape where it declares none."""
+    """Return the strides of a buffer in elements, computed from the shape where it declares
+    none."""
     if buffer.strides:
         return list(buffer.strides)
     strides: list[PrimExpr] = []
@@ -53,7 +54,7 @@ class _MatchLowerer(ViewRedirection):
         return self.children(block.with_fields(match_buffers=()))
 
     def match(self, match: MatchBufferRegion, block: Block) -> None:
-        """Note what the names that a match introduces stand for."""
+        """Record the values of the variables that a match introduces."""
         buffer, source = match.buffer, self.visit(match.source)
         leading = len(source.region) - len(buffer.shape)
         if leading < 0 or not all(is_const(dim.extent, 1) for dim in source.region[:leading]):
@@ -83,8 +84,8 @@ class _MatchLowerer(ViewRedirection):
 
 @compiler_pass("tir.LowerMatchBuffer")
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
-    """Replaces matched buffers by the regions behind them.
+    """Replaces matched buffers by the regions that they are views of.
 
-    ``func`` without ``match_buffers`` in its blocks.
+    Returns ``func`` without ``match_buffers`` in its blocks.
     """
     return func.with_body(_MatchLowerer().visit(func.body))

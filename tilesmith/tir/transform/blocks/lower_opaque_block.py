@@ -1,4 +1,4 @@
-"""LowerOpaqueBlock: blocks without iterators become plain statements.
+"""LowerOpaqueBlock: replaces blocks without iterators by plain statements.
 
     for i in range(1):                          B_ptr = T.allocate([16], "float32")
         with T.block():                         B = T.decl_buffer([16], data=B_ptr)
@@ -6,8 +6,8 @@
             B = T.alloc_buffer((16,))               B[0] = A[0]
             B[i] = A[i]
 
-Loops of one iteration go. Loops that are bound to threads become ``thread_extent`` attributes.
-Annotations ``pragma_*`` of loops and blocks become attributes around them.
+Loops of one iteration are removed. Loops that are bound to threads become ``thread_extent``
+attributes. Annotations ``pragma_*`` of loops and blocks become attributes around them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["lower_opaque_block"]
 
 
 def _allocation_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The extents of the memory behind a buffer; rows are as long as their stride says."""
+    """Return the extents of the memory behind a buffer; padded strides make its rows longer."""
     if not buffer.shape:
         return (const(1, "int32"),)
     strides = buffer.strides
@@ -62,7 +62,7 @@ def _is_pragma(key: str) -> bool:
 
 
 def _pragmas(annotations: Mapping[str, Any], body: Stmt) -> Stmt:
-    """``body`` inside attributes for the annotations that steer later passes."""
+    """Wrap ``body`` in attributes for the annotations that steer later passes."""
     for key, value in reversed(list(annotations.items())):
         if _is_pragma(key):
             body = AttrStmt(const(0, "int32"), key, convert(value), body)
@@ -113,7 +113,8 @@ class _BlockLowerer(BufferRemapper):
         return _pragmas(loop.annotations, new)
 
     def bind_thread(self, loop: For, low: PrimExpr, extent: PrimExpr) -> Stmt:
-        """A loop over threads as an attribute; one variable stands for each kind of thread."""
+        """Turn a loop over threads into an attribute; all loops over one thread axis share a
+        variable."""
         binding = loop.thread_binding
         assert binding is not None
         tag = binding.thread_tag
@@ -137,7 +138,7 @@ class _BlockLowerer(BufferRemapper):
 def lower_opaque_block(func: PrimFunc) -> PrimFunc:
     """Turns blocks without iterators into plain statements.
 
-    ``func`` without blocks.
+    Returns ``func`` without blocks.
     """
     keep = PassContext.current().get_config("tir.debug_keep_trivial_loop", False)
     return func.with_body(_BlockLowerer(bool(keep)).visit(func.body))

@@ -1,5 +1,5 @@
-"""PlanAndUpdateBufferAllocationLocation: a buffer is allocated in the innermost scope that
-holds all its accesses.
+"""PlanAndUpdateBufferAllocationLocation: moves each allocation to the innermost scope that holds
+all accesses of the buffer.
 
     with T.block("root"):                       with T.block("root"):
         B = T.alloc_buffer((16, 16))                for i in range(16):
@@ -55,7 +55,7 @@ def _common(a: _Scope, b: _Scope) -> _Scope:
 
 
 class _AccessFinder(Visitor):
-    """For each allocated buffer (by its pointer) the innermost scope around its accesses."""
+    """Finds for each allocated buffer (by its pointer) the innermost scope around its accesses."""
 
     def __init__(self) -> None:
         self.root = _Scope(None, None)
@@ -104,7 +104,7 @@ class _AccessFinder(Visitor):
         self.scope, self.grid = outer, grid
 
     def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
-        """The outermost loop that the value of an expression depends on."""
+        """Return the outermost loop that the value of an expression depends on."""
         if isinstance(expr, Var):
             return self.loops.get(expr)
         best: _Scope | None = None
@@ -141,7 +141,7 @@ class _AccessFinder(Visitor):
 
 
 class _Mover(Rewriter):
-    """Takes allocations out of their blocks and puts them where ``places`` says."""
+    """Moves allocations out of their blocks to the scopes that ``places`` names."""
 
     def __init__(
         self,
@@ -170,7 +170,8 @@ class _Mover(Rewriter):
         return new.with_fields(body=BlockRealize((), True, block))
 
     def outside(self, regions: Iterable[BufferRegion]) -> tuple[BufferRegion, ...]:
-        """Without what a block allocates inside of itself: no part of what it reads and writes."""
+        """Drop the regions of buffers that a block allocates itself: it does not read or write
+        those from outside."""
         return tuple([region for region in regions if region.buffer not in self.inside])
 
     def visit_Block(self, block: Block) -> Block:
@@ -190,8 +191,8 @@ class _Mover(Rewriter):
 
 
 def _renumbered(block: Block, writes: tuple[BufferRegion, ...]) -> Any:
-    """The annotations of a block that declares fewer writes: alignments name them by number. That
-    of a buffer that is nobody else's any more goes."""
+    """Renumber the alignments of a block whose list of writes got shorter, since they name buffers
+    by position. Alignments of buffers that no block allocates any more are dropped."""
     entries = block.annotations.get("buffer_dim_align")
     if entries is None or len(writes) == len(block.writes):
         return block.annotations
@@ -211,7 +212,7 @@ def plan_and_update_buffer_allocation_location(
 ) -> PrimFunc:
     """Allocates each buffer in the innermost scope around its accesses.
 
-    ``func`` with its buffers allocated as far inside as their accesses allow.
+    Returns ``func`` with its buffers allocated as far inside as their accesses allow.
 
     Buffers that nobody accesses are dropped. New blocks declare the regions that their bodies touch
     if ``declare_regions``; computing these takes much longer than all the rest.

@@ -1,4 +1,4 @@
-"""What a reduction block combines, as a commutative reducer.
+"""Recognises the commutative reducer of a reduction block.
 
 with T.init():                              lambda x, y: x + y, identity 0.0
     B[i] = 0.0
@@ -37,7 +37,7 @@ __all__ = ["BlockReduction", "reduction_of"]
 
 
 class BlockReduction(NamedTuple):
-    """The results of a reduction block, and what is combined into them."""
+    """The results of a reduction block, and the operands that are combined into them."""
 
     stores: tuple[BufferStore, ...]  # the updates
     reducer: CommReducer
@@ -46,9 +46,9 @@ class BlockReduction(NamedTuple):
 
 
 def reduction_of(block: Block) -> BlockReduction:
-    """The reduction that a block with ``init`` carries out.
+    """Return the reduction that a block with ``init`` carries out.
 
-    Raises UnsupportedError where the update is no combination of the old value and a new one.
+    Raises UnsupportedError where the update does not combine the old value with a new one.
     """
     stores, values = _updates(block)
     starts = _starts(block, stores)
@@ -82,7 +82,7 @@ def _refused(block: Block, reason: str) -> UnsupportedError:
 
 
 def _updates(block: Block) -> tuple[list[BufferStore], list[PrimExpr]]:
-    """The stores of the body and their values, with lets put in place."""
+    """Return the stores of the body and their values, with let variables substituted."""
     lets: dict[Var, PrimExpr] = {}
     body: Stmt = block.body
     while isinstance(body, LetStmt):
@@ -117,7 +117,8 @@ def _mentions(expr: PrimExpr, buffers: list[Buffer]) -> bool:
 
 
 def _operands(value: PrimExpr, buffers: list[Buffer], block: Block) -> list[PrimExpr]:
-    """The largest parts of a value that do not look at the results so far, without constants."""
+    """Return the largest subexpressions of a value that do not read the results so far; no
+    constants."""
     if not _mentions(value, buffers):
         raise _refused(block, "a new value does not depend on the old one")
     found: list[PrimExpr] = []
@@ -138,7 +139,7 @@ def _operands(value: PrimExpr, buffers: list[Buffer], block: Block) -> list[Prim
 
 
 def _assign(candidates: list[list[PrimExpr]], block: Block) -> list[PrimExpr]:
-    """Which operand belongs to which result: those that stand alone first."""
+    """Match operands to results: first the operands that stand alone."""
     chosen: list[PrimExpr | None] = [None] * len(candidates)
     for _ in candidates:
         for number, options in enumerate(candidates):
@@ -160,7 +161,7 @@ def _assign(candidates: list[list[PrimExpr]], block: Block) -> list[PrimExpr]:
 
 
 class _Abstract(Rewriter):
-    """Puts variables where the old values and the new operands stand."""
+    """Replaces the old values and the new operands by variables."""
 
     def __init__(self, olds: dict[Buffer, Var], news: list[tuple[PrimExpr, Var]]) -> None:
         self.olds = olds
@@ -176,7 +177,7 @@ class _Abstract(Rewriter):
 
 
 def _identity_of(value: PrimExpr) -> PrimExpr | None:
-    """What changes nothing under the operation at the root; None for one that is not known."""
+    """Return the identity element of the operation at the root; None if it is not known."""
     dtype = value.dtype
     if isinstance(value, (Add, Or)) or is_call(value, "tir.bitwise_or", "tir.bitwise_xor"):
         return const(0, dtype)
@@ -192,6 +193,6 @@ def _identity_of(value: PrimExpr) -> PrimExpr | None:
 
 
 def combine(reducer: CommReducer, left: Any, right: Any) -> tuple[PrimExpr, ...]:
-    """The reducer applied to two tuples of values."""
+    """Apply the reducer to two tuples of values."""
     mapping = dict(zip((*reducer.lhs, *reducer.rhs), (*left, *right)))
     return tuple([substitute(result, mapping) for result in reducer.result])

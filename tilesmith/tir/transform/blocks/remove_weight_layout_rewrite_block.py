@@ -1,4 +1,5 @@
-"""RemoveWeightLayoutRewriteBlock: weights that a function lays out anew come in that layout.
+"""RemoveWeightLayoutRewriteBlock: drops layout copies of weights; callers pass weights in the new
+layout.
 
 A block annotated ``meta_schedule.layout_rewrite_preproc`` copies a parameter (or a constant) into a
 buffer with another layout. The pass drops the copy: the parameter gets the shape of that buffer,
@@ -26,7 +27,7 @@ LAYOUT_REWRITE = "meta_schedule.layout_rewrite_preproc"
 
 
 class _Remover(BufferRemapper):
-    """Drops the copies; ``moved`` tells which buffer takes the place of which weight."""
+    """Drops the copies; ``moved`` maps each weight to the buffer that takes its place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class _Remover(BufferRemapper):
 
 
 class _Replacer(BufferRemapper):
-    """The weight's parameter stands for the copy."""
+    """Replaces the copy by the parameter of the weight."""
 
     def __init__(self, moved: dict[Buffer, Buffer]) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class _ConstantRewriter(BufferRemapper):
 
 
 def _laid_out(weight: Buffer, copy: Stmt, target: Buffer, data: Any) -> Any:
-    """The array of a constant in its new layout."""
+    """Return the array of a constant in its new layout."""
     import numpy
 
     from tilesmith.tir.interpreter import run
@@ -121,9 +122,9 @@ def _laid_out(weight: Buffer, copy: Stmt, target: Buffer, data: Any) -> Any:
 def remove_weight_layout_rewrite_block(
     func: PrimFunc, skip_ndarray_rewrite: bool = False
 ) -> PrimFunc:
-    """Takes weights in the layout in which they are used.
+    """Drops copies that only change the layout of a weight.
 
-    ``func`` whose weights come in the layout in which they are used.
+    Returns ``func`` whose callers pass the weights in the layout in which they are used.
     """
     remover = _Remover()
     body = remover.visit(func.body)

@@ -1,1 +1,1 @@
-"""Types: what a target lacks is computed and stored otherwise; indices get narrow."""
+"""Passes over data types: replace those that a target lacks, and narrow index arithmetic."""

@@ -1,4 +1,4 @@
-"""The older passes for bfloat16, each one step of the way.
+"""The older passes for bfloat16, each one step of the lowering.
 
 * ``BF16Promote``: each operation is done in float32 and rounded to bfloat16 again;
 * ``BF16CastElimination``: a value that was rounded only to be widened again is not rounded;

@@ -1,7 +1,7 @@
-"""Narrow floats as bits: how their values are read from and written to unsigned integers.
+"""Converts narrow floats to and from their bit patterns by integer arithmetic.
 
 ``decode`` and ``encode`` give expressions of integer arithmetic and float32; they round to nearest,
-ties to even, and treat what is too large as the format does (infinity, or else not a number).
+ties to even, and treat values that are too large as the format does (infinity, else NaN).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ __all__ = ["FORMATS", "FloatFormat", "decode", "encode", "format_of", "storage_d
 
 
 class FloatFormat(NamedTuple):
-    """A format: bits of exponent and mantissa, bias, and what its largest codes mean.
+    """A floating-point format: bits of exponent and mantissa, bias, and the meaning of its largest
+    codes.
 
-    ``kind``: "ieee" has infinities, "fn" one code that is no number, "fnuz" in addition no negative
-    zero (its code is no number), "scale" is a power of two without sign.
+    ``kind``: "ieee" has infinities; "fn" has one code for NaN; "fnuz" has no negative zero either
+    (that code is NaN); "scale" is a power of two without sign.
     """
 
     exponent: int
@@ -44,12 +45,12 @@ FORMATS: dict[str, FloatFormat] = {
 
 
 def format_of(dtype: DataType) -> FloatFormat | None:
-    """The format of a dtype (of its lanes); None where it is none of these."""
+    """Return the format of a dtype's lanes; None where it is not a narrow float."""
     return FORMATS.get(str(dtype.element))
 
 
 def storage_dtype(dtype: DataType) -> DataType:
-    """The unsigned integer with as many bits and lanes."""
+    """Return the unsigned integer with as many bits and lanes."""
     return DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
 
 
@@ -58,7 +59,7 @@ def _reinterpret(dtype: DataType, value: PrimExpr) -> PrimExpr:
 
 
 class _Bits:
-    """Words of 32 bits and float32 values with as many lanes as an expression."""
+    """Builds 32-bit words and float32 values with the lanes of an expression."""
 
     def __init__(self, lanes: int) -> None:
         self.word = DataType("uint32").with_lanes(lanes)
@@ -76,7 +77,8 @@ class _Bits:
 
 
 def decode(bits: PrimExpr, dtype: DataType) -> PrimExpr:
-    """The float32 value of a code. ``bits``: unsigned integer with as many bits as ``dtype``."""
+    """Return the float32 value of a code. ``bits``: unsigned integer with as many bits as
+    ``dtype``."""
     kind = format_of(dtype)
     if kind is None:
         raise UnsupportedError(f"'{dtype}' has no bits that can be decoded here")
@@ -110,7 +112,7 @@ def decode(bits: PrimExpr, dtype: DataType) -> PrimExpr:
 
 
 def encode(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    """The code that is nearest to a float32 value, as an unsigned integer."""
+    """Return the code that is nearest to a float32 value, as an unsigned integer."""
     kind = format_of(dtype)
     if kind is None:
         raise UnsupportedError(f"'{dtype}' has no bits that can be encoded here")
@@ -142,7 +144,7 @@ def encode(value: PrimExpr, dtype: DataType) -> PrimExpr:
 
 
 def _rounded(b: _Bits, size: PrimExpr, kind: FloatFormat) -> PrimExpr:
-    """Exponent and mantissa of a format for the bits of a positive float32."""
+    """Return exponent and mantissa of a format for the bits of a positive float32."""
     drop = 23 - kind.mantissa
     odd = ops.bitwise_and(ops.shift_right(size, b(drop)), b(1))
     half = b((1 << (drop - 1)) - 1)
@@ -159,7 +161,7 @@ def _rounded(b: _Bits, size: PrimExpr, kind: FloatFormat) -> PrimExpr:
 
 
 def _encode_scale(b: _Bits, word: PrimExpr, size: PrimExpr, is_nan: PrimExpr) -> PrimExpr:
-    """The exponent of the nearest power of two, 255 for what has none."""
+    """Return the exponent of the nearest power of two; 255 for values that have none."""
     rounded = ops.shift_right(size + b(0x00400000), b(23))
     rounded = Select(ops.less(size, b(0x00600000)), b(0), rounded)  # 2**-127 is subnormal there
     wrong = ops.logical_or(is_nan, ops.greater_equal(word, b(0x7F000000 + 0x00400000)))

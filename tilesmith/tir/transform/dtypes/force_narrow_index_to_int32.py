@@ -1,4 +1,4 @@
-"""ForceNarrowIndexToInt32: indices, loops, sizes and integer scalars of 64 bits get 32, always.
+"""ForceNarrowIndexToInt32: narrows all 64-bit indices, loops, sizes and integer scalars to 32 bits.
 
     for i in range(T.int64(4)):                 for i in range(4):
         A[i] = B[i + n]                             A[i] = B[i + n]        (n: int32 now)
@@ -32,7 +32,7 @@ def _narrow(dtype: DataType) -> DataType:
 
 
 class _Forcer(RetypesVariables):
-    """All integers of 64 bits below become such of 32; the operators follow their operands."""
+    """Narrows all 64-bit integers to 32 bits; the operators follow their operands."""
 
     def changed(self, dtype: DataType) -> DataType:
         return _narrow(dtype)
@@ -108,7 +108,7 @@ class _Forcer(RetypesVariables):
 def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
     """Makes all index arithmetic 32 bits wide, whether the values fit or not.
 
-    ``func`` with integers of 32 bits in place of those of 64.
+    Returns ``func`` with integers of 32 bits in place of those of 64.
 
     Raises TypeMismatchError where a parameter is a tensor of int64.
     """

@@ -1,4 +1,4 @@
-"""Arithmetic on narrow floats is done in wider ones: BF16ComputeLegalize, FP8ComputeLegalize.
+"""BF16ComputeLegalize, FP8ComputeLegalize: compute narrow floats in a wider type.
 
     C[i] = A[i] + B[i]                          C[i] = T.Cast("bfloat16", T.Cast("float32", A[i])
                                                               + T.Cast("float32", B[i]))
@@ -56,17 +56,17 @@ __all__ = [
 
 
 def is_bfloat16(dtype: DataType) -> bool:
-    """Whether a dtype is bfloat16, in any number of lanes."""
+    """Return whether a dtype is bfloat16, in any number of lanes."""
     return str(dtype.element) == "bfloat16"
 
 
 def is_float8(dtype: DataType) -> bool:
-    """Whether a dtype is one of the floats of 8 bits, in any number of lanes."""
+    """Return whether a dtype is one of the floats of 8 bits, in any number of lanes."""
     return str(dtype.element).startswith("float8_")
 
 
 class _Promoter(BufferRemapper):
-    """A visited expression is narrow where it only moves a value, else wide."""
+    """Widens values before arithmetic; values that are only moved stay narrow."""
 
     def __init__(self, is_narrow: Callable[[DataType], bool], wide: DataType) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Promoter(BufferRemapper):
         return self.element.with_lanes(dtype.lanes)
 
     def widened(self, expr: PrimExpr) -> PrimExpr:
-        """A value that can be computed with."""
+        """Return a value in the wide type, in which it can be computed with."""
         if not self.is_narrow(expr.dtype):
             return expr
         return ops.cast(self.wide_dtype(expr.dtype), expr)
@@ -117,7 +117,7 @@ class _Promoter(BufferRemapper):
         return Select(condition, true, false)
 
     def alike(self, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """Two values of one dtype: wide ones if one of them is wide."""
+        """Return two values in one dtype: the wide one if either is wide."""
         return (a, b) if a.dtype is b.dtype else (self.widened(a), self.widened(b))
 
     def visit_Broadcast(self, expr: Broadcast) -> PrimExpr:
@@ -136,7 +136,7 @@ class _Promoter(BufferRemapper):
         return Let(var, value, body)
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
-        """The variable of a let: as wide as its value."""
+        """Return the variable of a let, widened if its value is wide."""
         self.variables.pop(var, None)  # another let may have bound it
         if value.dtype is not var.dtype:
             self.variables[var] = Var(var.name, value.dtype, var.span)
@@ -166,7 +166,7 @@ class _Promoter(BufferRemapper):
         return new
 
     def own(self, pointer: Var) -> None:
-        """Memory that the function allocates is wide."""
+        """Widen memory that the function allocates."""
         annotation = pointer.type_annotation
         if pointer in self.fixed or not isinstance(annotation, PointerType):
             return
@@ -228,7 +228,7 @@ def _rebuilt(call: Call, dtype: DataType, arguments: list[Any]) -> PrimExpr:
 
 
 def _opaque_pointers(func: PrimFunc) -> set[Var]:
-    """Pointers that calls get: what lies behind them keeps its dtype."""
+    """Return the pointers that are passed to calls: the memory behind them keeps its dtype."""
     found: set[Var] = {match.source.buffer.data for match in nodes(func.body, MatchBufferRegion)}
     for call in calls(func.body):
         found.update([arg for arg in call.args if isinstance(arg, Var) and arg.dtype.is_handle])
@@ -240,7 +240,7 @@ def _opaque_pointers(func: PrimFunc) -> set[Var]:
 def legalize_compute(
     func: PrimFunc, is_narrow: Callable[[DataType], bool], promote_dtype: str = "float32"
 ) -> PrimFunc:
-    """``func`` whose arithmetic on the dtypes ``is_narrow`` is done in ``promote_dtype``."""
+    """Return ``func`` with arithmetic on the dtypes ``is_narrow`` done in ``promote_dtype``."""
     promoter = _Promoter(is_narrow, DataType(promote_dtype))
     promoter.fixed = _opaque_pointers(func)
     return func.with_body(promoter.visit(func.body))
@@ -248,13 +248,13 @@ def legalize_compute(
 
 @compiler_pass("tir.BF16ComputeLegalize")
 def legalize_bfloat16_compute(func: PrimFunc) -> PrimFunc:
-    """Computes in float32 where the program says bfloat16."""
+    """Computes bfloat16 arithmetic in float32."""
     return legalize_compute(func, is_bfloat16, "float32")
 
 
 @compiler_pass("tir.FP8ComputeLegalize")
 class Float8ComputeLegalizer:
-    """Computes in ``promote_dtype_str`` where the program says float8."""
+    """Computes float8 arithmetic in ``promote_dtype_str``."""
 
     def __init__(self, promote_dtype_str: str = "float16") -> None:
         if promote_dtype_str not in ("float16", "float32", "bfloat16"):

@@ -1,4 +1,4 @@
-"""Narrow floats lie in memory as unsigned integers: BF16StorageLegalize, FP8StorageLegalize.
+"""BF16StorageLegalize, FP8StorageLegalize: store narrow floats as unsigned integers.
 
     B[i] = T.Cast("float32", A[i])              B[i] = T.reinterpret("float32",
                                                     T.shift_left(T.Cast("uint32", A_1[i]), 16))
@@ -49,7 +49,7 @@ __all__ = ["legalize_bfloat16_storage", "legalize_float8_storage", "legalize_sto
 
 
 class _Storer(RetypesVariables):
-    """A visited expression of a narrow dtype is its code."""
+    """Replaces values of a narrow dtype by their bit patterns."""
 
     def __init__(self, is_narrow: Callable[[DataType], bool], views: set[Buffer]) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Storer(RetypesVariables):
         return expr if value is expr.value else ops.cast(target, value)
 
     def stored(self, value: PrimExpr, dtype: DataType) -> PrimExpr:
-        """The code of a value."""
+        """Return the bit pattern of a value."""
         return encode(ops.cast(DataType("float32").with_lanes(dtype.lanes), value), dtype)
 
     def visit_BinaryOp(self, expr: BinaryOp) -> PrimExpr:
@@ -188,7 +188,7 @@ class _Storer(RetypesVariables):
 
 
 def legalize_storage(func: PrimFunc, is_narrow: Callable[[DataType], bool]) -> PrimFunc:
-    """``func`` without values of the dtypes ``is_narrow`` in its body."""
+    """Return ``func`` without values of the dtypes ``is_narrow`` in its body."""
     declared = [buffer for buffer in func.buffers if is_narrow(buffer.dtype)]
     storer = _Storer(is_narrow, set(declared))
     body = storer.visit(func.body)
@@ -209,11 +209,11 @@ def legalize_storage(func: PrimFunc, is_narrow: Callable[[DataType], bool]) -> P
 
 @compiler_pass("tir.BF16StorageLegalize")
 def legalize_bfloat16_storage(func: PrimFunc) -> PrimFunc:
-    """Keeps bfloat16 in memory as uint16."""
+    """Stores bfloat16 as uint16."""
     return legalize_storage(func, is_bfloat16)
 
 
 @compiler_pass("tir.FP8StorageLegalize")
 def legalize_float8_storage(func: PrimFunc) -> PrimFunc:
-    """Keeps floats of 8 bits in memory as uint8."""
+    """Stores floats of 8 bits as uint8."""
     return legalize_storage(func, is_float8)

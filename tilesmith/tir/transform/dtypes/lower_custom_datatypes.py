@@ -1,4 +1,4 @@
-"""LowerCustomDatatypes: operations on data types that a library defines become its functions.
+"""LowerCustomDatatypes: replaces operations on custom data types by calls of their library.
 
     C[i] = A[i] + B[i]      ("custom[posit]16")     C[i] = T.call_pure_extern("uint16",
                                                         "Posit16Add", A[i], B[i])
@@ -87,7 +87,7 @@ class _CustomLowerer(RetypesVariables):
     # -- operations
 
     def lowered(self, operation: PrimExpr, *key: str) -> PrimExpr:
-        """What was registered for an operation, whose operands are lowered already."""
+        """Return the registered lowering of an operation, whose operands are lowered already."""
         lower = find_lower_func(self.target, *key)
         if lower is None:
             raise UnsupportedError(
@@ -144,9 +144,9 @@ class _CustomLowerer(RetypesVariables):
 
 @compiler_pass("tir.LowerCustomDatatypes")
 def lower_custom_datatypes(func: PrimFunc) -> PrimFunc:
-    """Calls a library's functions for the data types that it defines.
+    """Replaces operations on custom data types by calls of the library that defines them.
 
-    ``func`` without values of custom data types, for its target (by default "llvm").
+    Returns ``func`` without values of custom data types, for its target (by default "llvm").
     """
     target = func.attrs.get("target")
     lowerer = _CustomLowerer("llvm" if target is None else target.kind.name)

@@ -1,4 +1,4 @@
-"""NarrowDataType: index arithmetic of 64 bits is done in 32 where its bounds allow it.
+"""NarrowDataType: does 64-bit index arithmetic in 32 bits where the bounds allow it.
 
     for i in range(T.int64(16)):                for i in range(16):
         B[i * T.int64(4)] = A[i]                    B[i * 4] = A[i]
@@ -88,8 +88,8 @@ _INTERVALS: dict[type, Any] = {
 
 
 class _Narrower(Rewriter):
-    """Bottom-up: a wide value that is a narrow one in truth is ``Cast(wide, narrow)``, and an
-    operation on such values whose result fits is done on the narrow ones."""
+    """Narrows bottom-up: a wide value that fits is written ``Cast(wide, narrow)``, and an operation
+    on such values whose result fits is done on the narrow ones."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -105,7 +105,7 @@ class _Narrower(Rewriter):
         return interval is not None and self.low <= interval[0] and interval[1] <= self.high
 
     def interval(self, expr: PrimExpr) -> Interval | None:
-        """Bounds of an integer expression (of all its lanes)."""
+        """Return the bounds of an integer expression (of all its lanes)."""
         found = self.known.get(id(expr))
         if found is None:
             found = self.known[id(expr)] = (expr, self.compute_interval(expr))
@@ -142,7 +142,7 @@ class _Narrower(Rewriter):
         return dtype.is_int and dtype.bits > self.bits
 
     def narrow(self, expr: PrimExpr) -> PrimExpr | None:
-        """A wide value as the narrow one that it is in truth; None if it is none."""
+        """Return a wide value in the narrow type; None where it is not known to fit."""
         dtype = expr.dtype.with_bits(self.bits)
         if isinstance(expr, IntImm):
             return const(expr.value, dtype) if self.low <= expr.value <= self.high else None
@@ -158,7 +158,7 @@ class _Narrower(Rewriter):
         return None
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """An index, whose type is free."""
+        """Return an index in the narrow type where it fits: its type is free."""
         new = self.visit(expr)
         if not self.is_wide(new.dtype):
             return new
@@ -236,7 +236,7 @@ class _Narrower(Rewriter):
         return Let(var, value, body)
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
-        """The variable of a let, a narrow one where the value is narrow."""
+        """Return the variable of a let, a narrow one where the value is narrow."""
         self.values.pop(var, None)  # another let may have bound it
         if not self.is_wide(var.dtype):
             if var.dtype.is_int:
@@ -284,7 +284,7 @@ class _Narrower(Rewriter):
         return LetStmt(var, value, body, let.span)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        """The threads of a device count in few bits as well."""
+        """Narrow the iterators of device threads as well."""
         thread = attribute.node
         if attribute.attr_key not in ("thread_extent", "virtual_thread") or not isinstance(
             thread, IterVar
@@ -339,6 +339,6 @@ def _union(a: Interval | None, b: Interval | None) -> Interval | None:
 def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
     """Does index arithmetic in fewer bits where its values fit.
 
-    ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
+    Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
     """
     return func.with_body(_Narrower(target_bits).visit(func.body))

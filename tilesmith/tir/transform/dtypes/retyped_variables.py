@@ -1,4 +1,4 @@
-"""A rewriter whose variables and pointers get other dtypes."""
+"""A rewriter that replaces variables and pointers by ones of other dtypes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["RetypesVariables"]
 
 
 class RetypesVariables(BufferRemapper):
-    """Each variable of a dtype that ``changed`` changes, and each pointer to such, is replaced by
-    one new variable."""
+    """Replaces each variable (and pointer to elements) of a dtype that ``changed`` changes by one
+    new variable."""
 
     def __init__(self) -> None:
         super().__init__()
         self.variables: dict[Var, Var] = {}
 
     def changed(self, dtype: DataType) -> DataType:
-        """The dtype that takes the place of another; most stay."""
+        """Return the dtype that takes the place of another; most stay."""
         raise NotImplementedError
 
     def visit_Var(self, var: Var) -> Var:
@@ -28,7 +28,7 @@ class RetypesVariables(BufferRemapper):
         return found
 
     def renewed(self, var: Var) -> Var:
-        """The variable in the place of ``var``: itself where nothing changes."""
+        """Return the variable in the place of ``var``: itself where nothing changes."""
         annotation = var.type_annotation
         if isinstance(annotation, PointerType):
             if not isinstance(annotation.element_type, PrimType):

@@ -1,1 +1,2 @@
-"""Functions as a whole: how they are called, what runs on host and device, calls of the runtime."""
+"""Passes over whole functions: calling convention, split of host and device, calls of the
+runtime."""

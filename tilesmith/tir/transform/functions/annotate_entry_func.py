@@ -1,6 +1,6 @@
-"""AnnotateEntryFunc: the only public function of a module is its entry.
+"""AnnotateEntryFunc: marks the only public function of a module as its entry.
 
-The option ``tir.is_entry_func`` insists on it: with several public functions it is an error.
+With the option ``tir.is_entry_func``, several public functions are an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BindTarget: each function says for which target it is compiled (attribute ``target``)."""
+"""BindTarget: sets the target for which each function is compiled (attribute ``target``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["bind_target"]
 
 @compiler_pass("tir.BindTarget")
 def bind_target(func: PrimFunc, target: Any) -> PrimFunc:
-    """Gives all functions without a target this one.
+    """Sets the target of all functions that have none.
 
-    ``func`` with the attribute ``target``, unless it has one already.
+    Returns ``func`` with the attribute ``target``, unless it has one already.
     """
     return func if "target" in func.attrs else func.with_attr("target", Target(target))

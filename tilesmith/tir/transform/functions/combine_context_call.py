@@ -1,4 +1,4 @@
-"""CombineContextCall: what a thread asks about its context is asked once.
+"""CombineContextCall: makes each call of ``tvm_context_id`` once for each thread.
 
     for i in range(8):                          context = T.tvm_context_id()
         f(T.tvm_context_id())                   for i in range(8):
@@ -42,7 +42,7 @@ class _Combiner(Rewriter):
         return var
 
     def scope(self, body: Stmt) -> Stmt:
-        """A stretch that one thread runs, with its context calls in front."""
+        """Return a region that one thread runs, with its context calls in front."""
         outer, self.known = self.known, []
         body = self.visit(body)
         for value, var in reversed(self.known):
@@ -78,8 +78,8 @@ class _Combiner(Rewriter):
 
 @compiler_pass("tir.CombineContextCall")
 def combine_context_call(func: PrimFunc) -> PrimFunc:
-    """Lets each thread ask for its context once.
+    """Makes each context call once for each thread.
 
-    ``func`` that asks for each context once.
+    Returns ``func`` with each context call made once for each thread.
     """
     return func.with_body(_Combiner().scope(func.body))

@@ -1,4 +1,5 @@
-"""What runs on the device is marked, becomes functions of its own, and is launched.
+"""AnnotateDeviceRegions, SplitHostDevice, LowerDeviceKernelLaunch: outline device code and launch
+it.
 
     AnnotateDeviceRegions    T.attr(T.target("cuda"), "target", 0) around each kernel
     SplitHostDevice          each such region becomes a function that the host calls
@@ -61,9 +62,9 @@ def _without_host(target: Target) -> Target:
 
 @compiler_pass("tir.AnnotateDeviceRegions")
 def annotate_device_regions(func: PrimFunc) -> PrimFunc:
-    """Marks what runs on the device.
+    """Marks the regions that run on the device.
 
-    ``func`` with its kernels marked with the device's target, if it has one and a host.
+    Returns ``func`` with its kernels marked with the device's target, if it has one and a host.
     """
     target = func.attrs.get("target")
     if target is None:
@@ -76,7 +77,7 @@ def annotate_device_regions(func: PrimFunc) -> PrimFunc:
 
 @compiler_pass("tir.DecorateDeviceScope")
 def decorate_device_scope(func: PrimFunc) -> PrimFunc:
-    """Says that all of a function runs on the device."""
+    """Marks the whole body of a function as device code."""
     return func.with_body(AttrStmt(const(0, "int32"), "device_scope", 0, func.body))
 
 
@@ -84,7 +85,7 @@ def decorate_device_scope(func: PrimFunc) -> PrimFunc:
 
 
 class _Splitter(Rewriter):
-    """Takes the regions of one function out."""
+    """Outlines the marked regions of one function."""
 
     def __init__(self, mod: IRModule, func: PrimFunc, name: str) -> None:
         self.mod, self.func, self.name = mod, func, name
@@ -97,7 +98,7 @@ class _Splitter(Rewriter):
         return node if body is node.body else node.with_fields(body=body)
 
     def extract(self, region: AttrStmt) -> PrimExpr:
-        """The call of a new function with the region as its body."""
+        """Return a call of a new function with the region as its body."""
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
         declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
@@ -128,9 +129,9 @@ def _scalars_last(var: Var) -> bool:
 
 @compiler_pass("tir.SplitHostDevice")
 def split_host_device(mod: IRModule) -> IRModule:
-    """Makes functions of what runs on the device.
+    """Outlines device code into functions of its own.
 
-    ``mod`` with a function for each region that is marked with a target.
+    Returns ``mod`` with a function for each region that is marked with a target.
 
     Functions in which nothing is marked are marked first, if they have a target with a host.
     """
@@ -154,7 +155,7 @@ def _has_regions(stmt: Stmt) -> bool:
 
 
 class _LaunchFinder(Visitor):
-    """The axes of a kernel with their extents, and its dynamic shared memory with its extents.
+    """Finds the thread axes of a kernel and its dynamic shared memory, each with its extents.
 
     The host computes them: values that the kernel has bound to variables are written out.
     """
@@ -181,7 +182,7 @@ class _LaunchFinder(Visitor):
 
 
 class _Kernel:
-    """How a device function is launched."""
+    """The launch parameters of a device function."""
 
     def __init__(self, func: PrimFunc, name: str) -> None:
         finder = _LaunchFinder()
@@ -214,7 +215,7 @@ class _Kernel:
         )
 
     def launch(self, args: tuple[Any, ...]) -> PrimExpr:
-        """The packed call: arguments, then the sizes."""
+        """Return the packed call: the arguments, then the sizes of the grid."""
         mapping = dict(zip(self.func.params, args))
         sizes = [substitute(value, mapping) for value in self.values]
         arguments = (StringImm(self.symbol), *args, *sizes)
@@ -235,9 +236,9 @@ class _Launcher(Rewriter):
 
 @compiler_pass("tir.LowerDeviceKernelLaunch")
 def lower_device_kernel_launch(mod: IRModule) -> IRModule:
-    """Launches kernels through packed calls with the sizes of the grid.
+    """Launches kernels by packed calls that pass the sizes of the grid.
 
-    ``mod`` whose host functions launch kernels through packed calls.
+    Returns ``mod`` whose host functions launch kernels through packed calls.
     """
     kernels: dict[GlobalVar, _Kernel] = {}
     for variable, func in list(mod.functions.items()):

@@ -1,4 +1,4 @@
-"""ExtractPrimFuncConstants: the constants of all functions lie in one list of the module.
+"""ExtractPrimFuncConstants: collects the constants of all functions in one list of the module.
 
 ``AllocateConst`` statements then name their array by its number in the module's attribute
 ``constants``; equal arrays are stored once.
@@ -28,7 +28,7 @@ class _Extractor(StatementRewriter):
         return new.with_fields(data_or_idx=self.number(new.data_or_idx))
 
     def number(self, data: Any) -> int:
-        """The place of an array in the list."""
+        """Return the position of an array in the list; adds it if it is new."""
         found = _bytes(data)
         for number, known in enumerate(self.arrays):
             if known is data or _bytes(known) == found:

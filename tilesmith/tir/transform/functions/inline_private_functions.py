@@ -1,4 +1,4 @@
-"""InlinePrivateFunctions: calls of functions that only this module knows become their bodies.
+"""InlinePrivateFunctions: replaces calls of private functions by their bodies.
 
     @T.prim_func
     def main(A: ..., B: ...):                   def main(A: ..., B: ...):
@@ -76,7 +76,8 @@ class _Inliner(StatementRewriter):
 
 
 def _inlined(callee: PrimFunc, arguments: tuple[PrimExpr, ...]) -> Stmt | None:
-    """The body of a function for some arguments; None where a buffer hides sizes of its own."""
+    """Return the body of a function for some arguments; None where a buffer has symbolic sizes or
+    the arguments do not fit."""
     func = renew_defs(callee)
     if len(arguments) != len(func.params):
         return None
@@ -113,7 +114,7 @@ def _candidates(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
 
 @compiler_pass("tir.InlinePrivateFunctions")
 def inline_private_functions(mod: IRModule) -> IRModule:
-    """Puts the bodies of private functions in place of their calls."""
+    """Replaces calls of private functions by their bodies."""
     candidates = _candidates(mod)
     if not candidates:
         return mod
@@ -127,12 +128,12 @@ def inline_private_functions(mod: IRModule) -> IRModule:
 
 
 def _names_in(func: BaseFunc | None) -> list[GlobalVar]:
-    """The functions that a function of the graph level mentions."""
+    """Return the functions that a function of the graph level mentions."""
     return [] if func is None else list(nodes(func, GlobalVar))
 
 
 def _without_unused(mod: IRModule, candidates: dict[GlobalVar, PrimFunc]) -> IRModule:
-    """The module without those functions of ``candidates`` that nobody can reach."""
+    """Return the module without those functions of ``candidates`` that are unreachable."""
     reached: set[GlobalVar] = {variable for variable in mod.functions if variable not in candidates}
     if not reached:
         return mod  # a module of private functions only is a library

@@ -1,4 +1,4 @@
-"""InstallDebugSpans: each statement points at its own line in the text of the program.
+"""InstallDebugSpans: sets the span of each statement to its own line in the printed program.
 
 Afterwards the span of a statement names the line of ``func.script()`` that shows it, in a source
 called ``NAME.tir``; a back end that writes debug information then leads to the lowered program.
@@ -49,9 +49,9 @@ class _SpanInstaller(StatementRewriter):
 
 @compiler_pass("tir.InstallDebugSpans")
 def install_debug_spans(func: PrimFunc) -> PrimFunc:
-    """Lets each statement point at its line in the program's text.
+    """Sets the span of each statement to its line in the printed program.
 
-    ``func`` whose statements have the lines of its own text as their places.
+    Returns ``func`` whose statements have the lines of its own text as their places.
     """
     name = str(func.attrs.get("global_symbol", "main"))
     return func.with_body(_SpanInstaller(printed(func), f"{name}.tir").visit(func.body))

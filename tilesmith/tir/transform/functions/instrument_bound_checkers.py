@@ -1,4 +1,4 @@
-"""InstrumentBoundCheckers: each access is checked against its buffer when the program runs.
+"""InstrumentBoundCheckers: inserts run-time checks that each access is in bounds.
 
     B[i] = A[i + 1]                             assert i + 1 < 16, "OutOfBoundsError: ..."
                                                 assert i < 16, "OutOfBoundsError: ..."
@@ -34,7 +34,7 @@ __all__ = ["instrument_bound_checkers"]
 
 
 class _AccessFinder(Visitor):
-    """Collects the checks for the loads of an expression; inner ones come first."""
+    """Collects the checks for the loads of an expression; checks of inner loads come first."""
 
     def __init__(self) -> None:
         self.guards: list[PrimExpr] = []
@@ -72,7 +72,8 @@ class _AccessFinder(Visitor):
 
 
 def _message(access: Any, axis: int, index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """The text of the error; a number that is known only under a guard is not computed."""
+    """Return the text of the error; the index of a load is left out, since it may be valid only
+    under a guard."""
     text = f"OutOfBoundsError: buffer '{access.buffer.name}' is accessed outside of axis {axis}"
     if isinstance(access, BufferLoad):
         return StringImm(text)
@@ -86,7 +87,8 @@ class _Instrumenter(Rewriter):
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
     def checked(self, stmt: Stmt, *expressions: PrimExpr, store: Any = None) -> Stmt:
-        """A statement after the checks of the loads in expressions (and of itself)."""
+        """Return a statement after the checks of the loads in its expressions (and of its own
+        store)."""
         finder = _AccessFinder()
         for expr in expressions:
             finder.visit(expr)
@@ -120,8 +122,8 @@ class _Instrumenter(Rewriter):
 
 @compiler_pass("tir.InstrumentBoundCheckers")
 def instrument_bound_checkers(func: PrimFunc) -> PrimFunc:
-    """Checks each access against its buffer.
+    """Inserts run-time checks that each access is in bounds.
 
-    ``func`` with assertions that each access lies inside of its buffer.
+    Returns ``func`` with assertions that each access lies inside of its buffer.
     """
     return func.with_body(_Instrumenter().visit(func.body))

@@ -1,4 +1,4 @@
-"""InstrumentProfileIntrinsics: functions and loops are marked so that their time can be taken.
+"""InstrumentProfileIntrinsics: marks functions and loops as profiled regions, whose time is taken.
 
     for i in range(16):                         T.start_profile_intrinsic(1)
         ...                                     for i in range(16):
@@ -28,13 +28,13 @@ __all__ = ["instrument_profile_intrinsics"]
 
 
 class _Numbers:
-    """The numbers of marked stretches; they go on from module to module."""
+    """The numbers of profiled regions; they continue from module to module."""
 
     def __init__(self) -> None:
         self.next = 0
 
     def take(self) -> int:
-        """The next number."""
+        """Return the next number."""
         self.next += 1
         return self.next - 1
 
@@ -43,7 +43,7 @@ _NUMBERS = _Numbers()
 
 
 def _height(stmt: Any) -> int:
-    """How deep loops are nested in a statement."""
+    """Return the depth of the loop nest in a statement."""
     deepest = 0
     for child in stmt.children():
         if isinstance(child, Stmt):
@@ -85,14 +85,14 @@ class _Instrumenter(StatementRewriter):
 
 
 def marked(stmt: Stmt, number: int) -> Stmt:
-    """A statement between the marks of a number."""
+    """Return a statement between the start and end marks of a profiled region."""
     start, end = start_profile_intrinsic(number), end_profile_intrinsic(number)
     return stmt_seq(Evaluate(start), stmt, Evaluate(end))
 
 
 @compiler_pass("tir.InstrumentProfileIntrinsics")
 def instrument_profile_intrinsics(mod: IRModule) -> IRModule:
-    """Marks the functions and loops that are measured, as the options say."""
+    """Marks functions and loops as profiled regions, as the options say."""
     context = PassContext.current()
     if not context.get_config("tir.instrument_lwp", False):
         return mod

@@ -1,4 +1,4 @@
-"""What a function over buffers looks like as a kernel: plain pointers and scalars.
+"""The kernel of a PrimFunc: the function over plain pointers and scalars that its wrapper calls.
 
 The parameters of the kernel are those of the function, in order, where a buffer gives the pointer
 to its data; after them come the symbolic sizes (strides, offsets) that only the buffers'
@@ -20,8 +20,8 @@ DEFAULT_ALIGNMENT = 64
 
 
 def declared_alignment(buffer: Buffer) -> int:
-    """The alignment in bytes that a parameter's buffer was declared with; 0 if it declares none
-    beyond its elements' own."""
+    """Return the alignment in bytes that a parameter's buffer was declared with; 0 if it declares
+    none beyond its elements' own."""
     alignment = buffer.data_alignment
     if alignment == DEFAULT_ALIGNMENT or alignment <= buffer.dtype.element.nbytes:
         return 0
@@ -29,7 +29,7 @@ def declared_alignment(buffer: Buffer) -> int:
 
 
 def kernel_parameters(func: PrimFunc) -> tuple[Var, ...]:
-    """The parameters of the kernel of a function."""
+    """Return the parameters of the kernel of a function."""
     params = [
         func.buffer_map[param].data if param in func.buffer_map else param for param in func.params
     ]
@@ -47,7 +47,7 @@ def kernel_parameters(func: PrimFunc) -> tuple[Var, ...]:
 
 
 def kernel_function(func: PrimFunc) -> PrimFunc:
-    """``func`` with pointers and scalars as parameters, without a buffer map."""
+    """Return ``func`` with pointers and scalars as parameters, without a buffer map."""
     if not func.buffer_map:
         return func
     params = kernel_parameters(func)

@@ -1,4 +1,4 @@
-"""LegalizePackedCalls: packed functions get tensors, not bare pointers.
+"""LegalizePackedCalls: passes tensors instead of bare pointers to packed functions.
 
     T.call_packed("f", A.data)                  T.call_packed("f", T.tvm_stack_make_array(
                                                     A.data, T.tvm_stack_make_shape(4, 6), ...))
@@ -25,7 +25,7 @@ PACKED_CALLS = ("tir.tvm_call_packed", "tir.tvm_call_cpacked", "tir.tvm_call_tra
 
 
 def tensor_argument(buffer: Buffer, pointer: Var) -> PrimExpr:
-    """A buffer as the argument of a packed function."""
+    """Return a buffer as a tensor argument of a packed function."""
 
     def shape(parts: tuple[PrimExpr, ...]) -> PrimExpr:
         wide = tuple([ops.cast("int64", part) for part in parts])
@@ -67,8 +67,8 @@ class _Legalizer(Rewriter):
 
 @compiler_pass("tir.LegalizePackedCalls")
 def legalize_packed_calls(func: PrimFunc) -> PrimFunc:
-    """Gives tensors to packed functions instead of pointers.
+    """Passes tensors to packed functions instead of pointers.
 
-    ``func`` that gives tensors to packed functions where it gave pointers of its buffers.
+    Returns ``func`` that gives tensors to packed functions where it gave pointers of its buffers.
     """
     return func.with_body(_Legalizer(func).visit(func.body))

@@ -1,8 +1,8 @@
-"""LowerIntrin: operators become what the target of the function can do.
+"""LowerIntrin: lowers operators to what the target of the function supports.
 
     B[i] = T.tanh(A[i])                         B[i] = T.Let(... a rational function ...)
 
-The rules stand in ``tir/transform/intrinsics``.
+The rules are in ``tir/transform/intrinsics``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _IntrinsicLowerer(Rewriter):
 def lower_intrin(func: PrimFunc, target: Any = None) -> PrimFunc:
     """Lowers operators for the target of each function.
 
-    ``func`` with the operators lowered for its target (attribute ``target``).
+    Returns ``func`` with the operators lowered for its target (attribute ``target``).
     """
     target = func.attrs.get("target") if target is None else Target(target)
     if target is None:

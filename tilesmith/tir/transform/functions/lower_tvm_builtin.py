@@ -1,4 +1,4 @@
-"""LowerTVMBuiltin: packed calls get their arguments through memory on the stack.
+"""LowerTVMBuiltin: passes the arguments of packed calls through memory on the stack.
 
     T.call_packed("f", n, A)            stack = T.tvm_stack_alloca("tvm_ffi_any", 3)
                                         T.tvm_struct_set(stack, 0, 13, 1)      # an integer
@@ -66,7 +66,7 @@ LARGEST_ON_STACK = 1024
 
 
 class _Stacks:
-    """The stacks of one body, with the most places that a call in it needs."""
+    """The stacks of one body, and the most slots that a call in it needs."""
 
     def __init__(self) -> None:
         self.values = Var("stack_ffi_any", PointerType(PrimType("handle")))
@@ -77,14 +77,14 @@ class _Stacks:
         self.used = {"values": 0, "arrays": 0, "shapes": 0}
 
     def take(self, kind: str, count: int) -> int:
-        """The first of ``count`` places."""
+        """Return the first of ``count`` new slots."""
         start = self.used[kind]
         self.used[kind] += count
         self.most[kind] = max(self.most[kind], self.used[kind])
         return start
 
     def shape_buffer(self) -> Buffer:
-        """The numbers of all shapes; its size is known at the end."""
+        """Return the buffer for the numbers of all shapes; its size is known at the end."""
         if self.shapes is None:
             self.shapes = decl_buffer((1,), "int64", "stack_shape", data=self.shape_pointer)
         return self.shapes
@@ -100,7 +100,7 @@ class _BuiltinLowerer(Rewriter):
     # -- bodies
 
     def body(self, stmt: Stmt) -> Stmt:
-        """A body with stacks of its own."""
+        """Return a body with stacks of its own."""
         outer, self.stacks = self.stacks, _Stacks()
         new = self.statement(stmt)
         stacks, self.stacks = self.stacks, outer
@@ -118,7 +118,7 @@ class _BuiltinLowerer(Rewriter):
         return new
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """A statement behind what its expressions need."""
+        """Return a statement after the stores that its expressions need."""
         outer, self.before = self.before, []
         used = dict(self.stacks.used)
         new = super().visit(stmt)
@@ -198,7 +198,7 @@ class _BuiltinLowerer(Rewriter):
         return Call(call.dtype, lowered, (name, stack, const(begin, "int32"), const(end, "int32")))
 
     def store(self, stack: Var, place: int, value: PrimExpr) -> None:
-        """One argument as type index, padding and value."""
+        """Store one argument as type index, padding and value."""
         dtype = value.dtype
         if dtype.lanes > 1:
             raise UnsupportedError(f"a vector ({dtype}) cannot be an argument of a packed function")
@@ -259,7 +259,7 @@ def _alloca(kind: str, count: int) -> PrimExpr:
 
 
 def _is_array(value: Call) -> bool:
-    """Whether a call gives the address of a tensor on the stack."""
+    """Return whether a call gives the address of a tensor on the stack."""
     if not is_call(value, "tir.tvm_struct_get"):
         return False
     return ops.is_const(value.args[2], int(StructField.ARRAY_ADDRESS))
@@ -289,9 +289,9 @@ def _replaced(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
 
 @compiler_pass("tir.LowerTVMBuiltin")
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
-    """Writes out how packed calls get their arguments.
+    """Writes out how packed calls receive their arguments.
 
-    ``func`` with the stacks of its packed calls written out.
+    Returns ``func`` with the stacks of its packed calls written out.
     """
     target = func.attrs.get("target")
     device_type = 1 if target is None else target.get_target_device_type()

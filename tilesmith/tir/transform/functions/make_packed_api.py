@@ -1,4 +1,4 @@
-"""MakePackedAPI: public functions get a wrapper with the calling convention of tvm-ffi.
+"""MakePackedAPI: adds wrappers with the calling convention of tvm-ffi to public functions.
 
     @T.prim_func                                @T.prim_func                      (kernel)
     def add(a: T.handle, b: T.handle):          def add(A: T.handle("float32"), B: ...):
@@ -80,13 +80,13 @@ _KINDS = {"int": "an integer", "uint": "an integer", "bool": "a boolean", "float
 
 
 def points_to_elements(param: Var) -> bool:
-    """Whether a parameter without a buffer is a pointer to numbers, not to anything."""
+    """Return whether a parameter without a buffer is a pointer to numbers, not to void."""
     pointed = getattr(param.type_annotation, "element_type", None)
     return isinstance(pointed, PrimType) and not (pointed.dtype.is_void or pointed.dtype.is_handle)
 
 
 class _Wrapper:
-    """Builds the body of one wrapper from outside to inside."""
+    """Builds the body of one wrapper, outermost statements first."""
 
     def __init__(self, func: PrimFunc, name: str, device_type: int) -> None:
         self.func = func
@@ -120,7 +120,7 @@ class _Wrapper:
             self.frames.append(lambda body: stmt_seq(IfThenElse(when, inner), body))
 
     def message(self, kind: str, *parts: Any) -> PrimExpr:
-        """The text of an error; integers are written out when it happens."""
+        """Return the text of an error; integers are formatted when it is raised."""
         pieces = [f"{kind}: {self.name}: ", *parts]
         joined: list[PrimExpr] = []
         text = ""
@@ -138,7 +138,7 @@ class _Wrapper:
         return tvm_struct_get(handle, index, int(field), dtype)
 
     def array(self, hint: str, pointer: PrimExpr, length: int) -> Buffer:
-        """An array of int64 behind a pointer."""
+        """Return an array of int64 behind a pointer."""
         var = self.let(Var(hint, PointerType(PrimType("int64"))), pointer)
         buffer = decl_buffer((length,), "int64", hint, data=var)
         self.frames.append(lambda body: DeclBuffer(buffer, body))
@@ -147,7 +147,7 @@ class _Wrapper:
     # -- arguments
 
     def arguments(self, count: PrimExpr) -> list[PrimExpr]:
-        """Check and unpack all arguments; what the kernel is called with."""
+        """Check and unpack all arguments; returns the arguments of the kernel."""
         params = self.func.params
         expected = f"expected {len(params)} argument{'' if len(params) == 1 else 's'}, got "
         self.check(
@@ -189,7 +189,7 @@ class _Wrapper:
         return f"argument {number + 1} ('{name}')"
 
     def scalar(self, number: int, param: Var, kind: Var) -> None:
-        """A parameter that is a number or a pointer."""
+        """Unpack a parameter that is a number or a pointer."""
         dtype = param.dtype
         value = lambda as_dtype: self.field(  # noqa: E731 - three short uses
             self.args, number, StructField.ANY_UNION_VALUE, as_dtype
@@ -221,13 +221,13 @@ class _Wrapper:
         self.let(param, unpacked)
 
     def elements_of(self, tensor: PrimExpr) -> PrimExpr:
-        """The pointer to the first element of a DLTensor."""
+        """Return the pointer to the first element of a DLTensor."""
         data = self.field(tensor, 0, StructField.ARRAY_DATA, "handle")
         offset = self.field(tensor, 0, StructField.ARRAY_BYTE_OFFSET, "int64")
         return Call("handle", "tir.handle_add_byte_offset", (data, offset))
 
     def tensor(self, number: int, buffer: Buffer, kind: Var) -> Var:
-        """The DLTensor of an argument."""
+        """Return the DLTensor of an argument."""
         message = self.message(
             "TypeMismatchError",
             f"{self.where(number, buffer.name)} must be a tensor, got {TYPE_MARK}",
@@ -240,7 +240,7 @@ class _Wrapper:
         return self.let(handle, Select(ops.equal(kind, TENSOR), inside, value))
 
     def tensor_fields(self, number: int, buffer: Buffer, tensor: Var) -> None:
-        """Rank, dtype, sizes, strides and device of a tensor."""
+        """Check rank, dtype, sizes, strides and device of a tensor."""
         where, rank = self.where(number, buffer.name), len(buffer.shape)
         get = lambda field, dtype: self.field(tensor, 0, field, dtype)  # noqa: E731
         ndim = get(StructField.ARRAY_NDIM, "int32")
@@ -285,11 +285,12 @@ class _Wrapper:
         self.check(matches, message)
 
     def shown(self, size: PrimExpr) -> PrimExpr | str:
-        """A size for a message: its number, known once symbols are bound."""
+        """Return a size for a message: its number, known once symbols are bound."""
         return size if isinstance(size, IntImm) else ops.cast("int64", size)
 
     def unify(self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]) -> None:
-        """A variable that is not bound yet takes the given value; anything else must agree."""
+        """Bind a variable that is not bound yet to the given value; assert that any other
+        expression equals it."""
         if isinstance(declared, Var) and declared not in self.bound:
             self.let(declared, ops.cast(declared.dtype, given))
         elif isinstance(declared, (IntImm, Var)):
@@ -304,8 +305,8 @@ class _Wrapper:
         self.check(ops.equal(ops.cast("int64", declared), given), message())
 
     def strides(self, where: str, buffer: Buffer, shape: Buffer, pointer: PrimExpr) -> None:
-        """Strides: as declared, else compact. A missing array of strides means compact, and the
-        stride of a dimension of one element does not matter."""
+        """Check the strides: as declared, else compact. A missing array of strides means compact,
+        and the stride of a dimension of one element does not matter."""
         rank = len(buffer.shape)
         strides = self.array(f"{buffer.name}_strides", pointer, rank)
         missing = Call("bool", "tir.isnullptr", (strides.data,))
@@ -345,7 +346,7 @@ class _Wrapper:
             )  # fmt: skip
 
     def static(self, buffer: Buffer, axis: int, computed: PrimExpr) -> PrimExpr:
-        """The compact stride of an axis: a number where the sizes are."""
+        """Return the compact stride of an axis, a constant where the sizes are."""
         stride = 1
         for size in buffer.shape[axis + 1 :]:
             if not isinstance(size, IntImm):
@@ -354,7 +355,7 @@ class _Wrapper:
         return const(stride, "int64")
 
     def data_pointer(self, number: int, buffer: Buffer, tensor: Var) -> None:
-        """The pointer to the first element, and the offset where the buffer declares one."""
+        """Bind the pointer to the first element, and the offset where the buffer declares one."""
         where = self.where(number, buffer.name)
         data = self.field(tensor, 0, StructField.ARRAY_DATA, "handle")
         offset = self.field(tensor, 0, StructField.ARRAY_BYTE_OFFSET, "int64")
@@ -395,7 +396,8 @@ class _Wrapper:
 
 
 def _dtype_matches(dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr) -> PrimExpr:
-    """Whether the three fields of a DLPack dtype say ``dtype``; a boolean may come as a byte."""
+    """Return a check that the three fields of a DLPack dtype say ``dtype``; a boolean may come as a
+    byte."""
     if dtype.is_bool:
         wanted = {(6, 8), (1, 1), (1, 8), (0, 8), (6, 1)}
     elif dtype.is_handle:
@@ -410,7 +412,7 @@ def _dtype_matches(dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimE
 
 
 def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) -> PrimFunc:
-    """The function ``__tvm_ffi_NAME`` that checks packed arguments and calls the kernel.
+    """Return the function ``__tvm_ffi_NAME`` that checks packed arguments and calls the kernel.
 
     ``variable`` names the kernel in the module.
     """
@@ -435,7 +437,8 @@ def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) ->
 
 
 def _returning(call: Call, result: Var) -> Stmt:
-    """A call whose value, if it has one, is put where the caller expects the result."""
+    """Return a call of the kernel that stores its value, if it has one, where the caller expects
+    the result."""
     dtype = call.dtype
     if dtype.is_void:
         return Evaluate(call)
@@ -456,10 +459,10 @@ def _returning(call: Call, result: Var) -> Stmt:
 
 
 def make_packed_api(mod: IRModule) -> IRModule:
-    """``mod`` with a wrapper beside each public PrimFunc, and kernels without buffer maps.
+    """Return ``mod`` with a wrapper beside each public PrimFunc, and kernels without buffer maps.
 
-    Public is what has the attribute ``global_symbol``; functions that have the packed calling
-    convention already (attribute ``calling_conv``) are left alone.
+    A function is public if it has the attribute ``global_symbol``; functions that have the packed
+    calling convention already (attribute ``calling_conv``) are left alone.
     """
     for variable, func in list(mod.functions.items()):
         if not isinstance(func, PrimFunc) or func.attrs.get("calling_conv") == C_PACKED_FUNC:
@@ -475,7 +478,7 @@ def make_packed_api(mod: IRModule) -> IRModule:
 
 @compiler_pass("tir.MakePackedAPI")
 class PackedWrapperMaker:
-    """Gives public functions their wrappers.
+    """Adds wrappers to public functions.
 
     All parameters are packed: ``num_unpacked_params`` is -1 or 0, other numbers raise
     UnsupportedError.
@@ -496,5 +499,5 @@ class PackedWrapperMaker:
 
 @compiler_pass("tir.MakeUnpackedAPI")
 def make_unpacked_api(func: PrimFunc) -> PrimFunc:
-    """Makes kernels of all functions and wraps none: for callers in C."""
+    """Turns all functions into kernels without wrappers, for callers in C."""
     return kernel_function(func)

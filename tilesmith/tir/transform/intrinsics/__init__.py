@@ -1,6 +1,7 @@
-"""What operators become on a target: tables of rules from TIR to TIR, which back ends name.
+"""Tables of rules that lower operators for a target, from TIR to TIR; back ends name the tables
+they use.
 
-A back end takes as it is what its tables (``BackEnd.intrinsic_rules``) have no rule for.
+Operators without a rule in the tables of a back end (``BackEnd.intrinsic_rules``) stay.
 ``lower_call`` asks, in this order: the rules that users registered
 (``ir.register_intrin_lowering``) for the kind of the target, for its keys, and for "default"; then
 the tables of the back end.
@@ -39,13 +40,14 @@ NVPTX_RULES: Rules = (GENERIC_RULES, _FLOAT_RULES, POWER_RULES)
 
 
 def rules_of(target: Target) -> Rules:
-    """The tables that the back end of a target names; the default ones where there is none."""
+    """Return the tables that the back end of a target names; the default ones where there is
+    none."""
     record = find_back_end(target)
     return DEFAULT_RULES if record is None else part(record.intrinsic_rules)
 
 
 def lower_call(call: Call, target: Target, rules: Rules) -> PrimExpr | None:
-    """What stands in place of a call on a target; None where it stays."""
+    """Return the replacement of a call on a target; None where the call stays."""
     op = call.op
     if op._attrs:
         for name in (target.kind.name, *target.keys, "default"):

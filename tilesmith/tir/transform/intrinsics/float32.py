@@ -1,4 +1,4 @@
-"""Mathematical functions of float32 as arithmetic, so that vector code calls no library.
+"""Computes mathematical functions of float32 by arithmetic, so that vector code calls no library.
 
 Each is written with additions, multiplications, comparisons and bits only; the back end may fuse
 a multiplication with an addition, which makes the results better, never worse. Coefficients come
@@ -56,13 +56,14 @@ _LOG10_2_HIGH, _LOG10_2_LOW = 0.30078125, 0.000248745663981195  # log10(2)
 
 
 def clamped(f: Formula, x: PrimExpr, low: float, high: float) -> PrimExpr:
-    """``x`` within bounds. A NaN stays: Min and Max keep their first operand then."""
+    """Return ``x`` clamped to bounds. NaN is kept, because Min and Max return their first operand
+    then."""
     return f.name(Max(Min(x, f(high)), f(low)), "x")
 
 
 def _scaled(f: Formula, value: PrimExpr, power: PrimExpr) -> PrimExpr:
-    """``value`` times two to an integer from -252 to 254, in two steps: the result may be
-    subnormal or infinite although neither step is."""
+    """Return ``value * 2 ** n`` for n from -252 to 254, in two steps: the result may be subnormal
+    or infinite although neither step is."""
     half = f.name(ops.shift_right(power, f.whole(1)), "half")
     first = f.from_bits(ops.shift_left(half + f.whole(127), f.whole(23)))
     second = f.from_bits(ops.shift_left(power - half + f.whole(127), f.whole(23)))
@@ -70,20 +71,20 @@ def _scaled(f: Formula, value: PrimExpr, power: PrimExpr) -> PrimExpr:
 
 
 def exponential(f: Formula, r: PrimExpr, power: PrimExpr) -> PrimExpr:
-    """``exp(r) * 2 ** power`` for a small ``r``."""
+    """Return ``exp(r) * 2 ** power`` for a small ``r``."""
     square = f.name(r * r, "square")
     return _scaled(f, f.name(f.polynomial(r, _EXP) * square + r + f(1.0), "e"), power)
 
 
 def whole_part(f: Formula, value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """The whole number nearest to a moderate value, as an integer and as a float."""
+    """Return the integer nearest to a moderate value, as an integer and as a float."""
     shifted = f.name(value + f(_ROUNDER), "shifted")
     power = f.name(f.bits(shifted) - f.whole(_ROUNDER_BITS), "power")
     return power, f.name(shifted - f(_ROUNDER), "whole")
 
 
 def reduced_exponent(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """r and an integer n with ``x = r + n * log(2)``, |r| at most about ``log(2) / 2``."""
+    """Return r and an integer n with ``x = r + n * log(2)``, |r| at most about ``log(2) / 2``."""
     power, whole = whole_part(f, x * f(1.4426950408889634))
     r = f.name(x - whole * f(_LOG2_HIGH), "r")
     return f.name(r - whole * f(_LOG2_LOW), "r"), power
@@ -108,7 +109,8 @@ def _exp10(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def exponent_and_mantissa(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """e (int32) and m with ``x = 2 ** e * m``, ``sqrt(1/2) <= m <= sqrt(2)``, for finite x > 0."""
+    """Return e (int32) and m with ``x = 2 ** e * m``, ``sqrt(1/2) <= m <= sqrt(2)``, for finite x >
+    0."""
     tiny = f.name(x < f(1.1754943508222875e-38), "tiny")  # subnormal: scaled by 2 ** 23
     bits = f.name(f.bits(Select(tiny, x * f(8388608.0), x)), "bits")
     # the difference to sqrt(1/2) carries into the exponent where the mantissa is above it
@@ -118,7 +120,7 @@ def exponent_and_mantissa(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _log_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Exponent e (as a float), f and ``log(1 + f) - f`` with ``x = 2 ** e * (1 + f)``."""
+    """Return exponent e (as a float), f and ``log(1 + f) - f`` with ``x = 2 ** e * (1 + f)``."""
     exponent, mantissa = exponent_and_mantissa(f, x)
     part = f.name(mantissa - f(1.0), "part")
     square = f.name(part * part, "square")
@@ -128,7 +130,7 @@ def _log_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
 
 
 def _log_specials(f: Formula, x: PrimExpr, value: PrimExpr) -> PrimExpr:
-    """The logarithm where ``x`` is zero, negative, infinite or NaN."""
+    """Replace the logarithm where ``x`` is zero, negative, infinite or NaN."""
     value = Select(x < f(math.inf), value, x)  # infinity and NaN
     value = Select(x > f(0.0), value, Select(x < f(0.0), f(math.nan), value))
     return Select(ops.equal(x, f(0.0)), f(-math.inf), value)
@@ -160,7 +162,7 @@ def _log10(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def log1p(f: Formula, x: PrimExpr) -> PrimExpr:
-    """``log(1 + x)``; minus infinity at -1, NaN below."""
+    """Return ``log(1 + x)``; minus infinity at -1, NaN below."""
     x = f.name(x, "x")
     u = f.name(x + f(1.0), "u")
     error = f.name(x - (u - f(1.0)), "error")
@@ -172,7 +174,7 @@ def log1p(f: Formula, x: PrimExpr) -> PrimExpr:
 def _rational(
     f: Formula, x: PrimExpr, limit: float, above: tuple[float, ...], below: tuple[float, ...]
 ) -> PrimExpr:
-    """An odd function that tends to one, as a quotient of polynomials."""
+    """Return an odd function that tends to one, as a quotient of polynomials."""
     x = clamped(f, x, -limit, limit)
     square = f.name(x * x, "square")
     value = x * f.polynomial(square, above) / f.polynomial(square, below)
@@ -192,7 +194,7 @@ def _sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
-    """The rule for calls with one argument, whose formula is `function`."""
+    """Return the rule for calls with one argument, whose formula is `function`."""
 
     def lower(call: Call) -> PrimExpr | None:
         dtype, arg = call.dtype, call.args[0]

@@ -12,8 +12,8 @@ MAX_MULTIPLIED = 16  # larger exponents lose more digits by multiplying than a l
 
 
 def _pow(call: Call) -> PrimExpr | None:
-    """``x ** 3`` as multiplications. A power of one half is no square root: they differ for minus
-    infinity and minus zero."""
+    """Lower ``x ** 3`` to multiplications. ``x ** 0.5`` does not become a square root: the two
+    differ for minus infinity and minus zero."""
     exponent = call.args[1]
     if isinstance(exponent, Broadcast):
         exponent = exponent.value

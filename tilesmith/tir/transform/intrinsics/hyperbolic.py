@@ -1,4 +1,4 @@
-"""Hyperbolic functions of float32 as arithmetic, for vector code.
+"""Computes hyperbolic functions of float32 by arithmetic, for vector code.
 
 Largest errors, in units in the last place, over dense samples against float64:
 
@@ -40,13 +40,13 @@ def _root(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def _signed(f: Formula, value: PrimExpr, x: PrimExpr) -> PrimExpr:
-    """A value that is not negative with the sign of `x`."""
+    """Return a nonnegative value with the sign of `x`."""
     sign = ops.bitwise_and(f.bits(x), f.whole(_SIGN))
     return f.from_bits(ops.bitwise_or(f.bits(value), sign))
 
 
 def _half_exponential(f: Formula, a: PrimExpr) -> PrimExpr:
-    """exp(a) / 2, which is finite for longer than exp(a)."""
+    """Return exp(a) / 2, which stays finite for larger a than exp(a) does."""
     r, power = reduced_exponent(f, clamped(f, a, 0.0, 90.0))
     return f.name(exponential(f, r, f.name(power - f.whole(1), "power")), "half")
 

@@ -1,4 +1,4 @@
-"""Names for the parts of a formula, so that each part is computed once."""
+"""Builds formulas whose parts have names, so that each part is computed once."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Formula:
         self.parts: list[tuple[Var, PrimExpr]] = []
 
     def wide(self) -> Formula:
-        """The same formula written on in float64."""
+        """Return the same formula continued in float64."""
         other = Formula(DataType("float64").with_lanes(self.dtype.lanes))
         other.parts = self.parts
         return other
 
     def __call__(self, value: float) -> PrimExpr:
-        """A constant of the formula's dtype."""
+        """Return a constant of the formula's dtype."""
         return const(value, self.dtype)
 
     def whole(self, value: int) -> PrimExpr:
-        """An integer constant, as wide as the floats, in all lanes."""
+        """Return an integer constant, as wide as the floats, in all lanes."""
         return const(value, self.integer)
 
     def name(self, value: PrimExpr, hint: str) -> PrimExpr:
-        """A variable that holds a part from here on."""
+        """Bind a part to a new variable, and return the variable."""
         if isinstance(value, (Var, IntImm, FloatImm)) or (
             isinstance(value, Broadcast) and isinstance(value.value, (IntImm, FloatImm))
         ):
@@ -48,22 +48,22 @@ class Formula:
         return var
 
     def bits(self, value: PrimExpr) -> PrimExpr:
-        """The bits of a float as an integer."""
+        """Return the bits of a float as an integer."""
         return Call(self.integer, "tir.reinterpret", (value,))
 
     def from_bits(self, value: PrimExpr) -> PrimExpr:
-        """The float with the given bits."""
+        """Return the float with the given bits."""
         return Call(self.dtype, "tir.reinterpret", (value,))
 
     def polynomial(self, x: PrimExpr, coefficients: tuple[float, ...]) -> PrimExpr:
-        """The polynomial with coefficients from degree 0 upward, by Horner's rule."""
+        """Return the polynomial with coefficients from degree 0 upward, by Horner's rule."""
         value: Any = self(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             value = value * x + self(coefficient)
         return value
 
     def result(self, value: PrimExpr) -> PrimExpr:
-        """The whole formula as one expression."""
+        """Return the whole formula as one expression."""
         for var, part in reversed(self.parts):
             value = Let(var, part, value)
         return value

@@ -1,4 +1,5 @@
-"""Powers of float32 vectors as arithmetic: `exp2(y * log2(x))` in float64, correct to 0.6 ULP.
+"""Computes powers of float32 vectors by arithmetic: `exp2(y * log2(x))` in float64, correct to 0.6
+ULP.
 
 Zero, infinities, NaN and negative bases give what the C library gives. Scalars are left to it.
 """
@@ -27,7 +28,7 @@ _ROUNDER_BITS = 0x4338000000000000
 
 
 def _positive_power(f: Formula, a: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """`a ** y` for a positive finite `a`."""
+    """Return `a ** y` for a positive finite `a`."""
     exponent, mantissa = exponent_and_mantissa(f, a)
     d = f.wide()
     m = d.name(ops.cast(d.dtype, mantissa), "m")

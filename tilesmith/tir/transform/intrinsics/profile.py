@@ -1,4 +1,5 @@
-"""Rules for CPUs: marks of profiled stretches become calls of the runtime, which takes the time."""
+"""Rules for CPUs: lower the marks of profiled regions to calls of the runtime, which takes the
+time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sine, cosine, tangent and their inverses of float32 as arithmetic, for vector code.
+"""Computes sine, cosine, tangent and their inverses of float32 by arithmetic, for vector code.
 
 Coefficients come from minimax fits of our own. Largest errors, in units in the last place, over
 dense samples of the whole range against float64:
@@ -45,7 +45,7 @@ _SIGN = -0x80000000
 
 
 def _reduced(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """The number of the nearest multiple of pi/2, and the distance from it."""
+    """Return the number of the nearest multiple of pi/2, and the distance from it."""
     power, whole = whole_part(f, x * f(2 / math.pi))
     d = f.wide()
     number = d.name(ops.cast(d.dtype, whole), "number")
@@ -65,13 +65,13 @@ def _is_odd(f: Formula, power: PrimExpr) -> PrimExpr:
 
 
 def _with_sign(f: Formula, value: PrimExpr, sign: PrimExpr) -> PrimExpr:
-    """A value whose sign is changed where the highest bit of `sign` is set."""
+    """Return a value whose sign is flipped where the highest bit of `sign` is set."""
     flipped = ops.bitwise_and(sign, f.whole(_SIGN))
     return f.from_bits(ops.bitwise_xor(f.bits(value), flipped))
 
 
 def _turned(f: Formula, x: PrimExpr, quarter: int) -> PrimExpr:
-    """sin(x + quarter * pi/2)."""
+    """Return sin(x + quarter * pi/2)."""
     power, r = _reduced(f, x)
     if quarter:
         power = f.name(power + f.whole(quarter), "turned")
@@ -98,7 +98,7 @@ def _tan(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def _or_library(name: str, function: Function) -> Function:
-    """A function that is asked of the C library where some lane is far out."""
+    """Return a function that calls the C library lane by lane if any lane is far out."""
 
     def formula(f: Formula, x: PrimExpr) -> PrimExpr:
         lanes = f.dtype.lanes
@@ -123,13 +123,13 @@ def _vectors_only(function: Function) -> Callable[[Call], PrimExpr | None]:
 
 
 def _atan_of_unit(f: Formula, t: PrimExpr) -> PrimExpr:
-    """The arc tangent of a number from 0 to 1."""
+    """Return the arc tangent of a number from 0 to 1."""
     z = f.name(t * t, "z")
     return f.name(t + t * z * f.polynomial(z, _ATAN), "atan")
 
 
 def _complement(f: Formula, value: PrimExpr) -> PrimExpr:
-    """pi/2 minus a value."""
+    """Return pi/2 minus a value."""
     return (f(_HALF_PI) - value) + f(_HALF_PI_REST)
 
 
@@ -161,7 +161,8 @@ def _atan2(f: Formula, y: PrimExpr, x: PrimExpr) -> PrimExpr:
 
 
 def _asin_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Whether |x| > 1/2; then the arc sine of sqrt((1 - |x|) / 2), else of |x|."""
+    """Return whether |x| > 1/2, and the arc sine of sqrt((1 - |x|) / 2) in that case, else of
+    |x|."""
     a = _magnitude(f, x)
     large = f.name(a > f(0.5), "large")
     z = f.name(Select(large, (f(1.0) - a) * f(0.5), a * a), "z")

@@ -1,1 +1,1 @@
-"""Loops: taken apart, unrolled, vectorised, overlapped; what does not change in them goes out."""
+"""Passes over loops: partition, unroll, vectorise and pipeline them, and hoist invariants."""

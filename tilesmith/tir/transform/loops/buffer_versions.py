@@ -1,4 +1,4 @@
-"""Buffers that exist several times, one version for each iteration that is alive."""
+"""Rewrites buffers that exist in several versions, one for each iteration in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["VersionedBuffers"]
 
 
 class VersionedBuffers(AccessRedirection):
-    """Rewrites accesses so that they go to the version of an iteration.
+    """Redirects accesses to the version of an iteration.
 
     The version is a new first dimension; ``counts`` tells how many there are of each buffer. With
     ``whole_regions`` the regions that blocks declare name all versions.
@@ -28,7 +28,7 @@ class VersionedBuffers(AccessRedirection):
         self.number: PrimExpr = const(0, "int32")
 
     def redirected(self, old: Buffer) -> Buffer | None:
-        """The buffer with all versions."""
+        """Return the buffer with all versions."""
         if old not in self.counts:
             return None
         found = self.made.get(old)
@@ -45,12 +45,12 @@ class VersionedBuffers(AccessRedirection):
         return found
 
     def rewrite(self, stmt: Any, number: PrimExpr) -> Any:
-        """``stmt`` on the versions of iteration ``number``, counted from zero."""
+        """Return ``stmt`` on the versions of iteration ``number``, counted from zero."""
         self.number = number
         return self.visit(stmt)
 
     def version(self, buffer: Buffer) -> PrimExpr:
-        """Which version this iteration has."""
+        """Return the version that this iteration uses."""
         count = const(self.counts[buffer], self.number.dtype)
         found = floormod(self.number, count)
         wanted = buffer.shape[0].dtype if buffer.shape else found.dtype

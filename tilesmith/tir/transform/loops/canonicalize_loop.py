@@ -1,4 +1,4 @@
-"""CanonicalizeLoop: each loop begins at zero.
+"""CanonicalizeLoop: normalises loops to start at zero.
 
 for i in range(3, 8):                       for i in range(5):
     B[i] = A[i]                                 B[i + 3] = A[i + 3]
@@ -29,8 +29,8 @@ class _Canonicalizer(StatementRewriter):
 
 @compiler_pass("tir.CanonicalizeLoop")
 def canonicalize_loop(func: PrimFunc) -> PrimFunc:
-    """Lets each loop begin at zero.
+    """Normalises loops to start at zero.
 
-    ``func`` with loops that begin at zero.
+    Returns ``func`` with loops that start at zero.
     """
     return func.with_body(_Canonicalizer().visit(func.body))

@@ -1,4 +1,4 @@
-"""ConvertForLoopsToSerial: parallel loops become serial, for targets with one thread."""
+"""ConvertForLoopsToSerial: makes parallel loops serial, for targets with one thread."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class _Serializer(Rewriter):
 def convert_for_loops_to_serial(func: PrimFunc) -> PrimFunc:
     """Makes parallel loops serial.
 
-    ``func`` with serial loops in place of parallel ones.
+    Returns ``func`` with serial loops in place of parallel ones.
     """
     return func.with_body(_Serializer().visit(func.body))

@@ -1,4 +1,4 @@
-"""HoistExpression: what a loop does not change is decided and computed outside of it.
+"""HoistExpression: hoists loop-invariant conditions and lets out of loops.
 
     for i in range(16):                         if n > 0:
         if n > 0:                                   for i in range(16):
@@ -70,7 +70,7 @@ MAX_COPIES = 8
 
 
 class HoistedConditionals(IntFlag):
-    """Which conditions leave loops."""
+    """The kinds of conditions that are hoisted."""
 
     Never = 0
     IfElseStmt = 1
@@ -81,7 +81,7 @@ class HoistedConditionals(IntFlag):
 
 
 class HoistedLetBindings(IntFlag):
-    """Which lets leave loops."""
+    """The kinds of lets that are hoisted."""
 
     Never = 0
     RequiredByCondition = 1
@@ -91,7 +91,7 @@ class HoistedLetBindings(IntFlag):
 
 
 class _Candidates(Visitor):
-    """The conditions in the body of a loop that the loop does not change, in order."""
+    """Collects the loop-invariant conditions in the body of a loop, in order."""
 
     def __init__(self, kinds: HoistedConditionals, threads: set[Var], risen: set[int]) -> None:
         self.kinds = kinds
@@ -117,14 +117,14 @@ class _Candidates(Visitor):
         self.visit(attribute.body)
 
     def visit_Block(self, block: Block) -> None:
-        """A block with iterators does not look past them."""
+        """Skip conditions on a block's iterators: they mean nothing outside of it."""
 
     def visit_IfThenElse(self, branch: IfThenElse) -> None:
         self.condition(branch.condition, HoistedConditionals.IfElseStmt)
         self.visit_children(branch)
 
     def visit_SeqStmt(self, sequence: SeqStmt) -> None:
-        """The condition of one statement is not that of the others."""
+        """Skip sequences: a condition of one statement does not decide the others."""
 
     def visit_Call(self, call: Call) -> None:
         if is_call(call, "tir.if_then_else"):
@@ -132,7 +132,7 @@ class _Candidates(Visitor):
         self.visit_children(call)
 
     def condition(self, condition: PrimExpr, kind: HoistedConditionals) -> None:
-        """Note a condition, or its parts where they may be hoisted by themselves."""
+        """Record a condition, or its parts where they may be hoisted by themselves."""
         if is_call(condition, "tir.likely"):
             condition = condition.args[0]
             self.likely.add(id(condition))
@@ -156,7 +156,7 @@ class _Candidates(Visitor):
             self.found.append(condition)
 
     def is_free(self, condition: PrimExpr) -> bool:
-        """Whether a condition means the same before the loop."""
+        """Return whether a condition means the same before the loop."""
         if ops.is_const(condition) or condition.dtype.lanes > 1 or not _is_harmless(condition):
             return False
         used = set(free_variables(condition, sizes=False))
@@ -166,7 +166,7 @@ class _Candidates(Visitor):
 
 
 class _Decider(Rewriter):
-    """A condition has a value: what depends on it is decided."""
+    """Folds a condition whose value is known, and what depends on it."""
 
     def __init__(self, condition: PrimExpr, value: bool) -> None:
         self.condition = condition
@@ -225,7 +225,7 @@ class _Decider(Rewriter):
 
 
 def _taken(branch: IfThenElse) -> Stmt:
-    """What is left of a branch whose condition is known, or that does nothing."""
+    """Return what is left of a branch whose condition is known, or whose cases do nothing."""
     nothing = Evaluate(const(0, "int32"))
     other = branch.else_case if branch.else_case is not None else nothing
     if ops.is_const(branch.condition):
@@ -236,7 +236,8 @@ def _taken(branch: IfThenElse) -> Stmt:
 
 
 class Hoister(StatementRewriter):
-    """Bottom-up, so that a condition rises through all the loops that it can rise through."""
+    """Hoists bottom-up, so that a condition rises through all the loops that it can rise
+    through."""
 
     def __init__(
         self, conditionals: HoistedConditionals, lets: HoistedLetBindings, copies: int
@@ -263,7 +264,7 @@ class Hoister(StatementRewriter):
         return self.decided(loop, self.copies)
 
     def decided(self, loop: For, copies: int) -> Stmt:
-        """The loop under the conditions that it does not change."""
+        """Return the loop under the conditions that do not change in it."""
         candidates = _Candidates(self.kinds, self.threads, self.risen)
         candidates.bound.add(loop.loop_var)
         candidates.visit(loop.body)
@@ -292,7 +293,7 @@ class Hoister(StatementRewriter):
     # -- lets
 
     def with_lets_outside(self, loop: For) -> Stmt:
-        """The loop inside of the lets that it does not change."""
+        """Return the loop inside of the lets that do not change in it."""
         taken: list[tuple[Var, PrimExpr]] = []
         body = _LetTaker(self.lets, {loop.loop_var}, taken, self.needed_by_conditions(loop)).visit(
             loop.body
@@ -305,7 +306,8 @@ class Hoister(StatementRewriter):
         return result
 
     def needed_by_conditions(self, loop: For) -> set[Var]:
-        """The variables in conditions below, which may go only when they are bound outside."""
+        """Return the variables of the conditions below, if the lets that these need are to be
+        hoisted."""
         if not self.lets & HoistedLetBindings.RequiredByCondition:
             return set()
         conditions = [
@@ -315,7 +317,7 @@ class Hoister(StatementRewriter):
 
 
 class _LetTaker(Rewriter):
-    """Takes the lets out of a body that depend on nothing bound in it."""
+    """Removes the lets from a body that depend on nothing bound in it, and collects them."""
 
     def __init__(
         self,
@@ -362,8 +364,8 @@ class _LetTaker(Rewriter):
 
 
 def _is_harmless(value: Any) -> bool:
-    """Whether a value may be computed where it was not: it reads nothing, does nothing, and does
-    not divide by what may be zero."""
+    """Return whether a value may be computed speculatively: it reads no memory, has no side
+    effects, and does not divide by what may be zero."""
     if isinstance(value, BufferLoad):
         return False
     if isinstance(value, Call):
@@ -379,7 +381,7 @@ def _is_harmless(value: Any) -> bool:
 
 
 def _plain_condition(stmt: Stmt) -> PrimExpr | None:
-    """The condition of a branch, without ``T.likely``."""
+    """Return the condition of a branch, without ``T.likely``."""
     if not isinstance(stmt, IfThenElse):
         return None
     condition = stmt.condition
@@ -394,9 +396,9 @@ def hoist_expression(
     lets: HoistedLetBindings = HoistedLetBindings.All,
     copies: int = MAX_COPIES,
 ) -> PrimFunc:
-    """Moves conditions and lets out of the loops that do not change them.
+    """Hoists loop-invariant conditions and lets out of loops.
 
-    ``copies`` says how often the body of a loop is written at most.
+    ``copies`` limits how often the body of a loop is duplicated.
     """
     return func.with_body(Hoister(conditionals, lets, copies).visit(func.body))
 
@@ -405,7 +407,7 @@ def hoist_expression(
     "tir.HoistExpression", options={"hoisted_conditionals": 7, "hoisted_let_bindings": 7}
 )
 def hoist_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Moves conditions and lets out of loops, as the option of its name says."""
+    """Hoists loop-invariant conditions and lets out of loops, as the pass option says."""
     return hoist_expression(
         func,
         HoistedConditionals(int(options["hoisted_conditionals"])),

@@ -1,4 +1,4 @@
-"""HoistIfThenElse: a condition that a loop does not change is asked once, outside of the loop.
+"""HoistIfThenElse: hoists conditions that decide the whole body of a loop out of the loop.
 
     for i in range(16):                         if n > 0:
         if n > 0:                                   for i in range(16):
@@ -32,7 +32,7 @@ __all__ = ["ConditionHoister", "hoist_if_then_else", "hoist_if_then_else_basic"]
 def hoist_if_then_else(
     func: PrimFunc, variant: str | None = None, config: Mapping[str, Any] | None = None
 ) -> PrimFunc:
-    """``func`` with conditions outside of the loops that do not change them.
+    """Return ``func`` with loop-invariant conditions outside of the loops.
 
     ``variant`` is None or "basic"; ``config`` holds the values of the option.
     """
@@ -49,7 +49,7 @@ def hoist_if_then_else(
     options={"support_block_scope_hosting": False},
 )
 class ConditionHoister:
-    """Moves conditions out of loops; ``variant`` is None or "basic"."""
+    """Hoists loop-invariant conditions out of loops; ``variant`` is None or "basic"."""
 
     def __init__(self, variant: str | None = None) -> None:
         if variant not in (None, "basic"):
@@ -65,5 +65,5 @@ class ConditionHoister:
 
 @compiler_pass("tir.HoistIfThenElseBasic")
 def hoist_if_then_else_basic(func: PrimFunc) -> PrimFunc:
-    """Moves conditions out of loops: ``HoistIfThenElse`` in the variant "basic"."""
+    """Hoists loop-invariant conditions out of loops: ``HoistIfThenElse`` in the variant "basic"."""
     return hoist_if_then_else(func, "basic")

@@ -1,4 +1,5 @@
-"""InjectDoubleBuffer: a buffer is filled for the next iteration while this one uses it.
+"""InjectDoubleBuffer: fills a buffer for the next iteration while the current one uses its other
+half.
 
     for k in range(8):                          A_s = T.allocate([2 * 16], ...)
         A_s = T.allocate([16], ...)             A_s[0 + ...] = A[..., 0]
@@ -50,7 +51,7 @@ WRITE = "double_buffer_write"
 
 
 class _Versions(AccessRedirection):
-    """Moves the accesses of a buffer to one of its two versions."""
+    """Redirects the accesses of a buffer to one of its two versions."""
 
     def __init__(self, pointer: Var, size: int, version: PrimExpr) -> None:
         self.pointer, self.size, self.version = pointer, size, version
@@ -105,7 +106,7 @@ class _Injector(Rewriter):
         return self.doubled(loop, frames, rest, [_pointer(mark) for mark in marks])
 
     def doubled(self, loop: For, frames: list[Stmt], rest: Stmt, marked: list[Var]) -> Stmt:
-        """The loop with the next iteration's contents loaded ahead."""
+        """Return the loop with the contents for the next iteration loaded ahead."""
         allocations = {f.buffer_var: f for f in frames if isinstance(f, Allocate)}
         sizes = {}
         for pointer in marked:
@@ -152,7 +153,7 @@ class _Injector(Rewriter):
         return stmt
 
     def split(self, stmt: For) -> Stmt:
-        """All iterations but the last ones in groups, written out; the last ones by themselves."""
+        """Unroll the iterations in groups; the last ones stand by themselves."""
         count, name = self.split_loop, stmt.loop_var.name
         if count == 0:
             return stmt
@@ -174,13 +175,14 @@ class _Injector(Rewriter):
         return stmt_seq(loop, *rest)
 
     def iteration(self, loop: For, number: PrimExpr) -> Stmt:
-        """The body of a loop for one iteration, counted from zero, with variables of its own."""
+        """Return the body of a loop for one iteration, counted from zero, with variables of its
+        own."""
         body = substitute(loop.body, {loop.loop_var: loop.min + number})
         return renew_defs(PrimFunc((), body)).body
 
 
 class _Redeclare(Rewriter):
-    """Buffers over the same memory with the same shape are one buffer again."""
+    """Merges buffers that are declared over the same memory with the same shape."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[Var, Any], Buffer] = {}
@@ -198,7 +200,7 @@ class _Redeclare(Rewriter):
 
 
 def _frames(body: Stmt) -> tuple[list[Stmt], Stmt]:
-    """Allocations, declarations and attributes around the statements of a loop."""
+    """Return the allocations, declarations and attributes around the statements of a loop."""
     frames = []
     while isinstance(body, (Allocate, DeclBuffer)) or (
         isinstance(body, AttrStmt) and body.attr_key == MARK
@@ -221,7 +223,7 @@ def _belongs_to(frame: Stmt, marked: set[Var]) -> bool:
 
 
 def _rewrap(frames: list[Stmt], loop: For) -> Stmt:
-    """The frames that stay go back into the loop."""
+    """Put the remaining frames around the body of the loop again."""
     body = loop.body
     for frame in reversed(frames):
         body = frame.with_fields(body=body)
@@ -242,7 +244,7 @@ def _has_iterations(loop: For) -> bool:
 
 
 def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
-    """The statements that fill the buffers, and all others."""
+    """Divide statements into those that fill the buffers, and all others."""
     stmts = stmt_list(body)
     count = 0
     for stmt in stmts:
@@ -266,7 +268,7 @@ def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
 
 
 class _Unmark(Rewriter):
-    """Removes marks, for example those outside of loops, which mean nothing."""
+    """Removes attributes with a key, and keeps their bodies."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -279,7 +281,7 @@ class _Unmark(Rewriter):
 
 
 def inject_double_buffer(func: PrimFunc, split_loop: int = 1) -> PrimFunc:
-    """``func`` whose marked buffers are filled one iteration ahead."""
+    """Return ``func`` with its marked buffers filled one iteration ahead."""
     return func.with_body(_Unmark(MARK).visit(_Injector(split_loop).visit(func.body)))
 
 

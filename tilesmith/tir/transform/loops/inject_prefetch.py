@@ -1,4 +1,4 @@
-"""InjectPrefetch: prefetches of regions become prefetches of addresses, one per line of memory.
+"""InjectPrefetch: lowers prefetches of regions to prefetches of addresses, one per cache line.
 
 T.prefetch(A, [T.Range(i, 1), T.Range(0, 64)])    for k in range(4):
                                                       T.prefetch(T.address_of(A[i, k * 16]))
@@ -46,11 +46,11 @@ class _PrefetchInjector(StatementRewriter):
 
 
 def inject_prefetch(func: PrimFunc, line_bytes: int = LINE_BYTES) -> PrimFunc:
-    """``func`` with prefetches of addresses only, one for each ``line_bytes`` bytes."""
+    """Return ``func`` with prefetches of addresses only, one for each ``line_bytes`` bytes."""
     return func.with_body(_PrefetchInjector(line_bytes).visit(func.body))
 
 
 @compiler_pass("tir.InjectPrefetch")
 def inject_prefetch_of_lines(func: PrimFunc) -> PrimFunc:
-    """Turns prefetches of regions into prefetches of addresses, one for each cache line."""
+    """Lowers prefetches of regions to prefetches of addresses, one for each cache line."""
     return inject_prefetch(func)

@@ -1,4 +1,4 @@
-"""InjectSoftwarePipeline: statements of one iteration run in different turns of the loop.
+"""InjectSoftwarePipeline: overlaps iterations of a loop by running its statements in stages.
 
     for k in T.serial(4, annotations={          A_s = T.alloc_buffer((2, 16), scope="shared")
             "software_pipeline_stage": [0, 1],  A_s[0, ...] = A[..., 0]             (prologue)
@@ -54,7 +54,8 @@ ASYNC = "software_pipeline_async_stages"
 
 
 class _Touches(Visitor):
-    """The memory that a statement reads and writes; other uses of a pointer count as both."""
+    """Collects the memory that a statement reads and writes; other uses of a pointer count as
+    both."""
 
     def __init__(self) -> None:
         self.reads: set[Var] = set()
@@ -101,7 +102,7 @@ class _Touches(Visitor):
 
 
 def touched(stmt: Stmt) -> tuple[set[Var], set[Var]]:
-    """The pointers behind which a statement reads and writes."""
+    """Return the pointers behind which a statement reads and writes."""
     finder = _Touches()
     finder.visit(stmt)
     return finder.reads, finder.writes
@@ -173,7 +174,8 @@ class _Pipeline:
         self.background = {int(stage) for stage in loop.annotations.get(ASYNC, ())}
 
     def statements(self, body: Stmt) -> list[Stmt]:
-        """The statements that the annotations count: the parts of an inner pipeline one by one."""
+        """Return the statements that the annotations count: the parts of an inner pipeline one by
+        one."""
         while (block := _opened(body)) is not None:
             self.owned += block.alloc_buffers
             body = block.body
@@ -188,7 +190,7 @@ class _Pipeline:
         return found
 
     def check(self) -> None:
-        """Each statement runs after those that it depends on."""
+        """Check that each statement runs after those that it depends on."""
         for number, first in enumerate(self.steps):
             for second in self.steps[number + 1 :]:
                 pointers = first.writes & (second.reads | second.writes) | (
@@ -219,7 +221,7 @@ class _Pipeline:
         )
 
     def count_versions(self) -> dict[Var, int]:
-        """How many iterations' contents of a buffer are alive at once."""
+        """Return how many iterations' contents of a buffer are live at once."""
         counts: dict[Var, int] = {}
         for buffer in self.owned:
             pointer = buffer.data
@@ -238,7 +240,8 @@ class _Pipeline:
 
 
 def _doubled(stmt: Stmt) -> list[Var]:
-    """Buffers that blocks want twice: ``double_buffer_scope`` names one by its place in writes."""
+    """Return the buffers for which blocks ask two versions: ``double_buffer_scope`` names one by
+    its place in writes."""
     return [
         block.writes[int(block.annotations["double_buffer_scope"])].buffer.data
         for block in nodes(stmt, Block)
@@ -247,7 +250,8 @@ def _doubled(stmt: Stmt) -> list[Var]:
 
 
 def _opened(stmt: Stmt) -> Block | None:
-    """The block of a statement that only holds together what is inside."""
+    """Return the block of a statement that has no iterators, condition, matched buffers or init;
+    else None."""
     if isinstance(stmt, BlockRealize) and is_const(stmt.predicate, 1):
         block = stmt.block
         if not (block.iter_vars or block.match_buffers or block.init is not None):
@@ -257,8 +261,8 @@ def _opened(stmt: Stmt) -> Block | None:
 
 @compiler_pass("tir.InjectSoftwarePipeline")
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
-    """Overlaps iterations of marked loops.
+    """Overlaps iterations of marked loops by running their statements in stages.
 
-    ``func`` with the loops that are marked taken apart into stages.
+    Returns ``func`` with the marked loops divided into stages.
     """
     return func.with_body(_Pipeliner(func).visit(func.body))

@@ -1,4 +1,4 @@
-"""InjectVirtualThread: virtual threads become copies of statements in one thread.
+"""InjectVirtualThread: replicates statements for each virtual thread inside one thread.
 
     with T.attr(vx, "virtual_thread", 2):       x = T.alloc_buffer((2,), scope="local")
         x = T.alloc_buffer((1,), scope="local") x[0] = A[tx]
@@ -49,7 +49,7 @@ MOST_COPIES = 15  # more virtual threads become a loop around each statement
 
 
 def virtual_thread(stmt: Stmt) -> IterVar | None:
-    """The iterator of an attribute that starts virtual threads."""
+    """Return the iterator of an attribute that starts virtual threads."""
     if not isinstance(stmt, AttrStmt) or not isinstance(stmt.node, IterVar):
         return None
     if stmt.attr_key == "virtual_thread":
@@ -59,7 +59,7 @@ def virtual_thread(stmt: Stmt) -> IterVar | None:
 
 
 class _Touched(Visitor):
-    """Which variables and memory differ between the virtual threads. Runs until nothing is new."""
+    """Collects variables and memory that differ between virtual threads, up to a fixed point."""
 
     def __init__(self, variable: Var) -> None:
         self.found: set[Var] = {variable}
@@ -97,7 +97,7 @@ class _Touched(Visitor):
         self.visit(node.body)
 
     def visit_Call(self, node: Call) -> None:
-        """A call through pointers may write to any of them."""
+        """Treat a call as writing to any memory whose pointer it gets."""
         self.visit_children(node)
         if self.differs(*node.args):
             for argument in node.args:
@@ -130,7 +130,7 @@ def _may_write(call: Call) -> bool:
 
 
 class _Injector(AccessRedirection):
-    """Rewrites what is inside of one attribute."""
+    """Rewrites the body of one virtual-thread attribute."""
 
     def __init__(self, variable: Var, count: int, touched: set[Var]) -> None:
         self.variable = variable
@@ -165,7 +165,7 @@ class _Injector(AccessRedirection):
         return found
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The part of this virtual thread, along the first dimension."""
+        """Return indices into the part of this virtual thread, along the first dimension."""
         offset = self.variable * buffer.shape[0]
         first = indices[0]
         if offset.dtype is not first.dtype.element:
@@ -202,13 +202,13 @@ class _Injector(AccessRedirection):
         return self.each(node) if differs else node
 
     def each(self, stmt: Stmt) -> Stmt:
-        """A statement for each virtual thread."""
+        """Return a copy of a statement for each virtual thread."""
         if self.count > MOST_COPIES:
             return self.loop(stmt)
         return stmt_seq(*[substitute(stmt, copy) for copy in self.copies])
 
     def loop(self, stmt: Stmt) -> Stmt:
-        """A loop over the virtual threads."""
+        """Return a loop over the virtual threads."""
         for variable in self.copies[0]:
             if variable is not self.variable and uses_variable(stmt, {variable}):
                 raise UnsupportedError(
@@ -220,7 +220,7 @@ class _Injector(AccessRedirection):
         return For(index, 0, self.count, ForKind.SERIAL, body)
 
     def apart(self, stmt: Any) -> Stmt:
-        """A statement that each virtual thread carries out from beginning to end."""
+        """Return a statement that each virtual thread runs from beginning to end."""
         if _has_barrier(stmt):
             raise UnsupportedError(
                 "virtual threads would not reach a barrier together",
@@ -284,7 +284,7 @@ def _has_loop(stmt: Stmt) -> bool:
 
 
 class _Whole(_Injector):
-    """Gives memory its parts, and leaves the statements as they are."""
+    """Gives each virtual thread its part of memory, and leaves the statements as they are."""
 
     def __init__(self, outer: _Injector) -> None:
         super().__init__(outer.variable, outer.count, outer.touched)
@@ -313,7 +313,7 @@ def _has_barrier(stmt: Stmt) -> bool:
 
 
 class _Finder(Rewriter):
-    """Replaces the attributes, inner ones first."""
+    """Replaces the virtual-thread attributes, inner ones first."""
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         body = self.visit(node.body)
@@ -331,8 +331,8 @@ class _Finder(Rewriter):
 
 @compiler_pass("tir.InjectVirtualThread")
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
-    """Carries out virtual threads within a thread.
+    """Runs virtual threads as copies of statements inside one thread.
 
-    ``func`` without virtual threads.
+    Returns ``func`` without virtual threads.
     """
     return func.with_body(_Finder().visit(func.body))

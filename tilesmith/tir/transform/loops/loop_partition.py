@@ -1,4 +1,4 @@
-"""LoopPartition: a loop is divided so that its middle needs no condition.
+"""LoopPartition: divides a loop so that its middle part needs no bounds condition.
 
     for i in range(n):                          for i in range((n * 8 - 7) // 8):
         for j in range(8):                          for j in range(8):
@@ -62,7 +62,7 @@ _OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
 
 
 class Conditions(Visitor):
-    """The single comparisons below a loop that decide something, with the loops in between."""
+    """Collects the comparisons below a loop that decide branches, with the loops in between."""
 
     def __init__(self, var: Var, only_likely: bool) -> None:
         self.var = var
@@ -112,7 +112,8 @@ class Conditions(Visitor):
                 self.found.append(condition)
 
     def is_wanted(self, condition: PrimExpr) -> bool:
-        """Whether a comparison changes in the course of the loop, and only because of loops."""
+        """Return whether a comparison depends on the loop, but on no memory and no variable that is
+        bound inside by anything but a loop."""
         return (
             uses_variable(condition, {self.var})
             and not uses_variable(condition, self.hidden)
@@ -121,7 +122,7 @@ class Conditions(Visitor):
 
 
 class Replacer(Rewriter):
-    """Puts constants in place of conditions; ``fold`` removes the choices that they decide."""
+    """Replaces conditions by constants; ``fold`` removes the branches that they decide."""
 
     def __init__(self, conditions: Iterable[PrimExpr], value: bool = True, fold: bool = True):
         self.conditions = {id(condition): value for condition in conditions}
@@ -155,7 +156,8 @@ class Replacer(Rewriter):
 
 
 class Partitioner(ScopedAnalyzer, Rewriter):
-    """Outer loops first: what is left of a condition in the parts is divided further inside."""
+    """Partitions outer loops first: what is left of a condition in the parts is divided further
+    inside."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return super().visit_For(loop)
 
     def divided(self, loop: For, only_likely: bool) -> Stmt | None:
-        """The loop in up to three parts; None where no condition can be decided."""
+        """Return the loop in up to three parts; None where no condition can be decided."""
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
         if not conditions.found:
@@ -210,7 +212,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
 
     def again(self, part: Stmt, loop: For, only_likely: bool) -> Stmt:
-        """A part of a loop, divided once more: what is left of its conditions may be decided."""
+        """Partition a part of a loop once more: its remaining conditions may be decided."""
         if not isinstance(part, For) or part.loop_var.name != loop.loop_var.name:
             return self.visit(part)
         if isinstance(part.extent, IntImm):
@@ -222,7 +224,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return super().visit_For(part.with_fields(body=self.settled(part, conditions)))
 
     def settled(self, loop: For, conditions: Conditions) -> Stmt:
-        """The body with constants for what is the same in all iterations; the rest is left over."""
+        """Replace conditions that are the same in all iterations by constants; the others stay in
+        ``conditions.found``."""
         body, rest = loop.body, []
         stop = loop.min + loop.extent
         settled: dict[bool, list[PrimExpr]] = {True: [], False: []}
@@ -251,7 +254,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def limit(
         self, condition: Any, loop: For, conditions: Conditions, value: bool
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-        """From where and up to where a condition certainly has a value."""
+        """Return the iterations between which a condition is known to have a value."""
         if not value:
             condition = _OPPOSITE[type(condition)](condition.a, condition.b)
         return limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
@@ -259,9 +262,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def free_stretch(
         self, loop: For, conditions: Conditions, value: bool = True
     ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
-        """First and last iteration (exclusively) in which conditions hold for sure, and these.
+        """Return the first and last iteration (exclusive) in which conditions are known to hold,
+        and these conditions.
 
-        With ``value`` false: in which they fail for sure.
+        With ``value`` false: in which they are known to fail.
         """
         if not conditions.found:
             return None
@@ -290,7 +294,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return simplify(ops.cast(dtype, begin)), simplify(ops.cast(dtype, end)), proven
 
     def part(self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt) -> Stmt:
-        """The iterations from ``low`` up to ``high``, counted from zero."""
+        """Return the iterations from ``low`` up to ``high``, counted from zero."""
         extent = self.analyzer.simplify(high - low)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return Evaluate(const(0, "int32"))
@@ -302,7 +306,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return loop.with_fields(loop_var=var, min=zero, extent=extent, body=body)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        """The blocks of a grid, as far as each of them can do without a condition, stand apart."""
+        """Divide the blocks of a grid by a branch: those in the middle need no condition."""
         if attribute.attr_key == HINT:  # counts for the first loop inside
             body = attribute.body
             while isinstance(body, AttrStmt) and body.attr_key.startswith("pragma_"):
@@ -345,7 +349,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
 def limit_of(
     condition: Any, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-    """From where and up to where (exclusively) a loop variable makes a condition always true."""
+    """Return the start and end (exclusive) of the range of a loop variable in which a condition is
+    always true."""
     if isinstance(condition, EQ):
         return _limit_of_equality(condition, var, inner, analyzer)
     if not isinstance(condition, (LT, LE, GT, GE)):
@@ -386,7 +391,7 @@ def limit_of(
 def _limit_of_equality(
     condition: EQ, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr, PrimExpr] | None:
-    """The one iteration in which an equation holds, where it asks about this loop alone."""
+    """Return the one iteration in which an equation holds, if it depends on this loop alone."""
     difference = analyzer.simplify(condition.a - condition.b)
     factor = _coefficient(difference, var, analyzer)
     if factor is None or abs(factor) != 1:
@@ -398,14 +403,15 @@ def _limit_of_equality(
 
 
 def _coefficient(expr: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
-    """The constant by which an expression grows with a variable; None where it is not linear."""
+    """Return the constant coefficient of a variable in an expression; None where it is not
+    linear."""
     moved = substitute(expr, {var: var + 1})
     change = analyzer.simplify(moved - expr)
     return change.value if isinstance(change, IntImm) else None
 
 
 class _LikelyRemover(Rewriter):
-    """Nobody asks later on which conditions are likely."""
+    """Removes ``T.likely``, which later passes do not read."""
 
     def visit_Call(self, call: Call) -> PrimExpr:
         call = self.children(call)
@@ -413,7 +419,7 @@ class _LikelyRemover(Rewriter):
 
 
 def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
-    """``func`` with loops divided along their conditions, without ``T.likely``.
+    """Return ``func`` with loops divided along their conditions, without ``T.likely``.
 
     ``config`` is the option of the pass.
     """
@@ -433,5 +439,5 @@ def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> P
     },
 )
 def loop_partition_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Divides loops along their conditions."""
+    """Divides loops so that their middle part needs no bounds condition."""
     return loop_partition(func, options)

@@ -1,4 +1,4 @@
-"""PeelVectorTails: the last iteration of a loop stands apart where only it crosses the border.
+"""PeelVectorTails: peels the last iteration of a loop if only it needs a condition on vector lanes.
 
     for i in range(4):                          for i in range(3):
         for j in T.vectorized(8):                   for j in T.vectorized(8):
@@ -30,7 +30,7 @@ _KINDS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL)
 
 
 class _TailConditions(Conditions):
-    """Conditions of statements that ask about the lane of a vectorized loop."""
+    """Collects conditions of statements that depend on the lane of a vectorized loop."""
 
     def __init__(self, var: Var) -> None:
         super().__init__(var, False)
@@ -51,7 +51,8 @@ class _TailConditions(Conditions):
 
 
 class _TailPeeler(Partitioner):
-    """Inner loops first: a condition goes at the innermost loop that can do without it."""
+    """Peels inner loops first: a condition is removed at the innermost loop where that is
+    possible."""
 
     def visit_For(self, loop: For) -> Stmt:
         new = ScopedAnalyzer.visit_For(self, loop)
@@ -75,9 +76,9 @@ class _TailPeeler(Partitioner):
 
 @compiler_pass("tir.PeelVectorTails")
 def peel_vector_tails(func: PrimFunc) -> PrimFunc:
-    """Keeps conditions on lanes out of all but the last iteration of a loop.
+    """Peels the last iteration of a loop if only it needs a condition on vector lanes.
 
-    That iteration stands apart, where only it needs a condition on the lanes of a vectorized loop.
+    The other iterations then run as full vectors without a predicate.
     """
     if not any(nodes(func.body, IfThenElse)):
         return func

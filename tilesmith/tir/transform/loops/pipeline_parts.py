@@ -1,4 +1,4 @@
-"""Prologue, body and epilogue of a software pipeline, each as one block.
+"""Builds prologue, body and epilogue of a software pipeline, each as one block.
 
 A turn carries out, of each statement, the iteration that is ``stage`` turns back. The prologue
 starts the first iterations, the epilogue ends the last ones: both are loops that get unrolled, or
@@ -48,7 +48,7 @@ class PipelineStep(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A stretch of turns, ``number`` counted from the loop's start."""
+    """A range of turns, ``number`` counted from the loop's start."""
 
     name: str
     start: PrimExpr
@@ -100,13 +100,13 @@ class PipelineParts:
         self.analyzer = Analyzer()
 
     def step_block(self, step: PipelineStep, owned: list[Buffer]) -> Block:
-        """A statement as a block, on the version of the loop's iteration."""
+        """Return a statement as a block, on the buffer versions of the loop's iteration."""
         pointers = {**self.pointers, **{buffer.data: buffer for buffer in owned}}
         block = _as_block(step.stmt, pointers)
         return self.rewriter.rewrite(block, self.loop.loop_var - self.loop.min)
 
     def build(self) -> Stmt:
-        """The block that holds the buffers and the three parts."""
+        """Return the block that holds the buffers and the three parts."""
         loop, last = self.loop, self.last
         first, end = loop.min, loop.min + loop.extent
         count = loop.extent.value if isinstance(loop.extent, IntImm) else None
@@ -130,7 +130,7 @@ class PipelineParts:
         return BlockRealize((), True, _with_regions(block, self.pointers))
 
     def emit(self, part: _Part) -> Stmt:
-        """One part."""
+        """Return one part."""
         loop = self.loop
         extent = part.end - part.start
         single = self.analyzer.can_prove(extent.equal(1))
@@ -155,7 +155,7 @@ class PipelineParts:
     def exists(
         self, step: PipelineStep, part: _Part, turn: PrimExpr, analyzer: Analyzer
     ) -> PrimExpr:
-        """Whether the loop has the iteration that a statement carries out in a turn."""
+        """Return whether the loop has the iteration that a statement runs in a turn."""
         iteration = turn - step.stage
         first = analyzer.simplify(self.loop.min <= iteration)
         if isinstance(first, LE) and analyzer.can_prove(first.b <= first.a):
@@ -174,7 +174,7 @@ class PipelineParts:
     def emit_step(
         self, step: PipelineStep, part: _Part, turn: PrimExpr, exists: PrimExpr
     ) -> _Emitted:
-        """A statement for one turn, with variables of its own."""
+        """Return a statement for one turn, with variables of its own."""
         iteration = turn - step.stage
         if turn is not part.start:
             shift = part.start - self.loop.min
@@ -190,7 +190,7 @@ class PipelineParts:
         return _Emitted(step.stage, exists, block, step.stage in self.background, run)
 
     def with_groups(self, emitted: list[_Emitted]) -> list[Stmt]:
-        """The statements of a turn; neighbours in the background as one group of copies."""
+        """Return the statements of a turn; asynchronous neighbours form one group of copies."""
         stmts: list[Stmt] = []
         position = 0
         while position < len(emitted):
@@ -214,7 +214,7 @@ class PipelineParts:
     # Copies in the background.
 
     def runs(self, stage: int) -> list[list[PipelineStep]]:
-        """Neighbours in the order of a stage in the background, none of which needs another."""
+        """Return neighbours in the order of one asynchronous stage, none of which needs another."""
         found: list[list[PipelineStep]] = []
         if stage not in self.background:
             return found
@@ -233,7 +233,8 @@ class PipelineParts:
     def waits(
         self, step: PipelineStep, part: _Part, turn: PrimExpr, iteration: PrimExpr, exists: PrimExpr
     ) -> list[tuple[int, PrimExpr]]:
-        """For each stage that a statement has to wait for, how many groups may be under way."""
+        """Return, for each stage that a statement has to wait for, how many groups may be in
+        flight."""
         found: list[tuple[int, PrimExpr]] = []
         for stage in sorted(self.background, reverse=True):
             producers = [
@@ -257,7 +258,8 @@ class PipelineParts:
         turn: PrimExpr,
         iteration: PrimExpr,
     ) -> PrimExpr:
-        """Groups that have been begun after the last one that a statement needs."""
+        """Return the number of groups that were started after the last one that a statement
+        needs."""
         stage = producers[0].stage
         steady = min([self.later_groups(step, producer) for producer in producers])
         loop = self.loop
@@ -281,7 +283,8 @@ class PipelineParts:
         return const(0, "int32")
 
     def later_groups(self, step: PipelineStep, producer: PipelineStep) -> int:
-        """The groups of a producer's stage between it and a statement, in the steady state."""
+        """Return the groups of a producer's stage between it and a statement, in the steady
+        state."""
         runs = self.runs(producer.stage)
         mine = next(number for number, run in enumerate(runs) if producer in run)
         before = len([run for run in runs if run[-1].order < step.order])
@@ -292,14 +295,14 @@ class PipelineParts:
 
 
 def _in_background(body: Stmt) -> Stmt:
-    """A statement in ``async_scope``, which goes inside of what it waits for."""
+    """Wrap a statement in ``async_scope``, inside of its wait attributes."""
     if isinstance(body, AttrStmt) and body.attr_key.startswith("async_wait"):
         return body.with_fields(body=_in_background(body.body))
     return AttrStmt(_zero(), "async_scope", const(1, "int32"), body)
 
 
 def _as_block(stmt: Stmt, pointers: Mapping[Var, Buffer]) -> Block:
-    """A statement as a block without iterators; such a block stays itself."""
+    """Wrap a statement in a block without iterators; such a block stays as it is."""
     if isinstance(stmt, BlockRealize) and is_const(stmt.predicate, 1):
         if not stmt.block.iter_vars:
             return stmt.block

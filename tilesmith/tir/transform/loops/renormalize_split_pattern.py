@@ -1,4 +1,4 @@
-"""RenormalizeSplitPattern: digits of indices are written as quotient first, remainder second.
+"""RenormalizeSplitPattern: writes digits of indices as quotient first, remainder second.
 
     B[i % 64 // 8]                              B[i // 8 % 8]
 
@@ -37,14 +37,14 @@ class _Renormalizer(Rewriter):
         return expr if found is None else found
 
     def digit(self, remainder: FloorMod, divisor: int) -> PrimExpr | None:
-        """``x % (d * n) // d`` is ``x // d % n``."""
+        """Rewrite ``x % (d * n) // d`` to ``x // d % n``."""
         modulus = _constant(remainder.b)
         if modulus is None or modulus % divisor:
             return None
         return self.visit(ops.floordiv(remainder.a, divisor)) % (modulus // divisor)
 
     def sum(self, whole: PrimExpr, rest: PrimExpr, divisor: int) -> PrimExpr | None:
-        """``(y * (d * k) + x % (d * n)) // d`` is ``y * k + x // d % n``."""
+        """Rewrite ``(y * (d * k) + x % (d * n)) // d`` to ``y * k + x // d % n``."""
         if not isinstance(whole, Mul) or not isinstance(rest, FloorMod):
             return None
         factor, digit = _constant(whole.b), self.digit(rest, divisor)
@@ -57,6 +57,6 @@ class _Renormalizer(Rewriter):
 def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
     """Writes digits of indices as quotient first, remainder second.
 
-    ``func`` with quotients before remainders in its indices.
+    Returns ``func`` with quotients before remainders in its indices.
     """
     return func.with_body(_Renormalizer().visit(func.body))

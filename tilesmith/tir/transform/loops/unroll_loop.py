@@ -1,4 +1,4 @@
-"""UnrollLoop: loops marked as unrolled are written out.
+"""UnrollLoop: unrolls loops that are marked for it.
 
     for i in T.unroll(2):                       B[0] = A[0]
         B[i] = A[i]                             B[1] = A[1]
@@ -48,7 +48,7 @@ LIMITS = {
 
 
 def _defines(stmt: Any) -> bool:
-    """Whether a statement or expression binds variables, which must not be bound twice."""
+    """Return whether a statement or expression binds variables, which must not be bound twice."""
     if isinstance(stmt, (For, LetStmt, Let, Allocate, AllocateConst, IterVar)):
         return True
     for child in stmt.children():
@@ -58,7 +58,7 @@ def _defines(stmt: Any) -> bool:
 
 
 def _indexes_local(body: Stmt, var: Var) -> bool:
-    """Whether a loop variable chooses among elements of registers (memory in scope "local")."""
+    """Return whether a loop variable indexes registers (memory in scope "local")."""
     return any(
         uses_variable(access.indices, {var})
         for access in accesses(body)
@@ -67,8 +67,9 @@ def _indexes_local(body: Stmt, var: Var) -> bool:
 
 
 class _Unroller(Rewriter):
-    """``steps``, ``loops`` and ``unrolled`` describe the statement that was visited last: how many
-    statements it runs, how deep loops are nested in it that stay, and such that are unrolled."""
+    """Unrolls loops bottom-up. ``steps``, ``loops`` and ``unrolled`` describe the statement that
+    was visited last: the number of its statements, the depth of remaining loops, and of unrolled
+    ones."""
 
     def __init__(self, limits: Mapping[str, Any]) -> None:
         self.limits = limits
@@ -102,7 +103,7 @@ class _Unroller(Rewriter):
         return stmt_seq(*new, span=sequence.span)
 
     def read_pragmas(self, annotations: Mapping[str, Any]) -> tuple[int, bool]:
-        """Take over what a loop says; the former settings."""
+        """Apply the pragmas of a loop; returns the former settings."""
         saved = self.max_step, self.explicit
         if MAX_STEP in annotations:
             self.max_step = int(annotations[MAX_STEP])
@@ -129,7 +130,7 @@ class _Unroller(Rewriter):
         return result
 
     def finish(self, loop: For, body: Stmt) -> Stmt:
-        """What a loop becomes whose body has been visited."""
+        """Unroll a loop whose body has been visited, or keep it."""
         extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
         marked = loop.kind is ForKind.UNROLLED and extent is not None
         automatic = (
@@ -173,7 +174,7 @@ def _rebuilt(loop: For, body: Stmt, kind: ForKind, annotations: Mapping[str, Any
 
 
 def unroll_loop(func: PrimFunc, limits: Mapping[str, Any] | None = None) -> PrimFunc:
-    """Writes unrolled loops out, within ``limits`` (names as in LIMITS)."""
+    """Unrolls marked loops, within ``limits`` (names as in LIMITS)."""
     return func.with_body(_Unroller({**LIMITS, **(limits or {})}).visit(func.body))
 
 
@@ -181,7 +182,7 @@ def unroll_loop(func: PrimFunc, limits: Mapping[str, Any] | None = None) -> Prim
 def unroll_loop_as_configured(
     func: PrimFunc, options: Mapping[str, Any], context: PassContext
 ) -> PrimFunc:
-    """Writes unrolled loops out."""
+    """Unrolls marked loops."""
     if context.get_config("tir.disable_unroll", False):
         return func
     return unroll_loop(func, options)

@@ -1,9 +1,9 @@
-"""VectorizeLoop: loops marked as vectorized become vector code.
+"""VectorizeLoop: turns loops marked as vectorized into vector code.
 
     for i in T.vectorized(8):                   B[T.Ramp(0, 1, 8)] = (
         B[i] = A[i] + 1.0                           A[T.Ramp(0, 1, 8)] + T.Broadcast(1.0, 8))
 
-The loop variable turns into a Ramp and what depends on it into vectors. Indices that are no Ramp
+The loop variable turns into a Ramp and what depends on it into vectors. Indices that are not a Ramp
 gather and scatter. A statement that has no vector form (a reduction into one element, a call with
 effects, a loop whose extent differs between lanes, a choice between lanes) runs lane by lane in a
 serial loop. With the option ``tir.enable_buffer_level_predication`` the lanes of a branch on
@@ -61,7 +61,7 @@ grows faster than the number of lanes."""
 
 
 def _scalable_lanes(extent: PrimExpr) -> ScalableLanes | None:
-    """The lanes of a loop over ``T.vscale() * 4`` iterations; None for other extents."""
+    """Return the lanes of a loop over ``T.vscale() * 4`` iterations; None for other extents."""
     try:
         lanes = lanes_of(extent)
     except TypeMismatchError:
@@ -107,7 +107,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return self.vectorized(loop.loop_var, loop.min, lanes, loop.body)
 
     def without_idle_lanes(self, loop: For) -> For:
-        """A loop whose whole body stands under `lane < constant` has that many lanes."""
+        """Shorten a loop whose whole body is under `lane < constant` to that many lanes."""
         body, extent = loop.body, loop.extent.value  # type: ignore[attr-defined]
         if not isinstance(body, IfThenElse) or body.else_case is not None:
             return loop
@@ -133,7 +133,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return vectorizer.statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
-        """A loop over vectors of MAX_LANES lanes, and a rest."""
+        """Split a loop into vectors of MAX_LANES lanes, and a remainder."""
         pieces, rest = divmod(extent, MAX_LANES)
         var = loop.loop_var
         outer = Var(var.name, var.dtype)
@@ -154,7 +154,8 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
 def vectorize_loop(
     func: PrimFunc, enable_vectorize: bool = True, predicates: bool = True, freely: bool = True
 ) -> PrimFunc:
-    """``func`` with vector code in place of vectorized loops (serial loops when not enabled).
+    """Return ``func`` with vector code in place of vectorized loops (serial loops when not
+    enabled).
 
     Without ``predicates`` a statement of which only some lanes take part runs lane by lane; with
     ``freely`` any condition may become one. Raises UnsupportedError, unless ``freely``, for loops

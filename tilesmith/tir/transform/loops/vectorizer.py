@@ -1,4 +1,4 @@
-"""The body of one vectorized loop as vector code; ``VectorizeLoop`` finds the loops."""
+"""Rewrites the body of one vectorized loop as vector code; ``VectorizeLoop`` finds the loops."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ROUNDING = {FloorDiv: ops.floordiv, FloorMod: ops.floormod}
 
 
 class NeedsLanes(Exception):
-    """A piece of code has no vector form, and why."""
+    """Raised where a piece of code has no vector form, with the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -111,11 +111,11 @@ class Vectorizer(Rewriter):
     # -- helpers
 
     def wide(self, expr: PrimExpr) -> PrimExpr:
-        """A value in all lanes."""
+        """Return a value broadcast to all lanes."""
         return expr if expr.dtype.lanes > 1 else Broadcast(expr, self.lanes)
 
     def linear(self, expr: PrimExpr) -> tuple[PrimExpr, PrimExpr | None] | None:
-        """Base and stride of an integer vector whose lanes are evenly spaced (no stride: equal)."""
+        """Return base and stride of an integer vector of evenly spaced lanes (no stride: equal)."""
         if isinstance(expr, Ramp):
             return expr.base, expr.stride
         if isinstance(expr, Broadcast):
@@ -127,7 +127,7 @@ class Vectorizer(Rewriter):
 
     @contextmanager
     def scope(self):  # noqa: ANN201 - a context manager
-        """A stretch in which falling back to single lanes is not possible."""
+        """Enter code in which falling back to single lanes is not possible."""
         self.bound += 1
         try:
             yield
@@ -136,7 +136,7 @@ class Vectorizer(Rewriter):
 
     @contextmanager
     def masked(self, mask: PrimExpr, condition: PrimExpr | None = None):  # noqa: ANN201
-        """A stretch that only some lanes take part in."""
+        """Enter code that only some lanes run."""
         outer = self.mask
         self.mask = mask if outer is None else And(outer, mask)
         if condition is not None:
@@ -162,7 +162,7 @@ class Vectorizer(Rewriter):
         return new
 
     def visit_same(self, node: Any) -> Any:
-        """A part that must not depend on the lane."""
+        """Visit a part that must not depend on the lane."""
         new = self.visit(node)
         if new is not node and isinstance(new, PrimExpr) and new.dtype is not node.dtype:
             raise NeedsLanes("a part that all lanes share differs between them")
@@ -190,7 +190,7 @@ class Vectorizer(Rewriter):
     visit_CompareOp = visit_BinaryOp
 
     def linear_operation(self, kind: type, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-        """Sum, difference or product as a Ramp where that is one."""
+        """Return a sum, difference or product as a Ramp where it is one."""
         left, right = self.linear(a), self.linear(b)
         if left is None or right is None:
             return None
@@ -214,7 +214,7 @@ class Vectorizer(Rewriter):
         return self.ramp(combine(left[0], right[0]), strides)
 
     def division(self, kind: type, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """A division whose lanes agree, or whose remainders are evenly spaced, stays simple."""
+        """Simplify a division whose lanes agree, or whose remainders are evenly spaced."""
         rounding = kind in _ROUNDING and self.freely
         if rounding and isinstance(a, Ramp) and isinstance(b, IntImm) and b.value > 0:
             stride = a.stride
@@ -328,7 +328,7 @@ class Vectorizer(Rewriter):
     # -- memory
 
     def index(self, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The indices of an access; in memory that each lane has for itself, of all copies."""
+        """Return the indices of an access; in private memory, for the copies of all lanes."""
         new = [self.visit(index) for index in old]
         for index in new[:-1]:
             if index.dtype.lanes > 1:
@@ -346,7 +346,7 @@ class Vectorizer(Rewriter):
         return tuple(new)
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer with a copy for each lane, where that is needed."""
+        """Return the buffer with a copy for each lane, where it needs one."""
         if buffer.data not in self.private:
             return buffer
         found = self.private_buffers.get(buffer)
@@ -356,7 +356,7 @@ class Vectorizer(Rewriter):
         return found
 
     def predicate(self, old: PrimExpr | None, buffer: Buffer, index: PrimExpr) -> PrimExpr | None:
-        """The lanes that an access is for."""
+        """Return the mask of lanes that an access is for."""
         own = None if old is None else self.visit(old)
         mask = self.mask
         if self.guarded is not None:
@@ -370,12 +370,12 @@ class Vectorizer(Rewriter):
         return mask if own is None else And(self.wide(own), mask)
 
     def require_guarded(self, index: PrimExpr) -> None:
-        """Elsewhere than where the condition looks, the lanes are not known to be switched off."""
+        """Refuse an access at other indices than the condition's: its lanes may be on."""
         if self.guarded is not None and not structural_equal(index, self.guarded):
             raise NeedsLanes("an access is elsewhere than where the condition looks")
 
     def is_inside(self, buffer: Buffer, index: PrimExpr) -> bool:
-        """Whether a read touches nothing but the buffer whatever the mask says."""
+        """Return whether a load stays inside of the buffer whatever the mask is."""
         if len(buffer.shape) != 1 or self.is_scalable:
             return False
         parts = self.linear(index)
@@ -438,7 +438,7 @@ class Vectorizer(Rewriter):
     # -- statements
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """A statement as vector code, or else lane by lane."""
+        """Return a statement as vector code, or else lane by lane."""
         if self.bound:
             return self.visit(stmt)
         try:
@@ -448,7 +448,7 @@ class Vectorizer(Rewriter):
             return self.lane_by_lane(stmt)
 
     def lane_by_lane(self, stmt: Stmt) -> Stmt:
-        """A serial loop over the lanes."""
+        """Return a serial loop over the lanes."""
         for condition in reversed(self.conditions):
             stmt = IfThenElse(condition, stmt)
         lane = Var(self.var.name, self.var.dtype)
@@ -478,7 +478,7 @@ class Vectorizer(Rewriter):
             return While(condition, self.visit(loop.body), loop.span)
 
     def guarded_branch(self, branch: IfThenElse) -> Stmt:
-        """A branch on ``index < limit`` whose accesses all have that index."""
+        """Rewrite a branch on ``index < limit`` whose accesses all have that index."""
         condition = self.visit(branch.condition)
         if condition.dtype.lanes == 1:
             then_case = self.statement_under(condition, branch.then_case)
@@ -529,7 +529,7 @@ class Vectorizer(Rewriter):
             return IfThenElse(outer, self.masked_branch(inner, mask), None, branch.span)
 
     def statement_under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
-        """A statement where a condition on all lanes holds."""
+        """Return a statement under a condition that holds for all lanes."""
         with self.analyzer.constraint_scope(condition):
             return self.statement(stmt)
 

@@ -1,1 +1,1 @@
-"""Less to do for the same result: simpler expressions, no idle statements."""
+"""Passes that simplify programs: simpler expressions, and no statements without effect."""

@@ -1,4 +1,4 @@
-"""CommonSubexprElimTIR: what is computed several times is computed once and named.
+"""CommonSubexprElimTIR: computes common subexpressions once and gives them names.
 
     B[i * 8 + j] = A[i * 8 + j]                 cse_var_1: T.int32 = i * 8 + j
                                                 B[cse_var_1] = A[cse_var_1]
@@ -46,7 +46,8 @@ _MAY_BE_NAMED = (BinaryOp, Cast, Not, Select)
 
 
 class _Term:
-    """A computation: how often it occurs, and the way from the root to what holds all of that."""
+    """A subexpression: its number of occurrences, and the path from the root to the innermost
+    statement that holds them all."""
 
     __slots__ = ("count", "expr", "path", "size")
 
@@ -58,7 +59,8 @@ class _Term:
 
 
 class _TermTable:
-    """Numbers expressions so that equal ones have equal numbers; -1 is what is never named."""
+    """Numbers expressions so that equal ones have equal numbers; -1 marks those that are never
+    named."""
 
     def __init__(self, equivalent: bool) -> None:
         self.numbers: dict[Any, int] = {}
@@ -67,7 +69,7 @@ class _TermTable:
         self.hidden: set[Var] = set()  # bound inside of an expression: no statement knows them
 
     def number(self, expr: PrimExpr) -> tuple[int, int]:
-        """Number and size of an expression."""
+        """Return number and size of an expression."""
         found = self.by_identity.get(id(expr))
         if found is None:
             number, size = self.computed(expr)
@@ -100,7 +102,8 @@ class _TermTable:
 
 
 class _Counter:
-    """Finds the terms of a program; ``path`` holds the statements around, by identity."""
+    """Counts the subexpressions of a program; ``path`` holds the enclosing statements, by
+    identity."""
 
     def __init__(self, table: _TermTable) -> None:
         self.table = table
@@ -127,7 +130,7 @@ class _Counter:
                 self.visit(child)
 
     def expression(self, expr: PrimExpr) -> None:
-        """Count a term; what is inside of it counts only with its first occurrence."""
+        """Count a subexpression; its parts count only with its first occurrence."""
         if isinstance(expr, _LEAVES):
             return
         if isinstance(expr, Let):
@@ -168,7 +171,7 @@ def _common(a: tuple[int, ...], b: Any) -> tuple[int, ...]:
 
 
 class _Namer(Rewriter):
-    """Binds the chosen terms at their statements and uses the names below."""
+    """Binds the chosen subexpressions at their statements and uses the names below."""
 
     def __init__(self, table: _TermTable, chosen: dict[int, _Term]) -> None:
         self.table = table
@@ -216,7 +219,8 @@ class _Namer(Rewriter):
 
 
 def _chosen(terms: dict[int, _Term]) -> dict[int, _Term]:
-    """The terms that pay: at least twice computed, by themselves or in different larger ones."""
+    """Return the subexpressions worth a name: they occur twice, by themselves or in different
+    larger ones."""
     return {
         number: term
         for number, term in terms.items()
@@ -225,7 +229,7 @@ def _chosen(terms: dict[int, _Term]) -> dict[int, _Term]:
 
 
 def common_subexpr_elim(func: PrimFunc, identify_equiv_terms: bool = False) -> PrimFunc:
-    """``func`` with common terms computed once.
+    """Return ``func`` with common subexpressions computed once.
 
     ``identify_equiv_terms``: integer terms that simplify to the same term count as common.
     """
@@ -245,7 +249,7 @@ def common_subexpr_elim_as_configured(
     enable_cse_tir: bool = True,
     identify_equiv_terms: bool = False,
 ) -> PrimFunc:
-    """Computes common terms once.
+    """Computes common subexpressions once.
 
     The options ``tir.disable_cse_tir`` and ``tir.enable_equiv_terms_in_cse_tir`` count as well.
     """

@@ -1,4 +1,4 @@
-"""ConvertSSA: each variable and buffer of a module is bound in one place.
+"""ConvertSSA: renames variables and buffers so that each is bound in one place of a module.
 
     for i in range(4):                          for i in range(4):
         A[i] = 1.0                                  A[i] = 1.0
@@ -26,7 +26,7 @@ __all__ = ["convert_module_to_ssa", "convert_ssa"]
 
 
 class _SsaConverter(Renewal):
-    """Renews what was bound before; ``seen`` holds the definitions met so far."""
+    """Renames definitions that repeat an earlier one; ``seen`` holds the definitions met so far."""
 
     def __init__(self, seen: set[Any]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _SsaConverter(Renewal):
         self.renewed = 0
 
     def fresh(self, variable: Var) -> Var:
-        """The variable itself where it is bound for the first time."""
+        """Return the variable itself where it is bound for the first time, else a new one."""
         if variable not in self.seen:
             self.seen.add(variable)
             self.variables[variable] = variable
@@ -50,14 +50,14 @@ class _SsaConverter(Renewal):
         return new
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """A new buffer only where it is bound again or its parts are."""
+        """Return a new buffer if it is bound again or its parts are renamed, else itself."""
         outer, self.binding = self.binding, True
         new = self.remap_buffer(buffer)
         self.binding = outer
         return self.keep(buffer, new)
 
     def keep(self, buffer: Buffer, new: Buffer) -> Buffer:
-        """Note which buffer stands for this one."""
+        """Record which buffer replaces this one."""
         if new is buffer and buffer in self.seen:
             self.renewed += 1
             new = buffer.with_fields()
@@ -66,14 +66,14 @@ class _SsaConverter(Renewal):
         return new
 
     def visit_Var(self, node: Var) -> Var:
-        """While a buffer is bound its sizes are bound with it, unless they are known here."""
+        """Return the current variable; a buffer's definition binds sizes that are not known yet."""
         found = self.variables.get(node)
         if found is None:
             return self.fresh(node) if self.binding else node
         return found
 
     def visit_default(self, node: Any) -> Any:
-        """A node; what it binds ends with it."""
+        """Visit a node; its bindings end with it."""
         if not _binds(node):
             return node.map_children(self.visit)
         saved, buffers = dict(self.variables), self.buffers
@@ -87,11 +87,11 @@ class _SsaConverter(Renewal):
     visit_MatchBufferRegion = Renewal.visit_default  # type: ignore[assignment]
 
     def visit_IterVar(self, node: Any) -> Any:
-        """An iterator is bound for the statement around it."""
+        """Visit an iterator, which is bound for the statement around it."""
         return Renewal.visit_default(self, node)
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
-        """A declaration of a buffer."""
+        """Visit a declaration of a buffer."""
         buffer = self.keep(node.buffer, self.remap_buffer(node.buffer))
         body = self.visit(node.body)
         if buffer is node.buffer and body is node.body:
@@ -111,7 +111,8 @@ def _mentions(buffer: Buffer, variable: Var) -> bool:
 
 
 def convert_ssa(func: PrimFunc, seen: set[Any] | None = None) -> PrimFunc:
-    """``func`` in which each variable is bound once; ``seen`` holds what is bound elsewhere."""
+    """Return ``func`` in which each variable is bound once; ``seen`` holds what is bound
+    elsewhere."""
     converter = _SsaConverter(set() if seen is None else seen)
     with deep_recursion():
         new = converter.visit(func)
@@ -120,7 +121,7 @@ def convert_ssa(func: PrimFunc, seen: set[Any] | None = None) -> PrimFunc:
 
 @compiler_pass("tir.ConvertSSA")
 def convert_module_to_ssa(mod: IRModule) -> IRModule:
-    """Binds each variable in one place of the module."""
+    """Renames variables so that each is bound in one place of the module."""
     seen: set[Any] = set()
     for variable, func in list(mod.functions.items()):
         if isinstance(func, PrimFunc):

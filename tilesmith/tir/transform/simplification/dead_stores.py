@@ -1,11 +1,11 @@
-"""Stores that are stored over before anybody reads them.
+"""Removes dead stores: stores that are overwritten before they are read.
 
     for i in range(16):                         for i in range(16):
         A[i] = 0                                    A[i] = B[i]
     for i in range(16):
         A[i] = B[i]
 
-Compared are neighbours in a sequence: single stores, and nests of loops around one store, that
+It compares neighbours in a sequence: single stores, and nests of loops around one store, that
 write the same elements in the same order.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["without_dead_stores"]
 
 
 def _the_store(stmt: Stmt) -> BufferStore | None:
-    """The store inside of loops (and conditions) that hold nothing else."""
+    """Return the store inside of loops (and conditions) that hold nothing else."""
     while True:
         if isinstance(stmt, BufferStore):
             return stmt
@@ -39,7 +39,8 @@ def _the_store(stmt: Stmt) -> BufferStore | None:
 
 
 def _where(stmt: Any) -> Any:
-    """A statement that stores nothing of interest in the same places."""
+    """Return a copy of a statement without the stored value, to compare the places of two
+    stores."""
     if isinstance(stmt, BufferStore):
         return BufferStore(stmt.buffer, const(0, stmt.value.dtype), stmt.indices, stmt.predicate)
     if isinstance(stmt, For):
@@ -48,7 +49,7 @@ def _where(stmt: Any) -> Any:
 
 
 def _reads(stmt: Stmt, pointer: Var) -> bool:
-    """Whether a statement may look at the memory behind a pointer."""
+    """Return whether a statement may read the memory behind a pointer."""
 
     def looks(node: Node) -> bool:
         if isinstance(node, Call):  # somebody else's code, or the end of the function
@@ -85,7 +86,7 @@ class _Remover(Rewriter):
 
 
 def without_dead_stores(func: PrimFunc) -> PrimFunc:
-    """``func`` without stores that later ones hide, unless its buffers may overlap."""
+    """Return ``func`` without stores that later ones overwrite, unless its buffers may overlap."""
     if not func.attrs.get("tir.noalias", False):
         return func
     return func.with_body(_Remover().visit(func.body))

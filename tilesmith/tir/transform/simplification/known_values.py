@@ -1,11 +1,11 @@
-"""What lies in memory, as far as the text of a program tells: constants that were just stored.
+"""Forwards stored constants to later loads.
 
     A[0] = 5                                    A[0] = 5
     if A[0] > 3:                                B[0] = 5
         B[0] = A[0]
 
-Followed are stores of constants and what ``T.assume`` says of single elements, from statement to
-statement; a loop forgets what it writes, a branch what one of its cases writes, a call everything.
+It tracks stores of constants and facts that ``T.assume`` states about single elements. A loop
+invalidates the memory that it writes, a branch that of either case, a call all memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONSTANTS = (IntImm, FloatImm)
 
 
 def _writes(stmt: Stmt) -> set[Var | None]:
-    """The pointers through which a statement writes; None among them: through any."""
+    """Return the pointers through which a statement writes; None among them: through any."""
     found: set[Var | None] = {store.buffer.data for store in stores(stmt)}
     for call in calls(stmt):
         if is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState:
@@ -62,13 +62,13 @@ class _Entry:
         self.value = value
 
     def at(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Whether this is the element of an access."""
+        """Return whether this is the element of an access."""
         return buffer is self.buffer and all(
             structural_equal(a, b) for a, b in zip(indices, self.indices)
         )
 
     def differs(self, store: BufferStore, analyzer: Analyzer) -> bool:
-        """Whether a store surely changes another element."""
+        """Return whether a store is known to change another element."""
         if store.buffer.data is not self.buffer.data:
             return True  # memory behind different pointers is different memory (tir.noalias)
         if store.buffer is not self.buffer:
@@ -81,8 +81,8 @@ class _Entry:
 
 
 class _Follower(Rewriter):
-    """``everywhere``: loads of known elements become constants; else only conditions are looked
-    at, and changed where that decides them."""
+    """Tracks known elements. ``everywhere``: loads of them become constants in all expressions;
+    else only in conditions that this decides."""
 
     def __init__(self, everywhere: bool, conditions: bool) -> None:
         self.everywhere = everywhere
@@ -152,7 +152,7 @@ class _Follower(Rewriter):
                 self.known.append(_Entry(load.buffer, load.indices, value))
 
     def forget(self, written: set[Var | None], var: Var | None = None) -> None:
-        """Forget what may have been written, and places that a variable names."""
+        """Drop entries whose memory may have been written, or whose indices use a variable."""
         if None in written:
             self.known = []
         self.known = [
@@ -206,8 +206,8 @@ class _Follower(Rewriter):
 
 
 def with_known_values(func: PrimFunc, everywhere: bool, conditions: bool) -> PrimFunc:
-    """``func`` with constants in place of loads of elements that are known to hold them.
+    """Return ``func`` with constants in place of loads of elements that are known to hold them.
 
-    ``everywhere``: in all expressions. ``conditions``: in conditions which that decides.
+    ``everywhere``: in all expressions. ``conditions``: in conditions that become constant.
     """
     return func.with_body(_Follower(everywhere, conditions).visit(func.body))

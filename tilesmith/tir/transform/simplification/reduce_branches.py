@@ -1,4 +1,4 @@
-"""Branches that protect padding go where computing in the padding gives the same.
+"""UseAssumeToReduceBranches, ReduceBranchingThroughOvercompute: drop branches that guard padding.
 
     T.assume(i < 14 or A[i] == 0.0)             (A is 0 from 14 on)
     B[i] = T.if_then_else(i < 14,               B[i] = A[i] * 2.0
@@ -7,9 +7,9 @@
 * ``UseAssumeToReduceBranches`` uses what ``T.assume`` says about the contents of buffers that the
   function does not write, and drops choices inside of values.
 * ``ReduceBranchingThroughOvercompute`` drops if statements as well: where one case, done without
-  the condition, stores what the other case stores, or what is known to lie there.
+  the condition, stores what the other case stores, or the value that memory is known to hold.
 
-What was protected is then computed always, so it must not read outside of its buffers. Blocks are
+Guarded code then always runs, so it must not read outside of its buffers. Blocks are
 left alone: lower them first.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class _Assumption:
-    """``buffer[places] == value`` unless ``otherwise`` holds."""
+    """The fact that ``buffer[places] == value`` unless ``otherwise`` holds."""
 
     def __init__(self, places: tuple[PrimExpr, ...], otherwise: PrimExpr, value: PrimExpr) -> None:
         self.places = places
@@ -93,7 +93,8 @@ def _disjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 
 class _KnownLoads(Rewriter):
-    """Loads whose contents an assumption tells, where the analyzer sees that it applies."""
+    """Replaces loads by the values that assumptions give, where the analyzer proves that they
+    apply."""
 
     def __init__(self, known: dict[Buffer, list[_Assumption]], analyzer: Analyzer) -> None:
         self.known = known
@@ -117,7 +118,7 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         self.statements = statements
 
     def visit_Block(self, block: Block) -> Block:
-        """What a block reads and writes is declared with its conditions."""
+        """Keep blocks: the regions that they declare depend on their conditions."""
         return block
 
     def visit_Call(self, call: Call) -> PrimExpr:
@@ -135,13 +136,15 @@ class _Reducer(ScopedAnalyzer, Rewriter):
     def without_choice(
         self, condition: PrimExpr, true: PrimExpr, false: PrimExpr
     ) -> PrimExpr | None:
-        """One of two values, if it is what the other would be as well."""
+        """Return one of two values if it also equals the other where that one is chosen; else
+        None."""
         if self.agrees(Not(condition), true, false):
             return true
         return false if self.agrees(condition, false, true) else None
 
     def agrees(self, condition: PrimExpr, value: PrimExpr, wanted: PrimExpr) -> bool:
-        """Whether ``value`` may be computed, and is ``wanted``, where a condition holds."""
+        """Return whether ``value`` may be computed, and equals ``wanted``, where a condition
+        holds."""
         if has_side_effect(value) or not _is_safe(value, self.analyzer):
             return False
         with self.analyzer.constraint_scope(condition):
@@ -167,7 +170,8 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         return new
 
     def stores_what_lies_there(self, condition: PrimExpr, store: BufferStore) -> bool:
-        """Whether a store changes nothing where its condition does not hold."""
+        """Return whether a store writes the value that memory already holds where its condition
+        fails."""
         load = BufferLoad(store.buffer, store.indices)
         if store.predicate is not None or not _is_safe(load, self.analyzer):
             return False
@@ -179,7 +183,7 @@ class _Reducer(ScopedAnalyzer, Rewriter):
 
 
 class _Folder(_KnownLoads):
-    """Known loads replaced, and what follows from their values folded."""
+    """Replaces known loads, and folds what follows from their values."""
 
     def visit_default(self, node: Any) -> Any:
         new = node.map_children(self.visit)
@@ -187,10 +191,10 @@ class _Folder(_KnownLoads):
 
 
 def _folded(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    """An expression over constants as a constant, and products with zero as zero.
+    """Return an expression over constants as a constant, and products with zero as zero.
 
-    A product of floats with zero is zero unless the other factor is infinite or no number; padding
-    with zeros stands for the absence of elements, which users of these passes assume.
+    A product of floats with zero is zero unless the other factor is infinite or NaN; users of these
+    passes accept that, since padding with zeros stands for absent elements.
     """
     name = type(expr).__name__
     if expr.dtype.is_integer or expr.dtype.is_bool:
@@ -209,7 +213,8 @@ _FOLDING = {"Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Max": ops
 
 
 def _is_safe(expr: Any, analyzer: Analyzer) -> bool:
-    """Whether the loads of an expression stay inside of their buffers whatever a condition says."""
+    """Return whether the loads of an expression stay inside of their buffers whatever a condition
+    says."""
     if isinstance(expr, BufferLoad):
         for index, size in zip(expr.indices, expr.buffer.shape):
             if index.dtype.lanes > 1 or expr.predicate is not None:
@@ -226,9 +231,9 @@ def _is_safe(expr: Any, analyzer: Analyzer) -> bool:
 
 
 def reduce_branches(func: PrimFunc, statements: bool) -> PrimFunc:
-    """``func`` without choices that its assumptions make unnecessary.
+    """Return ``func`` without choices that its assumptions make unnecessary.
 
-    ``statements``: if statements go as well, not only choices inside of values.
+    ``statements``: drop if statements as well, not only choices inside of values.
     """
     finder = _AssumptionFinder()
     finder.visit(func.body)
@@ -241,8 +246,8 @@ def reduce_branches(func: PrimFunc, statements: bool) -> PrimFunc:
 
 
 def _is_stable(func: PrimFunc, buffer: Buffer, found: list[_Assumption]) -> bool:
-    """Whether what is assumed of a buffer still holds after the function's own stores: each store
-    stands under a condition that excludes the assumed part."""
+    """Return whether an assumption about a buffer still holds after the function's own stores: each
+    store is under a condition that excludes the assumed part."""
     checker = _StoreChecker(buffer, found)
     checker.visit(func.body)
     return checker.stable
@@ -273,7 +278,7 @@ class _StoreChecker(ScopedAnalyzer, Rewriter):
     options={"use_dataflow_analysis": False},
 )
 def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Drops branches by computing where nothing changes."""
+    """Drops branches where computing both cases changes nothing."""
     if options["use_dataflow_analysis"]:  # what was stored counts as well as assumptions
         func = with_known_values(func, False, True)
     return reduce_branches(func, True)
@@ -281,5 +286,5 @@ def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, A
 
 @compiler_pass("tir.UseAssumeToReduceBranches")
 def use_assume_to_reduce_branches(func: PrimFunc) -> PrimFunc:
-    """Drops choices which assumptions about padding make unnecessary."""
+    """Drops choices that assumptions about padding make unnecessary."""
     return reduce_branches(func, False)

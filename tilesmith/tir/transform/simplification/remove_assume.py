@@ -1,4 +1,4 @@
-"""RemoveAssume: promises (``T.assume``) are dropped once nobody asks for them any more."""
+"""RemoveAssume: removes assumptions (``T.assume``) once no pass uses them any more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _AssumeRemover(Rewriter):
         return evaluation
 
     def visit_For(self, loop: For) -> Stmt:
-        """A loop that only promised something goes too."""
+        """Remove a loop that held only assumptions."""
         body = self.visit(loop.body)
         if body is loop.body:
             return loop
@@ -33,8 +33,8 @@ class _AssumeRemover(Rewriter):
 
 @compiler_pass("tir.RemoveAssume")
 def remove_assume(func: PrimFunc) -> PrimFunc:
-    """Drops promises.
+    """Removes assumptions.
 
-    ``func`` without its promises.
+    Returns ``func`` without assumptions.
     """
     return func.with_body(_AssumeRemover().visit(func.body))

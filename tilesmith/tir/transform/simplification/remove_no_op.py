@@ -1,4 +1,4 @@
-"""RemoveNoOp: statements that do nothing are removed.
+"""RemoveNoOp: removes statements without effect.
 
     for i in range(16):                         B[0] = A[0]
         T.evaluate(0)
@@ -6,7 +6,7 @@
     A[3] = A[3]
 
 Loops without body or without iterations, branches without cases, lets and allocations that nobody
-uses, evaluations without effect, and stores of what lies there already.
+uses, evaluations without effect, and stores of a value to the element it was loaded from.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _nothing() -> Stmt:
 
 
 class _Remover(Rewriter):
-    """Bottom-up; ``used`` holds the variables and pointers met so far, so that a definition whose
-    body has been visited knows whether anybody needs it."""
+    """Removes bottom-up; ``used`` holds the variables and pointers met so far, so that a definition
+    whose body has been visited knows whether it is used."""
 
     def __init__(self) -> None:
         self.used: set[Var] = set()
@@ -144,9 +144,9 @@ class _Remover(Rewriter):
 
 
 def remove_no_op(func: PrimFunc, use_dataflow_analysis: bool = False) -> PrimFunc:
-    """``func`` without statements that do nothing.
+    """Return ``func`` without statements that have no effect.
 
-    ``use_dataflow_analysis``: nor such as store what is stored over before anybody reads it.
+    ``use_dataflow_analysis``: remove dead stores as well.
     """
     if use_dataflow_analysis:
         func = without_dead_stores(func)
@@ -158,5 +158,5 @@ def remove_no_op(func: PrimFunc, use_dataflow_analysis: bool = False) -> PrimFun
     options={"use_dataflow_analysis": False},
 )
 def remove_no_op_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Removes statements that do nothing."""
+    """Removes statements without effect."""
     return remove_no_op(func, bool(options["use_dataflow_analysis"]))

@@ -1,4 +1,4 @@
-"""RemoveStoreUndef: stores of ``T.undef()``, which only mark memory as initialised, are dropped."""
+"""RemoveStoreUndef: removes stores of ``T.undef()``, which only mark memory as initialised."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _UndefRemover(Rewriter):
         return Evaluate(const(0, "int32")) if _is_undef(store.value) else store
 
     def visit_For(self, loop: For) -> Stmt:
-        """A loop of nothing but such stores goes too."""
+        """Remove a loop that held only such stores."""
         body = self.visit(loop.body)
         if body is loop.body:
             return loop
@@ -43,8 +43,8 @@ class _UndefRemover(Rewriter):
 
 @compiler_pass("tir.RemoveStoreUndef")
 def remove_store_undef(func: PrimFunc) -> PrimFunc:
-    """Drops stores of undefined values.
+    """Removes stores of undefined values.
 
-    ``func`` without stores of undefined values.
+    Returns ``func`` without stores of undefined values.
     """
     return func.with_body(_UndefRemover().visit(func.body))

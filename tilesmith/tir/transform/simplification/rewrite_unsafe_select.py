@@ -1,9 +1,9 @@
-"""RewriteUnsafeSelect: a Select whose operands must not all be evaluated becomes ``if_then_else``.
+"""RewriteUnsafeSelect: replaces a Select with unsafe operands by ``if_then_else``.
 
     B[i] = T.Select(i > 0, A[i - 1], 0.0)       B[i] = T.if_then_else(i > 0, A[i - 1], 0.0)
 
 ``Select`` evaluates both values. Where one of them reads outside of its buffer, divides an integer
-by what may be zero, or calls something with effects, only the one that is wanted may be evaluated.
+by what may be zero, or calls something with side effects, only the chosen one may be evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
         return Call(expr.dtype, "tir.if_then_else", arguments)
 
     def is_safe(self, expr: Any) -> bool:
-        """Whether an expression can be evaluated where it is not wanted."""
+        """Return whether an expression can be evaluated where it is not chosen."""
         if isinstance(expr, BufferLoad):
             if expr.predicate is None and not self.is_inside(expr):
                 return False
@@ -67,7 +67,8 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
         return True
 
     def is_inside(self, load: BufferLoad) -> bool:
-        """Whether the indices of a load are within the buffer for all values of the loops."""
+        """Return whether the indices of a load are within the buffer for all values of the
+        loops."""
         for index, size in zip(load.indices, load.buffer.shape):
             ends = (index,)
             if isinstance(index, Ramp):
@@ -82,8 +83,8 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
 
 @compiler_pass("tir.RewriteUnsafeSelect")
 def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
-    """Makes selects of unsafe values lazy.
+    """Replaces selects with unsafe operands by ``if_then_else``.
 
-    ``func`` with ``if_then_else`` in place of selects that must not evaluate both values.
+    Returns ``func`` with ``if_then_else`` in place of selects that must not evaluate both values.
     """
     return func.with_body(_SelectRewriter().visit(func.body))

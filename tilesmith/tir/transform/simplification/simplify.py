@@ -1,5 +1,5 @@
-"""Simplify: indices, conditions and bounds in their simplest form, with what the loops around and
-the conditions above tell about the variables.
+"""Simplify: simplifies indices, conditions and bounds with the ranges of the loops and the
+conditions around them.
 
     for i in range(16):                         for i in range(16):
         if i < 16:                                  B[i] = A[i]
@@ -52,8 +52,8 @@ _LEAVES = (Var, IntImm, FloatImm, StringImm)
 
 
 class _Simplifier(ScopedAnalyzer, Rewriter):
-    """Integer expressions go to the analyzer as a whole; of floating-point ones only the integer
-    parts (indices of loads, conditions) do: their arithmetic is not rearranged."""
+    """Simplifies integer expressions as a whole. In floating-point ones only the integer parts
+    (indices of loads, conditions) are simplified: their arithmetic is not rearranged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return self.visit_PrimExpr(call) if _is_whole(call) else call.map_children(self.visit)
 
     def visit_choice(self, call: Call) -> PrimExpr:
-        """A choice of which one branch is evaluated: the condition is known there."""
+        """Visit a choice of which one branch is evaluated: the condition is known there."""
         condition = self.visit(call.args[0])
         if isinstance(condition, IntImm):
             return self.visit(call.args[1] if condition.value else call.args[2])
@@ -113,7 +113,8 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return let if value is let.value and body is let.body else Let(let.var, value, body)
 
     def with_value(self, var: Var, value: PrimExpr, body: Any) -> Any:
-        """``body`` with a value in place of a variable; another let may bind the variable again."""
+        """Substitute a value for a variable in ``body``; another let may bind the variable
+        again."""
         self.values[var] = value
         new = self.visit(body)
         del self.values[var]
@@ -142,14 +143,14 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_BlockRealize(realize)
 
     def note_only_value(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
-        """The variable of one iteration has a value; the loop and its bounds stay."""
+        """Record the value of the variable of a loop of one iteration; the loop stays."""
         if is_const(extent, 1) and is_const(low):
             self.only[var] = low
         else:
             self.only.pop(var, None)  # another loop of the same variable
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        """What stores a value where it comes from does nothing."""
+        """Remove a store of a value to the element that it was loaded from."""
         store = store.map_children(self.visit)
         value = store.value
         if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
@@ -175,7 +176,8 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_IfThenElse(branch)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> Any:
-        """What is one or the other is known as that: the analyzer learns nothing from it."""
+        """Visit with the disjunctions of a condition recorded: the analyzer learns nothing from
+        these."""
         found = [p for p in conjuncts(condition) if isinstance(p, Or) and not reads_memory(p)]
         outer, self.alternatives = self.alternatives, [*self.alternatives, *found]
         new = super().visit_under(condition, node)
@@ -193,7 +195,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
 
 def _is_whole(call: Call) -> bool:
-    """Whether a call is arithmetic that the analyzer understands."""
+    """Return whether a call is arithmetic that the analyzer understands."""
     return called_name(call) in _ARITHMETIC and call.dtype.is_integer
 
 
@@ -204,11 +206,11 @@ _ARITHMETIC = {
 
 
 def simplify(func: PrimFunc, config: Mapping[str, Any] | None = None) -> PrimFunc:
-    """``func`` with simplified indices, conditions and bounds.
+    """Return ``func`` with simplified indices, conditions and bounds.
 
-    ``config`` as in ``SimplifyConfig``. Inequalities are always proven through others; what is
-    stored in memory is followed only where ``propagate_knowns_...`` asks for it, and conditions are
-    simplified beyond the usual as `arith.Extension` says.
+    ``config`` as in ``SimplifyConfig``. Inequalities are always proven transitively; stored values
+    are tracked only where ``propagate_knowns_...`` asks for it, and `arith.Extension` says which
+    further rules simplify conditions.
     """
     config = config or {}
     everywhere = bool(config.get("propagate_knowns_to_simplify_expressions"))

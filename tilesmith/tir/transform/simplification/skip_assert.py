@@ -1,4 +1,4 @@
-"""SkipAssert: assertions are dropped."""
+"""SkipAssert: removes assertions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class _Skipper(Rewriter):
 
 @compiler_pass("tir.SkipAssert")
 def skip_assert(func: PrimFunc) -> PrimFunc:
-    """Drops assertions.
+    """Removes assertions.
 
-    ``func`` without assertions.
+    Returns ``func`` without assertions.
     """
     return func.with_body(_Skipper().visit(func.body))

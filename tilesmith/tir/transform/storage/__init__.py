@@ -1,1 +1,1 @@
-"""Memory: layouts of buffers, their flat form, which share a place."""
+"""Passes over memory: layouts of buffers, flat indices, shared allocations."""

@@ -1,4 +1,4 @@
-"""ApplyLayoutTransforms: buffers of a loop program get the layouts that its attribute asks for.
+"""ApplyLayoutTransforms: changes the layouts of buffers as a function attribute asks for.
 
 The attribute ``layout_transform_map`` of a function gives, by the name of a buffer, one IndexMap
 (or several, applied one after the other):
@@ -91,7 +91,7 @@ def _product(sizes: Any) -> PrimExpr:
 def apply_layout_transforms(func: PrimFunc) -> PrimFunc:
     """Applies the layouts of the attribute ``layout_transform_map``.
 
-    ``func`` with the layouts that its attribute ``layout_transform_map`` asks for.
+    Returns ``func`` with the layouts that its attribute ``layout_transform_map`` asks for.
     """
     wanted = func.attrs.get(LAYOUT_TRANSFORMS)
     if not wanted:

@@ -1,4 +1,4 @@
-"""Whether a loop computes each element of one buffer from the same element of another."""
+"""Decides whether a loop computes each element of one buffer from the same element of another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["element_for_element"]
 
 
 class _Uses(Visitor):
-    """The stores to ``new``, with the loops around each; whether ``old`` is read in them only."""
+    """The stores to ``new``, with the loops around each, and whether ``old`` is read only in
+    them."""
 
     def __init__(self, old: Var, new: Var) -> None:
         self.old, self.new = old, new
@@ -69,7 +70,8 @@ class _Uses(Visitor):
 
 
 def element_for_element(loop: For, old: Var, new: Var) -> bool:
-    """Whether ``loop`` stores each element of ``new`` once, and reads of ``old`` only that one.
+    """Return whether ``loop`` stores each element of ``new`` once, and reads of ``old`` only that
+    one.
 
     Both are pointers to memory that is addressed with one index. Then one may take the place of
     the other.
@@ -83,7 +85,7 @@ def element_for_element(loop: For, old: Var, new: Var) -> bool:
 
 
 def _is_once(index: PrimExpr, loops: list[For]) -> bool:
-    """Whether an index names another element in each iteration of the loops."""
+    """Return whether an index is different in each iteration of the loops."""
     analyzer = Analyzer()
     reach = 1
     if isinstance(index, Ramp):

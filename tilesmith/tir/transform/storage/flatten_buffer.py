@@ -1,4 +1,4 @@
-"""FlattenBuffer: multi-dimensional buffers become one-dimensional.
+"""FlattenBuffer: replaces multi-dimensional buffers by one-dimensional views.
 
     for i, j in T.grid(16, 8):                  A_1 = T.Buffer((128,), data=A.data)
         A[i, j] = 0.0                           for i, j in T.grid(16, 8):
@@ -35,7 +35,8 @@ def _is_flat(buffer: Buffer) -> bool:
 
 
 def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-    """The indices of an access in the flat buffer: one, or one per group of axis separators."""
+    """Return the indices of an access in the flat buffer: one, or one per group of axis
+    separators."""
     if not indices:
         return [buffer.elem_offset]
     last = indices[-1]
@@ -70,7 +71,7 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
         self.flat: dict[Buffer, Buffer | None] = {}  # → its flat view; None: it is flat
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
-        """The flat view of a buffer, the same one for all its uses; None if it is flat."""
+        """Return the flat view of a buffer, the same one for all its uses; None if it is flat."""
         if buffer in self.flat:
             return self.flat[buffer]
         found = None
@@ -111,7 +112,8 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
     """Replaces multi-dimensional accesses by one-dimensional ones.
 
-    ``func`` with flat buffers in its body; declarations of the views stand at its beginning.
+    Returns ``func`` with flat buffers in its body; declarations of the views stand at its
+    beginning.
     """
     flattener = _Flattener()
     body = flattener.visit(func.body)

@@ -1,4 +1,4 @@
-"""InjectCopyIntrin: loops that copy a region become what a user's function makes of them.
+"""InjectCopyIntrin: replaces marked copy loops by statements that a user's function makes.
 
     with T.attr(0, "pragma_dma_copy", 1):       fintrin(source, target, pad_before, pad_after,
         for i, j in T.grid(4, 8):                       pad_value)
@@ -49,7 +49,7 @@ class _CopyInjector(StatementRewriter):
         return self.children(loop)
 
     def injected(self, stmt: Stmt) -> Stmt:
-        """What the user's function makes of a copy."""
+        """Return the statement that the user's function makes for a copy."""
         loops: list[For] = []
         inner = stmt
         while isinstance(inner, (For, DeclBuffer)):
@@ -120,7 +120,7 @@ class _CopyInjector(StatementRewriter):
         starts: dict[Var, PrimExpr],
         stmt: Stmt,
     ) -> Buffer:
-        """A buffer as the loops of a copy walk through it."""
+        """Return a view of a buffer with one axis for each loop of a copy."""
         (offset,) = buffer.offset_of(indices)
         found = detect_linear_equation(offset, variables) if variables else [offset]
         if not found:
@@ -139,7 +139,7 @@ class _CopyInjector(StatementRewriter):
 
 
 def _choice(value: PrimExpr) -> tuple[PrimExpr | None, PrimExpr, PrimExpr | None]:
-    """Condition, value and padding of what a copy stores."""
+    """Return condition, value and padding of the value that a copy stores."""
     if isinstance(value, Select):
         return value.condition, value.true_value, value.false_value
     if is_call(value, "tir.if_then_else"):
@@ -153,9 +153,10 @@ def _is_none(bound: Any) -> bool:
 
 @compiler_pass("tir.InjectCopyIntrin")
 def inject_copy_intrin(func: PrimFunc, pragma_key: str, fintrin: Callable[..., Any]) -> PrimFunc:
-    """Gives the copies marked ``pragma_key`` to ``fintrin(src, dst, pad_before, pad_after,
-    pad_value)``, which makes a statement for each.
+    """Replaces the copies marked ``pragma_key`` by the statements that ``fintrin(src, dst,
+    pad_before, pad_after, pad_value)`` makes for them.
 
-    ``func`` with the statements of ``fintrin`` in place of the copies marked ``pragma_key``.
+    Returns ``func`` with the statements of ``fintrin`` in place of the copies marked
+    ``pragma_key``.
     """
     return func.with_body(_CopyInjector(pragma_key, fintrin).visit(func.body))

@@ -1,4 +1,4 @@
-"""InjectRollingBuffer: rows that the next iteration needs again are kept, not computed again.
+"""InjectRollingBuffer: keeps rows that the next iteration needs again, in a circular buffer.
 
     for y in range(14):                         with T.realize(A[0:3, 0:16]):
         with T.attr(A, "rolling_buffer_scope", 1):  for y in range(14):
@@ -7,8 +7,8 @@
                     A[y + r, x] = ...                           A[(y + r) % 3, x] = ...
                 ... A[y + r, x] ...                     ... A[(y + r) % 3, x] ...
 
-Of the region that is live in one iteration only what the loop has moved on is new. The memory of
-the region is used in a circle.
+Each iteration computes only the part by which the live region has moved on. The memory of the
+region is a circular buffer.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _RollingInjector(AccessRedirection):
         return new
 
     def realized(self, roll: _Roll, body: Stmt) -> Stmt:
-        """The realization of a rolling buffer around the loop that it rolls with."""
+        """Return the realization of a rolling buffer around the loop that it rolls with."""
         bounds = list(roll.realize.bounds)
         zero = const(0, roll.extent.dtype)
         bounds[roll.axis] = Range.from_min_extent(zero, roll.extent)
@@ -89,7 +89,7 @@ class _RollingInjector(AccessRedirection):
         return self.visit(realize.body)
 
     def roll_of(self, realize: BufferRealize) -> _Roll:
-        """Which loop moves the region of a realization on, along which axis."""
+        """Find the loop and the axis along which the region of a realization moves."""
         name = realize.buffer.name
         for loop in reversed(self.loops):
             moving = [
@@ -152,8 +152,8 @@ class _RollingInjector(AccessRedirection):
 
 @compiler_pass("tir.InjectRollingBuffer")
 def inject_rolling_buffer(func: PrimFunc) -> PrimFunc:
-    """Uses the memory of marked buffers in a circle.
+    """Makes marked buffers circular, and computes only the rows that are new.
 
-    ``func`` in which the buffers marked ``rolling_buffer_scope`` keep what is needed again.
+    Returns ``func`` with the buffers marked ``rolling_buffer_scope`` made circular.
     """
     return func.with_body(_RollingInjector().visit(func.body))

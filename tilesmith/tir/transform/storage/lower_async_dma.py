@@ -1,4 +1,4 @@
-"""LowerAsyncDMA: copies marked as asynchronous are given to the DMA engine.
+"""LowerAsyncDMA: lowers copies marked as asynchronous to transfers of the DMA engine.
 
     with T.attr(0, "async_commit_queue_scope", 0):
         with T.attr(0, "async_scope", 1):
@@ -59,7 +59,7 @@ class _DmaLowerer(StatementRewriter):
         return stmt_seq(Evaluate(call), self.visit(inner.body))
 
     def copies(self, stmt: Stmt) -> Stmt:
-        """Each copy of a sequence as one transfer."""
+        """Lower each copy of a sequence to one transfer."""
         if isinstance(stmt, SeqStmt):
             return stmt_seq(*[self.copies(part) for part in stmt.seq])
         loops: list[For] = []
@@ -76,7 +76,8 @@ class _DmaLowerer(StatementRewriter):
         return self.transfer(loops, inner, inner.value)
 
     def transfer(self, loops: list[For], store: BufferStore, load: BufferLoad) -> Stmt:
-        """A nest of loops as a transfer; what is not contiguous stays in loops around it."""
+        """Lower a nest of loops to a transfer; loops over dimensions that are not contiguous stay
+        around it."""
         queue = const(0, "int32") if self.queue is None else self.queue
         if len(store.indices) != 1 or len(load.indices) != 1:
             raise UnsupportedError(
@@ -116,17 +117,17 @@ class _DmaLowerer(StatementRewriter):
 
 
 def _step(index: PrimExpr, var: Var) -> int | None:
-    """By how many elements an index moves with a variable."""
+    """Return by how many elements an index moves with a variable."""
     found = detect_linear_equation(index, [var])
     return ops.is_const(found[0]) and found[0].value if found else None
 
 
 def lower_async_dma(func: PrimFunc, bypass_cache: bool = False) -> PrimFunc:
-    """``func`` with transfers in place of the copies marked as asynchronous."""
+    """Return ``func`` with DMA transfers in place of the copies marked as asynchronous."""
     return func.with_body(_DmaLowerer(bypass_cache).visit(func.body))
 
 
 @compiler_pass("tir.LowerAsyncDMA")
 def lower_async_dma_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
-    """Gives asynchronous copies to the DMA engine."""
+    """Lowers asynchronous copies to transfers of the DMA engine."""
     return lower_async_dma(func, bool(context.get_config("tir.dma_bypass_cache", False)))

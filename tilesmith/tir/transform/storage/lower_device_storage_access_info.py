@@ -1,9 +1,9 @@
-"""LowerDeviceStorageAccessInfo: memory of a device that has a place of its own.
+"""LowerDeviceStorageAccessInfo: places allocations in the special memory that a device describes.
 
 A scope with a tag ("local.L1", "shared.bank") may be described by a registered function
 ``tvm.info.mem.SCOPE`` that gives a mapping: ``unit_bits`` and ``max_num_bits`` (sizes are checked),
-``head_address`` (an integer: the memory begins there, nothing is allocated). Tags that nobody has
-described, and those of matrix units and of dynamic shared memory, stay.
+``head_address`` (an integer: the memory begins there, nothing is allocated). Tags without a
+description, and those of matrix units and of dynamic shared memory, stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["lower_device_storage_access_info"]
 
 
 def memory_info(scope: str) -> Mapping[str, Any] | None:
-    """What is known of the memory of a scope."""
+    """Return the description of the memory of a scope."""
     if "." not in scope or scope == "shared.dyn":
         return None
     from tilesmith.runtime.registry import get_global_func
@@ -62,8 +62,9 @@ class _Lowering(Rewriter):
 
 @compiler_pass("tir.LowerDeviceStorageAccessInfo")
 def lower_device_storage_access_info(func: PrimFunc) -> PrimFunc:
-    """Places memory of scopes that the device describes.
+    """Places allocations in the special memory that a device describes.
 
-    ``func`` whose memory in described scopes is checked, and placed where it has an address.
+    Returns ``func`` whose memory in described scopes is checked, and placed where it has an
+    address.
     """
     return func.with_body(_Lowering().visit(func.body))

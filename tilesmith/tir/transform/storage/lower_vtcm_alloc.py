@@ -1,4 +1,4 @@
-"""LowerVtcmAlloc: tightly coupled memory is asked of the runtime.
+"""LowerVtcmAlloc: lowers allocations of tightly coupled memory to calls of the runtime.
 
 X = T.allocate([64], "int8", "global.vtcm")   with T.LetStmt(T.nd_mem_alloc_with_scope(
                                                   "global.vtcm", 1, shape), var=X): ...
@@ -31,8 +31,8 @@ class _VtcmLowerer(StatementRewriter):
 
 @compiler_pass("tir.LowerVtcmAlloc")
 def lower_vtcm_alloc(func: PrimFunc) -> PrimFunc:
-    """Asks the runtime for tightly coupled memory.
+    """Lowers allocations of tightly coupled memory to calls of the runtime.
 
-    ``func`` that asks the runtime for memory in "global.vtcm".
+    Returns ``func`` that asks the runtime for memory in "global.vtcm".
     """
     return func.with_body(_VtcmLowerer().visit(func.body))

@@ -1,13 +1,13 @@
-"""MergeSharedMemoryAllocations: one allocation of shared memory for a kernel.
+"""MergeSharedMemoryAllocations: merges the shared memory of a kernel into one allocation.
 
     A_s = T.allocate([64], "float16",           buf = T.allocate([192], "uint8", "shared.dyn")
                      "shared.dyn")              A_s = T.decl_buffer((64,), "float16", data=buf)
     B_s = T.allocate([16], "float32",           B_s = ... B_s[i] becomes B_s[i + 32] ...
                      "shared.dyn")
 
-A launch gives a kernel one piece of dynamic shared memory. Buffers that are not in use at the same
-time share parts of it: what one of them is last used for and what the other is first used for must
-have a barrier between them (so this pass comes after ThreadSync), also from one iteration of a loop
+A launch gives a kernel one piece of dynamic shared memory. Buffers with disjoint live ranges
+share parts of it: there must be a barrier between the last use of one and the first use of the
+other (so this pass comes after ThreadSync), also from one iteration of a loop
 around both to the next. With the option ``tir.merge_static_smem`` static shared memory ("shared")
 is merged in the same way.
 """
@@ -53,7 +53,8 @@ ALIGNMENT = 16  # bytes: the largest access of a thread
 
 @dataclass(eq=False)
 class _Loop:
-    """A loop by the positions of its first and last statement, and what it uses from outside."""
+    """A loop by the positions of its first and last statement, and its uses of outer
+    allocations."""
 
     first: int
     last: int = -1
@@ -61,7 +62,7 @@ class _Loop:
 
 
 class _Life:
-    """An allocation, the loops around it, and where it is placed."""
+    """The live range of an allocation, the loops around it, and its offset."""
 
     def __init__(self, allocation: Allocate, loops: tuple[_Loop, ...]) -> None:
         self.allocation = allocation
@@ -69,7 +70,7 @@ class _Life:
         self.offset: int | PrimExpr = 0
 
     def nbytes(self) -> int | None:
-        """The size, if it is constant."""
+        """Return the size, if it is constant."""
         size = self.allocation.dtype.nbytes
         for extent in self.allocation.extents:
             if not isinstance(extent, IntImm):
@@ -78,7 +79,7 @@ class _Life:
         return size
 
     def symbolic_nbytes(self) -> PrimExpr:
-        """The size as an expression, a multiple of the alignment."""
+        """Return the size as an expression, a multiple of the alignment."""
         size: PrimExpr = const(self.allocation.dtype.nbytes, "int32")
         for extent in self.allocation.extents:
             size = size * (extent if extent.dtype == "int32" else extent.astype("int32"))
@@ -86,7 +87,7 @@ class _Life:
 
 
 class _LifeFinder(Visitor):
-    """Numbers the statements of a kernel; notes uses, loops and barriers."""
+    """Numbers the statements of a kernel; records uses, loops and barriers."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -161,7 +162,7 @@ class _LifeFinder(Visitor):
     visit_While = visit_loop
 
     def epochs(self, root: Var) -> tuple[tuple[int, int], ...]:
-        """The stretches between barriers, by number, in which an allocation is alive.
+        """Return the epochs (regions between barriers), by number, in which an allocation is live.
 
         Two allocations may share bytes if a barrier stands between them, so if they have no epoch
         in common. From the last epoch of a loop to the first one of its next iteration there is no
@@ -181,7 +182,7 @@ class _LifeFinder(Visitor):
 
 
 def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
-    """Give each allocation its offset; the total size in bytes."""
+    """Give each allocation its offset; return the total size in bytes."""
     sizes = {root: life.nbytes() for root, life in lives.items()}
     fixed = {root: size for root, size in sizes.items() if size is not None}
     allocations = [Allocation(size, finder.epochs(root)) for root, size in fixed.items()]
@@ -210,7 +211,7 @@ class _Merger(AccessRedirection):
         return self.children(node)
 
     def start(self, pointer: Var, nbytes: int, dtype: Any) -> PrimExpr:
-        """The offset of an allocation in elements of a size."""
+        """Return the offset of an allocation in elements of a size."""
         offset = self.lives[pointer].offset
         if isinstance(offset, int):
             return const(offset // nbytes, dtype)
@@ -258,7 +259,7 @@ class _Merger(AccessRedirection):
 
 
 class _Kernels(Rewriter):
-    """Merges within each kernel, the allocation right inside of its launches."""
+    """Merges within each kernel; the allocation is right inside of its launch attributes."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -287,7 +288,7 @@ class _Kernels(Rewriter):
 
 
 def _launches(stmt: Stmt) -> bool:
-    """Whether the next thing that a statement does is to launch another axis."""
+    """Return whether a statement first launches another thread axis."""
     while isinstance(stmt, (AttrStmt, DeclBuffer)):
         if isinstance(stmt, AttrStmt) and stmt.attr_key == "thread_extent":
             return True
@@ -296,7 +297,7 @@ def _launches(stmt: Stmt) -> bool:
 
 
 def merge_shared_memory_allocations(func: PrimFunc, scope: str = "shared.dyn") -> PrimFunc:
-    """``func`` with one allocation of shared memory of a scope in each kernel."""
+    """Return ``func`` with one allocation of shared memory of a scope in each kernel."""
     return func.with_body(_Kernels(scope).visit(func.body))
 
 

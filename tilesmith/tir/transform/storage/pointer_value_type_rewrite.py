@@ -1,4 +1,4 @@
-"""PointerValueTypeRewrite: memory that is only used in vectors has elements that are vectors.
+"""PointerValueTypeRewrite: gives vector elements to memory that is accessed in vectors only.
 
     A = T.decl_buffer((64,), "float32")         A = T.decl_buffer((16,), "float32x4")
     for i in range(16):                         for i in range(16):
@@ -39,7 +39,7 @@ __all__ = ["pointer_value_type_rewrite"]
 
 
 class _AccessTypes(Visitor):
-    """The lanes in which each pointer's memory is accessed; 0 where it cannot be in vectors."""
+    """The lanes in which each pointer's memory is accessed; 0 where the accesses differ."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.analyzer = Analyzer()
@@ -92,7 +92,7 @@ class _AccessTypes(Visitor):
             self.lanes[buffer.data] = 0
 
     def lanes_of(self, node: Any) -> int:
-        """The lanes of a row that begins at a multiple of them, else 0."""
+        """Return the lanes of a row that begins at a multiple of them, else 0."""
         buffer: Buffer = node.buffer
         if buffer.data not in self.owned or len(node.indices) != 1 or node.predicate is not None:
             return 0
@@ -163,7 +163,7 @@ class _Retyper(BufferRemapper):
 def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
     """Gives memory the element type in which it is accessed.
 
-    ``func`` with vectors as elements of memory that is accessed in vectors only.
+    Returns ``func`` with vectors as elements of memory that is accessed in vectors only.
     """
     finder = _AccessTypes(func)
     finder.visit(func.body)

@@ -1,4 +1,4 @@
-"""StorageFlatten: the buffers of classic loop programs get memory and flat indices.
+"""StorageFlatten: allocates the buffers of classic loop programs and flattens their indices.
 
     with T.realize(A[i:i + 4, 0:8]):            A = T.allocate([32], "float32", "global")
         A[i + 1, j] = 0.0                       A_1 = T.decl_buffer((32,), data=A)
@@ -44,7 +44,7 @@ DIM_ALIGN = "buffer_dim_align"
 
 
 class _ProducersToBuffers(Rewriter):
-    """Tensors become buffers, the same one wherever a tensor is used."""
+    """Replaces tensors by buffers, the same one wherever a tensor is used."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.declared = {buffer.name: buffer for buffer in func.buffers}
@@ -88,7 +88,7 @@ class _ProducersToBuffers(Rewriter):
 
 
 class _Realizer(AccessRedirection):
-    """Realized parts of buffers become allocations."""
+    """Replaces realized parts of buffers by allocations."""
 
     def __init__(self, create_bound_attribute: bool) -> None:
         self.create_bound = create_bound_attribute
@@ -151,7 +151,7 @@ class _Realizer(AccessRedirection):
         return Allocate(data, live.dtype, size, condition, body, span=realize.span)
 
     def strides(self, buffer: Buffer, extents: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """Strides with gaps, where alignments of axes ask for them."""
+        """Return the strides of a realized buffer; aligned axes get gaps."""
         wanted = self.alignments.get(buffer)
         if not wanted or not extents:
             return ()
@@ -187,9 +187,9 @@ class _Realizer(AccessRedirection):
 def storage_flatten(
     func: PrimFunc, cache_line_size: int = 64, create_bound_attribute: bool = False
 ) -> PrimFunc:
-    """Gives memory and flat indices to classic loop programs.
+    """Allocates the buffers of classic loop programs and flattens their indices.
 
-    ``func`` with allocations and flat accesses in place of realized tensors and buffers.
+    Returns ``func`` with allocations and flat accesses in place of realized tensors and buffers.
 
     ``cache_line_size``: bytes of memory that one prefetch brings. ``create_bound_attribute``: the
     extents of each allocation are noted in an attribute ``buffer_bound``.

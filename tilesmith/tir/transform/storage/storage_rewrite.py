@@ -1,4 +1,4 @@
-"""StorageRewrite: allocations that are not live at the same time share memory.
+"""StorageRewrite: lets allocations with disjoint live ranges share memory.
 
     a = T.allocate([64], "float32")             a = T.allocate([64], "float32")
     ... a ...                                   ... a ...
@@ -11,7 +11,7 @@ loop that they stand in, so that nothing is allocated again and again. Memory in
 
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
 the same dtype. Where a loop computes each element from the same element of a buffer that nobody
-reads afterwards, both are in one place. Single values of up to 32 bits are left for registers.
+reads afterwards, both share memory. Single values of up to 32 bits are left for registers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["storage_rewrite", "storage_rewrite_as_configured"]
 
 
 class _Life:
-    """An allocation with the stretch of the program in which its contents matter."""
+    """An allocation with its live range."""
 
     __slots__ = ("allocation", "depth", "first", "last", "last_in", "region", "size")
 
@@ -60,7 +60,7 @@ class _Life:
 
 
 def _bits(dtype: DataType) -> int:
-    """The bits that an element takes in memory: a truth value takes a byte."""
+    """Return the bits that an element takes in memory: a boolean takes a byte."""
     return (8 if dtype.is_bool else dtype.bits) * dtype.lanes
 
 
@@ -83,9 +83,9 @@ def _can_move(allocation: Allocate) -> bool:
 
 
 class _LifeFinder(Visitor):
-    """Numbers the statements and notes where each allocation is used first and last.
+    """Numbers the statements and records where each allocation is used first and last.
 
-    What was allocated outside of a loop and is used in it lives as long as the loop runs.
+    An allocation outside of a loop that is used in it is live as long as the loop runs.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,8 @@ class _LifeFinder(Visitor):
 
 
 def is_computed_in_place(old: _Life, new: _Life) -> bool:
-    """Whether the loop that reads an allocation last makes another one of it, element by element.
+    """Return whether the loop that reads an allocation last computes another one from it, element
+    by element.
 
     The loop is the one that both are used in for the last and the first time.
     """
@@ -191,11 +192,11 @@ class _Slot:
 
     @property
     def size(self) -> int:
-        """Elements of the first allocation's dtype."""
+        """Return the number of elements of the first allocation's dtype."""
         return -(-self.bits // _bits(self.life.allocation.dtype))
 
     def takes(self, life: _Life) -> bool:
-        """Whether an allocation may come into this memory, which may grow for it."""
+        """Return whether an allocation fits into this memory, which may grow for it."""
         dtype, own = life.allocation.dtype, self.life.allocation.dtype
         if self.end >= life.first:
             return is_computed_in_place(self.latest, life)
@@ -212,7 +213,7 @@ REGISTER_BITS = 32
 
 
 def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
-    """By region: the slots, each with the allocations that it serves."""
+    """Return for each region its slots, each with the allocations that share it."""
     regions: dict[int, list[tuple[_Slot, list[_Life]]]] = {}
     for life in sorted(lives, key=_start):
         slots = regions.setdefault(life.region, [])
@@ -261,7 +262,7 @@ class _Rewriter(BufferRemapper):
         return loop.with_fields(min=low, extent=extent, body=body)
 
     def with_slots(self, region: int, body: Stmt) -> Stmt:
-        """``body`` with the allocations of a region in front of it."""
+        """Return ``body`` with the allocations of a region in front of it."""
         for slot, _ in reversed(self.regions.get(region, [])):
             first = slot.life.allocation
             extents = (const(slot.size, first.extents[0].dtype),)
@@ -270,7 +271,8 @@ class _Rewriter(BufferRemapper):
 
 
 def storage_rewrite(func: PrimFunc) -> PrimFunc:
-    """``func`` with allocations of constant size moved outward and shared where they can be."""
+    """Return ``func`` with allocations of constant size moved outward and shared where they can
+    be."""
     finder = _LifeFinder()
     finder.visit(func.body)
     lives = [life for life in finder.lives.values() if life.first >= 0]

@@ -1,4 +1,4 @@
-"""TextureFlatten: buffers in texture memory are read and written as images.
+"""TextureFlatten: turns accesses of texture memory into reads and writes of images.
 
     X[n, c, h, w, v] = 1.0 (scope               T.texture2d_store(X, (n * 4 + c), (h * 8 + w), 1.0)
         "global.texture")
@@ -33,7 +33,8 @@ def _is_texture(buffer: Buffer) -> bool:
 
 
 def texture_separator(buffer: Buffer) -> int:
-    """The number of axes that are rows of an image; the last axis is the vector of a place."""
+    """Return the number of axes that are rows of an image; the last axis is the vector of a
+    place."""
     if len(buffer.shape) < 3:
         raise UnsupportedError(
             f"buffer '{buffer.name}' in '{buffer.scope()}' has {len(buffer.shape)} axes, an image "
@@ -58,7 +59,7 @@ class _TextureFlattener(Rewriter):
         self.firsts: dict[Buffer, list[PrimExpr]] = {}
 
     def place(self, buffer: Buffer, indices: Any) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-        """Row, column and element of an access."""
+        """Return row, column and element of an access."""
         parts = [self.visit(index) for index in indices]
         firsts = self.firsts.get(buffer)
         if firsts is not None:
@@ -125,8 +126,8 @@ class _TextureFlattener(Rewriter):
 
 @compiler_pass("tir.TextureFlatten")
 def texture_flatten(func: PrimFunc) -> PrimFunc:
-    """Reads and writes buffers in texture memory as images.
+    """Turns accesses of texture memory into reads and writes of images.
 
-    ``func`` that reads and writes images where its buffers lie in texture memory.
+    Returns ``func`` that reads and writes images where its buffers lie in texture memory.
     """
     return func.with_body(_TextureFlattener().visit(func.body))

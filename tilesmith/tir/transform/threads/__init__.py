@@ -1,1 +1,1 @@
-"""Threads of an accelerator: their loops, common reductions, barriers, copies."""
+"""Passes over the threads of an accelerator: thread axes, reductions, barriers, copies."""

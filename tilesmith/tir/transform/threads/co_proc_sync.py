@@ -1,8 +1,8 @@
-"""CoProcSync: waiting between a processor and the units of an accelerator beside it.
+"""CoProcSync: refuses functions that would need synchronisation with a co-processor.
 
-A function without attributes ``coproc_scope`` runs on one processor: nothing has to wait. With
-them the waiting belongs to the accelerator's own back end, which this compiler does not have: the
-pass refuses such functions instead of leaving the waiting out.
+A function without attributes ``coproc_scope`` runs on one processor and needs none. With them, the
+synchronisation belongs to the accelerator's own back end, which this compiler does not have: the
+pass refuses such functions instead of leaving it out.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ class _Refusal(StatementRewriter):
 
 @compiler_pass("tir.CoProcSync")
 def _check(func: PrimFunc) -> PrimFunc:
-    """Refuses functions which use a co-processor."""
+    """Refuses functions that use a co-processor."""
     _Refusal().visit(func.body)
     return func

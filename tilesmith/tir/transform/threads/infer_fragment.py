@@ -1,4 +1,4 @@
-"""InferFragment: fragments of matrix units tell their shape and layout where they are allocated.
+"""InferFragment: adds the shape and layout of matrix fragments where they are allocated.
 
     a = T.allocate([256], "float16",            a = T.allocate(...)
                    "wmma.matrix_a")             T.attr(a, "fragment_shape", "16, 16, 16")
@@ -25,7 +25,7 @@ __all__ = ["infer_fragment"]
 
 
 class _Finder(Visitor):
-    """Shapes and layouts by the pointer of the fragment."""
+    """Collects shapes and layouts by the pointer of the fragment."""
 
     def __init__(self) -> None:
         self.shapes: dict[Var, str] = {}
@@ -54,7 +54,7 @@ class _Finder(Visitor):
             )
 
     def check(self) -> None:
-        """The operands of a product have one shape."""
+        """Check that the operands of a product have one shape."""
         for operands in self.products:
             shapes = {self.shapes[one] for one in operands if one in self.shapes}
             if len(shapes) > 1:
@@ -82,9 +82,9 @@ class _Marker(Rewriter):
 
 @compiler_pass("tir.InferFragment")
 def infer_fragment(func: PrimFunc) -> PrimFunc:
-    """Notes shapes and layouts of fragments.
+    """Adds shapes and layouts of matrix fragments as attributes.
 
-    ``func`` with the shapes and layouts of its fragments as attributes.
+    Returns ``func`` with the shapes and layouts of its fragments as attributes.
     """
     finder = _Finder()
     finder.visit(func.body)

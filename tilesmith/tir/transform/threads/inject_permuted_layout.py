@@ -1,4 +1,4 @@
-"""InjectPermutedLayout: rows of shared memory are permuted so that columns lie in different banks.
+"""InjectPermutedLayout: permutes rows of shared memory so that columns lie in different banks.
 
     S[i, j * 8 + v] = A[...]                    S[i, (j ^ i % 8) * 8 + v] = A[...]
 
@@ -32,7 +32,7 @@ PIECE = 8  # elements that stay together
 
 
 class _Finder(Visitor):
-    """The shared buffers that marked blocks touch."""
+    """Collects the shared buffers that marked blocks touch."""
 
     def __init__(self) -> None:
         self.marked = 0
@@ -67,7 +67,8 @@ class _Finder(Visitor):
 
 
 def _row_size(buffer: Buffer) -> int:
-    """Elements of a row of a buffer that can be permuted. Raises UnsupportedError for others."""
+    """Return the number of elements in a row of a buffer that can be permuted. Raises
+    UnsupportedError for others."""
     last = buffer.shape[-1] if buffer.shape else None
     fits = (
         len(buffer.shape) >= 2
@@ -86,7 +87,7 @@ def _row_size(buffer: Buffer) -> int:
 
 
 def permuted_column(row: PrimExpr, column: PrimExpr, row_size: int) -> PrimExpr:
-    """Where an element of a row goes."""
+    """Return the permuted column of an element of a row."""
     pieces = 8 if row_size % 64 == 0 else 4
     turn = row % 8 if pieces == 8 else row // 2 % 4
     if turn.dtype is not column.dtype:
@@ -157,9 +158,9 @@ class _Permuter(AccessRedirection):
 
 @compiler_pass("tir.InjectPermutedLayout")
 def inject_permuted_layout(func: PrimFunc) -> PrimFunc:
-    """Permutes rows of shared memory where that is marked.
+    """Permutes rows of shared memory where blocks are marked.
 
-    ``func`` with the rows of marked shared buffers permuted.
+    Returns ``func`` with the rows of marked shared buffers permuted.
     """
     finder = _Finder()
     finder.visit(func.body)

@@ -1,4 +1,4 @@
-"""Copies of NVIDIA GPUs: in the background to shared memory, guarded to registers.
+"""InjectPTXAsyncCopy, InjectPTXLDG32: lower copies to instructions of NVIDIA GPUs.
 
 InjectPTXAsyncCopy, inside of ``async_scope``:
 
@@ -30,7 +30,7 @@ __all__ = ["inject_ptx_async_copy", "inject_ptx_ldg32", "inject_ptx_ldg32_as_con
 
 
 def _guarded(value: PrimExpr) -> tuple[PrimExpr | None, BufferLoad | None]:
-    """The condition and the load of a value that is a load or zero."""
+    """Return the condition and the load of a value that is a load or zero."""
     if isinstance(value, BufferLoad):
         return None, value
     if is_call(value, "tir.if_then_else"):
@@ -47,7 +47,7 @@ def _is_zero(value: PrimExpr) -> bool:
 
 
 def _first(index: PrimExpr) -> PrimExpr | None:
-    """The first element of an access that lies in one piece."""
+    """Return the index of the first element of a contiguous access."""
     if isinstance(index, Ramp):
         return index.base if is_const(index.stride, 1) else None
     return index if index.dtype.lanes == 1 else None
@@ -78,7 +78,7 @@ class _AsyncCopies(Rewriter):
         return Evaluate(copy, node.span)
 
     def copy(self, node: BufferStore) -> PrimExpr | None:
-        """The instruction for a store; None where there is none."""
+        """Return the instruction for a store; None where there is none."""
         condition, load = _guarded(node.value)
         if load is None or node.predicate is not None or load.predicate is not None:
             return None
@@ -98,9 +98,9 @@ class _AsyncCopies(Rewriter):
 
 @compiler_pass("tir.InjectPTXAsyncCopy")
 def inject_ptx_async_copy(func: PrimFunc) -> PrimFunc:
-    """Makes ``cp.async`` of stores in the background.
+    """Lowers asynchronous stores to ``cp.async``.
 
-    ``func`` whose copies in the background are instructions where there are such.
+    Returns ``func`` with instructions in place of asynchronous copies that have one.
     """
     return func.with_body(_AsyncCopies().visit(func.body))
 
@@ -127,7 +127,7 @@ class _GuardedLoads(Rewriter):
 
 
 def inject_ptx_ldg32(func: PrimFunc) -> PrimFunc:
-    """``func`` whose guarded loads into registers are instructions."""
+    """Return ``func`` with instructions in place of guarded loads into registers."""
     return func.with_body(_GuardedLoads().visit(func.body))
 
 
@@ -135,7 +135,7 @@ def inject_ptx_ldg32(func: PrimFunc) -> PrimFunc:
 def inject_ptx_ldg32_as_configured(
     func: PrimFunc, context: PassContext, enable: bool = True
 ) -> PrimFunc:
-    """Makes guarded loads of 32 bits, where it is enabled here or by the option
+    """Lowers guarded 32-bit loads to instructions, where it is enabled here or by the option
     ``tir.ptx_ldg32``."""
     wanted = enable or context.get_config("tir.ptx_ldg32", False)
     return inject_ptx_ldg32(func) if wanted else func

@@ -1,4 +1,4 @@
-"""LiftAttrScope: an attribute that all parts of a statement carry stands around the whole.
+"""LiftAttrScope: moves an attribute that all parts of a statement carry around the whole.
 
 for i in range(4):                          with T.attr(0, "coproc_scope", 1):
     with T.attr(0, "coproc_scope", 1):          for i in range(4):
@@ -35,7 +35,7 @@ class _Lifter(StatementRewriter):
         return isinstance(stmt, AttrStmt) and stmt.attr_key == self.key
 
     def same(self, a: Stmt | None, b: Stmt | None) -> bool:
-        """Whether two statements carry the same attribute."""
+        """Return whether two statements carry the same attribute."""
         if not isinstance(a, AttrStmt) or not isinstance(b, AttrStmt):
             return False
         if not self.wanted(a) or not self.wanted(b):
@@ -45,7 +45,7 @@ class _Lifter(StatementRewriter):
         )
 
     def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
-        """Neighbours with the same attribute share one."""
+        """Merge equal attributes of neighbours into one."""
         parts = [self.visit(stmt) for stmt in sequence.seq]
         groups: list[list[Stmt]] = []
         for part in parts:
@@ -67,7 +67,7 @@ class _Lifter(StatementRewriter):
         return first.with_fields(body=stmt_seq(*bodies))
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        """The same attribute twice is once enough; another one lets it pass."""
+        """Merge nested attributes with equal keys and values; move the attribute out of others."""
         body = self.visit(attribute.body)
         new = attribute if body is attribute.body else attribute.with_fields(body=body)
         if not self.wanted(body):
@@ -80,7 +80,8 @@ class _Lifter(StatementRewriter):
         return self.around(new, body, set() if var is None else {var})
 
     def around(self, outer: Stmt, inner: AttrStmt, bound: set) -> Stmt:
-        """``inner``'s attribute around ``outer``, unless it depends on what ``outer`` binds."""
+        """Return ``inner``'s attribute around ``outer``, unless it depends on what ``outer``
+        binds."""
         if bound and (uses_variable(inner.value, bound) or uses_variable(inner.node, bound)):
             return outer
         return inner.with_fields(body=outer.with_fields(body=inner.body))
@@ -120,6 +121,6 @@ class _Lifter(StatementRewriter):
 def lift_attr_scope(func: PrimFunc, attr_key: str) -> PrimFunc:
     """Moves the attributes ``attr_key`` outward.
 
-    ``func`` with the attributes of a key as far outside as they can stand.
+    Returns ``func`` with the attributes of a key as far outside as they can stand.
     """
     return func.with_body(_Lifter(attr_key).visit(func.body))

@@ -1,4 +1,4 @@
-"""LiftThreadBinding: loops over one thread axis become one, at the loop that is around all of them.
+"""LiftThreadBinding: merges the loops over one thread axis at the loop around all of them.
 
 for bx in thread_binding("blockIdx.x"):     for bx in thread_binding("blockIdx.x"):
     for k in range(4):                          for k in range(4):
@@ -49,7 +49,7 @@ class _ThreadLoops(Visitor):
 
 
 class _Removal(BufferRemapper):
-    """Takes the loops over an axis away; its variable stands for theirs."""
+    """Removes the loops over an axis; one variable replaces theirs."""
 
     def __init__(self, tag: str, var: Var) -> None:
         super().__init__()
@@ -74,7 +74,8 @@ class _Removal(BufferRemapper):
 
 
 class _Lifter(Rewriter):
-    """Innermost loops first, so that each axis stops at the first loop around all its uses."""
+    """Lifts innermost loops first, so that each axis stops at the first loop around all its
+    uses."""
 
     def visit_For(self, node: For) -> Stmt:
         body = self.visit(node.body)
@@ -86,7 +87,7 @@ class _Lifter(Rewriter):
         return node if body is node.body else node.with_fields(body=body)
 
     def alike(self, loops: list[For], body: Stmt) -> bool:
-        """Whether the loops have one extent, which is known outside of the body."""
+        """Return whether the loops have one extent, which is known outside of the body."""
         extent = loops[0].extent
         bound = {loop.loop_var for loop in nodes(body, For)}
         bound.update([let.var for let in nodes(body, LetStmt)])
@@ -110,8 +111,8 @@ class _Lifter(Rewriter):
 
 @compiler_pass("tir.LiftThreadBinding")
 def lift_thread_binding(func: PrimFunc) -> PrimFunc:
-    """Joins loops over a thread axis at the loop around them.
+    """Merges the loops over one thread axis at the loop around them.
 
-    ``func`` with one loop per thread axis below each loop that is around several.
+    Returns ``func`` with one loop per thread axis below each loop that is around several.
     """
     return func.with_body(_Lifter().visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerCrossThreadReduction: reductions over loops that are bound to threads.
+"""LowerCrossThreadReduction: lowers reductions over loops that are bound to threads.
 
     for ko in range(4):                         for tx in T.thread_binding(32, "threadIdx.x"):
         for tx in T.thread_binding(                 in_thread[0] = 0.0
@@ -11,12 +11,12 @@
                                                         T.where(tx == 0)
                                                         B[vi] = cross[0]
 
-Each thread first combines what its own loops give, then the threads combine theirs. What goes to
-memory that others see is written by one thread; each thread gets a copy where the result lives in
-registers ("local"). Loops over threads move outside of the serial loops of the reduction; other
-statements may stand in a loop over threads as long as they do not need the result there. Blocks of
-the kernel that stand outside of these loops and need a result in global memory are run by the
-thread that has written it: the others would have to wait for it.
+Each thread first combines the values of its own loops, then the threads combine their results.
+Memory that other threads see is written by one thread; each thread gets a copy where the result
+lives in registers ("local"). Loops over threads move outside of the serial loops of the reduction;
+other statements may stand in a loop over threads as long as they do not need the result there.
+Blocks of the kernel that stand outside of these loops and need a result in global memory are run by
+the thread that has written it: the others would have to wait for it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def _is_thread(loop: For) -> bool:
 
 
 def _tag(loop: For) -> str:
-    """The name of the threads that a bound loop runs over."""
+    """Return the name of the thread axis that a bound loop runs over."""
     return loop.thread_binding.thread_tag  # type: ignore[union-attr]
 
 
 def _is_leaf(block: Block) -> bool:
-    """Whether a block holds neither blocks nor loops over threads."""
+    """Return whether a block holds neither blocks nor loops over threads."""
     return not any(
         isinstance(stmt, Block) or (isinstance(stmt, For) and stmt.thread_binding is not None)
         for stmt in statements(block.body)
@@ -86,7 +86,7 @@ def _is_spatial_over(realize: BlockRealize, variable: Var) -> bool:
 
 
 def _chain(loop: For) -> tuple[list[For], BlockRealize | None]:
-    """Loops right inside each other, and the block at the bottom."""
+    """Return directly nested loops, and the block at the bottom."""
     loops, stmt = [loop], loop.body
     while isinstance(stmt, For):
         loops.append(stmt)
@@ -145,8 +145,8 @@ class _Lowering(Rewriter):
         return realize if block is realize.block else realize.with_fields(block=block)
 
     def loops_of_writer(self, block: Block) -> list[For]:
-        """The loops over threads that a block lacks to be run by the thread that knows what it
-        reads."""
+        """Return the loops over threads that must be added around a block so that it runs on the
+        thread that wrote its inputs."""
         tags = [_tag(loop) for loop in self.bound]
         found: dict[str, For] = {}
         for region in (*block.reads, *block.writes):
@@ -158,7 +158,7 @@ class _Lowering(Rewriter):
         return list(found.values()) if found and _is_leaf(block) else []
 
     def by_writer(self, realize: BlockRealize, loops: list[For]) -> Stmt:
-        """A block run by the first thread only."""
+        """Return a block that runs on the first thread only."""
         variables = [Var("t" + _tag(loop)[-1], loop.loop_var.dtype) for loop in loops]
         first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
         stmt: Stmt = realize.with_fields(predicate=all_of(*_clauses(realize.predicate), *first))
@@ -170,8 +170,8 @@ class _Lowering(Rewriter):
         return stmt
 
     def reduced_around(self, realize: BlockRealize) -> list[For]:
-        """The loops of a reduction that other statements stand in as well; none of them unless
-        one is bound to threads."""
+        """Return the loops of a reduction that enclose other statements as well; none of them
+        unless one is bound to threads."""
         found = [one for one in self.around if _is_reduction_over(realize, one.loop_var)]
         return found if any(_is_thread(one) for one in found) else []
 
@@ -222,7 +222,7 @@ class _Reduction:
         self.outer = [one for one in loops if one not in self.serial]
 
     def lowered(self) -> Stmt:
-        """The loops over threads with what each of them does."""
+        """Return the loops over threads with the lowered reduction inside."""
         partial = self.buffers("in_thread_") if self.serial else []
         total = self.buffers("cross_thread_")
         self.allocations.extend([*total, *partial])
@@ -253,14 +253,14 @@ class _Reduction:
         return BlockRealize((), True, block)
 
     def renewed(self, iterators: list[IterVar]) -> tuple[list[IterVar], dict[Var, PrimExpr]]:
-        """Copies of iterators, for another block."""
+        """Return copies of iterators, for another block."""
         copies = [
             IterVar(one.dom, Var(one.var.name, one.var.dtype), one.iter_type) for one in iterators
         ]
         return copies, {old.var: new.var for old, new in zip(iterators, copies)}
 
     def accumulate(self, partial: list[Buffer]) -> Stmt:
-        """What a thread combines by itself."""
+        """Return the reduction of one thread over its own iterations."""
         iterators, mapping = self.renewed(list(self.block.iter_vars))
         values = substitute(self.reduction.values, mapping)
         old = [buffer[0] for buffer in partial]
@@ -284,7 +284,7 @@ class _Reduction:
         return tuple([region for region in self.block.reads if region.buffer not in own])
 
     def exchange(self, partial: list[Buffer], total: list[Buffer]) -> Stmt:
-        """The reduction over threads."""
+        """Return the reduction over threads."""
         values: list[Any] = [buffer[0] for buffer in partial]
         condition: PrimExpr = const(True, "bool")
         reads: Any = _first_elements(partial)
@@ -309,7 +309,7 @@ class _Reduction:
         return BlockRealize((), True, block)
 
     def write_back(self, total: list[Buffer]) -> Stmt:
-        """The results go where the block would have put them."""
+        """Return the block that stores the results in the block's own buffers."""
         spatial = [
             (iterator, value)
             for iterator, value in zip(self.block.iter_vars, self.realize.iter_values)
@@ -333,7 +333,7 @@ class _Reduction:
         return BlockRealize([value for _, value in spatial], self.write_condition(), block)
 
     def write_condition(self) -> PrimExpr:
-        """Where the result exists, in one of the threads that hold it."""
+        """Return the condition for one of the threads that hold the result."""
         reduced = {loop.loop_var for loop in self.reduced}
         conditions: list[PrimExpr] = []
         for clause in _clauses(self.realize.predicate):
@@ -345,7 +345,7 @@ class _Reduction:
 
 
 def _clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """The parts of a conjunction."""
+    """Return the parts of a conjunction."""
     from tilesmith.ir import And
 
     if isinstance(predicate, And):
@@ -358,7 +358,7 @@ def _first_elements(buffers: list[Buffer]) -> list[BufferRegion]:
 
 
 def _together(buffers: list[Buffer], values: tuple[PrimExpr, ...]) -> Stmt:
-    """Stores of values that are all computed before the first is stored."""
+    """Store several values that are all computed before the first store."""
     from tilesmith.tir.stmt import LetStmt
 
     names = [Var("v_" + buffer.name, buffer.dtype) for buffer in buffers]
@@ -370,8 +370,8 @@ def _together(buffers: list[Buffer], values: tuple[PrimExpr, ...]) -> Stmt:
 
 @compiler_pass("tir.LowerCrossThreadReduction")
 def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
-    """Makes exchanges between threads of reductions over threads.
+    """Lowers reductions over threads to exchanges between threads.
 
-    ``func`` whose reductions over threads say how the threads combine what they have.
+    Returns ``func`` with reductions over threads split into a part for each thread and an exchange.
     """
     return func.with_body(_Lowering().visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerThreadAllreduce: reductions over threads as exchanges within warps, or in shared memory.
+"""LowerThreadAllreduce: lowers reductions over threads to warp exchanges or shared memory.
 
     T.tvm_thread_allreduce(                     red[0] = x[0]
         1, x[0], True, total[0], tx)            mask[0] = T.tvm_warp_activemask()
@@ -137,7 +137,7 @@ class _Allreduce:
         return body
 
     def in_warps(self) -> bool:
-        """Whether the values can be exchanged within warps."""
+        """Return whether the values can be exchanged within warps."""
         size = self.warp_size
         if size <= 1 or not self.contiguous:
             return False
@@ -155,7 +155,7 @@ class _Allreduce:
         return made
 
     def guarded(self) -> list[PrimExpr]:
-        """The values, with the identity where the condition is false."""
+        """Return the values, with the identity where the condition is false."""
         if is_const(self.condition, 1):
             return list(self.values)
         return [
@@ -164,7 +164,7 @@ class _Allreduce:
         ]
 
     def store_all(self, targets: list[PrimExpr], values: list[PrimExpr]) -> Stmt:
-        """Stores of several values that are all computed before the first is stored."""
+        """Store several values that are all computed before the first store."""
         if len(targets) == 1:
             return _store(targets[0], values[0])
         names = [Var("value", value.dtype) for value in values]
@@ -174,13 +174,13 @@ class _Allreduce:
         return body
 
     def merge(self, left: list[Any], right: list[Any]) -> Stmt:
-        """``left = left combined with right``."""
+        """Return ``left = left combined with right``."""
         return self.store_all(left, list(combine(self.reducer, left, right)))
 
     # Within warps.
 
     def warp_reduction(self) -> Stmt:
-        """Within each warp; then, if there are several, among their results."""
+        """Reduce within each warp; then, if there are several, among their results."""
         size = min(self.extent, self.warp_size)
         values = self.guarded()
         partial = [self.buffer("red_buf", value.dtype, 1)[0] for value in values]
@@ -211,7 +211,7 @@ class _Allreduce:
         return steps
 
     def between_warps(self, partial: list[Any], shuffled: list[Any], mask: PrimExpr) -> list[Stmt]:
-        """The results of the warps of a group, combined by its first warp."""
+        """Combine the results of the warps of a group in its first warp."""
         warps = self.extent // self.warp_size
         width = 1 << (warps - 1).bit_length()
         lane, warp = self.index % self.warp_size, self.index // self.warp_size
@@ -241,7 +241,7 @@ class _Allreduce:
     # In shared memory.
 
     def tree(self) -> Stmt:
-        """Pairs of elements, half as many in each step."""
+        """Combine pairs of elements, half as many in each step."""
         values = self.guarded()
         memory = [
             self.buffer("red_buf", value.dtype, self.groups * self.extent, "shared")
@@ -275,7 +275,7 @@ def _variable(arg: Any) -> Var | None:
 
 
 def _linear(axes: list[tuple[Var, int]]) -> tuple[PrimExpr, int]:
-    """A number for each combination of indices, the first axis running fastest."""
+    """Return a number for each combination of indices, the first axis running fastest."""
     index: PrimExpr = const(0, "int32")
     total = 1
     for var, extent in axes:
@@ -295,7 +295,8 @@ def _barrier(scope: str) -> Stmt:
 
 
 def warp_size_of(func: PrimFunc) -> int:
-    """Threads of a warp on the target of a function, 1 if it has no target or no warps."""
+    """Return the threads of a warp on the target of a function, 1 if it has no target or no
+    warps."""
     target = func.attrs.get("target") or Target.current(allow_none=True)
     if target is None:
         return 1
@@ -306,6 +307,6 @@ def warp_size_of(func: PrimFunc) -> int:
 def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
     """Writes out reductions over threads.
 
-    ``func`` with each reduction over threads written out.
+    Returns ``func`` with each reduction over threads written out.
     """
     return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))

@@ -1,4 +1,4 @@
-"""LowerWarpMemory: memory of a warp becomes registers and exchanges.
+"""LowerWarpMemory: lowers memory of a warp to registers and exchanges.
 
     W = T.allocate([32], "float32", "warp")     W = T.allocate([1], "float32", "local")
     W[tx] = A[tx]                               W[0] = A[tx]
@@ -31,7 +31,7 @@ __all__ = ["lower_warp_memory"]
 
 
 class _StoreFinder(Visitor):
-    """How far apart the elements lie that neighbouring threads write."""
+    """Finds the distance between the elements that neighbouring threads write."""
 
     def __init__(self, pointer: Var, thread: Var) -> None:
         self.pointer, self.thread = pointer, thread
@@ -105,7 +105,7 @@ class _Lowering(Rewriter):
         )
 
     def width(self, node: Allocate) -> tuple[Var, int]:
-        """The threads that exchange: threadIdx.x within a warp."""
+        """Return the number of threads that exchange: threadIdx.x within a warp."""
         name = node.buffer_var.name
         if self.warp_size <= 1:
             raise UnsupportedError(
@@ -128,7 +128,7 @@ class _Lowering(Rewriter):
     # Accesses.
 
     def split(self, pointer: Var, index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """Where an element lies: register and lane."""
+        """Return the place of an element: register and lane."""
         step, width = self.memory[pointer]
         place = index // (step * width) * step + index % step
         lane = index % (step * width) // step
@@ -202,8 +202,8 @@ class _Lowering(Rewriter):
 
 @compiler_pass("tir.LowerWarpMemory")
 def lower_warp_memory(func: PrimFunc) -> PrimFunc:
-    """Turns warp memory into registers and exchanges.
+    """Lowers warp memory to registers and exchanges.
 
-    ``func`` without memory in scope "warp".
+    Returns ``func`` without memory in scope "warp".
     """
     return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))

@@ -1,4 +1,4 @@
-"""ManifestSharedMemoryLocalStage: data go through registers on their way to shared memory.
+"""ManifestSharedMemoryLocalStage: copies data through registers on their way to shared memory.
 
     for i in range(4):                          for i in range(4):
         with T.block():                             S_local[i] = A[...]
@@ -69,7 +69,7 @@ class _Stager(Rewriter):
         return node if block is node.block else node.with_fields(block=block)
 
     def staged(self, loops: list[For], realize: BlockRealize) -> Stmt:
-        """The nest twice: into registers, and from there to shared memory."""
+        """Return the nest twice: into registers, and from there to shared memory."""
         block = realize.block
         store = block.body
         if block.iter_vars or not isinstance(store, BufferStore) or not self.allocations:
@@ -105,8 +105,8 @@ class _Stager(Rewriter):
 
 @compiler_pass("tir.ManifestSharedMemoryLocalStage")
 def manifest_shared_memory_local_stage(func: PrimFunc) -> PrimFunc:
-    """Puts registers between global and shared memory where that is marked.
+    """Puts a stage of registers between global and shared memory where blocks are marked.
 
-    ``func`` whose marked copies to shared memory go through registers.
+    Returns ``func`` whose marked copies to shared memory go through registers.
     """
     return func.with_body(_Stager().visit(func.body))

@@ -1,4 +1,4 @@
-"""RemapThreadAxis: threads of one axis become threads of another.
+"""RemapThreadAxis: renames thread axes.
 
 RemapThreadAxis({"threadIdx.x": "threadIdx.y"})
 """
@@ -44,9 +44,9 @@ class _Remapper(StatementRewriter):
 
 @compiler_pass("tir.RemapThreadAxis")
 def remap_thread_axis(func: PrimFunc, axis_map: Mapping[str, str | IterVar]) -> PrimFunc:
-    """Renames axes of threads.
+    """Renames thread axes.
 
-    ``func`` with the threads of the axes ``axis_map`` (tag → tag or iterator) renamed.
+    Returns ``func`` with the threads of the axes ``axis_map`` (tag → tag or iterator) renamed.
     """
     axes = {
         old: new.thread_tag if isinstance(new, IterVar) else str(new)

@@ -1,7 +1,7 @@
-"""Can two threads touch the same element? Accesses of flat memory, compared for all threads.
+"""Decides whether two threads may touch the same element of flat memory.
 
 An access is an index over the axes of threads, loops that may differ between the two accesses, and
-variables that are the same for both. Where nothing can be shown, threads may meet.
+variables that are the same for both. Unless it is proven otherwise, two accesses conflict.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Access(NamedTuple):
     loops: tuple[tuple[Var, Range], ...] = ()
 
     def inside(self, variable: Var, domain: Range) -> Access:
-        """The access, seen from outside of a loop around it."""
+        """Return the access as seen from outside of a loop around it."""
         return self._replace(loops=(*self.loops, (variable, domain)))
 
     def later(self, variable: Var) -> Access:
-        """The access in the next iteration of a loop."""
+        """Return the access in the next iteration of a loop."""
         if self.index is None:
             return self
         return self._replace(index=substitute(self.index, {variable: variable + 1}))
 
 
 def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: bool) -> Access:
-    """The access of an element, or of the lanes of a vector."""
+    """Return the access of an element, or of the lanes of a vector."""
     if len(indices) != 1:
         return Access(pointer, None, 1, dtype, writes)
     (index,) = indices
@@ -58,7 +58,7 @@ def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: b
 
 
 def may_meet(first: Access, second: Access, threads: Threads) -> bool:
-    """Whether two different threads may touch the same element, one of them writing."""
+    """Return whether two different threads may touch the same element, one of them writing."""
     if first.pointer is not second.pointer or not (first.writes or second.writes):
         return False
     if first.index is None or second.index is None or first.dtype is not second.dtype:
@@ -72,7 +72,7 @@ def may_meet(first: Access, second: Access, threads: Threads) -> bool:
 
 
 def _rename(access: Access) -> Access:
-    """Loops of one access are not those of the other."""
+    """Give the loops of one access new variables, so that they differ from the other's."""
     assert access.index is not None
     fresh = [(Var(var.name, var.dtype), domain) for var, domain in access.loops]
     mapping = {old: new for (old, _), (new, _) in zip(access.loops, fresh)}
@@ -87,8 +87,8 @@ def _rename(access: Access) -> Access:
 
 
 def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
-    """Equal indices belong to equal threads: both are ``c * thread + multiples of m``, where the
-    part of the thread is different for each and stays below ``m``."""
+    """Return whether equal indices imply equal threads: both are ``c * thread + multiples of m``,
+    where the part of the thread is different for each and stays below ``m``."""
     axes = [var for var, extent in threads.items() if extent > 1]
     loops = [var for var, _ in (*first.loops, *second.loops)]
     forms = [detect_linear_equation(one.index, [*axes, *loops]) for one in (first, second)]
@@ -118,7 +118,8 @@ def _number(expr: PrimExpr) -> int | None:
 
 
 def _moduli(*indices: PrimExpr) -> dict[Var, int]:
-    """Small moduli of one variable, on which buffers with several versions turn."""
+    """Return the small moduli of one variable, by which buffers with several versions are
+    indexed."""
     found: dict[Var, int] = {}
     for remainder in nodes(indices, FloorMod):
         if isinstance(remainder.b, IntImm) and 1 < remainder.b.value <= 8:
@@ -132,7 +133,8 @@ def _lcm(a: int, b: int) -> int:
 
 
 def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
-    """The elements of all threads lie apart, case by case for the versions of a buffer."""
+    """Return whether the elements of all threads are disjoint, case by case for the versions of a
+    buffer."""
     assert first.index is not None and second.index is not None
     moduli = _moduli(first.index, second.index)
     free = {*threads, *[var for var, _ in (*first.loops, *second.loops)]}

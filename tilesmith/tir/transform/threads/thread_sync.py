@@ -1,4 +1,4 @@
-"""ThreadSync: barriers where one thread reads what another one wrote.
+"""ThreadSync: inserts barriers where one thread reads what another one wrote.
 
     S[tx] = A[tx]                               S[tx] = A[tx]
     B[tx] = S[31 - tx]                          T.tvm_storage_sync("shared")
@@ -10,7 +10,7 @@ right before the statement that needs it, outside of loops that do not need it t
 is inserted where the index shows that each thread stays with its own elements, or that versions of
 a buffer (``k % 2``) lie apart.
 
-What is copied in the background is written when the program waits for it. A barrier within a branch
+An asynchronous copy counts as a write where the program waits for it. A barrier within a branch
 that not all threads take is an error, since it would never be passed.
 
 The scopes: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of a grid
@@ -56,7 +56,7 @@ __all__ = ["thread_sync", "thread_sync_as_configured"]
 
 
 class _Summary:
-    """What a statement does with the memory: before its first barrier, after its last one."""
+    """The accesses of a statement before its first barrier and after its last one."""
 
     __slots__ = ("head", "synced", "tail")
 
@@ -66,7 +66,7 @@ class _Summary:
         self.synced = False
 
     def then(self, later: _Summary) -> None:
-        """Another statement follows."""
+        """Return the summary of this statement followed by another."""
         if not self.synced:
             self.head = _merged(self.head, later.head)
         if later.synced:
@@ -112,7 +112,7 @@ class _Inserter:
         return found == self.scope
 
     def accesses(self, *nodes: Any) -> _Summary:
-        """The accesses of expressions or of a statement without statements inside."""
+        """Return the accesses of expressions or of a statement without statements inside."""
         finder = _AccessFinder(self)
         for node in nodes:
             finder.visit(node)
@@ -169,13 +169,14 @@ class _Inserter:
         return node, self.accesses(node)
 
     def passes(self, scope: str) -> bool:
-        """Whether a barrier of a scope puts accesses of ours in order."""
+        """Return whether a barrier of a scope orders accesses to the memory of this pass."""
         if scope == "global" or scope == self.scope:
             return True
         return scope in ("shared", "shared.dyn") and self.scope != "global"
 
     def arrived(self) -> _Summary:
-        """Copies in the background are written here, for whoever reads afterwards."""
+        """Return a summary with the asynchronous copies so far as writes, for accesses after a
+        wait."""
         summary = _Summary()
         summary.tail = list(self.background)
         return summary
@@ -256,7 +257,7 @@ class _Inserter:
         return node.with_fields(then_case=then_case, else_case=else_case), total
 
     def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
-        """A statement that not all threads carry out: no barrier may stand inside."""
+        """Visit a statement that not all threads run: no barrier may be inside."""
         before = self.extra
         new, summary = visit(node)
         if self.extra != before:
@@ -269,7 +270,7 @@ class _Inserter:
         return new, summary
 
     def differs(self, *nodes: Any) -> bool:
-        """Whether values differ between the threads that wait for each other."""
+        """Return whether values differ between the threads that wait for each other."""
         return any_node(nodes, lambda node: _may_differ(node, self.uneven), enter=_may_vary)
 
     def visit_LetStmt(self, node: LetStmt) -> tuple[Stmt, _Summary]:
@@ -333,14 +334,14 @@ class _Inserter:
 
 
 def _without(access: Access, variable: Var) -> Access:
-    """An access seen from where a variable is not known."""
+    """Return an access as seen from outside of a variable's scope."""
     if access.index is not None and uses_variable(access.index, {variable}):
         return access._replace(index=None)
     return access
 
 
 def _may_differ(node: Node, uneven: set[Var]) -> bool:
-    """Whether a node gives a value that may differ between threads."""
+    """Return whether the value of a node may differ between threads."""
     if isinstance(node, BufferLoad):
         # What lies in registers is each thread's own; other memory is the same for equal indices.
         return node.buffer.scope().startswith(("local", "warp"))
@@ -348,7 +349,7 @@ def _may_differ(node: Node, uneven: set[Var]) -> bool:
 
 
 def _may_vary(node: Node) -> bool:
-    """Whether a node is not declared to be the same for all threads."""
+    """Return whether a node is not declared to be the same for all threads."""
     return not is_call(node, "tir.tvm_thread_invariant")
 
 
@@ -405,7 +406,7 @@ class _AccessFinder(Visitor):
 
 
 class _Kernels(Rewriter):
-    """Takes each kernel by itself: what starts no threads needs no barrier."""
+    """Visits each kernel by itself: code outside of kernels needs no barriers."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -418,7 +419,7 @@ class _Kernels(Rewriter):
 
 
 def thread_sync(func: PrimFunc, storage_scope: str) -> PrimFunc:
-    """``func`` with the barriers that memory of a scope needs."""
+    """Return ``func`` with the barriers that memory of a scope needs."""
     return func.with_body(_Kernels(storage_scope).visit(func.body))
 
 

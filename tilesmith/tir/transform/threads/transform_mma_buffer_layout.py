@@ -1,4 +1,4 @@
-"""TransformMmaBufferLayout: matrices of a warp become the registers that each thread holds.
+"""TransformMmaBufferLayout: maps the matrices of a warp to the registers that each thread holds.
 
     C = T.alloc_buffer((32, 16),                C = T.alloc_buffer((2, 2, 2, 2), scope="local")
             scope="m16n8k8.matrixC")
@@ -26,7 +26,7 @@ TILES = {"m16n8k8.matrixA": (32, 8), "m16n8k8.matrixB": (8, 32), "m16n8k8.matrix
 
 
 def _places(scope: str, row: PrimExpr, column: PrimExpr) -> tuple[PrimExpr, ...]:
-    """Tile and register of an element."""
+    """Return tile and register of an element."""
     rows, columns = TILES[scope]
     if scope == "m16n8k8.matrixB":
         return row // rows, column // columns, column % columns // 8, row % 2
@@ -85,8 +85,8 @@ class _Transformer(AccessRedirection):
 
 @compiler_pass("tir.TransformMmaBufferLayout")
 def transform_mma_buffer_layout(func: PrimFunc) -> PrimFunc:
-    """Gives each thread its registers of the matrices of ``mma``.
+    """Maps the matrices of ``mma`` to the registers of each thread.
 
-    ``func`` with the matrices of m16n8k8 in registers.
+    Returns ``func`` with the matrices of m16n8k8 in registers.
     """
     return func.with_body(_Transformer().visit(func.body))

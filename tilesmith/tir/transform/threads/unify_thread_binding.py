@@ -1,4 +1,4 @@
-"""UnifyThreadBinding: one launch of each thread axis for a whole kernel.
+"""UnifyThreadBinding: launches each thread axis once for a whole kernel.
 
     for bx in thread_binding("blockIdx.x"):     for blockIdx_x in thread_binding("blockIdx.x"):
         for t0 in thread_binding("threadIdx.x"):    for threadIdx_x in thread_binding(...):
@@ -87,7 +87,7 @@ class _Unifier(BufferRemapper):
         return body
 
     def unify(self, loop: For) -> Stmt:
-        """A loop over an axis that the kernel launches outermost."""
+        """Replace a loop over an axis that the kernel launches outermost."""
         assert self.axes is not None and loop.thread_binding is not None
         tag = loop.thread_binding.thread_tag
         low, extent = self.visit(loop.min), self.visit(loop.extent)
@@ -128,8 +128,8 @@ def _as(expr: PrimExpr, dtype: Any) -> PrimExpr:
 
 @compiler_pass("tir.UnifyThreadBinding")
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
-    """Launches each axis of threads once.
+    """Launches each thread axis once for a whole kernel.
 
-    ``func`` with one loop for each thread axis of a kernel, outermost.
+    Returns ``func`` with one loop for each thread axis of a kernel, outermost.
     """
     return func.with_body(_Unifier().visit(func.body))
