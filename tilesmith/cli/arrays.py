@@ -1,4 +1,4 @@
-"""Arrays from files and to files, and the description of an executable's inputs."""
+"""Reads and writes arrays as .npy files, and describes an executable's inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilesmith.support.files import write_atomically
 
 @dataclass(frozen=True)
 class InputInfo:
-    """Name, dtype and sizes of one input; a size that is open is a text."""
+    """Name, dtype and sizes of one input; a symbolic size is a string."""
 
     name: str
     dtype: str
@@ -29,7 +29,9 @@ class InputInfo:
 
 
 def describe_inputs(executable: Any) -> list[InputInfo]:
-    """What `executable` takes, in order; UnsupportedError for what no .npy file can hold."""
+    """Describe the inputs of `executable` in order; UnsupportedError if one does not fit a .npy
+    file.
+    """
     parameters = executable["main"].signature.params
     for parameter in parameters:
         if parameter.kind != "tensor":
@@ -41,7 +43,7 @@ def describe_inputs(executable: Any) -> list[InputInfo]:
 
 
 def load_array(path: Path) -> np.ndarray:
-    """One array from a .npy file; ConfigError where it cannot be read. Never unpickles."""
+    """Read one array from a .npy file without unpickling; ConfigError if that fails."""
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
@@ -58,9 +60,9 @@ def load_array(path: Path) -> np.ndarray:
 
 
 def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.ndarray]:
-    """Arrays in the order of `inputs`, from texts `x.npy` (in order) and `NAME=x.npy`.
+    """Load arrays in the order of `inputs`, from texts `x.npy` (in order) and `NAME=x.npy`.
 
-    Shapes and dtypes are checked by the call itself.
+    The call itself checks shapes and dtypes.
     """
     names = [info.name for info in inputs]
     arrays: dict[str, np.ndarray] = {}
@@ -94,7 +96,7 @@ def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.n
 
 
 def random_inputs(inputs: Sequence[InputInfo], seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays that fit: normally distributed floats, integers 0 and 1 (safe as indices)."""
+    """Make arrays that fit: normally distributed floats, integers 0 and 1 (safe as indices)."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for info in inputs:
@@ -113,14 +115,14 @@ def random_inputs(inputs: Sequence[InputInfo], seed: int = 0) -> dict[str, np.nd
 
 
 def as_arrays(result: Any) -> list[np.ndarray]:
-    """The outputs of a call, nested or not, as numpy arrays in order."""
+    """Return the outputs of a call, nested or not, as numpy arrays in order."""
     if isinstance(result, list | tuple):
         return [array for part in result for array in as_arrays(part)]
     return [result.numpy()]
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write a .npy file that is complete or not there."""
+    """Write a .npy file atomically: it is complete or does not exist."""
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)
     write_atomically(path, stream.getvalue())

@@ -1,4 +1,4 @@
-"""`tilesmith bench`: the latency of a model, beside onnxruntime's where that is installed."""
+"""`tilesmith bench`: measures the latency of a model, and onnxruntime's if that is installed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def bench_command(
 
 
 def _onnxruntime(model: Path, threads: int) -> Any:
-    """A session of onnxruntime for the model, or None where it is not installed."""
+    """Return an onnxruntime session for the model, or None if onnxruntime is not installed."""
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
@@ -84,7 +84,7 @@ def _onnxruntime(model: Path, threads: int) -> Any:
 
 
 def _largest_difference(ours: list, theirs: list) -> float:
-    """max |a - b| over all outputs."""
+    """Return max |a - b| over all outputs."""
     import numpy as np
 
     return max(

@@ -1,4 +1,4 @@
-"""`tilesmith compile`: a model file in, an artifact out."""
+"""`tilesmith compile`: compiles a model file to an artifact."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compile_command(
 
     existing_file(model, "a model")
     output = writable_place(output or model.with_suffix(".tsm"), model)
-    chosen = Target(target)  # a misspelt target is reported before anything long begins
+    chosen = Target(target)  # report a misspelt target before the long work begins
     start = time.perf_counter()
     with status(f"compiling {model.name}"), collect_fallbacks() as fallbacks:
         from tilesmith.driver import compile as compile_model

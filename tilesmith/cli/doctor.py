@@ -1,4 +1,6 @@
-"""`tilesmith doctor`: what is installed, which targets work, what installs the rest."""
+"""`tilesmith doctor`: reports what is installed, which targets work, and how to install the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tilesmith.support.packages import Package
 
 
 def has_module(name: str) -> bool:
-    """Whether a module can be found, without importing it (its parents are imported)."""
+    """Return whether a module can be found; imports its parents, but not the module itself."""
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:  # a parent is missing
@@ -25,7 +27,7 @@ def has_module(name: str) -> bool:
 
 
 def installed_version(package: Package) -> str | None:
-    """The installed version of a package; None where its module is missing."""
+    """Return the installed version of a package; None if its module is missing."""
     if not has_module(package.module):
         return None
     try:
@@ -35,7 +37,7 @@ def installed_version(package: Package) -> str | None:
 
 
 def install_command(package: Package) -> str:
-    """What installs a package."""
+    """Return the command that installs a package."""
     wanted = f"'tilesmith[{package.extra}]'" if package.extra else package.name
     return f"pip install {wanted}"
 
@@ -56,7 +58,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class TargetState:
-    """Whether code for a kind of target can be made and run here."""
+    """State of one kind of target: whether its code can be made and run here."""
 
     kind: str
     works: bool
@@ -64,7 +66,7 @@ class TargetState:
 
 
 def check_target(kind: str) -> TargetState:
-    """One kind of target: is there a back end, is what it needs here, does its code run?"""
+    """Check one kind of target: its back end, its tools, and that its code runs."""
     from tilesmith.target.back_end import BACK_ENDS, part
 
     record = BACK_ENDS.get(kind, None)
@@ -77,12 +79,12 @@ def check_target(kind: str) -> TargetState:
         detail = "back end installed" if record.describe is None else part(record.describe)()
         wrong = "" if record.is_device else _run_a_loop(kind)
         return TargetState(kind, not wrong, wrong or detail)
-    except Exception as error:  # a report about what is broken must not break itself
+    except Exception as error:  # the report must not fail because of what it reports
         return TargetState(kind, False, " ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def _run_a_loop(kind: str) -> str:
-    """Compile and run a function of one loop; what is wrong, if something is."""
+    """Compile and run a function of one loop; return what is wrong, if anything."""
     import numpy as np
 
     from tilesmith import te
@@ -93,7 +95,7 @@ def _run_a_loop(kind: str) -> str:
     y = te.compute((4,), lambda i: x[i] + x[i], name="y")
     built = build(te.create_prim_func([x, y]), target=kind)
     if not built.is_runnable:
-        return ""  # the detail says that there is source only
+        return ""  # the detail says that only source is made
     source = nd.array(np.arange(4, dtype="float32"))
     result = nd.array(np.zeros(4, dtype="float32"))
     built(source, result)
@@ -102,7 +104,7 @@ def _run_a_loop(kind: str) -> str:
 
 
 def examine() -> dict[str, Any]:
-    """Everything that the command reports, as JSON's values."""
+    """Return everything that the command reports, as JSON values."""
     from tilesmith.runtime.threads import num_threads
     from tilesmith.support.knobs import knobs
     from tilesmith.target.back_end import BACK_ENDS

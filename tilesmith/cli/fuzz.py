@@ -1,4 +1,4 @@
-"""`tilesmith fuzz`: random programs against the interpreter, and the replay of what was found."""
+"""`tilesmith fuzz`: checks random programs against the interpreter, and replays findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tilesmith inspect`: the module at any stage of the way, as text."""
+"""`tilesmith inspect`: prints the module at any stage of compilation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The command and its subcommands; how errors become one line and an exit code.
+"""The command and its subcommands; reports errors as one line and an exit code.
 
-Exit codes: 0 all is well; 1 the model, the data or the machine is at fault (one line on standard
-error says what to do); 2 the command was not understood; 70 a mistake of Tilesmith itself;
-130 interrupted. `TILESMITH_TRACEBACK=full` shows the internal frames of any error.
+Exit codes: 0 success; 1 the model, the data or the machine is at fault (one line on standard error
+says what to do); 2 the command line is invalid; 70 an internal error of Tilesmith; 130 interrupted.
+`TILESMITH_TRACEBACK=full` shows the internal frames of any error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilesmith.support.errors import InternalError, TilesmithError
 
 FAILED, INTERNAL, INTERRUPTED = 1, 70, 130
 
-# Subcommand → where it lives. Imported when it is asked for, so that `--help` is quick.
+# Subcommand → module. Imported at first use, so that `--help` is quick.
 COMMANDS = {
     "compile": "tilesmith.cli.compile:compile_command",
     "run": "tilesmith.cli.run:run_command",
@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def one_line(error: BaseException) -> str:
-    """What was wrong, where, and what to do, on one line."""
+    """Return what was wrong, where, and what to do, on one line."""
     if isinstance(error, TilesmithError):
         parts = [line.strip() for line in str(error).splitlines()]
         return "; ".join(part for part in parts if part)
@@ -42,10 +42,10 @@ def one_line(error: BaseException) -> str:
 
 
 class Tilesmith(click.Group):
-    """A group that loads its subcommands when they are needed and reports errors on one line."""
+    """A command group that loads subcommands lazily and reports errors on one line."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Names of the subcommands in the order of use."""
+        """Return the names of the subcommands in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -57,7 +57,7 @@ class Tilesmith(click.Group):
         return getattr(importlib.import_module(module), attribute)
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        """As click does it, with the nearest name for a word that is no command."""
+        """Resolve a subcommand as click does; suggest the nearest name for an unknown one."""
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:
@@ -69,7 +69,7 @@ class Tilesmith(click.Group):
             raise
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a subcommand; its errors become one line and an exit code."""
+        """Run a subcommand; turn its errors into one line and an exit code."""
         try:
             return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -78,7 +78,7 @@ class Tilesmith(click.Group):
             click.echo("interrupted", err=True)
             context.exit(INTERRUPTED)
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`). Python must not try to flush again.
+            # The reader of our output closed the pipe (`| head`). Python must not flush again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(FAILED)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Options that several subcommands share, and what their texts stand for."""
+"""Options that several subcommands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tilesmith.support.errors import ConfigError
 
 
 class InputShape(click.ParamType):
-    """`NAME:1,3,224,224` (also `NAME:1x3x224x224`) → (NAME, shape)."""
+    """Parameter type: `NAME:1,3,224,224` (also `NAME:1x3x224x224`) → (NAME, shape)."""
 
     name = "NAME:SIZES"
 
     def convert(self, value: Any, param: Any, context: Any) -> tuple[str, tuple[int, ...]]:
-        """Names may contain colons: the last one counts."""
+        """Split at the last colon, since names may contain colons."""
         if isinstance(value, tuple):
             return value
         name, colon, sizes = value.rpartition(":")
@@ -50,12 +50,12 @@ json_option = click.option(
 
 
 def shapes(pairs: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, tuple[int, ...]] | None:
-    """The `--input-shape` options as a dictionary, None when there are none."""
+    """Return the `--input-shape` options as a dictionary, None if there are none."""
     return dict(pairs) or None
 
 
 def existing_file(path: Path, what: str) -> Path:
-    """`path` if it is a file that can be opened; else ConfigError."""
+    """Return `path` if it is a file that can be opened; else raise ConfigError."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, not {what}")
     if not path.exists():
@@ -64,9 +64,10 @@ def existing_file(path: Path, what: str) -> Path:
 
 
 def writable_place(path: Path, *inputs: Path) -> Path:
-    """`path` if a file can be made there, without overwriting what is read; else ConfigError.
+    """Return `path` if a file can be made there without overwriting an input; else raise
+    ConfigError.
 
-    Asked before the long work, not after it.
+    Called before the long work begins.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give the name of a file in it")
@@ -78,5 +79,5 @@ def writable_place(path: Path, *inputs: Path) -> Path:
 
 
 def print_json(record: Mapping[str, Any]) -> None:
-    """One JSON object on standard output."""
+    """Print one JSON object on standard output."""
     click.echo(json.dumps(record))

@@ -1,4 +1,4 @@
-"""`tilesmith run`: an artifact and arrays in, arrays out."""
+"""`tilesmith run`: runs an artifact on arrays from files and saves the outputs."""
 
 from __future__ import annotations
 

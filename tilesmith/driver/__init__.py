@@ -1,4 +1,4 @@
-"""Whole models: graph pipeline, choice of schedules, workers, caches."""
+"""Compilation of whole models: graph pipeline, choice of schedules, workers, caches."""
 
 from tilesmith.driver.model import compile, import_model
 from tilesmith.support.lazy import lazy_attributes

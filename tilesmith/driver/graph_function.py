@@ -1,11 +1,11 @@
-"""From a graph function of kernel calls to a PrimFunc on planned memory (decision 16).
+"""Lowers a graph function of kernel calls to a PrimFunc on planned memory (decision 16).
 
     lv = R.call_tir(cls.conv2d, (x, c0), out_sinfo=...)      conv2d(x, constants[0], workspace + 0)
     gv = R.call_tir(cls.relu, (lv,), out_sinfo=...)     →    relu(workspace + 0, output)
 
-The function that is made takes its inputs and outputs as buffers, the address of an array of
-pointers to constants, and the address of the workspace. It allocates nothing. Values that are no
-tensors (tuples, shapes, numbers) exist at compile time only.
+The new function takes its inputs and outputs as buffers, the address of an array of pointers to
+constants, and the address of the workspace. It allocates nothing. Values that are not tensors
+(tuples, shapes, numbers) exist at compile time only.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ _INT64 = DataType("int64")
 
 @dataclass(eq=False)
 class Step:
-    """One statement of the function to come, and the memory that it touches."""
+    """One statement of the lowered function, and the memory that it touches."""
 
-    emit: Any  # () -> Stmt, called when all memory has its place
+    emit: Any  # () -> Stmt, called once the memory is planned
     storages: list[Storage]
 
 
 @dataclass
 class GraphFunction:
-    """A lowered graph function: code, what `runtime.signature` wants to know, constants by name."""
+    """A lowered graph function: its code, and the metadata that `runtime.signature` reads."""
 
     function: PrimFunc
     shapes_function: PrimFunc | None
@@ -94,7 +94,7 @@ class GraphFunction:
 def lower_graph_function(
     module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
 ) -> GraphFunction:
-    """Lower one function; its constants and the kernels that it calls are added to the tables."""
+    """Lower one function; add its constants and the kernels that it calls to the tables."""
     return _Lowering(module, name, constants, kernels).run()
 
 
@@ -111,7 +111,7 @@ class _Lowering:
         self.steps: list[Step] = []
         self.params: list[Any] = []  # Buffers and Vars
         self.analyzer = Analyzer()
-        self.depth = 0  # of calls of graph functions that are taking place here
+        self.depth = 0  # of inlined calls of graph functions
         self.workspace_var = Var(
             "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
         )
@@ -125,7 +125,7 @@ class _Lowering:
     # --- the function as a whole ------------------------------------------------------------------
 
     def run(self) -> GraphFunction:
-        """Inputs, bindings, outputs, the plan of the memory, the code."""
+        """Lower inputs, bindings and outputs, plan the memory, then emit the code."""
         for param in self.function.params:
             self.values[param] = self._input(param.name_hint, param.struct_info)
         inputs = list(self.params)
@@ -195,8 +195,8 @@ class _Lowering:
         return values
 
     def _outputs(self, result: Any) -> list[Buffer]:
-        """Buffers for the leaves of the result; each leaf's memory becomes that buffer, or is
-        copied.
+        """Make buffers for the leaves of the result. A leaf's storage becomes the output buffer
+        where possible; otherwise the leaf is copied.
         """
         buffers: list[Buffer] = []
         taken: set[int] = set()
@@ -238,7 +238,7 @@ class _Lowering:
                     self.values[binding.var] = self._bound(binding.var, binding.value)
 
     def value(self, expr: Any) -> Any:
-        """What an expression without calls stands for."""
+        """Return the value of an expression that contains no calls."""
         found = self.values.get(expr)
         if found is not None:
             return found
@@ -278,7 +278,7 @@ class _Lowering:
         return self.value(expr)
 
     def _match_cast(self, binding: relax.MatchCast) -> Any:
-        """A look at a value with other symbolic sizes: new ones are defined, known ones checked."""
+        """Give a value new symbolic sizes: define the new ones, check the known ones."""
         value = self.value(binding.value)
         info = binding.struct_info
         if isinstance(value, TensorValue) and isinstance(info, TensorStructInfo):
@@ -374,7 +374,9 @@ class _Lowering:
         return result
 
     def _call_dps(self, call: relax.Call) -> Any:
-        """A registered function: it gets tensors of its own (see ``runtime.builtins.call_dps``)."""
+        """Call a registered function with tensors of its own (see
+        ``runtime.builtins.call_dps``).
+        """
         symbol = call.args[0].global_symbol
         arguments = leaves(self.value(call.args[1]))
         result = self._new(call.sinfo_args[0], symbol)
@@ -408,14 +410,14 @@ class _Lowering:
         return result
 
     def _view(self, variable: Any, call: relax.Call, viewed: Any) -> TensorValue:
-        """The same memory in another shape."""
+        """Return the same memory with another shape."""
         source: TensorValue = self.value(viewed)
         info = variable.struct_info if variable is not None else call.struct_info
         shape = self._shape_of(info, f"'{getattr(variable, 'name_hint', call.op.name)}'")
         return TensorValue(source.storage, shape, source.dtype)
 
     def _inline(self, call: relax.Call, function: Any) -> Any:
-        """A call of another graph function: its bindings take place here."""
+        """Inline a call of another graph function."""
         if not isinstance(function, relax.Function):
             raise UnsupportedError(
                 f"'{self.name}' calls '{call.op.name_hint}', which is no graph function"
@@ -451,7 +453,7 @@ class _Lowering:
             self.values = kept
 
     def _if(self, variable: Any, expr: relax.If) -> Any:
-        """Both branches are lowered; each one leaves its result in memory that belongs to both."""
+        """Lower both branches; each writes its result to memory that they share."""
         condition = self.value(expr.cond)
         result = self._new(variable.struct_info, f"'{variable.name_hint}'")
         branches = []
@@ -537,7 +539,7 @@ class _Lowering:
             elif isinstance(leaf, ShapeValue):
                 extents += leaf.values
         extents.append(size)
-        # A function of its own has variables of its own.
+        # Two functions must not share variables.
         mapping: dict[Var, PrimExpr] = {}
         params: list[Any] = []
         for param in inputs:

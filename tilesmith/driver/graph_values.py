@@ -1,4 +1,4 @@
-"""What the variables of a graph function stand for while it is lowered, and their description."""
+"""Values that the variables of a graph function have during lowering, and their metadata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(eq=False)
 class TensorValue:
-    """A tensor during a call: its memory, and how it is looked at."""
+    """A tensor during lowering: its storage, shape and dtype."""
 
     storage: Storage
     shape: tuple[PrimExpr, ...]
@@ -33,35 +33,35 @@ class TensorValue:
 
 @dataclass(eq=False)
 class TupleValue:
-    """Several values."""
+    """A tuple of values."""
 
     fields: list[Any]
 
 
 @dataclass(eq=False)
 class ShapeValue:
-    """A shape, known as expressions over symbolic sizes."""
+    """A shape, as expressions over symbolic sizes."""
 
     values: tuple[PrimExpr, ...]
 
 
 @dataclass(eq=False)
 class ScalarValue:
-    """A number."""
+    """A scalar."""
 
     value: PrimExpr
 
 
 class ConstantTable:
-    """The constants of all graph functions of a module, each once, by position."""
+    """The distinct constants of all graph functions of a module, by position."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
         self._positions: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that an id stays the constant's
+        self._kept: list[Any] = []  # kept alive, so that no other object gets the same id
 
     def position(self, constant: Constant) -> int:
-        """The position of a constant, taken in at first use."""
+        """Return the position of a constant; the first use adds it."""
         found = self._positions.get(id(constant))
         if found is None:
             found = self._positions[id(constant)] = len(self._kept)
@@ -71,14 +71,14 @@ class ConstantTable:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The values that are no tuples, in order."""
+    """Return the leaves of a nested value in order; they are not tuples."""
     if isinstance(value, TupleValue):
         return [leaf for one in value.fields for leaf in leaves(one)]
     return [value]
 
 
 def static_shape(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
-    """The shape of a tensor as expressions, where it is known."""
+    """Return the shape of a tensor as expressions, where it is known."""
     shape = info.shape
     if shape is None:
         return None
@@ -96,7 +96,7 @@ def _extent_text(extent: PrimExpr) -> int | str:
 
 
 def describe_input(name: str, info: StructInfo) -> dict[str, Any]:
-    """A parameter as ``runtime.signature`` wants it."""
+    """Return the metadata of a parameter in the form that ``runtime.signature`` reads."""
     if isinstance(info, TupleStructInfo):
         fields = [describe_input(f"{name}_{k}", one) for k, one in enumerate(info.fields)]
         return {"name": name, "kind": "tuple", "fields": fields}
@@ -113,7 +113,7 @@ def describe_input(name: str, info: StructInfo) -> dict[str, Any]:
 
 
 def describe_value(value: Any) -> dict[str, Any]:
-    """A result as ``runtime.signature`` wants it."""
+    """Return the metadata of a result in the form that ``runtime.signature`` reads."""
     if isinstance(value, TupleValue):
         return {"kind": "tuple", "fields": [describe_value(one) for one in value.fields]}
     if isinstance(value, ShapeValue):

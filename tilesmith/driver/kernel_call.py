@@ -1,4 +1,4 @@
-"""The arguments of a kernel's call: how operands meet the parameters of a PrimFunc."""
+"""Arguments of kernel calls: matches operands with the parameters of a PrimFunc."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["kernel_arguments"]
 def kernel_arguments(
     kernel: GlobalVar, function: PrimFunc, operands: list[Any], sizes: list[PrimExpr]
 ) -> list[Any]:
-    """What a kernel is called with: pointers and numbers, then its symbolic sizes.
+    """Return the arguments of a kernel call: pointers and numbers, then its symbolic sizes.
 
-    Each one is a function that gives the expression once all memory has its place. ``sizes`` are
-    the numbers that the caller gave beside the operands. Raises ShapeError for operands that do
+    Each argument is a function that returns the expression once the memory is planned. ``sizes``
+    are the numbers that the caller gave beside the operands. Raises ShapeError for operands that do
     not fit.
     """
     known: dict[Var, PrimExpr] = {}

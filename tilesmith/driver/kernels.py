@@ -1,8 +1,8 @@
-"""Compiling kernels: PrimFunc → object code, through the cache on disk and the workers.
+"""Compiles kernels (PrimFunc → object code) through the cache on disk and the workers.
 
 The unit of work is one function (with those that it calls): its JSON, the target, the options. The
-key of the cache is made from the function *before* it is scheduled, with names left out, so that
-equal kernels of one model or of several meet.
+key of the cache is made from the function *before* it is scheduled, without names, so that equal
+kernels share one entry, within a model and across models.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = [
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
-_FEWEST_FOR_WORKERS = 3  # below that, starting a worker costs more than it saves
+_FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
 
 
 class KernelJob:
-    """One function to compile, with the functions that it calls, under symbols of their own."""
+    """One function to compile, with the functions that it calls, under unique symbols."""
 
     def __init__(
         self, functions: dict[str, PrimFunc], target: Target, schedule: bool = True
@@ -57,19 +57,19 @@ class KernelJob:
         self.symbol = "kernel_" + self.key[:24]
 
     def _symbols(self) -> dict[str, str]:
-        """The names of the functions in the object code, by those in the module."""
+        """Return the functions' names in the object code, by their names in the module."""
         return {
             name: self.symbol if k == 0 else f"{self.symbol}_{k}"
             for k, name in enumerate(self.functions)
         }
 
     def record(self, fallbacks: FallbackReport) -> None:
-        """Record what was given up for this job, under the names that its functions have here."""
+        """Record the fallbacks of this job, under the names that its functions have here."""
         names = {symbol: name for name, symbol in self._symbols().items()}
         fallbacks.renamed(names).record()
 
     def renamed(self) -> IRModule:
-        """The functions as a module, the first one under the job's symbol."""
+        """Return the functions as a module, the first one under the job's symbol."""
         names = self._symbols()
         module = IRModule()
         for name, function in self.functions.items():
@@ -102,7 +102,7 @@ class KernelTable:
         self._symbols: dict[str, GlobalVar] = {}
 
     def symbol(self, kernel: GlobalVar) -> GlobalVar:
-        """What a call of a kernel names: the symbol of its object code."""
+        """Return the symbol of a kernel's object code; the first call adds the kernel."""
         found = self._symbols.get(kernel.name_hint)
         if found is None:
             job = KernelJob(_with_callees(self._module, kernel.name_hint), self._target)
@@ -130,7 +130,7 @@ def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
 
 
 def compile_job(module: IRModule, target: Target, schedule: bool = True) -> bytes:
-    """Schedule, lower and compile the functions of a job; gives an object file."""
+    """Schedule, lower and compile the functions of a job; return an object file."""
     compile_kernel = back_end_of(target).kernel_object
     if compile_kernel is None:
         raise InternalError(f"the back end for '{target}' compiles whole models, not kernels")
@@ -147,7 +147,7 @@ def _scheduled(module: IRModule, target: Target) -> IRModule:
 
 
 def lower_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
-    """The kernels of all jobs in one module, scheduled and lowered."""
+    """Schedule and lower the kernels of all jobs into one module."""
     whole = IRModule()
     for job in jobs:
         module = job.renamed()
@@ -158,7 +158,7 @@ def lower_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
 
 
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
-    """What a worker does with a message."""
+    """Handle one message in a worker: compile the job that it describes."""
     module = load_json(blobs[0].decode())
     with PassContext(**request["settings"]), capture_fallbacks() as fallbacks:
         code = compile_job(module, Target(request["target"]), request["schedule"])
@@ -167,19 +167,19 @@ def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[b
 
 @dataclass(frozen=True)
 class _Compiled:
-    """The object code of a kernel, with what was given up for it: one entry of the cache."""
+    """The object code of a kernel with the fallbacks of its compilation: one entry of the cache."""
 
     code: bytes
     fallbacks: FallbackReport
 
     def to_bytes(self) -> bytes:
-        """The size of a JSON text, the text, the code."""
+        """Return the size of a JSON text, the text and the code as bytes."""
         text = json.dumps(self.fallbacks.about_code().to_json()).encode()
         return len(text).to_bytes(8, "little") + text + self.code
 
     @staticmethod
     def from_bytes(content: bytes) -> _Compiled:
-        """What `to_bytes` wrote."""
+        """Read the bytes that `to_bytes` returned."""
         end = 8 + int.from_bytes(content[:8], "little")
         return _Compiled(content[end:], FallbackReport.from_json(json.loads(content[8:end])))
 
@@ -188,9 +188,9 @@ _pool: WorkerPool | None = None
 
 
 def start_workers(target: Target) -> WorkerPool | None:
-    """The pool of workers, started at first use; None on a machine with one core.
+    """Start the pool of workers at first use; return None on a machine with one core.
 
-    They begin with a small kernel for ``target``; later they compile for any.
+    Workers warm up with a small kernel for ``target``; afterwards they compile for any target.
     """
     global _pool
     count = len(os.sched_getaffinity(0)) if knobs.workers is None else knobs.workers
@@ -206,7 +206,7 @@ def compile_kernels(
     report: Callable[..., None] = lambda *_: None,
     use_cache: bool = True,
 ) -> dict[str, bytes]:
-    """The object code of each job, by key: from the cache, from the workers, or compiled here."""
+    """Return the object code of each job by key: from the cache, the workers, or compiled here."""
     unique = {job.key: job for job in jobs}
     done: dict[str, _Compiled] = {}
     can_travel = all(job.settings is not None for job in unique.values())

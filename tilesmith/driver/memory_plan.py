@@ -1,7 +1,8 @@
-"""Where the intermediate tensors of a graph function lie in its workspace.
+"""Plans where the intermediate tensors of a graph function lie in its workspace.
 
-A storage is alive from the first to the last step that touches it. `support.memory_planner` gives
-offsets to the storages of known size; those of symbolic size follow behind, without sharing.
+The live range of a storage is from the first to the last step that touches it.
+`support.memory_planner` gives offsets to the storages of known size; storages of symbolic size
+follow and share no memory.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ class Storage:
 
     @staticmethod
     def workspace(size: PrimExpr) -> Storage:
-        """Memory of so many bytes, to be placed in the workspace."""
+        """Return a storage of ``size`` bytes, to be placed in the workspace."""
         return Storage(size, None)
 
     @staticmethod
     def outside(pointer_of: Callable[[], PrimExpr]) -> Storage:
-        """Memory that somebody else provides."""
+        """Return a storage that is not in the workspace: an input, output or constant."""
         return Storage(None, pointer_of)
 
     def become(self, pointer_of: Callable[[], PrimExpr]) -> None:
-        """Lie outside of the workspace after all: in an output."""
+        """Move the storage out of the workspace into an output."""
         self.pointer_of = pointer_of
         self.is_workspace = False
 
     def place(self, base: Var, offset: PrimExpr) -> None:
-        """Lie in the workspace, so many bytes behind its beginning."""
+        """Place the storage in the workspace, at an offset from its beginning."""
         self.address = Call("handle", "tir.handle_add_byte_offset", (base, offset))
 
     def pointer(self) -> PrimExpr:
-        """The address, once the workspace is planned."""
+        """Return the address; the workspace has to be planned."""
         if self.pointer_of is not None:
             return self.pointer_of()
         assert self.address is not None
@@ -57,9 +58,9 @@ class Storage:
 
 
 def plan_workspace(steps: Sequence[Iterable[Storage]], base: Var, analyzer: Analyzer) -> PrimExpr:
-    """Place the storages that the steps touch behind ``base``; the number of bytes needed."""
+    """Place the storages that the steps touch at offsets from ``base``; return the bytes needed."""
     ranges: LiveRanges[Storage] = LiveRanges()
-    storages: dict[Storage, PrimExpr] = {}  # and their sizes
+    storages: dict[Storage, PrimExpr] = {}  # storage → size
     for number, touched in enumerate(steps):
         for storage in touched:
             if storage.is_workspace and storage.size is not None:

@@ -1,7 +1,6 @@
-"""``tilesmith.compile``: a model or module → an executable, through the cache of models.
+"""``tilesmith.compile``: compiles a model or module to an executable, using the cache of models.
 
-What only a compilation needs is imported when there is one: a model that is in the cache is loaded
-without the compiler.
+Modules that only a compilation needs are imported late: a cached model loads without the compiler.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def compile(
     params: Mapping[str, Any] | None = None,
     cache: bool = True,
 ) -> Any:
-    """Compile a model for a target: an Executable.
+    """Compile a model for a target and return an Executable.
 
     ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
-    function. A PrimFunc, or a module of nothing else, is built as ``tilesmith.build`` does it and
+    function. A PrimFunc, or a module of PrimFuncs alone, is built as by ``tilesmith.build`` and
     gives a ``runtime.Module``. ``input_shapes`` fixes sizes of inputs by name. ``cache=False``
-    compiles anew even if this model was compiled before.
+    compiles even if this model is in the cache.
     """
     chosen = Target(target)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
@@ -62,7 +61,7 @@ def compile(
     from tilesmith.driver.relax_build import build
 
     if back_end_of(chosen).kernel_object is not None:
-        start_workers(chosen)  # they import what they need while the model is read
+        start_workers(chosen)  # workers import their modules while this process reads the model
     with collect_fallbacks() as importing:
         module = import_model(model_or_module, input_shapes)
     executable = build(module, chosen, params)
@@ -73,7 +72,7 @@ def compile(
 
 
 def _is_tensor_program(model: Any) -> bool:
-    """Whether there is no graph to compile."""
+    """Return whether the input has PrimFuncs only, so that there is no graph to compile."""
     from tilesmith.tir import PrimFunc
 
     if isinstance(model, IRModule):
@@ -85,7 +84,7 @@ def _is_tensor_program(model: Any) -> bool:
 def _model_key(
     path: Path, target: Target, shapes: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> str:
-    """The digest of a model file, of the data files beside it, and of what it is compiled for."""
+    """Return a digest of a model file, the data files beside it, and the compilation's settings."""
     from tilesmith.relax.frontend.onnx import model_files
 
     contents = [Path(file).read_bytes() for file in model_files(path)]
@@ -96,7 +95,7 @@ def _model_key(
 
 
 def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> IRModule:
-    """A module from a model in any form that is known."""
+    """Return a module for a model in any supported form."""
     if isinstance(model, IRModule):
         return model
     from tilesmith import relax

@@ -1,4 +1,4 @@
-"""The graph passes of whole-model compilation, in order; users may name or replace the list."""
+"""Lists of graph passes for whole-model compilation; users may name or replace the list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIPELINES: Registry = Registry("pipeline")
 
 
 def default_passes(target: Target) -> list[Any]:
-    """From operators to calls of fused kernels."""
+    """Return the passes that turn operators into calls of fused kernels."""
     return [
         graph.LambdaLift(),
         graph.InlinePrivateFunctions(),
@@ -42,18 +42,18 @@ def default_passes(target: Target) -> list[Any]:
 
 
 def _layout_passes(target: Target) -> list[Any]:
-    """The passes that choose layouts, as the record of the target's back end names them."""
+    """Return the passes that choose layouts, as the target's back end names them."""
     record = find_back_end(target)
     return [] if record is None else [part(make)(target) for make in record.graph_passes]
 
 
 def zero_passes(target: Target) -> list[Any]:
-    """Just enough to run: no fusion, no folding."""
+    """Return the passes without which nothing runs: no fusion, no constant folding."""
     return [graph.LambdaLift(), graph.LegalizeOps(), graph.CheckLegalized()]
 
 
 def register_pipeline(name: str) -> Callable[..., Any]:
-    """Register a function that gives a pipeline (a pass) under a name."""
+    """Register a function that returns a pipeline (a pass) under a name."""
     return PIPELINES.register(name)
 
 
@@ -79,5 +79,5 @@ def _target(target: Any) -> Target:
 
 
 def get_pipeline(name: str = "default", **kwargs: Any) -> transform.Pass:
-    """The pipeline registered under a name."""
+    """Return the pipeline registered under a name."""
     return PIPELINES.get(name)(**kwargs)

@@ -1,4 +1,4 @@
-"""``relax.build``: a module at any stage → an executable."""
+"""``relax.build``: compiles a module at any stage to an executable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def build(
     relax_pipeline: Any = None,
     tir_pipeline: Any = None,
 ) -> Executable:
-    """Compile a module for a target.
+    """Compile a module for a target and return an Executable.
 
     ``mod`` may be at any stage: operators, ``call_tir``, private functions marked ``Primitive``,
     PrimFuncs scheduled by hand. ``params`` binds parameters of ``main`` to arrays. ``pipeline`` is
@@ -80,7 +80,7 @@ def graph_pipeline(
     params: Mapping[str, Any] | None = None,
     pipeline: Any = "default",
 ) -> IRModule:
-    """All graph passes: the module holds calls of kernels afterwards."""
+    """Apply all graph passes; return a module of kernel calls."""
     if params:
         mod = graph.BindParams("main", dict(params))(mod)
     if pipeline is None:
@@ -88,11 +88,11 @@ def graph_pipeline(
     passes: Callable[[IRModule], IRModule]
     passes = get_pipeline(pipeline, target=target) if isinstance(pipeline, str) else pipeline
     mod = passes(mod)
-    return graph.LegalizeOps()(mod)  # nothing is left to do after a full pipeline
+    return graph.LegalizeOps()(mod)  # a no-op after a full pipeline
 
 
 def public_functions(module: IRModule) -> list[GlobalVar]:
-    """The graph functions that a user can name: those that are not private."""
+    """Return the graph functions that are not private."""
     found = []
     for variable, function in module.items():
         if isinstance(function, relax.Function) and not function.attrs.get("Primitive"):
@@ -128,7 +128,7 @@ def build_graph(module: IRModule, target: Target) -> Executable:
     context = PassContext.current()
 
     def sources() -> Mapping[str, Any]:
-        # as it was when the model was built, whenever its source is asked for
+        # with the settings that held when the model was built
         with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
@@ -141,14 +141,14 @@ def build_graph(module: IRModule, target: Target) -> Executable:
 
 @dataclass(frozen=True)
 class _Compiled:
-    """Object files of a whole model; without any, what a user does to run its source."""
+    """Object files of a whole model; if there are none, advice on how to run its source."""
 
     objects: list[bytes]
     advice: str = ""
 
 
 def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compiled:
-    """The object files: of each kernel, of what calls them, of what they share."""
+    """Compile the kernels, the functions that call them, and the code that they share."""
     record = back_end_of(target)
     if record.kernel_object is None:
         code = part(record.generate)(_whole(entries, kernels, target), target, None)
@@ -168,14 +168,16 @@ def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compi
 
 
 def _whole(entries: IRModule, kernels: KernelTable, target: Target) -> IRModule:
-    """A model as one lowered module: its kernels, and the functions that call them."""
+    """Return a model as one lowered module: its kernels, and the functions that call them."""
     whole = lower_jobs(kernels.jobs.values(), target)
     whole.update(lower_entries(entries, target))
     return whole
 
 
 def _entries(lowered: list[GraphFunction]) -> IRModule:
-    """The functions that the runtime calls: those of the graph, and those that tell shapes."""
+    """Return the functions that the runtime calls: graph functions and those that compute
+    shapes.
+    """
     entries = IRModule()
     for one in lowered:
         for function in (one.function, one.shapes_function):

@@ -1,4 +1,4 @@
-"""Who schedules (decision 9): functions that nobody has scheduled, and no others."""
+"""Applies default schedules to functions that their users have not scheduled (decision 9)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["schedule_function"]
 
 
 def schedule_function(function: PrimFunc, target: Target) -> PrimFunc:
-    """The function with the default schedule, or as it is where its user has scheduled it."""
+    """Return the function with the default schedule, or unchanged if its user has scheduled it."""
     return default_schedule(function, target) if is_unscheduled(function) else function

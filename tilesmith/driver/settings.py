@@ -1,4 +1,4 @@
-"""What decides what is compiled (settings, target, tools): for keys of caches, and for workers."""
+"""Settings, targets and tools that influence the code, for keys of caches and for workers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DEBUG = ("tir.enable_debug", "tir.debug_script")
 
 
 def deciding_settings(prefix: str = "") -> dict[str, Any] | None:
-    """The arguments of the current `PassContext` that change code, where they are not the defaults.
+    """Return the arguments of the current `PassContext` that change code and are not defaults.
 
-    ``prefix`` begins the names of the options that count ("tir." for kernels). None where they
-    cannot be written as JSON (passes of the user's own): then nothing may be cached or sent to
-    another process, nor where lines of the user's files are part of the code.
+    ``prefix`` begins the names of the options that count ("tir." for kernels). Returns None if the
+    settings cannot be written as JSON (they hold the user's own passes) or if line numbers of the
+    user's files become part of the code: then nothing may be cached or sent to another process.
     """
     context, plain = PassContext.current(), PassContext()
     config = {name: value for name, value in context.config.items() if name.startswith(prefix)}
@@ -40,7 +40,7 @@ def deciding_settings(prefix: str = "") -> dict[str, Any] | None:
 
 
 def code_identity(target: Target) -> str:
-    """A text for cache keys: equal when code for ``target``, made here, may be used again.
+    """Return a text for cache keys: equal if code for ``target``, made here, may be reused.
 
     Raises UnsupportedError when there is no back end for the target.
     """

@@ -1,4 +1,4 @@
-"""The module at any stage as text, for the looking-glass (``tilesmith inspect``)."""
+"""Texts of a module at each stage of compilation, for ``tilesmith inspect``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stages(
     input_shapes: Mapping[str, Any] | None = None,
     function: str | None = None,
 ) -> str:
-    """A model as text at one of ``STAGES``; ``function`` picks one kernel.
+    """Return a model as text at one of ``STAGES``; ``function`` picks one kernel.
 
     "graph": as imported; "fused": after the graph passes; "tir": kernels as scheduled; "lowered":
     as flat loops; "source": what the target's back end writes; "llvm": LLVM text; "asm": machine
@@ -49,7 +49,7 @@ def stages(
         kernels = IRModule()
         for variable, value in module.items():
             if isinstance(value, PrimFunc) and function in (None, variable.name_hint):
-                # Without a public name the code generator would drop what nobody calls.
+                # Without a public name the code generator would drop an uncalled function.
                 named = value.with_attr("global_symbol", variable.name_hint)
                 kernels[variable.name_hint] = schedule_function(named, chosen)
         if stage == "tir":

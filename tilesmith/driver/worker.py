@@ -1,6 +1,6 @@
-"""A worker: compiles the kernels that come through its pipe.
+"""A worker process: compiles the kernels that it receives through its pipe.
 
-Started as ``python -m``, with the target for which it gets ready.
+Started as ``python -m``, with the target to warm up for.
 """
 
 import sys
@@ -26,8 +26,9 @@ from tilesmith.tir import (
 
 
 def warm_up(target: str = "llvm") -> None:
-    """Compile a small kernel, so that what all kernels need is there when the first one comes: the
-    parent still reads the model meanwhile."""
+    """Compile a small kernel, so that the compiler is loaded when the first job arrives; meanwhile
+    the parent reads the model.
+    """
     source, result = decl_buffer((4,), "float32"), decl_buffer((4,), "float32")
     i, place = Var("i", "int32"), Var("v", "int32")
     block = Block(
@@ -41,7 +42,7 @@ def warm_up(target: str = "llvm") -> None:
     body = BlockRealize([], True, Block([], [], [], "root", loop))
     params = [Var("a", "handle"), Var("b", "handle")]
     copy = PrimFunc(params, body, None, dict(zip(params, (source, result))))
-    with knobs.override(check=False), capture_fallbacks():  # it is nobody's program
+    with knobs.override(check=False), capture_fallbacks():  # not a program of the user's
         compile_job(IRModule({"warm_up": copy}), Target(target))
 
 

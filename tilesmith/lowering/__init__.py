@@ -1,4 +1,4 @@
-"""From tensor programs to lowered modules and to code: ``lower``, ``build``, and the pipelines."""
+"""Lowers tensor programs to flat loops and compiles them: ``lower``, ``build``, the pipelines."""
 
 from tilesmith.lowering.functions import (
     build,

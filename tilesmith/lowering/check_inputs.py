@@ -1,8 +1,8 @@
-"""What a function can be tried with: arguments, the work it promises, why it cannot be tried.
+"""Chooses arguments for trial runs of a function, bounds its work, and says why it cannot be run.
 
-Nothing is known of what users pass. So arguments are chosen carefully: small whole numbers (sums of
-them are exact in every order, they are valid indices in most places, they are no NaN), and several
-attempts at sizes. Arguments count only if the function itself, before any pass, runs on them.
+What users will pass is unknown. So the arguments are small integers (their sums are exact in every
+order, they are valid indices in most places, they are never NaN), for several choices of symbolic
+sizes. Arguments are used only if the original function, before any pass, runs on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST_BYTES = 1 << 28
-_WHILE = 50  # iterations of a `while` that are counted; nobody knows them
+_WHILE = 50  # assumed iterations of a `while` loop, whose count is unknown
 
 _OUTSIDE = (
     "call_extern", "call_pure_extern", "call_packed", "call_cpacked", "call_packed_lowered",
@@ -43,7 +43,7 @@ _ROUNDED = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos
 
 
 def _called(function: PrimFunc) -> list[str]:
-    """The names of what a function calls, once each; "@" stands before functions of the module."""
+    """Return the distinct names of called functions; "@" marks functions of the module."""
     names: dict[str, None] = {}
     for call in calls(function.body):
         op = call.op
@@ -55,9 +55,10 @@ def _called(function: PrimFunc) -> list[str]:
 
 
 def calls_outside(function: PrimFunc, machine: bool = True) -> str | None:
-    """The first operation whose effect or result is not the function's own business, if any:
+    """Return the first call whose effect or result depends on more than the function, if any:
     external functions (running them once more may matter), undefined values, other functions.
-    Without ``machine``, LLVM's intrinsics do not count: code of the function can run them."""
+    Without ``machine``, LLVM's intrinsics do not count: compiled code can run them.
+    """
     for name in _called(function):
         if name.startswith(_MACHINE) and not machine:
             continue
@@ -67,12 +68,12 @@ def calls_outside(function: PrimFunc, machine: bool = True) -> str | None:
 
 
 def rounds(function: PrimFunc) -> bool:
-    """Whether the function computes something that different code rounds differently."""
+    """Return whether the function calls operations that different code may round differently."""
     return any(name in _ROUNDED for name in _called(function))
 
 
 class _Work(Visitor):
-    """Counts executed stores, taking the largest extent that a loop may have."""
+    """Counts executed stores, assuming the largest extent of each loop."""
 
     def __init__(self, values: dict[Var, int]) -> None:
         self.analyzer = Analyzer()
@@ -106,18 +107,20 @@ class _Work(Visitor):
 
 
 def promised_statements(function: PrimFunc, sizes: dict[Var, int]) -> int:
-    """At most how many statements the function executes, by the extents of its loops."""
+    """Return an upper bound of the statements that the function executes, by the loop extents."""
     work = _Work(sizes)
     with deep_recursion():
         work.visit(function.body)
     return work.total
 
 
-# Arguments.
+# Choice of arguments.
 
 
 class _Indexing(Visitor):
-    """Whether loaded values end up in indices, and the smallest dimension that they index."""
+    """Finds whether loaded values are used as indices, and the smallest dimension that they
+    index.
+    """
 
     def __init__(self) -> None:
         self.smallest: int | None = None
@@ -154,7 +157,7 @@ def _symbols(function: PrimFunc) -> list[Var]:
 
 
 def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[Any]]]:
-    """Values of the symbolic sizes with arguments for all parameters, the best guess first."""
+    """Yield symbolic sizes with arguments for all parameters, the best guess first."""
     symbols = _symbols(function)
     indexing = _Indexing()
     with deep_recursion():
@@ -168,7 +171,7 @@ def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[
     else:
         guesses = [{}]
     for guess in guesses:
-        # without zeros last: integers are divisors, too
+        # last without zeros, since integers may be divisors
         for limits in (None, (1, 4)) if most is None else ((0, most), (0, 0)):
             arguments = _arguments(function, guess, limits)
             if arguments is not None:
@@ -178,7 +181,9 @@ def argument_choices(function: PrimFunc) -> Iterator[tuple[dict[Var, int], list[
 def _arguments(
     function: PrimFunc, sizes: dict[Var, int], limits: tuple[int, int] | None
 ) -> list[Any] | None:
-    """Arguments with integers within ``limits`` (None: of both signs); None where it cannot be."""
+    """Return arguments with integers within ``limits`` (None: of both signs); None if
+    impossible.
+    """
     generator = numpy.random.default_rng(0)
     values = {var: const(value, var.dtype) for var, value in sizes.items()}
     made: list[Any] = []
@@ -222,8 +227,7 @@ def _array(buffer: Buffer, values: dict, generator: Any, limits: tuple[int, int]
 
 
 def _placed(array: Any, buffer: Buffer, values: dict) -> Any:
-    """The array with the strides and the alignment that the buffer asks for; None where they are
-    not known."""
+    """Return the array with the buffer's strides and alignment; None if these are not known."""
     strides = array.strides
     if buffer.strides:
         steps = [Analyzer().simplify(substitute(step, values)) for step in buffer.strides]
@@ -235,7 +239,7 @@ def _placed(array: Any, buffer: Buffer, values: dict) -> Any:
 
 def _in_new_memory(array: Any, strides: tuple[int, ...], alignment: int) -> Any:
     steps = list(zip(array.shape, strides))
-    rows = max([size * step for size, step in steps], default=0)  # the last one whole, too
+    rows = max([size * step for size, step in steps], default=0)  # the last one with its padding
     span = max(rows, sum([max(size - 1, 0) * step for size, step in steps]) + array.itemsize)
     memory = numpy.zeros(span + alignment, "u1")
     offset = -memory.ctypes.data % alignment
@@ -245,6 +249,6 @@ def _in_new_memory(array: Any, strides: tuple[int, ...], alignment: int) -> Any:
 
 
 def copy_of_argument(array: Any) -> Any:
-    """A copy with the same strides, as well aligned as the array is."""
+    """Copy an array with the same strides and the same alignment."""
     address = array.ctypes.data
     return _in_new_memory(array, array.strides, min(address & -address, 4096) or 1)

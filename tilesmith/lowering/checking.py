@@ -1,11 +1,11 @@
-"""``TILESMITH_CHECK=1``: every compile is checked while it runs.
+"""``TILESMITH_CHECK=1``: checks every compilation while it runs.
 
-After each pass of lowering the module is well-formed, and each function that the pass changed is
-interpreted and has to compute what it computed before, if its loops promise at most 10^5 executed
-statements (symbolic sizes are tried small). A larger function is compared as a whole, when it is
-built: its code against the code of the plainest build (no optional pass, LLVM at level 0). What
-cannot be compared is counted with the reason. ``summary()`` gives the counts; a process that
-checked something prints them at its end.
+After each pass of lowering the module has to be well-formed, and each function that the pass
+changed is interpreted and has to compute the same results as before, if its loops execute at most
+10^5 statements (symbolic sizes are chosen small). A larger function is compared when it is built:
+its code against the code of the plainest build (no optional pass, LLVM at level 0). Functions that
+cannot be compared are counted with the reason. ``summary()`` returns the counts; a process that
+checked something prints them when it exits.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ MOST_STATEMENTS = 100_000
 MOST_BUILT = 300_000_000
 """Up to how many executed statements two builds of a function are run."""
 
-# Passes after which floats may be rounded otherwise. All others keep every bit, unless the function
-# calls something like `exp`: numpy has it in two versions, for numbers and for vectors.
+# Passes that may change the rounding of floats. All others keep every bit, unless the function
+# calls e.g. `exp`, of which numpy has two versions, for scalars and for vectors.
 _ROUNDING = ("tir.LowerIntrin", "tir.BF16", "tir.FP8", "tir.LowerThreadAllreduce",
              "tir.LowerCrossThreadReduction", "tir.Legalize")  # fmt: skip
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
@@ -65,26 +65,26 @@ _lock = threading.Lock()
 
 
 def is_checking() -> bool:
-    """Whether compiles are checked."""
+    """Return whether compilations are checked."""
     return bool(knobs.check)
 
 
 def _count(what: str) -> None:
     with _lock:
         if not _counts:
-            atexit.unregister(_print_summary)  # it may have been there before `take_counts`
+            atexit.unregister(_print_summary)  # it may be registered since before `take_counts`
             atexit.register(_print_summary)
         _counts[what] += 1
 
 
 def summary() -> dict[str, int]:
-    """What this process (with its workers) has checked so far: kind → how many times."""
+    """Return what this process and its workers have checked so far: kind → count."""
     with _lock:
         return dict(sorted(_counts.items()))
 
 
 def take_counts() -> dict[str, int]:
-    """The counts, which are forgotten: a worker hands them to its parent."""
+    """Return the counts and reset them: a worker hands them to its parent."""
     with _lock:
         taken = dict(_counts)
         _counts.clear()
@@ -92,7 +92,7 @@ def take_counts() -> dict[str, int]:
 
 
 def add_counts(counts: dict[str, int]) -> None:
-    """Count what a worker has checked."""
+    """Add the counts of a worker."""
     for what, number in counts.items():
         _count(what)
         with _lock:
@@ -116,8 +116,9 @@ def _tolerance(dtype: numpy.dtype, rounding: bool, rounds: bool) -> float:
 
 
 def _difference(got: Any, want: Any, rounding: bool, rounds: bool = False) -> str | None:
-    """Where two results differ. ``rounding``: the step may round otherwise; ``rounds``: the
-    function calls what may be rounded otherwise."""
+    """Describe where two results differ, if they do. ``rounding``: the step may change rounding;
+    ``rounds``: the function calls operations that may be rounded differently.
+    """
     if not isinstance(want, numpy.ndarray):
         return None
     if want.dtype.kind in "biu":
@@ -133,7 +134,7 @@ def _difference(got: Any, want: Any, rounding: bool, rounds: bool = False) -> st
             near = (numpy.abs(one - other) <= limit) | (one == other)
         wrong = ~(near | (numpy.isnan(one) & numpy.isnan(other)))
         if rounding:
-            wrong &= finite  # overflow and poles may be met a little earlier or later
+            wrong &= finite  # rounding may move an overflow or a pole
     if not wrong.any():
         return None
     place = tuple(int(index) for index in numpy.argwhere(numpy.atleast_1d(wrong))[0])
@@ -150,14 +151,14 @@ def _results(
     interpret: Callable[..., Any] | None = None,
 ) -> list[Any]:
     copies = [copy_of_argument(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
-    from tilesmith.tir.interpreter import run  # only where something is checked
+    from tilesmith.tir.interpreter import run  # imported only if something is checked
 
     (interpret or run)(program, *copies, entry=entry)
     return copies
 
 
 class _Subject:
-    """One function under way: its arguments and results, or why it is not interpreted."""
+    """One function being checked: its arguments and results, or why it is not interpreted."""
 
     def __init__(self, name: str, function: PrimFunc) -> None:
         self.name = name
@@ -172,12 +173,12 @@ class _Subject:
         self._choose(function)
 
     def _choose(self, function: PrimFunc) -> None:
-        """Take the first arguments on which the function runs."""
+        """Choose the first arguments on which the function runs."""
         self.reason = "no arguments could be made"
         for number, (sizes, arguments) in enumerate(argument_choices(function)):
             if promised_statements(function, sizes) > MOST_STATEMENTS:
                 if number:
-                    continue  # the reason why smaller sizes did not do stands
+                    continue  # keep the reason why smaller sizes failed
                 self.reason = "its loops promise more than 10^5 statements"
                 return
             try:
@@ -190,7 +191,7 @@ class _Subject:
             return
 
     def compare(self, module: IRModule, step: str) -> str | None:
-        """How the function differs now, if it does; counts what was done."""
+        """Describe how the function's results differ now, if they do; count the outcome."""
         if self.reason is not None:
             return None
         rounding = self.rounds and step.startswith(_ROUNDING)
@@ -222,13 +223,13 @@ class _Subject:
 
 
 def _interpreter(target: Target) -> Callable[..., Any] | None:
-    """What runs lowered functions of a target, wrappers included, on arrays of the host."""
+    """Return the interpreter of a target's lowered functions, wrappers included, on host arrays."""
     record = find_back_end(target)
     return None if record is None or record.interpreter is None else part(record.interpreter)
 
 
 class _CheckPasses(PassInstrument):
-    """Looks at the module after each pass that is not made of others."""
+    """Checks the module after each pass that is not composed of others."""
 
     def __init__(self) -> None:
         self.subjects: dict[str, _Subject] = {}
@@ -247,7 +248,7 @@ class _CheckPasses(PassInstrument):
             return
         is_composite = self.finished != finished
         self.finished += 1
-        if is_composite:  # the passes inside have been looked at
+        if is_composite:  # the passes inside have been checked
             return
         self.look(before, mod, info.name)
 
@@ -276,8 +277,9 @@ class _CheckPasses(PassInstrument):
                 )
 
     def verify(self, before: dict[str, Any], after: dict[str, Any], name: str, step: str) -> None:
-        """What was well-formed still is. Callees may be linked later: functions are looked at one
-        by one."""
+        """Check that well-formed functions stay so. Callees may be linked later, so functions are
+        checked one by one.
+        """
         if not isinstance(after[name], PrimFunc):
             return
         try:
@@ -311,13 +313,13 @@ def _programs(before: dict[str, Any], after: dict[str, Any], names: list[str]) -
 def _text(function: Any) -> str:
     try:
         return function.script()
-    except Exception as error:  # a broken program must not hide what is wrong
+    except Exception as error:  # a failing printer must not hide the error
         return f"(cannot be printed: {error})"
 
 
 @contextmanager
 def checked_passes() -> Iterator[None]:
-    """Passes that run inside are checked, where ``TILESMITH_CHECK`` asks for it."""
+    """Check the passes that run inside, if ``TILESMITH_CHECK`` is set."""
     nested = any(isinstance(one, _CheckPasses) for one in instruments_of_thread())
     if nested or not is_checking():
         yield
@@ -330,9 +332,10 @@ def checked_passes() -> Iterator[None]:
 
 
 def _is_built(function: Any, scheduled: Any) -> bool:
-    """Whether the code of a function is run, because it can be, and not all steps on the way to it
-    can be interpreted: the function, or what a schedule made of it, is too large on the first
-    arguments that one would take, or calls the machine's instructions."""
+    """Return whether to run the function's code: it can be run, but not every step of its lowering
+    can be interpreted, because the function, or its scheduled form, is too large on the first
+    choice of arguments or calls machine intrinsics.
+    """
     if not isinstance(function, PrimFunc) or calls_outside(function, machine=False) is not None:
         return False
     for sizes, _ in argument_choices(function):
@@ -349,12 +352,11 @@ def check_builds(
     plain: Callable[[IRModule], Any],
     scheduled: IRModule | None = None,
 ) -> None:
-    """Compare the code of functions that cannot be interpreted on their whole way with the code of
-    the plainest build.
+    """Compare code with the code of the plainest build, for functions too large to interpret.
 
-    ``get_built()`` gives the module that the user gets, ``plain(module)`` makes the plainest one.
-    ``scheduled`` is what a schedule that was chosen for the functions made of them.
-    Raises MiscompileError where results differ.
+    ``get_built()`` returns the module that the user gets, ``plain(module)`` builds the plainest
+    one. ``scheduled`` holds the functions after their default schedules, if they got any. Raises
+    MiscompileError where results differ.
     """
     if not is_checking():
         return
@@ -380,7 +382,7 @@ def check_builds(
 def _compare_builds(
     name: str, function: PrimFunc, built: Any, plain: Callable[[IRModule], Any]
 ) -> str | None:
-    """How the results of two builds differ, if they do; counts what was done."""
+    """Describe how the results of two builds differ, if they do; count the outcome."""
     sizes, arguments = next(argument_choices(function))
     if promised_statements(function, sizes) > MOST_BUILT:
         _count("not comparable (its loops promise more than 3*10^8 statements)")
@@ -389,7 +391,7 @@ def _compare_builds(
         with knobs.override(check=False):
             reference = plain(IRModule({name: function}))
         want = _called(reference[name], arguments)
-    except Exception as error:  # asserts of the program raise what Python programs expect
+    except Exception as error:  # asserts of the program raise Python's exceptions
         _count(f"not comparable (the plainest build gives {type(error).__name__})")
         return None
     got = _called(built[name], arguments)
@@ -410,7 +412,7 @@ def _called(function: Any, arguments: list[Any]) -> list[Any]:
 
 
 def check_same(before: PrimFunc, after: PrimFunc, what: str) -> None:
-    """Compare a function with what a step (a schedule) made of it, as passes are compared."""
+    """Compare a function with the result of a step (a schedule), as passes are compared."""
     if not is_checking() or before is after:
         return
     name = str(before.attrs.get("global_symbol", "main"))
@@ -430,7 +432,7 @@ def check_same(before: PrimFunc, after: PrimFunc, what: str) -> None:
             notes=_programs({name: before}, {name: after}, [name]),
         ) from error
     for one, other in zip(got, subject.expected):
-        text = _difference(one, other, True)  # reductions may have another order
+        text = _difference(one, other, True)  # the schedule may reorder reductions
         if text is not None:
             raise MiscompileError(
                 f"{what} changed what '{name}' computes: {text}",

@@ -1,4 +1,4 @@
-"""Building for devices: kernels for the device, and host functions that launch them."""
+"""Builds for devices: kernels for the device, and host functions that launch them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["build_for_device"]
 
 
 def build_for_device(module: IRModule, target: Target) -> Module:
-    """Compile lowered functions with threads: the module of the host, which imports the kernels.
+    """Compile lowered functions with threads; return the host module, which imports the kernels.
 
-    Without a runtime for the device the kernels can be looked at and saved; a call of a function
+    Without a runtime for the device, the kernels can be inspected and saved, but calling a function
     raises UnsupportedError.
     """
     host = target.host or Target(back_end_of(target).host)
@@ -44,7 +44,7 @@ def build_for_device(module: IRModule, target: Target) -> Module:
 
 
 def _without_runtime(name: str, device: Device) -> Any:
-    """What stands for a function whose kernels cannot be launched."""
+    """Return a function that raises UnsupportedError, in place of one that launches kernels."""
 
     def call(*arguments: Any) -> None:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""``lower`` and ``build``: from tensor programs to lowered modules and to code."""
+"""``lower`` and ``build``: lower tensor programs to flat loops and compile them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ def lower(
     binds: Mapping[Any, Any] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """The module of flat loops for a PrimFunc or a module of PrimFuncs.
+    """Lower a PrimFunc or a module of PrimFuncs to a module of flat loops.
 
-    ``name`` is the public name of a PrimFunc; one that has a name keeps it unless another is given.
-    ``args`` and ``binds`` belong to classic schedules.
-    ``simple_mode`` stops before loops are vectorized and unrolled.
-    Raises UnsupportedError for inputs that cannot be lowered.
+    ``name`` is the public name of a PrimFunc; by default it keeps the name that it has. ``args``
+    and ``binds`` belong to classic schedules. ``simple_mode`` stops before loops are vectorized and
+    unrolled. Raises UnsupportedError for inputs that cannot be lowered.
     """
     module = _as_module(inp, args, name)
     context = PassContext.current()
@@ -56,7 +55,9 @@ def lower(
 
 
 def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool) -> IRModule:
-    """Each function on its way through lowering: blocks, blocks on threads, or classic loops."""
+    """Lower each function by the passes for its kind: blocks, blocks on threads, or classic
+    loops.
+    """
     kinds = {variable: program_kind(func) for variable, func in module.functions.items()}
     lowered = module
     for kind in dict.fromkeys(kinds.values()):
@@ -120,10 +121,10 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
 
 
 def _with_public_functions(module: IRModule) -> IRModule:
-    """A module whose functions stand under their symbols, as other object files call them.
+    """Return a module whose functions are named by their symbols, as other object files call them.
 
-    In a module in which no function is public all are, under their names. Raises ConfigError where
-    two functions have one symbol.
+    If no function of the module is public, all become public under their names. Raises ConfigError
+    where two functions have one symbol.
     """
     functions = dict(module.items())
     if not any("global_symbol" in func.attrs for func in functions.values()):
@@ -141,7 +142,9 @@ def _no_alias() -> bool:
 
 
 def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
-    """The passes that the user wants after a phase; functions over PrimFuncs count as passes."""
+    """Return the passes that the user adds after each phase; functions over PrimFuncs count as
+    passes.
+    """
     found = []
     for entry in context.get_config("tir.add_lower_pass") or ():
         if not isinstance(entry, (list, tuple)) or len(entry) != 2:
@@ -160,8 +163,9 @@ def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
 
 
 def check_options(context: PassContext) -> None:
-    """Raise for what this compiler cannot do: UnsupportedError for options of parts that it does
-    not have, ConfigError for an algorithm that its planner of memory does not have."""
+    """Check the options of the context: raise UnsupportedError for options of parts that this
+    compiler does not have, ConfigError for an unknown algorithm of memory planning.
+    """
     check_algorithm(memory_algorithm())
     for name, advice in _WITHOUT_PART.items():
         if context.config.get(name):
@@ -188,7 +192,7 @@ def build(
     name: str = "default_function",
     binds: Mapping[Any, Any] | None = None,
 ) -> Module:
-    """Compile tensor programs to a ``runtime.Module`` whose functions can be called.
+    """Compile tensor programs to a ``runtime.Module`` of callable functions.
 
     ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or
     a mapping from targets to such.
@@ -211,7 +215,7 @@ def build(
 
 
 def _by_target(module: IRModule) -> dict[Target, IRModule]:
-    """The functions of a module by the targets that they name themselves, if all of them do."""
+    """Group the functions of a module by their own targets, if all of them name one."""
     functions = dict(module.items())
     if not all("target" in func.attrs for func in functions.values()):
         return {}
@@ -225,7 +229,7 @@ def _by_target(module: IRModule) -> dict[Target, IRModule]:
 
 
 def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
-    """``build`` for one target."""
+    """Build for one target."""
     module = _with_public_functions(lower(inputs, args, name, binds))
     if target is None:
         for func in module.functions.values():
@@ -242,7 +246,7 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
 
 
 def build_to_run(function: PrimFunc) -> Module:
-    """Compile a function for use by the compiler itself, as when it folds constants.
+    """Compile a function for use inside the compiler, for example to fold constants.
 
     The code is for the current target where this machine can run it, else for the host.
     """
@@ -257,7 +261,7 @@ def build_to_run(function: PrimFunc) -> Module:
 
 
 def lower_entries(module: IRModule, target: Target) -> IRModule:
-    """The lowered functions that `build` would hand to the back end of a host."""
+    """Return the lowered functions that `build` would hand to the back end of a host."""
     with checked_passes():
         return _for_host(_with_public_functions(lower(module)), target)
 
@@ -268,8 +272,9 @@ def _for_host(lowered: IRModule, target: Target) -> IRModule:
 
 
 def check_scheduled(original: IRModule, scheduled: IRModule, target: Target) -> None:
-    """Compare what a schedule made of functions with the functions as they were, where
-    ``TILESMITH_CHECK`` asks for it: small ones interpreted, large ones built and run."""
+    """Compare scheduled functions with the originals, if ``TILESMITH_CHECK`` is set: interpret
+    small ones, build and run large ones.
+    """
     if not is_checking():
         return
     for variable, function in original.functions.items():
@@ -284,7 +289,7 @@ def check_scheduled(original: IRModule, scheduled: IRModule, target: Target) -> 
 
 
 def _plainest_build(module: IRModule, target: Target) -> Module:
-    """The code that is easiest to trust: serial loops, no optional pass, LLVM at level 0."""
+    """Build the code that is easiest to trust: serial loops, no optional pass, LLVM at level 0."""
     optional = ("tir.LoopPartition", "tir.PeelVectorTails", "tir.StorageRewrite", "tir.UnrollLoop",
                 "tir.HoistIfThenElse", "tir.CommonSubexprElimTIR")  # fmt: skip
     with PassContext(opt_level=0, config={"tir.disable_vectorize": True}):
@@ -304,7 +309,7 @@ def _target(target: Any, target_host: Any) -> Target:
 def _build_for_several(
     inputs: Mapping[Any, Any], args: Sequence[Any] | None, target_host: Any, name: str
 ) -> Module:
-    """One module that imports those of the further targets."""
+    """Build for several targets: one module that imports those of the other targets."""
     modules = [
         build(part, args, target, target_host, name=name) for target, part in inputs.items()
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lowering of kernels that other generated code calls: plain pointers and scalars, no wrappers."""
+"""Lowers kernels that other generated code calls: plain pointers and scalars, no wrappers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["lower_kernels", "symbolic_sizes"]
 
 
 def symbolic_sizes(function: PrimFunc) -> list[Var]:
-    """The sizes, strides and offsets that only the parameters' buffers declare, in order."""
+    """Return the sizes, strides and offsets that only the parameters' buffers declare, in order."""
     known = dict.fromkeys(function.params)
     parts = [
         part
@@ -27,8 +27,9 @@ def symbolic_sizes(function: PrimFunc) -> list[Var]:
 
 
 def lower_kernels(module: IRModule, target: Target) -> IRModule:
-    """Functions as their callers in generated code see them: a pointer for each buffer, the
-    scalars, then the symbolic sizes of ``symbolic_sizes``, whether the code needs them or not."""
+    """Lower functions to the signature that generated code calls: a pointer for each buffer, the
+    scalars, then the symbolic sizes of ``symbolic_sizes``, used or not.
+    """
     explicit = module.shallow_copy()
     for variable, function in list(explicit.items()):
         sizes = symbolic_sizes(function)

@@ -1,10 +1,10 @@
-"""The passes from tensor programs to what a back end takes, in order.
+"""Lists of the passes that lower tensor programs to the input of a back end.
 
 Each list is read from top to bottom. There are two ways through lowering, in four phases each: for
 programs of blocks (``lower_passes``) and for classic loop programs (``classic_passes``), which
 realize parts of buffers. Both end in flat loops over flat buffers. After them come the passes for
-the host (``host_passes``), or, where functions run on threads of a device, those that make kernels
-of them (``device_passes``).
+the host (``host_passes``), or, for functions that run on threads of a device, the passes that
+outline kernels (``device_passes``).
 
 Back ends add passes of their own for the host (``BackEnd.host_passes``), C CommonSubexprElimTIR.
 Left out on purpose: the same pass for LLVM, which does it itself (it would add a tenth to the time
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _when(option: str, step: Pass) -> list[Pass]:
-    """A pass that runs only where an option of the context asks for it."""
+    """Return a pass that runs only if an option of the context is set."""
     return [step] if PassContext.current().get_config(option) else []
 
 
@@ -39,11 +39,11 @@ def _when(option: str, step: Pass) -> list[Pass]:
 
 
 def _blocks() -> list[Pass]:
-    """Phase 0: blocks with iterators and reductions → opaque blocks."""
+    """Return the passes of phase 0: blocks with iterators and reductions → opaque blocks."""
     return [
         passes.InjectPrefetch(),
         passes.LowerInitBlock(),
-        # while blocks tell what reduces; nobody below asks what the new blocks read
+        # while blocks still mark reductions; no later pass needs the reads of the new blocks
         passes.PlanAndUpdateBufferAllocationLocation(declare_regions=False),
         passes.ConvertBlocksToOpaque(),
         passes.CompactBufferAllocation(),
@@ -52,19 +52,21 @@ def _blocks() -> list[Pass]:
 
 
 def _flat_loops() -> list[Pass]:
-    """Phase 1: opaque blocks → loops over flat buffers, with 32-bit indices where they fit."""
+    """Return the passes of phase 1: opaque blocks → loops over flat buffers, with 32-bit indices
+    where they fit.
+    """
     return [
         passes.LowerOpaqueBlock(),
         passes.RewriteUnsafeSelect(),  # while each dimension can be compared with its index
         *_when("tir.instrument_bound_checkers", passes.InstrumentBoundCheckers()),
         passes.FlattenBuffer(),
-        passes.NarrowDataType(32),  # before vectors are made: fewer bits, more lanes
+        passes.NarrowDataType(32),  # before vectorization: fewer bits, more lanes
         passes.Simplify(),
     ]
 
 
 def _vectors() -> list[Pass]:
-    """Phase 2: loops as marked → vectors, copies, shared memory."""
+    """Return the passes of phase 2: marked loops → vectors, copies, shared memory."""
     return [
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
@@ -77,7 +79,7 @@ def _vectors() -> list[Pass]:
 
 
 def _cleanup() -> list[Pass]:
-    """Phase 3: what the passes before have left over."""
+    """Return the passes of phase 3, which clean up after the earlier phases."""
     return [
         passes.Simplify(),
         passes.RemoveNoOp(),
@@ -92,12 +94,12 @@ PHASES = (_blocks, _flat_loops, _vectors, _cleanup)
 """The phases for programs of blocks in order: functions that make their lists of passes."""
 
 
-# Programs of blocks for threads of a device, or whose loops are pipelines: the same with what these
-# need in between.
+# Programs of blocks on threads of a device, or with pipelined loops: the same passes and the ones
+# that threads and pipelines need.
 
 
 def _blocks_on_threads() -> list[Pass]:
-    """Phase 0 for functions on threads or with pipelines."""
+    """Return the passes of phase 0 for functions on threads or with pipelines."""
     return [
         passes.InjectPrefetch(),
         passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
@@ -112,7 +114,7 @@ def _blocks_on_threads() -> list[Pass]:
 
 
 def _vectors_on_threads() -> list[Pass]:
-    """Phase 2 for functions on threads or with pipelines."""
+    """Return the passes of phase 2 for functions on threads or with pipelines."""
     return [
         passes.RemoveStoreUndef(),
         passes.RemoveAssume(),
@@ -134,7 +136,7 @@ THREAD_PHASES = (_blocks_on_threads, _flat_loops, _vectors_on_threads, _cleanup)
 
 
 def _classic_buffers() -> list[Pass]:
-    """Phase 0: realized parts of buffers and tensors → allocations and flat buffers."""
+    """Return the passes of phase 0: realized regions and tensors → allocations and flat buffers."""
     return [
         passes.ApplyLayoutTransforms(),
         passes.InjectRollingBuffer(),
@@ -146,7 +148,7 @@ def _classic_buffers() -> list[Pass]:
 
 
 def _classic_loops() -> list[Pass]:
-    """Phase 1: 32-bit indices where they fit."""
+    """Return the passes of phase 1: 32-bit indices where they fit."""
     return [
         passes.NarrowDataType(32),
         passes.Simplify(),
@@ -157,11 +159,13 @@ CLASSIC_PHASES = (_classic_buffers, _classic_loops, _vectors_on_threads, _cleanu
 """The phases for classic loop programs; the last two are those of programs of blocks."""
 
 
-# What comes after.
+# Passes after lowering.
 
 
 def _device(target: Target) -> list[Pass]:
-    """From functions with threads to host functions that launch kernels."""
+    """Return the passes that turn functions with threads into host functions that launch
+    kernels.
+    """
     return [
         passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
         passes.AnnotateEntryFunc(),
@@ -177,7 +181,7 @@ def _device(target: Target) -> list[Pass]:
         passes.SplitHostDevice(),
         *_shared_memory(),
         passes.LowerWarpMemory(),
-        passes.CommonSubexprElimTIR(),  # kernels are text for another compiler, often read
+        passes.CommonSubexprElimTIR(),  # kernels are source text that people read
         passes.LowerIntrin(),
         passes.MakePackedAPI(),
         passes.LowerDeviceKernelLaunch(),
@@ -185,7 +189,7 @@ def _device(target: Target) -> list[Pass]:
 
 
 def _shared_memory() -> list[Pass]:
-    """How the allocations of shared memory of a kernel become one."""
+    """Return the passes that merge the shared-memory allocations of a kernel."""
     if PassContext.current().get_config("tir.merge_static_smem"):
         return [passes.MergeSharedMemoryAllocations()]
     return [passes.MergeDynamicSharedMemoryAllocations()]
@@ -204,30 +208,31 @@ def _in_phases(
 def lower_passes(
     added: Sequence[tuple[int, Pass]] | None = None, on_threads: bool = False
 ) -> list[Pass]:
-    """All passes for programs of blocks; ``added`` are pairs of a phase and a pass that runs at
-    its end, ``on_threads`` says that loops are bound to threads or pipelined."""
+    """Return all passes for programs of blocks. ``added`` are pairs of a phase and a pass that runs
+    at its end; ``on_threads`` says that loops are bound to threads or pipelined.
+    """
     return _in_phases(THREAD_PHASES if on_threads else PHASES, added)
 
 
 def classic_passes(added: Sequence[tuple[int, Pass]] | None = None) -> list[Pass]:
-    """All passes for classic loop programs; ``added`` as for ``lower_passes``."""
+    """Return all passes for classic loop programs; ``added`` as for ``lower_passes``."""
     return _in_phases(CLASSIC_PHASES, added)
 
 
 def device_passes(target: Target) -> list[Pass]:
-    """From lowered functions with threads to functions of the host and kernels of the device.
+    """Return the passes from lowered functions with threads to host functions and device kernels.
 
-    ``target`` is the device's; its host is an LLVM target unless it names another one.
+    ``target`` is the device's target; its host is an LLVM target unless it names another one.
     """
     return _device(target)
 
 
 def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
-    """From lowered functions to what a back end for CPUs takes."""
+    """Return the passes from lowered functions to the input of a back end for CPUs."""
     return [
         passes.BindTarget(target),
         passes.AnnotateEntryFunc(),
-        *([passes.SkipAssert()] if disable_assert else []),  # the user's, not those of the wrappers
+        *([passes.SkipAssert()] if disable_assert else []),  # only the user's asserts
         passes.LowerIntrin(),
         *further_passes(target),
         passes.MakePackedAPI(),
@@ -235,6 +240,6 @@ def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
 
 
 def further_passes(target: Target) -> list[Pass]:
-    """The passes over lowered functions that the record of the target's back end adds."""
+    """Return the passes over lowered functions that the target's back end adds."""
     record = find_back_end(target)
     return [] if record is None else [part(make)() for make in record.host_passes]

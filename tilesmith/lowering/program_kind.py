@@ -1,4 +1,4 @@
-"""Which way through lowering a function takes."""
+"""Decides which pipeline lowers a function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLASSIC_STATEMENTS = (BufferRealize, ProducerRealize, ProducerStore)
 
 
 class ProgramKind(Enum):
-    """What a program is made of."""
+    """Kinds of programs that are lowered differently."""
 
     BLOCKS = "blocks"
     THREADS = "blocks on threads, or with pipelines"
@@ -33,7 +33,8 @@ class ProgramKind(Enum):
 
 
 def program_kind(func: Any) -> ProgramKind:
-    """Blocks (or plain loops), the same on threads or in pipelines, or loops that realize buffers.
+    """Return the kind: blocks (or plain loops), the same on threads or pipelined, or loops that
+    realize buffers.
 
     A function says that it comes from a classic schedule by the attribute
     ``from_legacy_te_schedule``, or by its statements.
@@ -49,7 +50,7 @@ _ATTRIBUTES = ("thread_extent", "virtual_thread", "double_buffer_scope")
 
 
 def _needs_threads(stmt: Any) -> bool:
-    """Whether a statement is for threads, or for iterations that overlap."""
+    """Return whether a statement is bound to threads or pipelined."""
     if isinstance(stmt, For):
         return stmt.kind is ForKind.THREAD_BINDING or PIPELINE in stmt.annotations
     if isinstance(stmt, AttrStmt):

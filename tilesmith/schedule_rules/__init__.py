@@ -1,4 +1,4 @@
-"""Schedules without tuning: rules that look at the loops of a function."""
+"""Default schedules without tuning, chosen by rules that analyse the loops of a function."""
 
 from tilesmith.schedule_rules.default import default_schedule
 

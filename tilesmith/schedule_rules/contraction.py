@@ -1,4 +1,4 @@
-"""Contractions (matrix products, convolutions): register tiles over the block that follows.
+"""Schedules contractions (matrix products, convolutions) by register tiles under their consumer.
 
     for n, y, x, o, ry, rx, c: Y[n, y, x, o] += A[…] * W[o // T, ry, rx, c, o % T]
     for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
@@ -9,9 +9,9 @@
             for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
             Z[…] = relu(Y[p, t] + bias[…])
 
-The block that follows (or a copy, where there is none) is tiled, and the contraction computed under
-its tiles. Which axes form the tile is read off the accesses: the last axis of the result is
-vectorised if one operand runs along it at stride 1 and the others do not depend on it, or all do.
+The consumer (or a copy, if there is none) is tiled, and the contraction is computed under its
+tiles. The accesses decide which axes form the tile: the last axis of the result is vectorised if
+one operand runs along it at stride 1 and the others do not depend on it, or all do.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
-_FEWEST_PRODUCTS = 1 << 20  # below some 20 microseconds of work threads cost more than they save
+_FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """What the accesses of a block tell: the axis for vectors, the axis for rows, widths."""
+    """A plan for a contraction: the axis for vectors, the axis for rows, their widths."""
 
     vector_axis: int
     """Position of the vectorised iterator among the spatial ones."""
@@ -62,8 +62,7 @@ def multiplies_and_adds(block: Block) -> bool:
 
 
 def find_contraction(block: Block) -> Contraction | None:
-    """The plan for a block that multiplies and adds; None for any other block, and where the last
-    axis of the result is not one along which each operand moves by 1 or not at all."""
+    """Return the plan for a block that multiplies and adds; None for any other block."""
     store = block.body
     if not multiplies_and_adds(block) or not isinstance(store, BufferStore):
         return None
@@ -100,7 +99,7 @@ def _extent(block: Block, variable: Var) -> int:
 
 
 def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
-    """The width of the tiles of a packed operand."""
+    """Return the tile width of a packed operand."""
     for load in streams:
         inner = load.indices[-1]
         if isinstance(inner, FloorMod) and inner.a is last and isinstance(inner.b, IntImm):
@@ -109,7 +108,7 @@ def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
 
 
 def _step(load: BufferLoad, variable: Var) -> int | None:
-    """How far a load moves when a variable goes up by one: 0, 1, or None for anything else."""
+    """Return how far a load moves when a variable grows by one: 0, 1, or None for anything else."""
     if not mentions(load.indices, {variable}):
         return 0
     inner = load.indices[-1]
@@ -134,7 +133,7 @@ def _is_tile_number(index: PrimExpr, variable: Var) -> bool:
 def schedule_contraction(
     sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
 ) -> None:
-    """Tile, vectorise and parallelise a contraction together with the block that follows."""
+    """Tile, vectorise and parallelise a contraction together with its consumer."""
     follower = _follower(sch, block)
     lanes = machine.lanes(32)
     outer, row, vector = _axes(sch, follower, plan)
@@ -165,7 +164,7 @@ def schedule_contraction(
 
 
 def _work(block: Block) -> int:
-    """How many products a block takes; a symbolic size counts as many."""
+    """Return the number of multiplications of a block; a symbolic extent counts as 1024."""
     total = 1
     for iterator in block.iter_vars:
         extent = iterator.dom.extent
@@ -174,7 +173,7 @@ def _work(block: Block) -> int:
 
 
 def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
-    """The block that reads the result element by element; a copy if there is no such block."""
+    """Return the block that reads the result element by element; insert a copy if there is none."""
     store = sch.get(block).body
     consumers = sch.get_consumers(block)
     if len(consumers) == 1 and not _is_output(sch, block):
@@ -212,7 +211,7 @@ def _is_output(sch: Schedule, block: BlockRV) -> bool:
 def _axes(
     sch: Schedule, follower: BlockRV, plan: Contraction
 ) -> tuple[list[LoopRV], LoopRV | None, LoopRV]:
-    """The loops of the follower: the outer ones, that of the rows, that of the vectors."""
+    """Return the loops of the consumer: the outer ones, the one of rows, the one of vectors."""
     loops = sch.get_loops(follower)
     vector = loops[-1]
     spatial = loops[:-1]
@@ -230,16 +229,17 @@ def _constant(sch: Schedule, loop: LoopRV | None) -> int | None:
 
 
 def _outer_order(outer: list[LoopRV], row_0: LoopRV, vector_0: LoopRV) -> list[LoopRV]:
-    """Batches, then tiles of columns, then the rest: the weights of a tile stay in the cache while
-    all rows pass under them."""
+    """Order the outer loops: batches, then tiles of columns, then the rest. So the weights of a
+    tile stay in the cache while all rows use them.
+    """
     batch = outer[:1] if len(outer) > 1 else []
     return [*batch, vector_0, *outer[len(batch) :], row_0]
 
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
-    """Inside of the tile: reduction loops around, rows and vectors unrolled, lanes vectorised."""
+    """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
     tile, reduction = _tile_loops(sch, block, place)
-    if not tile or not reduction:  # sums of one element have no loop of the reduction
+    if not tile or not reduction:  # sums of one element have no reduction loop
         return
     first, second = sch.split(tile[-1], [None, lanes])
     for loop in reduction:
@@ -257,7 +257,7 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None
 
 
 def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
-    """The loops of a block below ``place``: those of the tile, those of the reduction."""
+    """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
     realize = sch.cursor(block).stmt
     reduction_vars: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -284,7 +284,7 @@ def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
 
 
 def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
-    """Fuse outer loops until there is enough to do for all threads, and run that in parallel."""
+    """Fuse outer loops until there is work for all threads, and run the result in parallel."""
     if threads < 2:
         return
     chosen: list[LoopRV] = []

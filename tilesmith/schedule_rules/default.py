@@ -1,7 +1,7 @@
-"""The default schedule of a function: chosen by looking at its loops, without tuning.
+"""Chooses the default schedule of a function by the form of its loops, without tuning.
 
-Steps: inline what is elementwise; then give each block that remains a schedule of its own kind. A
-rule that turns out not to apply leaves the function as it was: right, only slower.
+Elementwise blocks are inlined; then each remaining block gets the schedule for its kind. A rule
+that does not apply leaves the function unchanged: correct, only slower.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["default_schedule", "schedule_for_cpu"]
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
-    """A function with the default schedule that the back end of a target names, if it names one."""
+    """Apply the default schedule that the back end of a target names, if it names one."""
     record = back_end_of(target)
     if record.default_schedule is None:
         return function
@@ -42,7 +42,7 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
 
 
 def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
-    """The default schedule for CPUs: vectors, register tiles, parallel outer loops."""
+    """Apply the default schedule for CPUs: vectors, register tiles, parallel outer loops."""
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
@@ -52,7 +52,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
 
 
 def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], None]) -> Schedule:
-    """The schedule after a change of a block, or as it was if some primitive refuses."""
+    """Return the schedule after a change, or the unchanged one if some primitive refuses."""
     trial = sch.copy()
     try:
         change(trial)
@@ -129,9 +129,9 @@ def _extent(sch: Schedule, loop: LoopRV) -> int:
 
 
 def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
-    """Outer loops in parallel; the innermost one in vectors where it divides evenly.
+    """Parallelise outer loops; vectorise the innermost one if its extent divides evenly.
 
-    Where it does not, the loop stays as it is: LLVM vectorises it with a remainder.
+    Otherwise the loop stays scalar: LLVM vectorises it with a tail.
     """
     loops = sch.get_loops(block)
     spatial, reduction = split_loops(sch, block, loops)
@@ -158,7 +158,7 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
 
 
 def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
-    """Whether all that a reduction reads moves along a spatial loop, not along the reduction."""
+    """Return whether all loads of a reduction are contiguous along a spatial loop."""
     variable = sch.get(loop).loop_var
     inner = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
     if not inner:
@@ -176,7 +176,9 @@ def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
 def _reduction_outside(
     sch: Schedule, block: BlockRV, reduction: list[LoopRV], inner: LoopRV, lanes: int
 ) -> None:
-    """A reduction over outer axes (pooling, depthwise convolution): vectors along the last axis."""
+    """Schedule a reduction over outer axes (pooling, depthwise convolution): vectors along the last
+    axis.
+    """
     first, second = sch.split(inner, [None, lanes])
     sch.reorder(first, *reduction, second)
     sch.vectorize(second)

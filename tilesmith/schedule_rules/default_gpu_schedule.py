@@ -1,8 +1,8 @@
-"""Spreads blocks that nobody has scheduled over the threads of a GPU: the pass DefaultGPUSchedule.
+"""Spreads unscheduled blocks over the threads of a GPU: the pass DefaultGPUSchedule.
 
-The loops of a block that make its elements are fused and divided into blocks of threads; loops that
-reduce stay inside. Functions with the attribute ``tir.is_scheduled``, blocks under loops that are
-bound to threads already, and functions for targets without threads stay as they are.
+The spatial loops of a block are fused and split over blocks of threads; reduction loops stay
+inside. Functions with the attribute ``tir.is_scheduled``, blocks under loops that are bound to
+threads already, and functions for targets without threads stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DefaultGPUSchedule", "default_gpu_schedule", "default_gpu_schedules"
 
 
 def _thread_count(target: Any) -> int:
-    """Threads of a block; 0 for a target without threads."""
+    """Return the number of threads of a block; 0 for a target without threads."""
     if target is None:
         return 0
     target = Target(target)
@@ -51,7 +51,7 @@ def _schedule_block(sch: Any, block: Any, threads: int) -> None:
     fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
     extent = sch.get(fused).extent
     if len(spatial) > 1 and isinstance(extent, IntImm):
-        # Fused loops are taken apart again in the block: a condition on top would hide how.
+        # The block recovers the fused iterators by div and mod; a predicate would hide that.
         threads = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
     bx, tx = sch.split(fused, [None, threads])
     sch.bind(bx, "blockIdx.x")
@@ -59,7 +59,7 @@ def _schedule_block(sch: Any, block: Any, threads: int) -> None:
 
 
 def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
-    """``func`` with its blocks spread over at most ``threads`` threads of a block."""
+    """Bind the loops of ``func``'s blocks to blocks of at most ``threads`` threads."""
     if func.attrs.get("tir.is_scheduled"):
         return func
     if not isinstance(func.body, BlockRealize) or has_loop_of_kind(
@@ -74,8 +74,7 @@ def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
 
 @compiler_pass("tir.DefaultGPUSchedule")
 def default_gpu_schedules(mod: IRModule) -> IRModule:
-    """Spreads unscheduled functions over threads; the target is that of the function, else the
-    current one."""
+    """Spreads unscheduled functions over threads, for the function's target or the current one."""
     current = Target.current(allow_none=True)
     for variable, func in list(mod.functions.items()):
         if isinstance(func, PrimFunc):

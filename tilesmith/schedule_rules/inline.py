@@ -1,4 +1,4 @@
-"""Inlining of elementwise blocks into their consumers."""
+"""Inlines elementwise blocks into their consumers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def inline_elementwise(sch: Schedule) -> None:
 
 
 def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
-    """The blocks right below the root block of a function; the trace does not keep the look."""
+    """Return the blocks right below the root block of a function, without adding to the trace."""
     root = FunctionCursor(sch.state, variable).root()
     return [sch.variables.new_block(block) for block in root.blocks_below()]
 
@@ -38,11 +38,13 @@ def _is_inside(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _is_cheap(sch: Schedule, block: BlockRV) -> bool:
-    """Whether a block is one elementwise store whose consumers read each element about once."""
+    """Return whether a block is one elementwise store whose consumers read each element about
+    once.
+    """
     node: Block = sch.get(block)
     if node.init is not None or any(i.iter_type != IterVar.DataPar for i in node.iter_vars):
         return False
     for consumer in sch.get_consumers(block):
         if any(i.iter_type != IterVar.DataPar for i in sch.get(consumer).iter_vars):
-            return False  # a reduction reads its inputs again and again
+            return False  # a reduction reads its inputs many times
     return True

@@ -1,4 +1,4 @@
-"""What rules ask about the loops of a block."""
+"""Queries about the loops of a block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def describe(sch: Schedule, block: BlockRV) -> str:
 def split_loops(
     sch: Schedule, block: BlockRV, loops: list[LoopRV]
 ) -> tuple[list[LoopRV], list[LoopRV]]:
-    """The loops that drive data-parallel iterators, and those that drive reductions."""
+    """Return the loops that drive data-parallel iterators, and those that drive reductions."""
     realize: Any = sch.cursor(block).stmt
     reduction_vars = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):

@@ -1,4 +1,4 @@
-"""Reductions along rows: partial results in the lanes of a vector.
+"""Schedules reductions along rows: partial results in the lanes of a vector.
 
   for i, k: S[i] += A[i, k]
 becomes
@@ -21,7 +21,7 @@ __all__ = ["runs_along_rows", "schedule_row_reduction"]
 
 
 def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
-    """Whether the last reduction iterator runs along the last axis of what is read."""
+    """Return whether the last reduction iterator indexes the last axis of all loads."""
     node: Block = sch.get(block)
     if node.init is None or not isinstance(node.body, BufferStore):
         return False
@@ -35,7 +35,7 @@ def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
 
 
 def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
-    """Split the rows over the lanes of vectors; outer loops in parallel."""
+    """Split the rows over the lanes of vectors; run outer loops in parallel."""
     loops = sch.get_loops(block)
     spatial, reduction = split_loops(sch, block, loops)
     extent = sch.get(reduction[-1]).extent

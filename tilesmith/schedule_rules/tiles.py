@@ -1,7 +1,7 @@
-"""Which register tile a contraction gets: a model of one step of its innermost loop.
+"""Chooses the register tile of a contraction by a cost model of its innermost loop.
 
-A tile is ``rows`` × ``vectors``: so many elements of one operand are broadcast, so many vectors of
-the other are loaded, and each pair is multiplied and added to an accumulator of its own.
+A tile is ``rows`` × ``vectors``: ``rows`` elements of one operand are broadcast, ``vectors``
+vectors of the other are loaded, and each pair is multiplied and added to its own accumulator.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["Tile", "best_rows", "best_tile", "tile_cost"]
 
 @dataclass(frozen=True)
 class Tile:
-    """A register tile."""
+    """A register tile: rows and vectors of results that are held in registers."""
 
     rows: int
     vectors: int
 
 
 def tile_cost(tile: Tile, machine: MachineModel) -> float:
-    """Cycles for each multiply-add of a vector; infinite for a tile that does not fit the
+    """Return the cycles per multiply-add of a vector; infinite if the tile does not fit the
     registers.
     """
     products = tile.rows * tile.vectors
@@ -35,14 +35,14 @@ def tile_cost(tile: Tile, machine: MachineModel) -> float:
 
 
 def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
-    """The number of rows for a given number of vectors; it divides the extent."""
+    """Return the best number of rows for a given number of vectors; it divides the extent."""
     limit = min(extent, machine.vector_registers)
     candidates = [rows for rows in range(1, limit + 1) if extent % rows == 0]
     return min(candidates, key=lambda rows: tile_cost(Tile(rows, vectors), machine))
 
 
 def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
-    """The tile for so many rows and so many columns (elements of vectors)."""
+    """Return the best tile for a number of rows and of columns (elements of vectors)."""
     lanes = machine.vector_bytes // 4
     best, least = Tile(1, 1), float("inf")
     for vectors in (1, 2, 3, 4):

@@ -1,4 +1,4 @@
-"""Tensor expressions: say what each element is, and turn that into a PrimFunc."""
+"""Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (

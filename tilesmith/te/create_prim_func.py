@@ -1,4 +1,4 @@
-"""From tensor expressions to a PrimFunc: each operation becomes a block under its own loops.
+"""Turns tensor expressions into a PrimFunc: each operation becomes a block under its own loops.
 
   C = te.compute((n,), lambda i: A[i] + 1, name="C")
 create_prim_func([A, C])
@@ -42,7 +42,7 @@ LAYOUT_FREE = "layout_free_placeholders"
 
 
 def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimFunc:
-    """A PrimFunc over the given tensors (and scalar variables), in that order as parameters.
+    """Make a PrimFunc whose parameters are the given tensors and scalar variables, in order.
 
     ``index_dtype_override``: the dtype of all shapes and indices, "int64" for what comes from the
     graph level.
@@ -58,7 +58,7 @@ def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimF
 
 
 def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
-    """The operations behind some tensors, each after those that it reads."""
+    """Return the operations that compute some tensors, each after those that it reads."""
     order: dict[Operation, None] = {}
 
     def walk(op: Operation) -> None:
@@ -73,7 +73,7 @@ def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
 
 
 def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Both in the wider of their dtypes: an index of the new dtype may meet one of the old."""
+    """Cast both to the wider of their dtypes; the new index dtype may meet the old one."""
     if a.dtype is b.dtype:
         return a, b
     wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
@@ -81,7 +81,7 @@ def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 class _MatchDtypes(Rewriter):
-    """A rewriter after which operands have one dtype again."""
+    """Rewrites expressions and gives operands of one operator a common dtype again."""
 
     def visit_BinaryOp(self, node: Any) -> PrimExpr:
         a, b = self.visit(node.a), self.visit(node.b)
@@ -98,14 +98,14 @@ class _MatchDtypes(Rewriter):
 
 
 class _IndexDtype(_MatchDtypes):
-    """Gives integers of index arithmetic another dtype."""
+    """Changes the dtype of integers in index arithmetic."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
         self.variables: dict[Var, Var] = {}
 
     def convert(self, expr: PrimExpr) -> PrimExpr:
-        """An index or size in the dtype."""
+        """Convert an index or size to the dtype."""
         if expr.dtype is self.dtype or not expr.dtype.is_integer:
             return expr
         converted = self.visit(expr)
@@ -129,7 +129,7 @@ class _IndexDtype(_MatchDtypes):
 
 
 class _Body(_MatchDtypes):
-    """Rewrites a body: reads of tensors become loads, iterators become those of the block."""
+    """Rewrites a body: tensor reads become buffer loads, iterators become those of the block."""
 
     def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
         self.builder = builder
@@ -173,7 +173,9 @@ class _Builder:
         self.block_names: dict[str, int] = {}
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """An index or size in the chosen dtype; sizes that are variables get a partner of it."""
+        """Convert an index or size to the chosen dtype; size variables get a counterpart of that
+        dtype.
+        """
         if self.index_dtype is None:
             return expr
         if (
@@ -205,7 +207,7 @@ class _Builder:
         return decl_buffer(shape, tensor.dtype, self._unique(self.names, name))
 
     def build(self) -> PrimFunc:
-        """The function."""
+        """Build the function."""
         tensors = [argument for argument in self.arguments if isinstance(argument, Tensor)]
         operations = operations_in_order(tensors)
         outputs = [op.output(k) for op in operations for k in range(op.num_outputs)]
@@ -240,7 +242,9 @@ class _Builder:
         )
 
     def _layout_free(self, operations: list[Operation]) -> dict[str, Any]:
-        """The numbers of the parameters whose layout an operation leaves to the compiler."""
+        """Return the positions of the parameters whose layout an operation leaves to the
+        compiler.
+        """
         free = [tensor for op in operations for tensor in op.attrs.get(LAYOUT_FREE, ())]
         numbers = [
             number
@@ -257,7 +261,7 @@ class _Builder:
         raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
 
     def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
-        """Loop variables with extents, block iterators, and the values of these."""
+        """Make loop variables with extents, block iterators, and the values bound to these."""
         loops, iterators, values = [], [], []
         for axis in axes:
             low, extent = self.index(axis.dom.min), self.index(axis.dom.extent)
@@ -275,8 +279,9 @@ class _Builder:
         return loops, iterators, values
 
     def _compute(self, op: ComputeOp) -> Stmt:
-        """The loops of a computation around its block; around one block for each of several
-        results, unless one reduction computes them together."""
+        """Build the loops and the block of a computation. Several results get a block each, unless
+        one reduction computes them together.
+        """
         annotations = {
             key: value
             for key, value in op.attrs.items()
@@ -299,11 +304,13 @@ class _Builder:
     def _compute_block(
         self, op: ComputeOp, number: int | None, annotations: dict[str, Any]
     ) -> tuple[list, list, Block]:
-        """Loops, values of iterators, and the block for all results of an operation or for one."""
+        """Build loops, iterator values and the block for one result, or for all of one
+        reduction.
+        """
         mapping: dict[Var, PrimExpr] = {}
         loops, iterators, values = self._iterators([*op.axis, *op.reduce_axis], mapping)
         indices = [mapping[axis.var] for axis in op.axis]
-        if not iterators:  # a block over nothing still is a block over one point
+        if not iterators:  # a block without iterators gets one of extent 1
             dtype = "int32" if self.index_dtype is None else self.index_dtype.dtype
             point = Range.from_min_extent(const(0, dtype), const(1, dtype))
             iterators.append(IterVar(point, Var("vi", dtype), IterVar.DataPar))
@@ -351,7 +358,7 @@ class _Builder:
         if len(targets) == 1:
             value = _Body(self, bind).visit(combiner.result[0])
             return init, BufferStore(targets[0], value, indices)
-        # Several results: all are computed from the old values before any of them is stored.
+        # Compute all results from the old values before storing any of them.
         results = [_Body(self, bind).visit(value) for value in combiner.result]
         variables = [Var(f"v_{t.name}", value.dtype) for t, value in zip(targets, results)]
         body = stmt_seq(*[BufferStore(t, v, indices) for t, v in zip(targets, variables)])

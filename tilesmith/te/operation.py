@@ -1,4 +1,4 @@
-"""The functions that users write tensor expressions with."""
+"""Functions that users write tensor expressions with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _shape(shape: Any) -> tuple[PrimExpr, ...]:
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor of a shape and dtype (float32 by default)."""
+    """Make an input tensor of a shape and dtype (float32 by default)."""
     return PlaceholderOp(name, "", None, _shape(shape), DataType(dtype or "float32")).output(0)
 
 
@@ -40,7 +40,7 @@ def compute(
     attrs: dict[str, Any] | None = None,
     varargs_names: list[str] | None = None,
 ) -> Any:
-    """A tensor whose element at ``indices`` is ``fcompute(*indices)``.
+    """Make a tensor whose element at ``indices`` is ``fcompute(*indices)``.
 
     The names of the iterators are those of the function's parameters. A function that gives several
     values (of one tuple reduction) makes as many tensors.
@@ -77,7 +77,7 @@ def compute(
 def _iterator_names(
     function: Callable[..., Any], ndim: int, varargs_names: list[str] | None
 ) -> list[str]:
-    """The parameters' names; those of ``*args`` are given or numbered."""
+    """Return the iterator names: the parameters' names, those of ``*args`` given or numbered."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -101,12 +101,12 @@ def _iterator_names(
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
-    """An iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
+    """Make an iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
     return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
-    """An iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32),
+    """Make an iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32),
     "threadIdx.x")``.
     """
     if isinstance(dom, str):
@@ -119,12 +119,12 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
 
 
 def var(name: str = "tindex", dtype: str = "int32", span: Any = None) -> Var:
-    """A variable."""
+    """Make a variable."""
     return Var(name, dtype, span)
 
 
 def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> SizeVar:
-    """A variable that is not negative: the size of a dimension."""
+    """Make a variable that is not negative: the size of a dimension."""
     return SizeVar(name, dtype, span)
 
 
@@ -139,7 +139,7 @@ def extern(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Any:
-    """Tensors made by a statement: ``fcompute(input buffers, output buffers)`` gives it.
+    """Make tensors from a statement that ``fcompute(input buffers, output buffers)`` returns.
 
     ``shape`` is one shape or a list of them; ``dtype`` likewise (default: that of the inputs).
     """
@@ -183,7 +183,7 @@ def _extern_dtypes(name: str, dtype: Any, inputs: list[Tensor], count: int) -> l
 
 
 def extern_primfunc(input_tensors: list[Tensor], primfunc: Any, **kwargs: Any) -> Any:
-    """Tensors made by a PrimFunc: its first parameters are the inputs, the others the outputs."""
+    """Make tensors from a PrimFunc: its first parameters are the inputs, the others the outputs."""
     buffers = primfunc.buffers
     if len(buffers) <= len(input_tensors):
         raise ShapeError(

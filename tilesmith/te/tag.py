@@ -1,4 +1,4 @@
-"""Tags: words attached to the operations made inside of a ``with`` block."""
+"""Tags: labels attached to the operations made inside a ``with`` block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _scopes = threading.local()
 
 
 class TagScope:
-    """Gives its tag to the operations made inside; serves as a decorator too."""
+    """Attaches its tag to the operations made inside; also serves as a decorator."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -36,10 +36,10 @@ class TagScope:
 
     @staticmethod
     def current_tag() -> str:
-        """The tag of the innermost scope, or an empty text."""
+        """Return the tag of the innermost scope, or an empty string."""
         return getattr(_scopes, "tag", "")
 
 
 def tag_scope(tag: str) -> TagScope:
-    """A scope in which operations get a tag."""
+    """Return a scope that tags the operations made inside."""
     return TagScope(tag)

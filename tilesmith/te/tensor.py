@@ -21,7 +21,7 @@ __all__ = [
 
 
 class TensorSlice(ExprOp):
-    """A tensor with some of its indices; stands for the element once all are given."""
+    """A tensor with some of its indices; converts to the element once all are given."""
 
     __slots__ = ("indices", "tensor")
 
@@ -36,7 +36,7 @@ class TensorSlice(ExprOp):
         return TensorSlice(self.tensor, self.indices + more)
 
     def asobject(self) -> PrimExpr:
-        """The element."""
+        """Return the element."""
         return self.tensor(*self.indices)
 
     @property
@@ -46,7 +46,7 @@ class TensorSlice(ExprOp):
 
 
 class Tensor(DataProducer, key="te.Tensor"):
-    """The result of an operation: a function from indices to values, with a shape.
+    """The result of an operation: a shape and a value for each index.
 
     ``T[i, j]`` or ``T(i, j)`` is an element. Arithmetic on whole tensors is elementwise, by TOPI.
     """
@@ -141,12 +141,12 @@ class Tensor(DataProducer, key="te.Tensor"):
 
 
 def _topi(name: str, *arguments: Any) -> Any:
-    """Elementwise arithmetic lives in TOPI, above: reached through a door."""
+    """Return TOPI, which implements elementwise arithmetic on a floor above (through a door)."""
     return resolve(f"tilesmith.topi:{name}")(*arguments)
 
 
 class Operation(Node, key="te.Operation"):
-    """What makes one or several tensors."""
+    """An operation that makes one or several tensors."""
 
     name: str = note()
     tag: str = data_field(default="")
@@ -154,21 +154,21 @@ class Operation(Node, key="te.Operation"):
 
     @property
     def num_outputs(self) -> int:
-        """How many tensors the operation makes."""
+        """The number of tensors that the operation makes."""
         return 1
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        """The tensors that the operation reads, each once, in order of first use."""
+        """The distinct tensors that the operation reads, in order of first use."""
         return []
 
     def output(self, index: int) -> Tensor:
-        """A result of the operation, by number."""
+        """Return a result of the operation, by number."""
         raise TypeError(f"{type(self).__name__} '{self.name}' has no output {index}")
 
 
 class PlaceholderOp(Operation, key="te.PlaceholderOp", slots=("_tensor",)):
-    """An input: its values come from outside."""
+    """An input of the program: its values are passed in."""
 
     shape: tuple[PrimExpr, ...] = data_field()
     dtype: DataType = data_field(convert=DataType)
@@ -180,7 +180,7 @@ class PlaceholderOp(Operation, key="te.PlaceholderOp", slots=("_tensor",)):
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """A placeholder iterates over nothing."""
+        """The iterators: a placeholder has none."""
         return ()
 
     def output(self, index: int) -> Tensor:
@@ -223,7 +223,7 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors",)):
 
 
 class ExternOp(Operation, key="te.ExternOp", slots=("_tensors",)):
-    """Tensors made by a statement over buffers: a call of a library, or loops written by hand."""
+    """Tensors made by a statement over buffers, such as a library call or handwritten loops."""
 
     inputs: tuple[Tensor, ...] = data_field()
     input_placeholders: tuple[Buffer, ...] = data_field()
@@ -252,7 +252,7 @@ class ExternOp(Operation, key="te.ExternOp", slots=("_tensors",)):
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """An extern operation iterates over nothing that is known."""
+        """The iterators: those of an extern operation are not known."""
         return ()
 
     @property

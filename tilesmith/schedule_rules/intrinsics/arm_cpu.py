@@ -1,4 +1,4 @@
-"""Dot products and products of small tiles of Arm CPUs: NEON, dot product and i8mm extensions."""
+"""Dot products and small matrix products of Arm CPUs: NEON, dot product and i8mm extensions."""
 
 from tilesmith.schedule_rules.intrinsics.dot_product_common import (
     dot_product_desc,
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def _neon_dot() -> PrimFunc:
-    """Products of bytes with 16 bits (smull), added in pairs twice (saddlp, addp)."""
+    """Define 16-bit products of bytes (smull), added in pairs twice (saddlp, addp)."""
 
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -63,7 +63,7 @@ def _neon_dot() -> PrimFunc:
 
 
 def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
-    """``sdot`` or ``udot``: four products of bytes added to each of four sums."""
+    """Define ``sdot`` or ``udot``: four products of bytes added to each of four sums."""
     name = f"llvm.aarch64.neon.{letter}dot.v4i32.v16i8"
     sums = out_dtype + "x4"
 
@@ -88,7 +88,7 @@ def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
 
 
 def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> PrimFunc:
-    """``smmla`` and its kin: a 2x2 tile of sums, two rows of eight bytes on either side."""
+    """Define ``smmla`` or a variant: a 2x2 tile of sums, two rows of eight bytes on either side."""
 
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -114,7 +114,7 @@ def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> 
 
 
 def _multiply_add(size: int, dtype: str, kind: str) -> tuple[PrimFunc, PrimFunc]:
-    """``C += A @ B`` of small square matrices, a row of ``C`` in a register (fmla)."""
+    """Define ``C += A @ B`` of small square matrices, a row of ``C`` in a register (fmla)."""
     vector, name = f"{dtype}x{size}", f"llvm.fma.v{size}{kind}"
 
     @T.prim_func(private=True)

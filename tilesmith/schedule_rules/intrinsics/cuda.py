@@ -1,6 +1,6 @@
-"""Matrix units of NVIDIA GPUs by fragments (``wmma``): fill, load, multiply, store.
+"""Matrix units of NVIDIA GPUs through fragments (``wmma``): fill, load, multiply, store.
 
-Those by warps (``mma``, ``ldmatrix``) are in ``cuda_mma`` and can be had from here as well.
+The warp-level ones (``mma``, ``ldmatrix``) are in ``cuda_mma`` and can be imported from here too.
 
 A fragment holds a 16x16 tile; a buffer in a ``wmma`` scope is an array of them, and the number of a
 tile in it follows from the offset of the tile. Loads read from shared memory, stores write to
@@ -35,7 +35,7 @@ SHORT_NAMES = {
 
 
 def get_wmma_fragment_index(buffer: Any, stride: Any, rows: int, columns: int) -> Any:
-    """The number of the tile of a matched buffer among the fragments of its array."""
+    """Return the number of a matched buffer's tile among the fragments of its array."""
     tiles_in_a_row = stride // columns
     row, column = buffer.elem_offset // stride, buffer.elem_offset % stride
     return row // rows * tiles_in_a_row + column // columns
@@ -50,7 +50,7 @@ def get_wmma_load_intrin(
     is_b: bool,
     is_col_major: bool,
 ) -> tuple[PrimFunc, PrimFunc]:
-    """A tile of the left or right matrix from shared memory into a fragment.
+    """Define the load of a tile of either matrix from shared memory into a fragment.
 
     ``is_col_major``: the tile lies transposed in memory.
     """
@@ -103,7 +103,7 @@ def get_wmma_load_intrin(
 def get_wmma_fill_intrin(
     m_dim: int, n_dim: int, k_dim: int, dtype: str
 ) -> tuple[PrimFunc, PrimFunc]:
-    """A fragment of zeros."""
+    """Define the fill of a fragment with zeros."""
     zero = T.Cast(dtype, T.int32(0)) if dtype.startswith("int") else T.FloatImm(dtype, 0.0)
     if dtype == "int32":
         zero = T.int32(0)
@@ -148,7 +148,7 @@ def get_wmma_fill_intrin(
 def get_wmma_store_intrin(
     m_dim: int, n_dim: int, k_dim: int, dtype: str, scope: str
 ) -> tuple[PrimFunc, PrimFunc]:
-    """A fragment of results into shared or global memory."""
+    """Define the store of a fragment of results into shared or global memory."""
 
     @T.prim_func(private=True)
     def desc(a: T.handle, c: T.handle):
@@ -196,7 +196,7 @@ def get_wmma_store_intrin(
 def get_wmma_sync_intrin(
     m_dim: int, n_dim: int, k_dim: int, in_dtype: str, out_dtype: str, b_transposed: bool
 ) -> tuple[PrimFunc, PrimFunc]:
-    """``C += A @ B`` of fragments; with ``b_transposed``, ``C += A @ B.T``."""
+    """Define ``C += A @ B`` of fragments; with ``b_transposed``, ``C += A @ B.T``."""
     b_rows, b_columns = (n_dim, k_dim) if b_transposed else (k_dim, n_dim)
 
     def wide(value: Any) -> Any:
@@ -268,11 +268,11 @@ def _wmma_sync_impl(
     return impl
 
 
-# --- the names that users know --------------------------------------------------------------------
+# --- public names --------------------------------------------------------------------
 
 
 def _define(constant: str, name: str, functions: tuple[PrimFunc, PrimFunc]) -> None:
-    """Register an intrinsic, and give this module a constant with its name."""
+    """Register an intrinsic, and add a constant with its name to this module."""
     TensorIntrin.register(name, *functions)
     globals()[constant] = name
     __all__.append(constant)
@@ -327,7 +327,7 @@ def get_wmma_intrin_group(
     out_dtype: str,
     trans_b: bool,
 ) -> dict[str, str]:
-    """The names of the intrinsics that go together: init, load_a, load_b, compute, store."""
+    """Return the names of a matching set of intrinsics: init, load_a, load_b, compute, store."""
     known = {("float16", "float16"), ("float16", "float32"), ("int8", "int32")}
     if (in_dtype, out_dtype) not in known:
         raise ScheduleError(

@@ -1,8 +1,8 @@
-"""Matrix units of NVIDIA GPUs by warps: ``ldmatrix`` loads, ``mma`` multiplies.
+"""Matrix units of NVIDIA GPUs at warp level: ``ldmatrix`` loads, ``mma`` multiplies.
 
 A 16x16 tile of float16 (or of results) is spread over the 32 threads of a warp, eight elements
-each; which ones is told by the layouts below. A buffer in scope ``warp`` has the shape (..., 32,
-8): bring it there by ``transform_layout`` with
+each, as the layouts below define. A buffer in scope ``warp`` has the shape (..., 32, 8): bring it
+there by ``transform_layout`` with
 
     A, C: lambda i, j: [i // 16, j // 16, *shared_16x16_to_ldmatrix_32x8_layout(i % 16, j % 16)]
     B[k, j]: the same with shared_16x16_to_ldmatrix_32x8_trans_layout
@@ -31,23 +31,23 @@ LANES, LOCAL = 32, 8
 
 
 def shared_16x16_to_ldmatrix_32x8_layout(i: Any, j: Any) -> tuple[Any, Any]:
-    """(thread, place in it) of element (i, j) of a left matrix or of a result."""
+    """Return (thread, position in it) of element (i, j) of a left matrix or a result."""
     return 4 * (i % 8) + j % 8 // 2, 4 * (j // 8) + 2 * (i // 8) + j % 2
 
 
 def ldmatrix_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> tuple[Any, Any]:
-    """Where the element of a thread lies in the tile: the inverse of the layout above."""
+    """Return where a thread's element lies in the tile: the inverse of the layout above."""
     row = 8 * (local_id % 4 // 2) + thread_id // 4
     return row, 8 * (local_id // 4) + 2 * (thread_id % 4) + local_id % 2
 
 
 def shared_16x16_to_ldmatrix_32x8_trans_layout(k: Any, j: Any) -> tuple[Any, Any]:
-    """(thread, place in it) of element (k, j) of a right matrix."""
+    """Return (thread, position in it) of element (k, j) of a right matrix."""
     return 4 * (j % 8) + k % 8 // 2, 4 * (j // 8) + 2 * (k // 8) + k % 2
 
 
 def shared_16x16_to_ldmatrix_32x8_b_layout(j: Any, k: Any) -> tuple[Any, Any]:
-    """(thread, place in it) of element (j, k) of a right matrix that is given transposed."""
+    """Return (thread, position in it) of element (j, k) of a transposed right matrix."""
     return shared_16x16_to_ldmatrix_32x8_trans_layout(k, j)
 
 
@@ -62,7 +62,7 @@ def _layout_of(matrix: str, transposed: bool) -> Any:
 def get_ldmatrix_intrin(
     matrix: str, transposed: bool, shared_scope: str
 ) -> tuple[PrimFunc, PrimFunc]:
-    """A 16x16 tile of float16 from shared memory into a warp; ``transposed``: B is B[j, k].
+    """Define the load of a 16x16 float16 tile from shared memory; ``transposed``: B is B[j, k].
 
     Each thread gives the address of one row of eight elements; the four 8x8 matrices arrive as the
     four pairs of elements of each thread.
@@ -121,7 +121,7 @@ def get_ldmatrix_intrin(
 
 
 def get_mma_intrin(out_dtype: str, b_transposed: bool) -> tuple[PrimFunc, PrimFunc]:
-    """``C += A @ B`` of 16x16 tiles of float16, as two instructions for eight columns each."""
+    """Define ``C += A @ B`` of 16x16 float16 tiles, as two instructions for eight columns each."""
     place_a = shared_16x16_to_ldmatrix_32x8_layout
     kind = {"float16": "fp16", "float32": "fp32"}[out_dtype]
 
@@ -170,7 +170,7 @@ def get_mma_intrin(out_dtype: str, b_transposed: bool) -> tuple[PrimFunc, PrimFu
 
 
 def get_mma_fill_intrin(dtype: str) -> tuple[PrimFunc, PrimFunc]:
-    """A tile of zeros in a warp."""
+    """Define the fill of a warp's tile with zeros."""
     zero = T.FloatImm(dtype, 0.0)
 
     @T.prim_func(private=True)
@@ -201,7 +201,7 @@ def get_mma_fill_intrin(dtype: str) -> tuple[PrimFunc, PrimFunc]:
 
 
 def get_mma_store_intrin(dtype: str, scope: str) -> tuple[PrimFunc, PrimFunc]:
-    """A tile of results from a warp into shared or global memory."""
+    """Define the store of a warp's tile of results into shared or global memory."""
     layout = shared_16x16_to_ldmatrix_32x8_layout
 
     @T.prim_func(private=True)
@@ -237,7 +237,7 @@ def get_mma_store_intrin(dtype: str, scope: str) -> tuple[PrimFunc, PrimFunc]:
     return desc, impl
 
 
-# --- the names that users know --------------------------------------------------------------------
+# --- public names --------------------------------------------------------------------
 
 CONSTANTS: dict[str, str] = {}
 
@@ -290,7 +290,7 @@ def get_mma_intrin_group(
     not_use_mma_store_intrinic: bool = True,
     store_to_smem_dtype: str | None = None,
 ) -> dict[str, str]:
-    """The names of the intrinsics that go together: init, load_a, load_b, compute, store."""
+    """Return the names of a matching set of intrinsics: init, load_a, load_b, compute, store."""
     if in_dtype != "float16" or out_dtype not in ("float16", "float32") or trans_a:
         given = f"{in_dtype} and {out_dtype}" + (" with a transposed left matrix" * trans_a)
         raise ScheduleError(

@@ -1,4 +1,4 @@
-"""Descriptions of dot products, and the one of four bytes that GPUs have (``dp4a``)."""
+"""Descriptions of dot products that several machines share, and ``dp4a`` of GPUs."""
 
 from typing import Any
 
@@ -19,10 +19,9 @@ __all__ = [
 
 
 def rows_as_vector(buffer: Any, dtype: str, width: int, start: int, count: int) -> PrimExpr:
-    """Rows of a matched buffer, ``width`` elements each, one after the other in one vector.
+    """Return rows of a matched buffer, ``width`` elements each, concatenated in one vector.
 
-    Rows that lie beside each other in memory are one load in the machine's code; others are
-    gathered.
+    Rows that are contiguous in memory become one load; others are gathered.
     """
     if count == 1:
         return buffer.vload([start, 0], f"{dtype}x{width}")
@@ -37,7 +36,9 @@ def rows_as_vector(buffer: Any, dtype: str, width: int, start: int, count: int) 
 def dot_product_desc(
     lanes: int, group: int, a_dtype: str, b_dtype: str, c_dtype: str, **options: Any
 ) -> PrimFunc:
-    """``C[i] += sum over k of A[k] * B[i, k]`` for ``lanes`` values of i, ``group`` of k."""
+    """Describe ``C[i] += sum over k of A[k] * B[i, k]`` for ``lanes`` values of i, ``group`` of
+    k.
+    """
 
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
@@ -58,7 +59,9 @@ def dot_product_desc(
 def tile_product_desc(
     rows: int, columns: int, depth: int, a_dtype: str, b_dtype: str, c_dtype: str
 ) -> PrimFunc:
-    """``C[i, j] += sum over k of A[i, k] * B[j, k]``: a product with a transposed matrix."""
+    """Describe ``C[i, j] += sum over k of A[i, k] * B[j, k]``: a product with a transposed
+    matrix.
+    """
 
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
@@ -77,7 +80,7 @@ def tile_product_desc(
 
 
 def _dp4a(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[PrimFunc, PrimFunc]:
-    """One dot product of four bytes, from shared memory into a register."""
+    """Define one dot product of four bytes, from shared memory into a register."""
 
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
@@ -106,7 +109,7 @@ def _dp4a(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[PrimFunc, PrimFunc]
 
 
 def get_dp4a_intrin(dtype_a: str, dtype_b: str, dtype_c: str) -> str:
-    """The name of the dot product of four bytes for given dtypes ("int8" or "uint8")."""
+    """Return the name of the dot product of four bytes for given dtypes ("int8" or "uint8")."""
     letters = {"int8": "s8", "uint8": "u8", "int32": "s32", "uint32": "u32"}
     return "dp4a_" + letters[dtype_a] + letters[dtype_b] + letters[dtype_c]
 

@@ -1,4 +1,4 @@
-"""All intrinsics, registered together: for names whose beginning does not tell the machine."""
+"""Registers all intrinsics, for look-ups of names whose prefix does not tell the machine."""
 
 from tilesmith.schedule_rules.intrinsics import (
     arm_cpu,

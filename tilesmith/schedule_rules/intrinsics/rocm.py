@@ -34,7 +34,7 @@ def _sdot4() -> tuple[PrimFunc, PrimFunc]:
                 T.reinterpret("int32", A.vload([0], "int8x4")),
                 T.reinterpret("int32", B.vload([0], "int8x4")),
                 C[0],
-                T.bool(False),  # wraps around, does not saturate
+                T.bool(False),  # wraps around instead of saturating
             )
 
     return desc, impl

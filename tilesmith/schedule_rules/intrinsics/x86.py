@@ -1,4 +1,4 @@
-"""Dot products of x86 CPUs: AVX2, AVX-512, VNNI, BF16; products of tiles with AMX.
+"""Dot products of x86 CPUs: AVX2, AVX-512, VNNI, BF16; tile products with AMX.
 
 All of them are exact: those without VNNI widen to 16 bits first, because the instruction that
 multiplies bytes directly (vpmaddubsw) saturates.
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def _vnni(lanes: int) -> PrimFunc:
-    """``vpdpbusd``: four products of bytes added to each of ``lanes`` sums."""
+    """Define ``vpdpbusd``: four products of bytes added to each of ``lanes`` sums."""
     sums, group = f"int32x{lanes}", f"uint8x{4 * lanes}"
     name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
 
@@ -49,7 +49,7 @@ def _vnni(lanes: int) -> PrimFunc:
 
 
 def _widening(lanes: int, name: str) -> PrimFunc:
-    """``vpmaddwd`` of the bytes at even places and of those at odd places, as 16-bit numbers."""
+    """Define ``vpmaddwd`` of the even bytes and of the odd bytes, as 16-bit numbers."""
     sums, halves, words = f"int32x{lanes}", f"int16x{2 * lanes}", 2 * lanes
 
     @T.prim_func(private=True)
@@ -85,7 +85,7 @@ def _widening(lanes: int, name: str) -> PrimFunc:
 
 
 def _bfloat16() -> PrimFunc:
-    """``vdpbf16ps``: two products of bfloat16 added to each of sixteen float32 sums."""
+    """Define ``vdpbf16ps``: two products of bfloat16 added to each of sixteen float32 sums."""
 
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -111,7 +111,9 @@ def _bfloat16() -> PrimFunc:
 
 
 def _amx_desc(group: int, a_dtype: str, b_dtype: str, c_dtype: str) -> PrimFunc:
-    """``C[i, j] += sum over k of A[i, k] * B[k // group, j, k % group]``: B is packed in groups."""
+    """Describe ``C[i, j] += sum over k of A[i, k] * B[k // group, j, k % group]``: B is packed in
+    groups.
+    """
     depth = 16 * group
 
     @T.prim_func(private=True)
@@ -133,7 +135,7 @@ def _amx_desc(group: int, a_dtype: str, b_dtype: str, c_dtype: str) -> PrimFunc:
 
 
 def _amx_impl(group: int, a_dtype: str, b_dtype: str, c_dtype: str, name: str) -> PrimFunc:
-    """Three tiles of 16 rows of 64 bytes: configured, loaded, multiplied, stored."""
+    """Configure, load, multiply and store three tiles of 16 rows of 64 bytes."""
     depth, size = 16 * group, 4 // group
 
     @T.prim_func(private=True)
