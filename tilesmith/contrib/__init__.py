@@ -1,4 +1,4 @@
-"""Thin public names over the runtime and the linker, as users of the field know them."""
+"""Public names that users know, as thin wrappers over the runtime and the linker."""
 
 from tilesmith.support.lazy import lazy_attributes
 

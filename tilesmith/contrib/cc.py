@@ -1,4 +1,4 @@
-"""Linking object files with the machine's compiler or linker."""
+"""Links object files with the machine's compiler or linker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tilesmith.support.linker import link_shared
 
 
 def get_cc() -> str | None:
-    """Path of a C compiler: that of the variable CXX or CC, else g++, gcc, clang++, clang."""
+    """Return the path of a C compiler: that of the variable CXX or CC, else g++, gcc, clang++,
+    clang.
+    """
     for name in (os.environ.get("CXX"), os.environ.get("CC"), "g++", "gcc", "clang++", "clang"):
         if name and shutil.which(name):
             return shutil.which(name)
@@ -27,9 +29,10 @@ def create_shared(
     cc: str | None = None,
     cwd: str | None = None,
 ) -> None:
-    """Make a shared library of object files (or, with a compiler, sources).
+    """Make a shared library from object files (or, with a compiler, sources).
 
-    Without `cc` and `options` any linker of the machine does it; else the compiler gets them.
+    Without `cc` and `options` any linker of the machine is used; else the compiler, with these
+    options.
     """
     files = [objects] if isinstance(objects, str) else list(objects)
     if cc is None and not options and all(path.endswith(".o") for path in files):
@@ -43,7 +46,7 @@ def create_shared(
 
 
 def create_staticlib(output: str, inputs: str | Sequence[str], ar: str | None = None) -> None:
-    """Make a static library (`.a`) of object files."""
+    """Make a static library (`.a`) from object files."""
     program = ar or shutil.which("ar")
     if program is None:
         raise MissingDependencyError("binutils", purpose="making a static library (`ar`)")
@@ -58,7 +61,7 @@ def create_executable(
     cc: str | None = None,
     cwd: str | None = None,
 ) -> None:
-    """Make a program of object files and sources."""
+    """Make a program from object files and sources."""
     files = [objects] if isinstance(objects, str) else list(objects)
     _run([_compiler(cc), "-o", output, *files, *(options or ())], cwd)
 

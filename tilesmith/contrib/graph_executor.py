@@ -1,4 +1,6 @@
-"""`GraphModule`: a compiled model that is run step by step: set inputs, run, get outputs."""
+"""Defines `GraphModule`: a compiled model that is run step by step: set inputs, run, get
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class GraphModule:
     def set_input(
         self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any
     ) -> None:
-        """Keep inputs (copied) by name or number; a mapping sets several."""
+        """Set inputs (copied) by name or number; a mapping sets several."""
         if isinstance(key, Mapping):
             params = {**key, **params}
         elif key is not None:
@@ -40,7 +42,7 @@ class GraphModule:
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
     ) -> None:
-        """Keep inputs without copying them: what is written to them later is seen."""
+        """Set inputs without copying them: later writes to them are seen."""
         if key is not None:
             params = {self._name(key): value, **params}
         for name, one in params.items():
@@ -58,36 +60,36 @@ class GraphModule:
         return key
 
     def run(self, **input_dict: Any) -> None:
-        """Run the model on the inputs that are set (those given here are set first)."""
+        """Run the model on the inputs that are set, after setting those given here."""
         if input_dict:
             self.set_input(**input_dict)
         result = self._main(**self._values)
         self._outputs = result if isinstance(result, tuple) else (result,)
 
     def get_num_inputs(self) -> int:
-        """Number of inputs."""
+        """Return the number of inputs."""
         return len(self._names)
 
     def get_num_outputs(self) -> int:
-        """Number of outputs."""
+        """Return the number of outputs."""
         return len(self._main.signature.result.fields) or 1
 
     def get_input_index(self, name: str) -> int:
-        """Number of an input; -1 if there is none of that name."""
+        """Return the position of an input, or -1 if there is none of that name."""
         return self._names.index(name) if name in self._names else -1
 
     def get_input_info(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
-        """Shapes and dtypes of the inputs by name."""
+        """Return shapes and dtypes of the inputs by name."""
         shapes = {param.name: param.shape for param in self._params}
         return shapes, {param.name: str(param.dtype) for param in self._params}
 
     def get_input(self, index: str | int, out: NDArray | None = None) -> Any:
-        """The input that is set, copied to `out` if that is given."""
+        """Return the input that is set, copied to `out` if that is given."""
         value = self._values.get(self._name(index))
         return value if out is None else out.copyfrom(value)
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
-        """An output of the last run, copied to `out` if that is given."""
+        """Return an output of the last run, copied to `out` if that is given."""
         if not 0 <= index < len(self._outputs):
             raise TypeMismatchError(
                 f"there is no output {index}: the last run gave {len(self._outputs)}",
@@ -114,7 +116,7 @@ class GraphModule:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Measure `run` on the inputs that are set (those given here are set first)."""
+        """Measure `run` on the inputs that are set, after setting those given here."""
         if kwargs:
             self.set_input(**kwargs)
         measure = evaluator(

@@ -1,4 +1,4 @@
-"""Archives of object files."""
+"""Packs and unpacks archives of object files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary folders, locks on files, and the like."""
+"""Makes temporary folders and file locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCK_TIMEOUT_SECONDS = 60.0
 
 
 class TempDirectory:
-    """A folder that vanishes with the object; with `custom_path`, a folder that stays."""
+    """A folder that is removed with the object; with `custom_path`, a folder that stays."""
 
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None) -> None:
         self._owner: tempfile.TemporaryDirectory[str] | None = None
@@ -27,7 +27,7 @@ class TempDirectory:
             self.temp_dir = self._owner.name
 
     def remove(self) -> None:
-        """Remove the folder and what is in it, unless it is to stay."""
+        """Remove the folder with its contents, unless it is meant to stay."""
         if self._owner is not None:
             self._owner.cleanup()
 
@@ -37,11 +37,11 @@ class TempDirectory:
         return self.temp_dir
 
     def relpath(self, name: str) -> str:
-        """Path of a file in the folder."""
+        """Return path of a file in the folder."""
         return os.path.join(self.temp_dir, name)
 
     def listdir(self) -> list[str]:
-        """Names of the files in the folder."""
+        """Return names of the files in the folder."""
         return os.listdir(self.temp_dir)
 
     def __truediv__(self, name: str) -> str:
@@ -55,7 +55,7 @@ class TempDirectory:
 
 
 def tempdir(custom_path: str | None = None, keep_for_debug: bool | None = None) -> TempDirectory:
-    """A temporary folder."""
+    """Make a temporary folder."""
     return TempDirectory(custom_path, keep_for_debug)
 
 
@@ -95,12 +95,12 @@ def filelock(path: str) -> FileLock:
 
 
 def is_source_path(path: str) -> bool:
-    """Is it the path of a source file rather than source text?"""
+    """True if the text is the path of a source file rather than source code."""
     return os.path.exists(path) or "\n" not in path and path.endswith((".c", ".cc", ".cu", ".ll"))
 
 
 def which(exec_name: str) -> str | None:
-    """Path of a program, None if it is not there."""
+    """Return the path of a program, or None if it is not found."""
     if not exec_name:
         raise ConfigError("which: the name of a program is needed")
     return shutil.which(exec_name)

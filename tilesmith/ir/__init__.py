@@ -1,4 +1,6 @@
-"""What all levels share: nodes, scalar expressions, types, operators, modules, passes, printing."""
+"""Defines what all levels share: nodes, scalar expressions, types, operators, modules, passes,
+printing.
+"""
 
 from tilesmith.ir.calling_convention import *  # noqa: F403
 from tilesmith.ir.expr import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""What one sees by looking at a whole module."""
+"""Analyses whole modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ __all__ = ["collect_call_map"]
 
 
 def collect_call_map(module: IRModule) -> dict[GlobalVar, list[GlobalVar]]:
-    """Each function's GlobalVar → those of the functions of the module that it refers to."""
+    """Return for each function's GlobalVar those of the functions of the module that it refers
+    to.
+    """
     found: dict[GlobalVar, list[GlobalVar]] = {}
     for variable, function in module.functions.items():
         called = [name for name in nodes(function, GlobalVar) if name in module]

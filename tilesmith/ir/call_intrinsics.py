@@ -1,6 +1,6 @@
-"""Functions that make calls with effects: of functions, on memory, between threads.
+"""Builds calls with side effects: of functions, on memory, between threads.
 
-The operators stand in ``intrinsic_table``, mathematics in ``intrinsics``.
+The operators are registered in ``intrinsic_table``; mathematics is in ``intrinsics``.
 """
 
 from __future__ import annotations
@@ -35,45 +35,47 @@ def ret(val: Any, span: Any = None) -> PrimExpr:
 
 
 def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> PrimExpr:
-    """A call of an operator by its full name (``"tir.exp"``)."""
+    """Return a call of an operator by its full name (``"tir.exp"``)."""
     return Call(dtype, func_name, tuple([convert(arg) for arg in args]))
 
 
 def call_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
-    """A call of a C function by its symbol."""
+    """Return a call of a C function by its symbol."""
     return intrinsic_call(dtype, "call_extern", StringImm(func_name), *args)
 
 
 def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
-    """A call of a C function that has no effects."""
+    """Return a call of a C function that has no side effects."""
     return intrinsic_call(dtype, "call_pure_extern", StringImm(func_name), *args)
 
 
 def _llvm_arguments(name: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    # Programs of the time when LLVM's overloads had to be counted give the number of arguments
-    # that choose the overload first, as an unsigned constant; the full name says the same.
+    # Older programs give, as an unsigned constant, the number of arguments that choose the
+    # overload before the arguments; the full name makes it redundant.
     if args and isinstance(args[0], IntImm) and args[0].dtype == "uint32":
         args = args[1:]
     return (StringImm(name) if isinstance(name, str) else name, *args)
 
 
 def call_llvm_intrin(dtype: Any, name: str, *args: Any, span: Any = None) -> PrimExpr:
-    """A call of an LLVM intrinsic by its name (``"llvm.prefetch"``)."""
+    """Return a call of an LLVM intrinsic by its name (``"llvm.prefetch"``)."""
     return intrinsic_call(dtype, "call_llvm_intrin", *_llvm_arguments(name, args))
 
 
 def call_llvm_pure_intrin(dtype: Any, name: str, *args: Any, span: Any = None) -> PrimExpr:
-    """A call of an LLVM intrinsic that has no effects."""
+    """Return a call of an LLVM intrinsic that has no side effects."""
     return intrinsic_call(dtype, "call_llvm_pure_intrin", *_llvm_arguments(name, args))
 
 
 def call_tir(global_var: GlobalVar, *args: Any) -> PrimExpr:
-    """A call of a function of the module from inside another PrimFunc."""
+    """Return a call of a function of the module from inside another PrimFunc."""
     return Call("void", global_var, tuple([convert(arg) for arg in args]))
 
 
 def tvm_check_return(expected: int, return_unexpected: int, nested_call: PrimExpr) -> PrimExpr:
-    """``nested_call``; leaves with ``return_unexpected`` unless it gives ``expected``."""
+    """Call ``nested_call``; leave the function with ``return_unexpected`` unless the result is
+    ``expected``.
+    """
     return intrinsic_call("int32", "tvm_check_return", expected, return_unexpected, nested_call)
 
 
@@ -83,7 +85,7 @@ def tvm_throw_last_error() -> PrimExpr:
 
 
 def tvm_tuple(*value: Any) -> PrimExpr:
-    """Several values as one argument of an attribute."""
+    """Pack several values into one argument of an attribute."""
     return intrinsic_call("handle", "tvm_tuple", *value)
 
 
@@ -98,7 +100,7 @@ def end_profile_intrinsic(id: int) -> PrimExpr:
 
 
 def anylist_getitem(list_handle: Any, index: Any) -> PrimExpr:
-    """An item of a list of values of the virtual machine."""
+    """Return an item of a list of values of the virtual machine."""
     return intrinsic_call("handle", "anylist_getitem", list_handle, index)
 
 
@@ -129,24 +131,26 @@ def anylist_setitem_call_cpacked(
 
 
 def type_annotation(dtype: Any) -> PrimExpr:
-    """A dtype as an argument of a call."""
+    """Return a dtype as an argument of a call."""
     return Call(dtype, "tir.type_annotation", ())
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any) -> PrimExpr:
-    """A pointer to ``extent`` elements from ``offset``, and what it is for (1 read, 2 write)."""
+    """Return a pointer to ``extent`` elements from ``offset``, with the accesses it is for (1 read,
+    2 write, 3 both).
+    """
     if isinstance(ptype, str):
         ptype = type_annotation(ptype)
     return intrinsic_call("handle", "tvm_access_ptr", ptype, data, offset, extent, rw_mask)
 
 
 def handle_add_byte_offset(handle: Any, offset: Any) -> PrimExpr:
-    """A pointer moved by a number of bytes."""
+    """Return a pointer moved by a number of bytes."""
     return intrinsic_call("handle", "handle_add_byte_offset", handle, offset)
 
 
 def tvm_struct_get(arr: Any, index: Any, field: Any, dtype: Any) -> PrimExpr:
-    """A field (see ``tir.struct_fields``) of element ``index`` of an array of structures."""
+    """Return a field (see ``tir.struct_fields``) of element ``index`` of an array of structures."""
     return intrinsic_call(dtype, "tvm_struct_get", arr, index, field)
 
 
@@ -156,24 +160,26 @@ def tvm_struct_set(arr: Any, index: Any, field: Any, value: Any) -> PrimExpr:
 
 
 def lookup_param(param_name: str, span: Any = None) -> PrimExpr:
-    """The address of a parameter that is linked into the library."""
+    """Return the address of a parameter that is linked into the library."""
     return intrinsic_call("handle", "lookup_param", param_name)
 
 
 def tvm_stack_alloca(dtype_str: str, num: Any) -> PrimExpr:
-    """Space on the stack for ``num`` structures: "shape", "arg_value", "arg_tcode" or "array"."""
+    """Reserve space on the stack for ``num`` structures: "shape", "arg_value", "arg_tcode" or
+    "array".
+    """
     return intrinsic_call("handle", "tvm_stack_alloca", dtype_str, num)
 
 
 def tvm_stack_make_shape(*args: Any) -> PrimExpr:
-    """A shape (int64 numbers) on the stack."""
+    """Make a shape (int64 numbers) on the stack."""
     return intrinsic_call("handle", "tvm_stack_make_shape", *args)
 
 
 def tvm_stack_make_array(
     data: Any, shape: Any, strides: Any, ndim: Any, arr_dtype: Any, elem_offset: Any
 ) -> PrimExpr:
-    """A DLTensor on the stack; ``arr_dtype`` is a zero of the element type."""
+    """Make a DLTensor on the stack; ``arr_dtype`` is a zero of the element type."""
     arguments = (data, shape, strides, ndim, arr_dtype, elem_offset)
     return intrinsic_call("handle", "tvm_stack_make_array", *arguments)
 
@@ -181,13 +187,13 @@ def tvm_stack_make_array(
 def TVMBackendAllocWorkspace(  # noqa: N802 - the name users know
     device_type: Any, device_id: Any, nbytes: Any, dtype_code_hint: Any, dtype_bits_hint: Any
 ) -> PrimExpr:
-    """Memory from the runtime's pool of temporary space."""
+    """Allocate temporary memory from the runtime's pool."""
     arguments = (device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint)
     return intrinsic_call("handle", "TVMBackendAllocWorkspace", *arguments)
 
 
 def TVMBackendFreeWorkspace(device_type: Any, device_id: Any, ptr: Any) -> PrimExpr:  # noqa: N802
-    """Give temporary space back to the runtime's pool."""
+    """Return temporary memory to the runtime's pool."""
     return intrinsic_call("int32", "TVMBackendFreeWorkspace", device_type, device_id, ptr)
 
 
@@ -195,17 +201,19 @@ def TVMBackendFreeWorkspace(device_type: Any, device_id: Any, ptr: Any) -> PrimE
 
 
 def vscale() -> PrimExpr:
-    """The factor by which scalable vectors are longer than their smallest size."""
+    """Return the factor by which scalable vectors are longer than their smallest size."""
     return Call("int32", "tir.vscale", ())
 
 
 def get_active_lane_mask(dtype: Any, base: Any, limit: Any) -> PrimExpr:
-    """Lane ``i`` is on where ``base + i < limit``."""
+    """Return a mask whose lane ``i`` is true where ``base + i < limit``."""
     return intrinsic_call(dtype, "get_active_lane_mask", base, limit)
 
 
 def get_vscale_expr(dtype: Any, min_size: int = 128) -> PrimExpr:
-    """The number of elements in a scalable vector whose smallest size is ``min_size`` bits."""
+    """Return the number of elements in a scalable vector whose smallest size is ``min_size``
+    bits.
+    """
     return operators.multiply(min_size // DataType(dtype).bits, vscale())
 
 
@@ -213,12 +221,12 @@ def get_vscale_expr(dtype: Any, min_size: int = 128) -> PrimExpr:
 
 
 def tvm_thread_allreduce(*freduce_args: Any) -> PrimExpr:
-    """A reduction over the threads of a block."""
+    """Reduce over the threads of a block."""
     return intrinsic_call("handle", "tvm_thread_allreduce", *freduce_args)
 
 
 def tvm_thread_invariant(cond: Any) -> PrimExpr:
-    """``cond``, promised to be the same for all threads."""
+    """Return ``cond`` with the promise that it is the same for all threads."""
     cond = convert(cond)
     return Call(cond.dtype, "tir.tvm_thread_invariant", (cond,))
 
@@ -229,13 +237,13 @@ def tvm_storage_sync(storage_scope: str) -> PrimExpr:
 
 
 def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: Any, warp_size: Any) -> PrimExpr:
-    """The value that another thread of the warp holds."""
+    """Return the value that another thread of the warp holds."""
     value = convert(value)
     return intrinsic_call(value.dtype, "tvm_warp_shuffle", mask, value, warp_id, width, warp_size)
 
 
 def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: Any, warp_size: Any) -> PrimExpr:
-    """The value of the thread that lies ``offset`` lower."""
+    """Return the value of the thread that lies ``offset`` lower."""
     value = convert(value)
     return intrinsic_call(value.dtype, "tvm_warp_shuffle_up", mask, value, offset, width, warp_size)
 
@@ -243,7 +251,7 @@ def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: Any, warp_siz
 def tvm_warp_shuffle_down(
     mask: Any, value: Any, offset: Any, width: Any, warp_size: Any
 ) -> PrimExpr:
-    """The value of the thread that lies ``offset`` higher."""
+    """Return the value of the thread that lies ``offset`` higher."""
     value = convert(value)
     return intrinsic_call(
         value.dtype, "tvm_warp_shuffle_down", mask, value, offset, width, warp_size
@@ -251,5 +259,5 @@ def tvm_warp_shuffle_down(
 
 
 def tvm_warp_activemask() -> PrimExpr:
-    """Which threads of the warp are at work."""
+    """Return the mask of active threads in the warp."""
     return Call("uint32", "tir.tvm_warp_activemask", ())

@@ -1,6 +1,7 @@
-"""Functions that make calls of matrix units and asynchronous copies of GPUs.
+"""Builds calls of the matrix units and asynchronous copies of GPUs.
 
-Arguments are those of the instruction of that name; the operators stand in ``intrinsics``.
+Arguments are those of the instruction of that name; the operators are registered in
+``intrinsic_table``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def ptx_mma(
     multiplicand_a: Any, a_index: Any, multiplicand_b: Any, b_index: Any,
     accumulator: Any, c_index: Any, saturate: Any, operator: Any = None,
 ) -> PrimExpr:  # fmt: skip
-    """The warp's matrix product ``mma``."""
+    """Return the warp's matrix product ``mma``."""
     arguments: tuple[Any, ...] = (
         shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype,
         multiplicand_a, a_index, multiplicand_b, b_index, accumulator, c_index, saturate,
@@ -85,7 +86,7 @@ def ptx_mma_sp(
     accumulator: Any, c_index: Any, metadata: Any, meta_index: Any,
     sparse_selector: Any, saturate: Any,
 ) -> PrimExpr:  # fmt: skip
-    """The warp's matrix product ``mma.sp`` with a sparse left side."""
+    """Return the warp's matrix product ``mma.sp`` with a sparse left side."""
     arguments = (
         shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multiplicand_a, a_index,
         multiplicand_b, b_index, accumulator, c_index, metadata, meta_index, sparse_selector,
@@ -208,22 +209,24 @@ def simdgroup_multiply_accumulate(
 
 
 def vectorlow(dtype: Any, vec: Any) -> PrimExpr:
-    """The lower half of a vector."""
+    """Return the lower half of a vector."""
     return intrinsic_call(dtype, "vectorlow", vec)
 
 
 def vectorhigh(dtype: Any, vec: Any) -> PrimExpr:
-    """The upper half of a vector."""
+    """Return the upper half of a vector."""
     return intrinsic_call(dtype, "vectorhigh", vec)
 
 
 def vectorcombine(dtype: Any, vec1: Any, vec2: Any) -> PrimExpr:
-    """Two vectors one after the other."""
+    """Concatenate two vectors."""
     return intrinsic_call(dtype, "vectorcombine", vec1, vec2)
 
 
 def dp4a(vec1: Any, vec2: Any, acc: Any = 0) -> PrimExpr:
-    """The dot product of four pairs of bytes, added to ``acc``; unsigned if all operands are."""
+    """Return the dot product of four pairs of bytes, added to ``acc``; unsigned if all operands
+    are.
+    """
     vec1, vec2 = convert(vec1), convert(vec2)
     unsigned = vec1.dtype.is_uint and vec2.dtype.is_uint
     return intrinsic_call("uint32" if unsigned else "int32", "dp4a", vec1, vec2, acc)

@@ -1,4 +1,4 @@
-"""A registered function as a part of a program."""
+"""Defines a node for a function of the registry."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ __all__ = ["EnvFunc"]
 
 
 class EnvFunc(Node, key="ir.EnvFunc"):
-    """A function of the registry, saved by its name and found again when it is needed."""
+    """A function of the registry: saved by its name and looked up again after loading."""
 
     name: str = data()
 
     @staticmethod
     def get(name: str) -> EnvFunc:
-        """The node for a registered function. Raises UnknownNameError if there is none."""
+        """Return the node for a registered function. Raises UnknownNameError if it is not
+        registered.
+        """
         get_global_func(name)
         return EnvFunc(name)
 

@@ -1,4 +1,4 @@
-"""Scalar expressions.
+"""Defines the nodes of scalar expressions.
 
 Semantics. Signed integers of index arithmetic (int32, int64) do not overflow in a correct program;
 constants fold with wrap-around; unsigned and narrower types wrap modulo 2**bits. ``Div``/``Mod``
@@ -57,9 +57,9 @@ ExprWithOp = PrimExpr
 
 
 def convert(value: Any, dtype: str | None = None) -> Any:
-    """A Python scalar as a constant: bool, int32 (int64 where needed), float32, string.
+    """Convert a Python scalar to a constant: bool, int32 (int64 where needed), float32, string.
 
-    Expressions come back as they are. Lists and tuples are converted item by item.
+    Expressions are returned as they are. Lists and tuples are converted item by item.
     """
     if isinstance(value, BaseExpr):
         return value
@@ -91,7 +91,7 @@ def _is_floating(dtype: str) -> bool:
 
 
 def as_prim_expr(value: Any) -> PrimExpr:
-    """A scalar expression, or a Python scalar as a constant; see `convert`."""
+    """Return a scalar expression as it is, or a Python scalar as a constant; see `convert`."""
     converted: PrimExpr = value if isinstance(value, PrimExpr) else convert(value)
     return converted
 
@@ -306,14 +306,14 @@ class CompareOp(BinaryOp, key="tir.CompareOp"):
 
 
 class EQ(CompareOp, key="tir.EQ"):
-    """``a == b``. Its truth: the value if it folds, else whether both are one object."""
+    """``a == b``. As a Python bool: the value if it folds, else whether both are one object."""
 
     def __bool__(self) -> bool:
         return operators.truth_of_equality(self)
 
 
 class NE(CompareOp, key="tir.NE"):
-    """``a != b``. Its truth: the value if it folds, else whether they are two objects."""
+    """``a != b``. As a Python bool: the value if it folds, else whether they are two objects."""
 
     def __bool__(self) -> bool:
         return not operators.truth_of_equality(self)
@@ -389,7 +389,7 @@ class Select(PrimExpr, key="tir.Select"):
 
 
 def lanes_of(lanes: Any) -> int:
-    """A number of lanes: an integer, or `T.vscale() * 4` for a scalable vector.
+    """Return a number of lanes: an integer, or `T.vscale() * 4` for a scalable vector.
 
     Raises TypeMismatchError for other expressions: the lanes of a vector are known when it is made.
     """
@@ -442,7 +442,7 @@ class Broadcast(PrimExpr, key="tir.Broadcast"):
 
 
 class Shuffle(PrimExpr, key="tir.Shuffle"):
-    """Elements picked by number from the concatenation of vectors."""
+    """Elements picked by position from the concatenation of vectors."""
 
     vectors: tuple[PrimExpr, ...] = child()
     indices: tuple[PrimExpr, ...] = child()
@@ -491,7 +491,9 @@ class Call(PrimExpr, key="tir.Call"):
 
 
 class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
-    """The name of a function of a module; knows its struct info once somebody has described it."""
+    """The name of a function of a module; holds the function's struct info once `describe` has set
+    it.
+    """
 
     name_hint: str = data()
     span: Any = note(default=None)
@@ -503,23 +505,23 @@ class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
 
     @property
     def struct_info(self) -> Any:
-        """The struct info of the function, or None where it is not known yet."""
+        """The struct info of the function, or None while it is not known."""
         return self._struct_info[0]
 
     def describe(self, struct_info: Any) -> None:
-        """Remember the struct info of the function: neither compared nor saved."""
+        """Set the struct info of the function, which is neither compared nor saved."""
         self._struct_info[0] = struct_info
 
     def __call__(self, *args: Any) -> Any:
-        """A call of this function; where an argument is of the graph, a ``relax.Call``."""
+        """Return a call of this function; a ``relax.Call`` if an argument is a graph expression."""
         if args and all(isinstance(arg, (PrimExpr, int, float, str)) for arg in args):
             return Call("void", self, args)
         return resolve("tilesmith.relax:Call")(self, args)
 
 
 class Range(Node, key="ir.Range"):
-    """The integers in ``[min, min + extent)``. ``Range(begin, end)`` and ``Range(extent)`` make
-    one.
+    """The integers in ``[min, min + extent)``. Make one as ``Range(begin, end)`` or
+    ``Range(extent)``.
     """
 
     min: PrimExpr = child()
@@ -539,7 +541,7 @@ class Range(Node, key="ir.Range"):
         self.span = span
 
     def __eq__(self, other: object) -> bool:
-        """Ranges are equal if their minima and extents are, structurally."""
+        """True if minima and extents are structurally equal."""
         if self is other:
             return True
         if not isinstance(other, Range):
@@ -566,7 +568,7 @@ class Range(Node, key="ir.Range"):
 
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
-        """The range that starts at ``min_value`` and has ``extent`` elements."""
+        """Return the range that starts at ``min_value`` and has ``extent`` elements."""
         if not isinstance(min_value, PrimExpr):
             min_value = convert(min_value, extent.dtype if isinstance(extent, PrimExpr) else None)
         if isinstance(extent, IntImm) and extent.dtype is not min_value.dtype:
@@ -578,6 +580,6 @@ class Range(Node, key="ir.Range"):
         return made
 
 
-# The operators need the classes and the classes need the operators: they meet here.
+# Imported last: the operators need the classes above, and the classes need the operators.
 from tilesmith.ir import operators  # noqa: E402
 from tilesmith.ir.op import Op  # noqa: E402

@@ -1,4 +1,4 @@
-"""Python's operators as methods of expressions."""
+"""Gives expressions Python's operators as methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["ExprOp"]
 
 
 class ExprOp:
-    """Python's operators, for scalar expressions and for what stands for one (``asobject``)."""
+    """Mixin with Python's operators, for scalar expressions and for objects that convert to one
+    (``asobject``).
+    """
 
     __slots__ = ()
 
@@ -124,7 +126,7 @@ class ExprOp:
         )
 
     def equal(self, other: Any) -> PrimExpr:
-        """The expression ``self == other``."""
+        """Return the expression ``self == other``."""
         return operators.equal(self, other)
 
     def astype(self, dtype: str) -> PrimExpr:
@@ -132,5 +134,5 @@ class ExprOp:
         return operators.cast(dtype, self)
 
 
-# The methods need the operators, which need the classes of expressions: they meet here.
+# Imported last: the methods need the operators, which need the classes of expressions.
 from tilesmith.ir import operators  # noqa: E402

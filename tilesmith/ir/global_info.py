@@ -1,4 +1,4 @@
-"""Facts about a module that its functions refer to: the virtual devices that tensors live on."""
+"""Defines facts about a module that its functions refer to: the virtual devices of tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class GlobalInfo(Node, key="ir.GlobalInfo"):
 
 
 class DummyGlobalInfo(GlobalInfo, key="ir.DummyGlobalInfo"):
-    """A fact without content, to try things out."""
+    """A fact without content, for tests."""
 
 
 def _target(target: Any) -> Any:
-    """Texts and dictionaries become targets, which live on a higher floor."""
+    """Convert texts and dictionaries to targets, whose class lives on a higher floor."""
     if isinstance(target, (str, Mapping)):
         return resolve("tilesmith.target:Target")(target)
     return target
 
 
 class VDevice(GlobalInfo, key="ir.VDevice"):
-    """A device that tensors live on: a target, a number among its like, a memory scope."""
+    """A device that tensors live on: a target, an index among equal targets, a memory scope."""
 
     target: Any = data(default=None, convert=_target)
     vdevice_id: int = data(default=0)

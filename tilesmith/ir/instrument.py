@@ -1,10 +1,10 @@
-"""Instruments: what looks on while passes run.
+"""Defines instruments: objects that observe the passes that run.
 
     with PassContext(instruments=[PassTimingInstrument(), PrintAfterAll()]):
         mod = seq(mod)
 
-An instrument is a class with some of the methods of ``PassInstrument``; ``@pass_instrument`` makes
-one of any class.
+An instrument is a class with some of the methods of ``PassInstrument``; ``@pass_instrument`` turns
+any class into one.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class PassInstrument:
     """Base of instruments; each method may be overridden, none has to be."""
 
     def enter_pass_ctx(self) -> None:
-        """The context with this instrument is entered."""
+        """Called when the context with this instrument is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """The context with this instrument is left."""
+        """Called when the context with this instrument is left."""
 
     def should_run(self, mod: IRModule, info: Any) -> bool:
-        """Whether a pass may run; a pass that the context requires runs anyway."""
+        """True if a pass may run; a pass that the context requires runs anyway."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: Any) -> None:
-        """A pass is about to run."""
+        """Called before a pass runs."""
 
     def run_after_pass(self, mod: IRModule, info: Any) -> None:
-        """A pass has run and gave ``mod``."""
+        """Called after a pass has run; ``mod`` is its result."""
 
 
 class _Watching(threading.local):
@@ -58,13 +58,13 @@ _watching = _Watching()
 
 
 def instruments_of_thread() -> tuple[PassInstrument, ...]:
-    """The instruments that look on in this thread besides those of the context."""
+    """Return the instruments of this thread besides those of the context."""
     return _watching.instruments
 
 
 @contextmanager
 def watched(instrument: PassInstrument) -> Iterator[None]:
-    """The passes that run inside are shown to an instrument, whatever the context says."""
+    """Let an instrument observe the passes inside the ``with`` block, whatever the context says."""
     before = _watching.instruments
     _watching.instruments = (*before, instrument)
     try:
@@ -74,7 +74,7 @@ def watched(instrument: PassInstrument) -> Iterator[None]:
 
 
 def pass_instrument(pi_cls: type | None = None) -> Any:
-    """Make an instrument class of any class that has some of the methods."""
+    """Turn a class that has some of the methods into an instrument class."""
 
     def make(cls: type) -> type:
         if issubclass(cls, PassInstrument):
@@ -109,7 +109,9 @@ class _Profile:
 
 @pass_instrument
 class PassTimingInstrument(PassInstrument):
-    """Measures passes; ``render()`` gives the times as a tree, to be asked inside the context."""
+    """Measures passes; ``render()`` returns the times as a tree and must be called inside the
+    context.
+    """
 
     def __init__(self) -> None:
         self.roots: list[_Profile] = []
@@ -132,13 +134,13 @@ class PassTimingInstrument(PassInstrument):
                 break
 
     def render(self) -> str:
-        """One line per run of a pass: name, milliseconds, share of the whole."""
+        """Return one line per run of a pass: name, milliseconds, share of the whole."""
         whole = sum(root.seconds for root in self.roots)
         lines = [line for root in self.roots for line in root.lines(whole)]
         return "\n".join([*lines, f"all passes: {1e3 * whole:.2f} ms"])
 
     def totals(self) -> dict[str, float]:
-        """Seconds by name of pass, without the passes that ran inside it, largest first."""
+        """Return seconds by name of pass, without nested passes, largest first."""
         found: dict[str, float] = {}
 
         def add(profile: _Profile) -> None:
@@ -157,7 +159,7 @@ def _print_module(mod: IRModule, title: str) -> None:
 
 
 class PassPrintingInstrument(PassInstrument):
-    """Prints the module before and after the passes of some names."""
+    """Prints the module before and after the passes with given names."""
 
     def __init__(
         self, print_before_pass_names: Iterable[str], print_after_pass_names: Iterable[str]
@@ -231,7 +233,8 @@ _CHECKS: Registry[Callable[[IRModule], Any]] = Registry(
 
 
 def register_module_check(name: str, check: Callable[[IRModule], Any] | None = None) -> Any:
-    """Add a check, which raises errors, to those that ``Verify`` makes; a decorator without it.
+    """Add a check, a function that raises errors, to those that ``Verify`` runs; a decorator
+    without ``check``.
 
     The packages of the levels register their own (``tir.analysis``: well-formed functions).
     """

@@ -1,8 +1,8 @@
-"""The operators that a scalar ``Call`` can name: one record each.
+"""Registers the operators that a scalar ``Call`` can name: one record each.
 
-A record tells the name, what evaluating the operator may do, whether it works lane by lane on
-vectors, its name in TVMScript, and whether the script writes the dtype of the result as the first
-or last argument. Importing this file registers them all.
+A record holds the name, the side effects, whether the operator works lane by lane on vectors, its
+name in TVMScript, and whether the script writes the dtype of the result as the first or last
+argument. Importing this file registers them all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JUMP = CallEffectKind.ControlJump
 
 
 class Intrinsic(NamedTuple):
-    """One operator; without a ``script_name`` the script says the name without ``tir.``."""
+    """One operator; without a ``script_name``, TVMScript uses the name without ``tir.``."""
 
     name: str
     effect: CallEffectKind
@@ -204,5 +204,5 @@ _register()
 
 
 def intrinsic_call(dtype: Any, name: str, *args: Any) -> PrimExpr:
-    """A call of the operator ``tir.NAME``; Python scalars become constants."""
+    """Return a call of the operator ``tir.NAME``; Python scalars become constants."""
     return Call(dtype, "tir." + name, tuple([convert(arg) for arg in args]))

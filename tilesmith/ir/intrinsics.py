@@ -1,7 +1,7 @@
-"""Functions that users write in scalar expressions: mathematics, bits, limits, choice, hints.
+"""Builds calls that users write in scalar expressions: mathematics, bits, limits, choice, hints.
 
-They accept Python scalars and fold nothing beyond what Python operators do. The operators stand in
-``intrinsic_table``; calls of functions and memory in ``call_intrinsics``.
+The functions accept Python scalars and fold nothing beyond what Python operators do. The operators
+are registered in ``intrinsic_table``; calls of functions and memory are in ``call_intrinsics``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ __all__ = [
 
 
 def effect_of(call: Call) -> CallEffectKind:
-    """What evaluating a call may do; a call of a function of the module may change memory."""
+    """Return the side effects of evaluating a call; a call of a function of the module may change
+    memory.
+    """
     if isinstance(call.op, GlobalVar):
         return CallEffectKind.UpdateState
     kind: CallEffectKind = call.op.get_attr("TCallEffectKind", CallEffectKind.UpdateState)
@@ -68,7 +70,9 @@ def effect_of(call: Call) -> CallEffectKind:
 
 
 def _floating(value: Any) -> PrimExpr:
-    """An argument of a mathematical function: integers become float32 (float64 from 64 bits)."""
+    """Convert an argument of a mathematical function: integers become float32 (float64 from 64
+    bits).
+    """
     number = as_prim_expr(value)
     if number.dtype.is_float:
         return number
@@ -97,7 +101,7 @@ def _bool_like(value: PrimExpr) -> DataType:
 
 
 def exp(x: Any) -> PrimExpr:
-    """The exponential of ``x``."""
+    """Return the exponential of ``x``."""
     return _unary("exp", x)
 
 
@@ -112,12 +116,12 @@ def exp10(x: Any) -> PrimExpr:
 
 
 def erf(x: Any) -> PrimExpr:
-    """The Gauss error function."""
+    """Return the Gauss error function of ``x``."""
     return _unary("erf", x)
 
 
 def tanh(x: Any) -> PrimExpr:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return _unary("tanh", x)
 
 
@@ -127,17 +131,17 @@ def sigmoid(x: Any) -> PrimExpr:
 
 
 def log(x: Any) -> PrimExpr:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return _unary("log", x)
 
 
 def log2(x: Any) -> PrimExpr:
-    """The logarithm to base two."""
+    """Return the logarithm to base two."""
     return _unary("log2", x)
 
 
 def log10(x: Any) -> PrimExpr:
-    """The logarithm to base ten."""
+    """Return the logarithm to base ten."""
     return _unary("log10", x)
 
 
@@ -147,67 +151,67 @@ def log1p(x: Any) -> PrimExpr:
 
 
 def tan(x: Any) -> PrimExpr:
-    """The tangent."""
+    """Return the tangent."""
     return _unary("tan", x)
 
 
 def cos(x: Any) -> PrimExpr:
-    """The cosine."""
+    """Return the cosine."""
     return _unary("cos", x)
 
 
 def cosh(x: Any) -> PrimExpr:
-    """The hyperbolic cosine."""
+    """Return the hyperbolic cosine."""
     return _unary("cosh", x)
 
 
 def acos(x: Any) -> PrimExpr:
-    """The inverse cosine."""
+    """Return the inverse cosine."""
     return _unary("acos", x)
 
 
 def acosh(x: Any) -> PrimExpr:
-    """The inverse hyperbolic cosine."""
+    """Return the inverse hyperbolic cosine."""
     return _unary("acosh", x)
 
 
 def sin(x: Any) -> PrimExpr:
-    """The sine."""
+    """Return the sine."""
     return _unary("sin", x)
 
 
 def sinh(x: Any) -> PrimExpr:
-    """The hyperbolic sine."""
+    """Return the hyperbolic sine."""
     return _unary("sinh", x)
 
 
 def asin(x: Any) -> PrimExpr:
-    """The inverse sine."""
+    """Return the inverse sine."""
     return _unary("asin", x)
 
 
 def asinh(x: Any) -> PrimExpr:
-    """The inverse hyperbolic sine."""
+    """Return the inverse hyperbolic sine."""
     return _unary("asinh", x)
 
 
 def atan(x: Any) -> PrimExpr:
-    """The inverse tangent."""
+    """Return the inverse tangent."""
     return _unary("atan", x)
 
 
 def atanh(x: Any) -> PrimExpr:
-    """The inverse hyperbolic tangent."""
+    """Return the inverse hyperbolic tangent."""
     return _unary("atanh", x)
 
 
 def atan2(x1: Any, x2: Any) -> PrimExpr:
-    """The angle of the point ``(x2, x1)``."""
+    """Return the angle of the point ``(x2, x1)``."""
     return _binary("atan2", x1, x2)
 
 
 def sqrt(x: Any) -> PrimExpr:
-    """The square root."""
+    """Return the square root."""
     return _unary("sqrt", x)
 
 
@@ -234,7 +238,9 @@ _ROUNDINGS: dict[str, Callable[[float], int]] = {
 
 
 def _rounded(name: str, x: FloatImm) -> PrimExpr | None:
-    """A rounded constant, or None where its own rounding is left to run time."""
+    """Round a constant at compile time; None where the constant itself is rounded only at run
+    time.
+    """
     value = operators.held(x.value, x.dtype)
     if value is None or not math.isfinite(value) or builtins.abs(value) > 1 << 50:
         return None
@@ -242,12 +248,12 @@ def _rounded(name: str, x: FloatImm) -> PrimExpr | None:
 
 
 def floor(x: Any, span: Any = None) -> PrimExpr:
-    """The largest whole number not above ``x``; an integer stays as it is."""
+    """Return the largest whole number not above ``x``; an integer stays as it is."""
     return _rounding("floor", x)
 
 
 def ceil(x: Any, span: Any = None) -> PrimExpr:
-    """The smallest whole number not below ``x``; an integer stays as it is."""
+    """Return the smallest whole number not below ``x``; an integer stays as it is."""
     return _rounding("ceil", x)
 
 
@@ -267,7 +273,7 @@ def nearbyint(x: Any, span: Any = None) -> PrimExpr:
 
 
 def abs(x: Any, span: Any = None) -> PrimExpr:
-    """The absolute value."""
+    """Return the absolute value."""
     value = as_prim_expr(x)
     if value.dtype.is_float:
         if isinstance(value, FloatImm):
@@ -285,7 +291,7 @@ fabs = abs
 
 
 def nextafter(x1: Any, x2: Any) -> PrimExpr:
-    """The next representable value after ``x1`` in the direction of ``x2``."""
+    """Return the next representable value after ``x1`` in the direction of ``x2``."""
     return _binary("nextafter", x1, x2)
 
 
@@ -295,7 +301,7 @@ def hypot(x1: Any, x2: Any) -> PrimExpr:
 
 
 def copysign(x1: Any, x2: Any) -> PrimExpr:
-    """The magnitude of ``x1`` with the sign of ``x2``."""
+    """Return the magnitude of ``x1`` with the sign of ``x2``."""
     return _binary("copysign", x1, x2)
 
 
@@ -306,7 +312,7 @@ def ldexp(x1: Any, x2: Any) -> PrimExpr:
 
 
 def fmod(x: Any, y: Any) -> PrimExpr:
-    """The remainder of ``x / y`` with the sign of ``x``."""
+    """Return the remainder of ``x / y`` with the sign of ``x``."""
     return _binary("fmod", x, y)
 
 
@@ -320,7 +326,7 @@ pow = power
 
 
 def isnan(x: Any, span: Any = None) -> PrimExpr:
-    """Whether ``x`` is not a number; no integer is."""
+    """True where ``x`` is NaN; never for an integer."""
     x = convert(x)
     if not x.dtype.is_float:
         return const(False, _bool_like(x))
@@ -330,7 +336,7 @@ def isnan(x: Any, span: Any = None) -> PrimExpr:
 
 
 def isinf(x: Any, span: Any = None) -> PrimExpr:
-    """Whether ``x`` is infinite; no integer is."""
+    """True where ``x`` is infinite; never for an integer."""
     x = convert(x)
     if not x.dtype.is_float:
         return const(False, _bool_like(x))
@@ -338,7 +344,7 @@ def isinf(x: Any, span: Any = None) -> PrimExpr:
 
 
 def isfinite(x: Any, span: Any = None) -> PrimExpr:
-    """Whether ``x`` is neither infinite nor NaN; each integer is finite."""
+    """True where ``x`` is neither infinite nor NaN; always for an integer."""
     x = convert(x)
     if not x.dtype.is_float:
         return const(True, _bool_like(x))
@@ -349,13 +355,13 @@ def isfinite(x: Any, span: Any = None) -> PrimExpr:
 
 
 def clz(x: Any) -> PrimExpr:
-    """The number of leading zero bits of an integer, as int32."""
+    """Return the number of leading zero bits of an integer, as int32."""
     x = convert(x)
     return Call(DataType("int32").with_lanes(x.dtype.lanes), "tir.clz", (x,))
 
 
 def popcount(x: Any) -> PrimExpr:
-    """The number of bits that are set, in the dtype of ``x``."""
+    """Return the number of bits that are set, in the dtype of ``x``."""
     x = convert(x)
     return Call(x.dtype, "tir.popcount", (x,))
 
@@ -385,7 +391,7 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> PrimExpr:
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:
-    """The product with a fixed-point number: ``round(x * y * 2**-s)``."""
+    """Return the product with a fixed-point number: ``round(x * y * 2**-s)``."""
     x = convert(x)
     return Call(x.dtype, "tir.q_multiply_shift", (x, convert(y), convert(q), convert(s)))
 
@@ -393,14 +399,14 @@ def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:
 def q_multiply_shift_per_axis(
     x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any, is_rshift_required: Any
 ) -> PrimExpr:
-    """Like ``q_multiply_shift``, with shifts to the left and to the right of their own."""
+    """Like ``q_multiply_shift``, with separate shifts to the left and to the right."""
     x = convert(x)
     arguments = (y, ls, rs, q, is_lshift_required, is_rshift_required)
     return intrinsic_call(x.dtype, "q_multiply_shift_per_axis", x, *arguments)
 
 
 def reinterpret(dtype: Any, value: Any, span: Any = None) -> PrimExpr:
-    """The bits of ``value`` read as ``dtype``, which has as many."""
+    """Return the bits of ``value`` read as ``dtype``, which has the same number of bits."""
     dtype, bits = DataType(dtype), as_prim_expr(value)
     source = bits.dtype
     if source is dtype:
@@ -411,7 +417,7 @@ def reinterpret(dtype: Any, value: Any, span: Any = None) -> PrimExpr:
 
 
 def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
-    """An unsigned constant from its two 32-bit halves."""
+    """Return an unsigned constant from its two 32-bit halves."""
     return const((int(high) << 32) | int(low), dtype)
 
 
@@ -423,7 +429,7 @@ CUSTOM_LEAST_VALUES: dict[str, Callable[[int], PrimExpr]] = {}
 
 
 def min_value(dtype: Any, span: Any = None) -> PrimExpr:
-    """The smallest value of a dtype (of floats: the finite one)."""
+    """Return the smallest value of a dtype (of floats: the finite one)."""
     dtype = DataType(dtype)
     if dtype.is_custom:
         return CUSTOM_LEAST_VALUES[dtype.code](dtype.bits)
@@ -433,7 +439,7 @@ def min_value(dtype: Any, span: Any = None) -> PrimExpr:
 
 
 def max_value(dtype: Any, span: Any = None) -> PrimExpr:
-    """The largest value of a dtype (of floats: the finite one)."""
+    """Return the largest value of a dtype (of floats: the finite one)."""
     dtype = DataType(dtype)
     if dtype.is_float:
         return const(_largest_float(dtype.element), dtype)
@@ -469,7 +475,7 @@ def infinity(dtype: Any, span: Any = None) -> PrimExpr:
 
 
 def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> PrimExpr:
-    """``t`` where the condition holds, else ``f``; only the one that is taken is evaluated."""
+    """Return ``t`` where the condition holds, else ``f``; only the chosen one is evaluated."""
     cond = convert(cond)
     if not cond.dtype.is_bool:
         cond = operators.not_equal(cond, 0)
@@ -486,41 +492,41 @@ def _like(value: Any, other: Any) -> PrimExpr:
 
 
 def likely(cond: Any, span: Any = None) -> PrimExpr:
-    """``cond``, marked as mostly true: loops are divided along it."""
+    """Return ``cond``, marked as mostly true; loops are partitioned at such conditions."""
     cond = convert(cond)
     return cond if isinstance(cond, (IntImm, FloatImm)) else Call(cond.dtype, "tir.likely", (cond,))
 
 
 def all(*args: Any, span: Any = None) -> PrimExpr:
-    """All of the conditions hold; both sides are expressions (``tir.all(a < b, c)``)."""
+    """Return whether all conditions hold, as an expression (``tir.all(a < b, c)``)."""
     return operators.all_of(*args)
 
 
 def any(*args: Any, span: Any = None) -> PrimExpr:
-    """Some of the conditions hold."""
+    """Return whether some condition holds, as an expression."""
     return operators.any_of(*args)
 
 
 def logical_implies(premise: Any, conclusion: Any) -> PrimExpr:
-    """``conclusion`` holds wherever ``premise`` does."""
+    """Return whether ``conclusion`` holds wherever ``premise`` does, as an expression."""
     return Or(operators.logical_not(premise), convert(conclusion))
 
 
 def assume(cond: Any = None) -> PrimExpr:
-    """A promise that the condition holds here."""
+    """Promise that the condition holds here."""
     return intrinsic_call("bool", "assume", True if cond is None else cond)
 
 
 def undef(*, dtype: Any = "int32") -> PrimExpr:
-    """A value of which nothing is known, for stores that only mark memory as initialised."""
+    """Return an undefined value, for stores that only mark memory as initialised."""
     return Call(dtype, "tir.undef", ())
 
 
 def isnullptr(x: Any, span: Any = None) -> PrimExpr:
-    """Whether a pointer is null."""
+    """True where a pointer is null."""
     return intrinsic_call("bool", "isnullptr", x)
 
 
 def prefetch(address: Any, rw: Any = 0, locality: Any = 3, cache: Any = 1) -> PrimExpr:
-    """A hint that memory is wanted soon; arguments as those of ``llvm.prefetch``."""
+    """Hint that memory is needed soon; arguments as those of ``llvm.prefetch``."""
     return intrinsic_call("void", "prefetch", address, rw, locality, cache)

@@ -1,4 +1,4 @@
-"""Modules and the base of functions."""
+"""Defines modules and the base class of functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
 
 
 def plain_value(value: Any) -> Any:
-    """An attribute's value in its stored form: immediates become Python values, lists tuples."""
+    """Convert an attribute's value to its stored form: immediates become Python values, lists
+    tuples.
+    """
     if isinstance(value, (IntImm, FloatImm, StringImm)):
         if isinstance(value, IntImm) and value.dtype.is_bool:
             return bool(value.value)
@@ -30,7 +32,7 @@ _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 def attributes(values: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """A read-only mapping of attributes with plain values; empty for None."""
+    """Return a read-only mapping of attributes with plain values; empty for None."""
     if not values:
         return _NO_ATTRIBUTES
     if values.__class__ is MappingProxyType:
@@ -44,17 +46,17 @@ class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
     attrs: Mapping[str, Any]
 
     def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> Any:
-        """A copy with one attribute set (``key, value``) or several (a mapping)."""
+        """Return a copy with one attribute set (``key, value``) or several (a mapping)."""
         if not isinstance(attr_key_or_dict, Mapping):
             attr_key_or_dict = {attr_key_or_dict: attr_value}
         return self.with_fields(attrs={**self.attrs, **attr_key_or_dict})
 
     def with_attrs(self, attr_map: Mapping[str, Any]) -> Any:
-        """A copy with several attributes set."""
+        """Return a copy with several attributes set."""
         return self.with_attr(attr_map)
 
     def without_attr(self, attr_key: str) -> Any:
-        """A copy without an attribute."""
+        """Return a copy without an attribute."""
         return self.with_fields(attrs={k: v for k, v in self.attrs.items() if k != attr_key})
 
 
@@ -74,7 +76,7 @@ def _with_global_vars(function: BaseFunc, table: Mapping[GlobalVar, GlobalVar]) 
 
 
 class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
-    """Functions by name, with attributes. The only node that its owner may change.
+    """Functions by name, with attributes. The only node that may be changed in place, by its owner.
 
     ``functions`` maps GlobalVar to function; a module is indexed by GlobalVar or by name.
     """
@@ -104,13 +106,13 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
     @staticmethod
     def from_expr(expr: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> IRModule:
-        """A module with one function, under its ``global_symbol`` or "main"."""
+        """Return a module with one function, under its ``global_symbol`` or "main"."""
         module = IRModule(functions)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The GlobalVar of a function's name."""
+        """Return the GlobalVar of a function's name."""
         found = self._by_name.get(name)
         if found is None:
             import difflib
@@ -124,7 +126,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         return found
 
     def get_global_vars(self) -> list[GlobalVar]:
-        """All GlobalVars in order of insertion."""
+        """Return all GlobalVars in order of insertion."""
         return list(self.functions)
 
     def _variable(self, name: Any) -> GlobalVar:
@@ -143,7 +145,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
             known = GlobalVar(name) if isinstance(name, str) else name
             self._by_name[known.name_hint] = known
         elif isinstance(name, GlobalVar) and name is not known:
-            # The caller's own variable takes the place, so that its calls refer to this function.
+            # The caller's own variable becomes the key, so that its calls refer to this function.
             self.functions = {
                 (name if variable is known else variable): value
                 for variable, value in self.functions.items()
@@ -165,13 +167,13 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         return name in self._by_name
 
     def functions_items(self) -> ItemsView[GlobalVar, BaseFunc]:
-        """Pairs of GlobalVar and function in order of insertion."""
+        """Return pairs of GlobalVar and function in order of insertion."""
         return self.functions.items()
 
     items = functions_items
 
     def update(self, other: Any) -> None:
-        """Take over all functions of another module or mapping."""
+        """Add all functions of another module or mapping."""
         source = other.functions if isinstance(other, IRModule) else other
         for name, function in source.items():
             self[name] = function
@@ -185,31 +187,31 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         self.global_infos[name] = tuple(global_info)
 
     def shallow_copy(self) -> IRModule:
-        """A module of its own with the same function objects."""
+        """Return a new module with the same function objects."""
         return IRModule(dict(self.functions), None, self.attrs, dict(self.global_infos), self.span)
 
     clone = shallow_copy
 
     def with_attr(self, attr_key: str, attr_value: Any) -> IRModule:
-        """A copy with an attribute set."""
+        """Return a copy with an attribute set."""
         copy = self.shallow_copy()
         copy.attrs = attributes({**self.attrs, attr_key: attr_value})
         return copy
 
     def without_attr(self, attr_key: str) -> IRModule:
-        """A copy without an attribute."""
+        """Return a copy without an attribute."""
         copy = self.shallow_copy()
         copy.attrs = attributes({k: v for k, v in self.attrs.items() if k != attr_key})
         return copy
 
     def with_attrs(self, attr_map: Mapping[str, Any]) -> IRModule:
-        """A copy with several attributes set."""
+        """Return a copy with several attributes set."""
         copy = self.shallow_copy()
         copy.attrs = attributes({**self.attrs, **attr_map})
         return copy
 
     def replace_global_vars(self, replacements: Mapping[Any, Any]) -> IRModule:
-        """A copy in which functions have other GlobalVars, and calls refer to those.
+        """Return a copy in which functions have other GlobalVars, and calls refer to those.
 
         Keys and values are GlobalVars or names. Raises UnknownNameError for a function that is not
         there, ConfigError where two functions would get one name.
@@ -231,9 +233,9 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         return IRModule(renamed, None, self.attrs, dict(self.global_infos), self.span)
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """The module as TVMScript, as ``script()`` gives it."""
+        """Return the module as TVMScript, as ``script()`` does."""
         return self.script()
 
     def get_attr(self, attr_key: str) -> Any:
-        """An attribute, or None."""
+        """Return an attribute, or None."""
         return self.attrs.get(attr_key)

@@ -1,4 +1,4 @@
-"""Immutable nodes that declare their fields once.
+"""Defines immutable nodes that declare their fields once.
 
 A node class lists its fields with a *role* each; construction, copying, traversal, structural
 equality, structural hash, printing's skeleton and JSON are derived from that list::
@@ -39,7 +39,7 @@ AnyNode = TypeVar("AnyNode", bound="Node")
 
 
 class Role(Enum):
-    """What a field means to the derived operations; see the module's text."""
+    """What a field means to the derived operations; see the module docstring."""
 
     CHILD = "child"
     DEFINES = "defines"
@@ -70,7 +70,7 @@ class Field:
         self.scope = scope
 
     def named(self, name: str, annotation: str) -> Field:
-        """This field under a name, with the shape that its annotation tells."""
+        """Return this field with a name, and the shape that its annotation says."""
         field = Field(self.role, self.default, self.convert, self.scope)
         field.name, field.annotation = name, annotation
         if annotation.startswith(("tuple[", "tuple", "Sequence[")):
@@ -113,12 +113,14 @@ _CLASSES: dict[str, type[Node]] = {}
 
 
 def node_class(key: str) -> type[Node]:
-    """The node class registered under ``key`` (for example ``"tir.Add"``), as JSON names it."""
+    """Return the node class registered under ``key`` (for example ``"tir.Add"``), as JSON names
+    it.
+    """
     return _CLASSES[key]
 
 
 def _map_tuple(function: Callable[[Any], Any], items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``items`` with the function applied; the same tuple when nothing changed."""
+    """Apply the function to each item; return the same tuple when nothing changed."""
     new = [function(item) for item in items]
     for old_item, new_item in zip(items, new):
         if old_item is not new_item:
@@ -155,7 +157,7 @@ _EACH = {
 
 
 def _compile(cls: type, method: str, source: str, scope: dict[str, Any]) -> Any:
-    """Make a method from text; debuggers see the text through ``linecache``."""
+    """Compile a method from text; debuggers find the text through ``linecache``."""
     filename = f"<{cls.__module__}.{cls.__qualname__}.{method}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     exec(compile(source, filename, "exec"), scope)
@@ -229,7 +231,7 @@ def _make_push_children(cls: type[Node]) -> Any:
 
 
 def _first_map_children(self: AnyNode, f: Callable[[Any], Any]) -> AnyNode:
-    """A copy with ``f`` applied to each child; this very object when no child changed."""
+    """Return a copy with ``f`` applied to each child, or this object when no child changed."""
     cls = type(self)
     cls.map_children = _make_map_children(cls)
     return cls.map_children(self, f)
@@ -253,8 +255,8 @@ def _first_push_children(self: Node, stack: list[Node]) -> None:
     cls.push_children(self, stack)
 
 
-# Each class gets methods of its own at first use: what a base class compiled for itself knows
-# neither the fields nor the constructor of its subclasses.
+# Each class gets methods of its own at first use: those compiled for a base class know neither
+# the fields nor the constructor of its subclasses.
 _FIRST = {
     "for_each_child": _first_for_each_child,
     "map_children": _first_map_children,
@@ -263,7 +265,7 @@ _FIRST = {
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
-    """Stands as ``__init__`` until the class makes its first instance."""
+    """Used as ``__init__`` until the class makes its first instance."""
     for cls in type(self).__mro__:
         if cls.__dict__.get("__init__") is _first_init:
             cls.__init__ = _make_init(cls)  # type: ignore[misc]
@@ -275,8 +277,7 @@ class NodeMeta(type):
     """Makes ``__slots__`` and the table of fields from a class's declarations.
 
     Class arguments: ``key``, the name in JSON and in the registry (default: package and class
-    name);
-    ``slots``, further slots that are no fields (derived values such as ``dtype``).
+    name); ``slots``, further slots that are not fields (derived values such as ``dtype``).
     """
 
     _fields: tuple[Field, ...]
@@ -324,7 +325,7 @@ class NodeMeta(type):
 
 
 class Node(metaclass=NodeMeta, slots=("__weakref__",)):
-    """Base of everything that makes up a program."""
+    """Base of all nodes of a program."""
 
     _fields: ClassVar[tuple[Field, ...]]
     _key: ClassVar[str]
@@ -342,13 +343,15 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     push_children = _first_push_children
 
     def children(self) -> list[Node]:
-        """The children in order of declaration."""
+        """Return the children in order of declaration."""
         found: list[Node] = []
         self.for_each_child(found.append)
         return found
 
     def with_fields(self, **changes: Any) -> Self:
-        """A copy with some fields replaced; goes through the constructor, so checks apply."""
+        """Return a copy with some fields replaced. It goes through the constructor, so checks
+        apply.
+        """
         values = [
             changes.pop(field.name) if field.name in changes else getattr(self, field.name)
             for field in self._fields
@@ -358,12 +361,12 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         return type(self)(*values)
 
     def field_values(self) -> Iterator[tuple[Field, Any]]:
-        """Each declared field with its value."""
+        """Return each declared field with its value."""
         for field in self._fields:
             yield field, getattr(self, field.name)
 
     def same_as(self, other: object) -> bool:
-        """Whether both are one object."""
+        """True if both are one object."""
         return self is other
 
     def __repr__(self) -> str:
@@ -375,7 +378,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         return printing.to_text(self)
 
     def script(self, **options: Any) -> str:
-        """This node as complete text that parses back; see ``ir.printing.PrinterConfig``."""
+        """Return this node as complete text that parses back; see ``ir.printing.PrinterConfig``."""
         from tilesmith.ir import printing
 
         return printing.script(self, **options)

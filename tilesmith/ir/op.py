@@ -1,4 +1,4 @@
-"""Operators: things that a Call can name.
+"""Defines operators, which a Call names.
 
 An operator is compared by identity and there is one object per name. What passes, back ends and
 the script want to know about it are attributes (``Op.get("tir.exp").get_attr("TCallEffectKind")``).
@@ -17,7 +17,7 @@ __all__ = ["CallEffectKind", "Op", "register_intrin_lowering", "register_op_attr
 
 
 class CallEffectKind(IntEnum):
-    """What evaluating a call may do besides giving a value."""
+    """What evaluating a call may do besides returning a value."""
 
     ExprAnnotation = 0
     Pure = 1
@@ -47,7 +47,9 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
 
     @staticmethod
     def get(op_name: str) -> Op:
-        """The operator of that name; an unknown name is an error that tells the nearest one."""
+        """Return the operator of that name; the error for an unknown name suggests the nearest
+        one.
+        """
         return _OPS.get(op_name)
 
     @staticmethod
@@ -60,24 +62,24 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
 
     @staticmethod
     def list_op_names() -> list[str]:
-        """The names of all operators registered so far."""
+        """Return the names of all operators registered so far."""
         return _OPS.names()
 
     @staticmethod
     def exists(name: str) -> bool:
-        """Whether an operator of that name is registered (providers are asked)."""
+        """True if an operator of that name is registered (providers are asked)."""
         return name in _OPS
 
     def get_attr(self, attr_name: str, default: Any = None) -> Any:
-        """An attribute, or ``default``."""
+        """Return an attribute, or ``default``."""
         return self._attrs.get(attr_name, default)
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether the attribute is set."""
+        """True if the attribute is set."""
         return attr_name in self._attrs
 
     def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
-        """Set an attribute; a value of a higher level stays."""
+        """Set an attribute; a value set at a higher level stays."""
         if plevel >= self._levels.get(attr_name, 0):
             self._attrs[attr_name] = value
             self._levels[attr_name] = plevel
@@ -88,7 +90,7 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
         self._levels.pop(attr_name, None)
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """The operator's name."""
+        """Return the operator's name."""
         return self.name
 
     def map_children(self, f: Callable[[Any], Any]) -> Op:
@@ -96,7 +98,7 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
-    """Set an attribute of an operator, making the operator if it is new; a decorator without
+    """Set an attribute of an operator, which is made if it is new; a decorator without
     ``value``.
     """
     op = Op.get(op_name) if Op.exists(op_name) else Op.register(op_name)
@@ -109,9 +111,9 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 def register_intrin_lowering(op_name: str, target: str, *, f: Any = None, level: int = 10) -> Any:
-    """Set what calls of an operator become on targets of a kind ("llvm", or "default" for all).
+    """Set the lowering of calls of an operator on targets of a kind ("llvm", or "default" for all).
 
-    ``f(call)`` gives the expression that stands in place of the call, or None to leave it. A
-    decorator without ``f``.
+    ``f(call)`` returns the expression that replaces the call, or None to keep it. Without ``f``
+    this is a decorator.
     """
     return register_op_attr(op_name, f"{target}.FLowerIntrinsic", f, level)

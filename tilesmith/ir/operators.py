@@ -1,4 +1,4 @@
-"""Python's operators on scalar expressions: dtype matching, and folding of the cheap identities.
+"""Applies Python's operators to scalar expressions: matches dtypes and folds cheap identities.
 
 They fold constants (with wrap-around), ``x + 0``, ``x - 0``, ``x * 1``, integer ``x * 0``,
 ``x // 1``, ``x % 1``; everything else is left to ``arith``. Division by zero is never folded.
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def wrap(value: int, dtype: DataType) -> int:
-    """An integer reduced to the range of an integer dtype, modulo two to its bits."""
+    """Reduce an integer to the range of an integer dtype, modulo two to the number of its bits."""
     if dtype.is_bool:
         return int(value != 0)
     bits = dtype.bits
@@ -40,7 +40,9 @@ _SMALL: dict[tuple[str, int], ir.IntImm] = {}
 
 
 def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
-    """A constant of a dtype; a vector dtype gives a ``Broadcast``. Small integers are interned."""
+    """Return a constant of a dtype; a ``Broadcast`` for a vector dtype. Small integers are
+    interned.
+    """
     if isinstance(value, ir.PrimExpr):
         value = value.value  # type: ignore[attr-defined]
     if dtype is None:
@@ -62,9 +64,9 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
 
 
 def literal(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
-    """A constant that a user asks for (``tir.const``): one that fits into its dtype.
+    """Return a constant that a user asks for (``tir.const``); it must fit into its dtype.
 
-    Without ``dtype`` a number of numpy keeps its own. Raises TypeMismatchError otherwise.
+    Without ``dtype`` a numpy number keeps its own. Raises TypeMismatchError if it does not fit.
     """
     if dtype is None and not isinstance(value, ir.PrimExpr) and hasattr(value, "dtype"):
         dtype = str(value.dtype)
@@ -76,8 +78,8 @@ def literal(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
 
 
 def is_const(expr: Any, value: Any = None) -> bool:
-    """Whether an expression is a constant (of that value, when one is given); looks into
-    ``Broadcast``.
+    """True if an expression is a constant, or a ``Broadcast`` of one (with that value, when one is
+    given).
     """
     if isinstance(expr, ir.Broadcast):
         expr = expr.value
@@ -87,7 +89,9 @@ def is_const(expr: Any, value: Any = None) -> bool:
 
 
 def cast(dtype: Any, value: Any) -> ir.PrimExpr:
-    """``value`` converted to ``dtype``; constants fold, the same dtype gives the value itself."""
+    """Convert ``value`` to ``dtype``; constants fold, and a value that has the dtype is returned as
+    it is.
+    """
     target = DataType(dtype)
     given: ir.PrimExpr = value if isinstance(value, ir.PrimExpr) else ir.convert(value)
     if given.dtype is target:
@@ -108,7 +112,7 @@ def cast(dtype: Any, value: Any) -> ir.PrimExpr:
 
 
 def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.PrimExpr | None:
-    """The constant that a cast of a float gives, or None."""
+    """Return the constant that a cast of a float results in, or None if it is not known now."""
     if value is None:
         return None
     if dtype.is_float:
@@ -127,7 +131,7 @@ _WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def held(value: float, dtype: DataType) -> float | None:
-    """A number as a float dtype holds it; None where the rounding is left to run time."""
+    """Round a number to a float dtype; None where the rounding is left to run time."""
     if isinstance(value, int) and abs(value) > 1 << 53:
         return None
     if value == 0 or (abs(value) <= 1 << _WHOLE.get(dtype.element, 3) and value == int(value)):
@@ -138,7 +142,7 @@ def held(value: float, dtype: DataType) -> float | None:
 
 
 def _is_exact(value: float, dtype: DataType) -> bool:
-    """Whether a number is one of float16, bfloat16 or float32: it fits without rounding."""
+    """True if float16, bfloat16 or float32 represents the number exactly."""
     digits = _WHOLE.get(dtype.element)
     if digits is None or not math.isfinite(value):
         return False
@@ -159,9 +163,10 @@ def _as_float32(value: float) -> float | None:
 
 
 def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
-    """Both operands in one dtype: Python scalars take the other's, scalars are broadcast to
-    vectors,
-    an integer meets a float as that float, of two integers (two floats) the wider one wins."""
+    """Convert both operands to one dtype: Python scalars take the other's, scalars are broadcast to
+    vectors, an integer meets a float as that float, of two integers (two floats) the wider one
+    wins.
+    """
     if not isinstance(a, ir.PrimExpr):
         a = _scalar_like(a, b)
     if not isinstance(b, ir.PrimExpr):
@@ -211,7 +216,7 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
         raise TypeMismatchError(f"no common dtype of {a} and {b}")
     if a.bits != b.bits:
         return a if a.bits > b.bits else b
-    if a.is_float:  # bfloat16 and float16: neither holds the other
+    if a.is_float:  # bfloat16 and float16: neither represents all values of the other
         return DataType("float32").with_lanes(a.lanes)
     return a if a.is_uint else b
 
@@ -222,7 +227,7 @@ _FOLDED = ("float32", "float64")
 def _fold(
     a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
 ) -> ir.PrimExpr | None:
-    """The constant that two constants give, or None."""
+    """Return the constant that the operation on two constants results in, or None."""
     if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), a.dtype)
     if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype in _FOLDED:
@@ -235,10 +240,10 @@ def _fold(
 
 
 def _fold_float32(function: Callable[[Any, Any], Any], a: float, b: float) -> float | None:
-    """What ``function`` of two float32 gives; the operands are rounded as run time would.
+    """Return the result of ``function`` on two float32, which are rounded as run time would.
 
-    The double that it computes with has more than twice as many digits: the second rounding
-    changes nothing.
+    It computes in double, which has more than twice as many digits, so that rounding twice gives
+    the same result as rounding once.
     """
     left, right = _as_float32(a), _as_float32(b)
     return None if left is None or right is None else _as_float32(function(left, right))
@@ -256,7 +261,9 @@ def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def _adds_nothing(zero: Any) -> bool:
-    """Of floats, ``x + -0.0`` is x for each x, while ``-0.0 + 0.0`` is 0.0."""
+    """True if adding this value never changes the other: for floats ``x + -0.0`` is x for each x,
+    while ``-0.0 + 0.0`` is 0.0.
+    """
     number: Any = zero.value if isinstance(zero, ir.Broadcast) else zero
     value = number.value
     return not isinstance(value, float) or math.copysign(1.0, value) < 0
@@ -297,7 +304,7 @@ def negate(a: Any) -> ir.PrimExpr:
 
 
 def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """``a / b`` of floats. Integers have two divisions: say ``floordiv`` or ``truncdiv``."""
+    """Return ``a / b`` of floats. Integers have two divisions: use ``floordiv`` or ``truncdiv``."""
     left, right = match_types(a, b)
     if left.dtype.is_integer:
         raise TypeMismatchError(
@@ -336,7 +343,7 @@ def _integer_division(
 
 
 def floor_of(value: ir.PrimExpr) -> ir.PrimExpr:
-    """The largest integer not above a float, as a float."""
+    """Return the largest integer not above a float, as a float."""
     return ir.Call(value.dtype, "tir.floor", (value,))
 
 
@@ -346,7 +353,7 @@ def floordiv(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def floormod(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """The remainder that goes with ``floordiv``."""
+    """Return the remainder that goes with ``floordiv``."""
     return _integer_division(ir.FloorMod, lambda x, y: x % y, a, b)
 
 
@@ -356,7 +363,7 @@ def truncdiv(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def truncmod(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """The remainder that goes with ``truncdiv``, as in C."""
+    """Return the remainder that goes with ``truncdiv``, as in C."""
     return _integer_division(ir.Mod, lambda x, y: x - y * _trunc_divide(x, y), a, b)
 
 
@@ -375,12 +382,12 @@ def _min_max(
 
 
 def minimum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """The smaller of two values."""
+    """Return the smaller of two values."""
     return _min_max(ir.Min, min, a, b)
 
 
 def maximum(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """The larger of two values."""
+    """Return the larger of two values."""
     return _min_max(ir.Max, max, a, b)
 
 
@@ -428,10 +435,10 @@ def greater_equal(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def truth_of_equality(comparison: ir.CompareOp) -> bool:
-    """Whether both sides of an EQ or NE that did not fold are one object.
+    """True if both sides of an EQ or NE that did not fold are one object.
 
-    With TILESMITH_CHECK_INSIDE the question is an error when it comes from inside Tilesmith:
-    library code says ``is``, ``structural_equal`` or ``is_const``.
+    With TILESMITH_CHECK_INSIDE this is an error when it is called from inside Tilesmith: library
+    code uses ``is``, ``structural_equal`` or ``is_const``.
     """
     if knobs.check_inside:
         _refuse_from_inside()
@@ -477,7 +484,7 @@ def logical_not(a: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def all_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
-    """All of the conditions hold (``tir.all``)."""
+    """Return whether all conditions hold, as an expression (``tir.all``)."""
     result = ir.convert(conditions[0]) if conditions else const(True, "bool")
     for condition in conditions[1:]:
         result = logical_and(result, condition)
@@ -485,7 +492,7 @@ def all_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def any_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
-    """Some of the conditions hold (``tir.any``)."""
+    """Return whether some condition holds, as an expression (``tir.any``)."""
     result = ir.convert(conditions[0]) if conditions else const(False, "bool")
     for condition in conditions[1:]:
         result = logical_or(result, condition)
@@ -547,5 +554,5 @@ def shift_left(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def shift_right(x: Any, y: Any, span: Any = None) -> ir.PrimExpr:
-    """``x >> y``; of a signed integer the sign is shifted in."""
+    """``x >> y``; for a signed integer the sign is shifted in."""
     return _shift("shift_right", lambda a, b: a >> b, x, y)

@@ -1,4 +1,4 @@
-"""The settings under which passes run, and the options that they read.
+"""Holds the settings under which passes run, and declares the options that they read.
 
 Options of ``PassContext(config=...)`` are declared with a type by the package that reads them; an
 unknown name or a value of another type is an error.
@@ -18,8 +18,9 @@ __all__ = ["PassContext", "PassInfo", "register_config_option"]
 
 
 class PassInfo:
-    """What a context knows of a pass: its name, from which ``opt_level`` on it runs, and the names
-    of the passes that have to run before it."""
+    """What a context knows about a pass: its name, the lowest ``opt_level`` at which it runs, and
+    the names of the passes that have to run before it.
+    """
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ def register_config_option(
 
 
 def provide_options(prefix: str, loader: Loader) -> None:
-    """Let a loader declare the options whose names begin with ``prefix``."""
+    """Set the loader that declares the options whose names begin with ``prefix``."""
     _OPTIONS.provide(prefix, loader)
 
 
@@ -152,13 +153,15 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context of this thread; one with the defaults where none was entered."""
+        """Return the innermost context of this thread, or one with the defaults if none was
+        entered.
+        """
         stack = _stack()
         return stack[-1] if stack else _default()
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, Any]]:
-        """All declared options with their type, default and meaning."""
+        """Return all declared options with their type, default and meaning."""
         names = _OPTIONS.names()
         return {
             name: {
@@ -170,19 +173,19 @@ class PassContext:
         }
 
     def get_config(self, name: str, default: Any = None) -> Any:
-        """The value of an option: as given, else ``default``, else the declared default."""
+        """Return the value of an option: as given, else ``default``, else the declared default."""
         if name in self.config:
             return self.config[name]
         return default if default is not None else _option(name).default
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a sequence runs a pass under these settings."""
+        """True if a sequence runs a pass under these settings."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
     def override_instruments(self, instruments: Iterable[Any] | None) -> None:
-        """Leave the present instruments and enter others."""
+        """Leave the current instruments and enter others."""
         _leave_instruments(self.instruments)
         self.instruments = ()
         self.instruments = _enter_instruments(tuple(instruments or ()))
@@ -197,7 +200,7 @@ class PassContext:
         _leave_instruments(self.instruments)
 
     def without_instruments(self) -> PassContext:
-        """A context that decides the same, for passes that run later and that nobody watches."""
+        """Return a context with the same settings and no instruments, for passes that run later."""
         return PassContext(
             self.opt_level, self.required_pass, self.disabled_pass, config=self.config
         )
@@ -209,34 +212,34 @@ class PassContext:
         self.trace_stack.append(trace)
 
     def pop_trace(self, return_current: bool = True) -> Any:
-        """Drop the current trace; gives it back, or the one below it."""
+        """Drop the current trace and return it, or the one below it."""
         trace = self.trace_stack.pop()
         if return_current:
             return trace
         return self.trace_stack[-1] if self.trace_stack else None
 
     def get_trace_stack(self) -> list[Any]:
-        """The traces, the current one last."""
+        """Return the traces, the current one last."""
         return list(self.trace_stack)
 
     def get_trace_stack_size(self) -> int:
-        """How many traces there are."""
+        """Return the number of traces."""
         return len(self.trace_stack)
 
     def get_current_trace(self) -> Any:
-        """The current trace, or None."""
+        """Return the current trace, or None."""
         return self.trace_stack[-1] if self.trace_stack else None
 
     def set_num_evals(self, num: int) -> None:
-        """Set how many candidates were measured."""
+        """Set the number of candidates that were measured."""
         self.num_evals = int(num)
 
     def inc_num_evals(self, num: int) -> None:
-        """Count further candidates as measured."""
+        """Add to the number of candidates that were measured."""
         self.num_evals += int(num)
 
     def get_tuning_api_database(self) -> Any:
-        """The database of tuning results, or None."""
+        """Return the database of tuning results, or None."""
         return self.tuning_api_database
 
     def __repr__(self) -> str:

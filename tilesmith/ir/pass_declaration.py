@@ -4,7 +4,7 @@
     def unroll_loop(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
         '''Writes unrolled loops out.'''
 
-The declaration is all there is to say about a pass:
+The declaration says all about a pass:
 
 * The annotation of the first parameter says what the pass works on: ``IRModule``, or each function
   of a class that has been announced by `works_on` (``PrimFunc``, ``Function``, ``DataflowBlock``).
@@ -16,9 +16,9 @@ The declaration is all there is to say about a pass:
 * A class makes the pass of its method ``transform``; its constructor takes and checks the
   arguments.
 
-The function stays what it was. The pass is found by ``get_pass("tir.UnrollLoop")`` and, by the last
-part of its name, in the package of its module (``tir.transform.UnrollLoop()``): `PassNames` reads
-the declarations in the files of a package without importing them.
+The function itself is not changed. The pass is found by ``get_pass("tir.UnrollLoop")`` and, by the
+last part of its name, in the package of its module (``tir.transform.UnrollLoop()``): `PassNames`
+reads the declarations in the files of a package without importing them.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ _PACKAGES: list[PassNames] = []
 
 
 def works_on(annotation: str, pass_class: Callable[[Apply, PassInfo], Pass]) -> None:
-    """Announce what a first parameter with that annotation stands for: ``pass_class(apply, info)``
-    makes the pass that hands each such object to ``apply(object, module, context)``."""
+    """Declare what the annotation of a first parameter means: ``pass_class(apply, info)`` makes the
+    pass that hands each such object to ``apply(object, module, context)``.
+    """
     _LEVELS.register(annotation, pass_class)
 
 
 @dataclass(frozen=True)
 class PassRecord:
-    """All that is known about a pass; calling it makes the pass with its arguments.
+    """All facts about a pass; calling the record makes the pass with its arguments.
 
     ``parameters``: those of the pass, without what is supplied when it runs. ``options``: names and
     defaults of the sub-options of ``PassContext(config={name: ...})``.
@@ -107,7 +108,9 @@ class PassRecord:
         return self.name.rsplit(".", 1)[-1]
 
     def make(self, *args: Any, **kwargs: Any) -> Pass:
-        """The pass with these arguments; a TypeError names what does not fit its parameters."""
+        """Make the pass with these arguments; a TypeError names those that do not fit its
+        parameters.
+        """
         try:
             bound = self.parameters.bind(*args, **kwargs)
         except TypeError as error:
@@ -139,7 +142,7 @@ def compiler_pass(
     options: Mapping[str, Any] | None = None,
     aliases: Iterable[str] = (),
 ) -> Callable[[Declared], Declared]:
-    """Declare the pass ``name``; see the text of this module. ``aliases``: further names of it.
+    """Declare the pass ``name``; see the module docstring. ``aliases``: further names of it.
 
     Raises ConfigError when the first parameter does not say what the pass works on.
     """
@@ -188,7 +191,7 @@ def _record(
 
 
 def _factory(record: PassRecord) -> Callable[..., Pass]:
-    """The function that users call to make the pass, with its signature and docstring."""
+    """Return the function that users call to make the pass, with its signature and docstring."""
 
     def make(*args: Any, **kwargs: Any) -> Pass:
         return record.make(*args, **kwargs)
@@ -201,7 +204,7 @@ def _factory(record: PassRecord) -> Callable[..., Pass]:
 
 
 def _package_of(record: PassRecord) -> str:
-    """Where users find a pass, and where pickle looks it up."""
+    """Return the package where users find a pass, and where pickle looks it up."""
     module = record.declared.__module__
     for names in _PACKAGES:
         if module.startswith(names.package + ".") and record.name.startswith(names.prefix):
@@ -214,12 +217,12 @@ def _first_line(declared: Callable[..., Any]) -> str:
 
 
 def pass_record(name: str) -> PassRecord:
-    """The record of a declared pass whose module has been imported."""
+    """Return the record of a declared pass whose module has been imported."""
     return _RECORDS[name]
 
 
 class OptionValues(Mapping[str, Any]):
-    """The values of an option as an object, for programs that write them so.
+    """The values of an option as an object, for programs that prefer objects to dictionaries.
 
     ``LoopPartitionConfig(partition_const_loop=True)`` is what ``{"partition_const_loop": True}`` is
     in ``PassContext(config={"tir.LoopPartition": ...})``; both are accepted. Values that are not
@@ -258,7 +261,7 @@ class OptionValues(Mapping[str, Any]):
 
 
 def config_class(pass_name: str) -> type[OptionValues]:
-    """The class of the option values of a pass: ``config_class("tir.UnrollLoop")``.
+    """Return the class of the option values of a pass: ``config_class("tir.UnrollLoop")``.
 
     Raises UnknownNameError for an unknown pass, ConfigError for one that has no options.
     """
@@ -278,7 +281,7 @@ _ALIASES = re.compile(r"aliases=\(([^)]*)\)")
 class PassNames:
     """The passes that the modules of a package declare, found without importing these modules.
 
-    A loader for the registries of passes and of their options, a finder for the package's names.
+    It serves the registries of passes and options as a loader, the package's names as a finder.
     """
 
     def __init__(self, prefix: str, package: str, path: Iterable[str]) -> None:
@@ -290,7 +293,9 @@ class PassNames:
         self._modules: dict[str, str] | None = None
 
     def modules(self) -> Mapping[str, str]:
-        """Name of each pass → module that declares it, in the order of the files' names."""
+        """Return for each pass name the module that declares it, in the order of the files'
+        names.
+        """
         if self._modules is None:
             found: dict[str, str] = {}
             for folder in self.path:
@@ -316,8 +321,9 @@ class PassNames:
             import_module(module)
 
     def find(self, name: str) -> Any:
-        """What users find under a name in the package: the pass (``UnrollLoop``), or the class of
-        the values of its option (``UnrollLoopConfig``)."""
+        """Return what a name in the package stands for: the pass (``UnrollLoop``), or the class of
+        the values of its option (``UnrollLoopConfig``).
+        """
         if self.prefix + name in self.modules():
             return pass_factory(self.prefix + name)
         described = self.prefix + name.removesuffix("Config")
@@ -326,12 +332,12 @@ class PassNames:
         raise AttributeError(f"module '{self.package}' has no attribute '{name}'")
 
     def public_names(self) -> list[str]:
-        """The names under which users find the passes in the package."""
+        """Return the names under which users find the passes in the package."""
         return [name.removeprefix(self.prefix) for name in self.modules()]
 
 
 def passes_of_package(prefix: str, package: str, path: Iterable[str]) -> PassNames:
-    """The passes that a package declares, from now on found by `get_pass`; see `PassNames`."""
+    """Return the passes that a package declares and let `get_pass` find them; see `PassNames`."""
     names = PassNames(prefix, package, path)
     _PACKAGES.append(names)
     provide_passes(prefix, names)

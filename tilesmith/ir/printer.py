@@ -1,7 +1,7 @@
-"""Text of scalar expressions, types, names of functions, and modules.
+"""Prints scalar expressions, types, names of functions, and modules.
 
-Operators are written wherever Python's operator gives this very node back; where it would fold or
-convert, the constructor is written (``T.Add(x, 0)``): the text parses back to an equal node.
+An operator is printed where evaluating it builds an equal node again; where it would fold or
+convert, the constructor is printed (``T.Add(x, 0)``). So the text parses back to an equal node.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _string_imm(node: ir.StringImm, printer: Printer) -> Doc:
 
 
 def type_doc(type_: Any, printer: Printer) -> Any:
-    """A type as an annotation: ``T.int32``, ``T.handle("float32", "global")``, ``None``."""
+    """Return a type as an annotation: ``T.int32``, ``T.handle("float32", "global")``, ``None``."""
     if isinstance(type_, PrimType):
         return f"{printer.word('T')}.{type_.dtype}"
     if isinstance(type_, PointerType):
@@ -78,7 +78,7 @@ def _type(node: Any, printer: Printer) -> Doc:
 
 
 def declaration(var: ir.Var, printer: Printer) -> Any:
-    """The call that makes a variable of this type: ``T.int32()``."""
+    """Return the call that makes a variable of this type: ``T.int32()``."""
     if isinstance(var.type_annotation, PointerType):
         return type_doc(var.type_annotation, printer)
     size = "is_size_var=True" if isinstance(var, ir.SizeVar) else ""
@@ -97,7 +97,7 @@ def _var(node: ir.Var, printer: Printer) -> Doc:
 
 
 def as_written(node: Any, printer: Printer) -> Any:
-    """What the parser hands to a function for ``node``: a bare number is a Python int."""
+    """Return what the parser passes to a function for ``node``: a Python int for a bare number."""
     if node.__class__ is ir.IntImm and node.dtype == printer.config.int_dtype:
         return node.value
     if node.__class__ is ir.StringImm:
@@ -106,7 +106,7 @@ def as_written(node: Any, printer: Printer) -> Any:
 
 
 def _same(made: Any, node: Any) -> bool:
-    """Whether an operand is the one that is meant; constants are made anew: they may be equal."""
+    """True if printing reproduces this operand; constants are made anew, so equal ones count."""
     if made is node:
         return True
     if made.__class__ is not node.__class__:
@@ -117,10 +117,10 @@ def _same(made: Any, node: Any) -> bool:
 
 
 def _gives_back(function: Callable[..., Any], node: Any, printer: Printer) -> bool:
-    """Whether a function of the two operands, as they are written, makes this node again."""
+    """True if the function, applied to both operands as printed, builds this node again."""
     try:
         made = function(as_written(node.a, printer), as_written(node.b, printer))
-    except Exception:  # broken IR: the constructor is written, which says what there is
+    except Exception:  # broken IR: the constructor is printed, which shows it as it is
         return False
     return made.__class__ is node.__class__ and _same(made.a, node.a) and _same(made.b, node.b)
 
@@ -149,7 +149,9 @@ _FUNCTIONS: dict[type, tuple[str, Callable[..., Any]]] = {
 
 
 def _twice_the_same(node: ir.BinaryOp) -> bool:
-    """Whether both operands are equal: ``T.max(x, x)`` folds, and only if both are one object."""
+    """True if both operands are equal. ``T.max(x, x)`` folds only if both are one object, and
+    parsing may make them one.
+    """
     if not isinstance(node, (ir.Min, ir.Max)) or node.a.__class__ is not node.b.__class__:
         return False
     return structural_equal(node.a, node.b)
@@ -159,7 +161,7 @@ def _twice_the_same(node: ir.BinaryOp) -> bool:
 def _binary(node: ir.BinaryOp, printer: Printer) -> Doc:
     a, b = printer.doc(node.a), printer.doc(node.b)
     written = _OPERATORS.get(node.__class__)
-    # Python itself would work out an operator between two bare numbers.
+    # Python itself would evaluate an operator between two bare numbers.
     bare = isinstance(as_written(node.a, printer), int)
     bare = bare and isinstance(as_written(node.b, printer), int)
     if written is not None and not bare and _gives_back(written[3], node, printer):
@@ -210,7 +212,7 @@ def _let(node: ir.Let, printer: Printer) -> Doc:
 
 # Calls.
 
-# Functions of the tensor level that do nothing but make the call of the same name.
+# Functions of TVMScript that only make the call of the same name.
 _PACKED = ("call_packed", "call_cpacked", "call_packed_lowered", "call_cpacked_lowered")
 
 
@@ -227,7 +229,9 @@ def _script_function(name: str) -> Callable[..., Any] | None:
 
 
 def _packed(name: str, function: Any, args: tuple[Any, ...]) -> ir.Call:
-    """What ``T.call_packed`` makes; it refuses a call that does not begin with a name."""
+    """Return the call that ``T.call_packed`` makes; a call that does not begin with a name is an
+    error.
+    """
     if not isinstance(function, (str, ir.StringImm)):
         raise TypeMismatchError("a packed call begins with the name of the function")
     arguments = tuple([ir.convert(arg) for arg in (function, *args)])
@@ -275,7 +279,7 @@ def _call_gives_back(
         arguments = [*arguments, node.dtype]
     try:
         made = function(*arguments)
-    except Exception:  # not the arguments that the function takes: the exact form is written
+    except Exception:  # the function does not take these arguments: the constructor is printed
         return False
     if made.__class__ is not ir.Call or made.op is not node.op or made.dtype is not node.dtype:
         return False
@@ -299,7 +303,7 @@ def _op(node: Op, printer: Printer) -> Doc:
 
 @prints(ir.Range)
 def _range(node: ir.Range, printer: Printer) -> Doc:
-    """A range by itself, from where to where; statements print slices."""
+    """Print a range outside of statements as begin and end; statements print slices."""
     low, extent = node.min, node.extent
     zero = isinstance(low, ir.IntImm) and low.value == 0
     both = isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm)
@@ -353,7 +357,9 @@ def _module(node: IRModule, printer: Printer) -> None:
 
 
 def _in_order(module: IRModule) -> list[tuple[ir.GlobalVar, BaseFunc]]:
-    """Tensor functions before those that call them, each kind in order of the alphabet."""
+    """Sort the functions: tensor functions before graph functions that call them, each kind by
+    name.
+    """
 
     def place(item: tuple[ir.GlobalVar, BaseFunc]) -> tuple[bool, str]:
         variable, function = item
@@ -363,7 +369,7 @@ def _in_order(module: IRModule) -> list[tuple[ir.GlobalVar, BaseFunc]]:
 
 
 def _function(function: BaseFunc, name: str, printer: Printer) -> None:
-    """One function of a module; a class without a printer leaves a skeleton behind a comment."""
+    """Print one function of a module; a class without a printer becomes a skeleton in comments."""
     if printer.writes_lines(function):
         printer.function_name = name
         printer.write(function)

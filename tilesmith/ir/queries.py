@@ -1,13 +1,14 @@
-"""Questions about nodes: what occurs below them, which variables they mention, what they call.
+"""Answers questions about nodes: what occurs below them, which variables they mention, what they
+call.
 
 All of them walk the children of nodes as ``Node`` declares them: operands, bodies, the regions that
 a block declares. Not visited are definitions (the variable of a loop, an allocated buffer),
-annotations and attributes, types, and what a *use* of a buffer or tensor hides (its shape and its
-pointer): such a use is a leaf. Walks go in the order of the text, parents before children, and keep
-their own stack: programs may be as deep as they like. Unless a function says otherwise, a node that
-two parents share occurs twice.
+annotations and attributes, types, and the shape and pointer of a buffer or tensor that is *used*:
+such a use is a leaf. Walks go in the order of the text, parents before children, and keep their own
+stack: programs may be as deep as they like. Unless a function says otherwise, a node that two
+parents share occurs twice.
 
-``root`` is a node or a sequence of nodes. What concerns statements and buffers is in
+``root`` is a node or a sequence of nodes. Queries about statements and buffers are in
 ``tir.queries``.
 """
 
@@ -28,7 +29,7 @@ Kind = TypeVar("Kind", bound=Node)
 
 
 def walk_stack(root: Node | Sequence[Node]) -> list[Node]:
-    """The stack with which a walk from ``root`` begins."""
+    """Return the stack with which a walk from ``root`` begins."""
     return [root] if isinstance(root, Node) else list(root)[::-1]
 
 
@@ -37,7 +38,7 @@ def walk(
 ) -> Iterator[Node]:
     """Yield ``root`` and all nodes below it.
 
-    What lies below a node for which ``enter`` is false is left out; the node itself is not.
+    Nodes below a node for which ``enter`` is false are left out; the node itself is not.
     """
     stack = walk_stack(root)
     pop = stack.pop
@@ -76,9 +77,10 @@ def any_node(
     predicate: Callable[[Node], bool],
     enter: Callable[[Node], bool] | None = None,
 ) -> bool:
-    """Whether ``predicate`` holds for a node of the walk; shared nodes are asked once.
+    """True if ``predicate`` holds for a node of the walk; shared nodes are asked once.
 
-    Expressions have no truth of their own: ``any(calls(…))`` does not say whether there is a call.
+    Do not write ``any(calls(…))`` instead: the truth of an expression does not say that there is
+    one.
     """
     stack = walk_stack(root)
     pop = stack.pop
@@ -96,10 +98,11 @@ def any_node(
 
 
 def variables(root: Node | Sequence[Node]) -> list[Var]:
-    """The variables that occur as expressions, each once, in order of their first occurrence.
+    """Return the variables that occur as expressions, each once, in order of their first
+    occurrence.
 
     Variables bound below ``root`` count; pointers and sizes of buffers do not. ``free_variables``
-    in ``tir.queries`` is the other listing: what has to be known from outside.
+    in ``tir.queries`` lists only the free ones.
     """
     found: dict[Var, None] = {}
     stack = walk_stack(root)
@@ -116,7 +119,7 @@ def variables(root: Node | Sequence[Node]) -> list[Var]:
 
 
 def mentions(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
-    """Whether one of some variables occurs as an expression; accesses through a buffer do not
+    """True if one of some variables occurs as an expression; accesses through a buffer do not
     mention its pointer (``tir.queries.uses_variable`` counts them).
     """
     stack = walk_stack(root)
@@ -134,7 +137,7 @@ def mentions(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
 
 
 class _Operators(dict[str, Op]):
-    """Operators by name, looked up in the registry at first use."""
+    """A set of operators given by name, looked up in the registry at first use."""
 
     def __missing__(self, name: str) -> Op:
         found = self[name] = Op.get(name)
@@ -145,9 +148,9 @@ _NAMED = _Operators()
 
 
 def is_call(node: object, *names: str) -> TypeGuard[Call]:
-    """Whether a node calls one of some operators: ``is_call(expr, "tir.likely")``.
+    """True if a node calls one of some operators: ``is_call(expr, "tir.likely")``.
 
-    An unknown name is an error that tells the nearest one.
+    An unknown name is an error that suggests the nearest one.
     """
     if node.__class__ is not Call:
         return False
@@ -159,8 +162,9 @@ def is_call(node: object, *names: str) -> TypeGuard[Call]:
 
 
 def called_name(node: object) -> str:
-    """The name of the operator that a node calls; "" where it calls none (a function of the module
-    is not an operator)."""
+    """Return the name of the operator that a node calls, or "" if it does not call one (a function
+    of the module is not an operator).
+    """
     if node.__class__ is Call:
         op = node.op
         if op.__class__ is Op:
@@ -169,7 +173,7 @@ def called_name(node: object) -> str:
 
 
 def calls(root: Node | Sequence[Node], *names: str) -> Iterator[Call]:
-    """Yield the calls of some operators; all calls where no name is given."""
+    """Yield the calls of some operators, or all calls if no name is given."""
     wanted = {id(_NAMED[name]) for name in names}
     for call in nodes(root, Call):
         if not wanted or id(call.op) in wanted:

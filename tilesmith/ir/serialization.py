@@ -1,4 +1,4 @@
-"""Nodes as JSON and back.
+"""Saves nodes as JSON, and loads them.
 
 The text holds a flat table of numbered nodes, each after the nodes that it refers to, so that
 sharing, identity and depth survive::
@@ -9,8 +9,9 @@ sharing, identity and depth survive::
 
 A node is its key and the values of its fields in order of declaration. A value is null, a boolean,
 a number, a text, a list (a tuple), or an object with one letter: ``n`` a node, ``m`` the pairs of a
-mapping, ``d`` a dtype, ``f`` a float that JSON has no number for, ``a`` an array, ``t`` a tensor of
-the runtime, ``b`` bytes, ``x`` a value of a class that registered itself. Nothing is evaluated.
+mapping, ``d`` a dtype, ``f`` a float that JSON cannot write as a number, ``a`` an array, ``t`` a
+tensor of the runtime, ``b`` bytes, ``x`` a value of a class that registered itself. Nothing is
+evaluated.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ _CODECS: dict[str, _Codec] = {}
 def register_json_value(
     tag: str, kind: type, encode: Callable[[Any], Any], decode: Callable[[Any], Any]
 ) -> None:
-    """Let values of a class that is no node be saved: ``encode`` gives something that can be saved,
-    ``decode`` makes the value of it. ``tag`` begins with the package (``"target.Target"``)."""
+    """Let values of a class that is not a node be saved: ``encode`` returns something that can be
+    saved, ``decode`` makes the value from it. ``tag`` begins with the package
+    (``"target.Target"``).
+    """
     _CODECS[tag] = _Codec(kind, encode, decode)
 
 
@@ -88,7 +91,9 @@ class _Writer:
                 elif value is None or value.__class__ is str:
                     values.append(value)
                 elif field.role is Role.NOTE and callable(value) and not isinstance(value, Node):
-                    values.append(None)  # a Python function that helps while the program is built
+                    values.append(
+                        None
+                    )  # a Python function is needed only while the program is built
                 else:
                     values.append(self.value(value))
             self.nodes.append([type(node)._key, values])
@@ -147,10 +152,10 @@ class _Writer:
 
 
 def save_json(node: Any, notes: bool = True) -> str:
-    """A node (or a tuple or mapping of nodes and plain values) as JSON text.
+    """Return a node (or a tuple or mapping of nodes and plain values) as JSON text.
 
-    Without ``notes`` (name hints, spans) the text is a key of what the node means: it is no longer
-    to be loaded. Raises TypeMismatchError for an attribute that cannot be saved.
+    Without ``notes`` (name hints, spans) the text is a key that identifies the node's meaning, and
+    is not meant to be loaded. Raises TypeMismatchError for an attribute that cannot be saved.
     """
     writer = _Writer(notes)
     with deep_recursion():
@@ -262,9 +267,9 @@ def _provide(key: str) -> None:
 
 
 def load_json(json_str: str) -> Any:
-    """The node (or value) that ``save_json`` wrote.
+    """Load the node (or value) that ``save_json`` wrote.
 
-    Raises ArtifactError for a text that is not such a document, or is of another version.
+    Raises ArtifactError for a text that is not such a document, or has another version.
     """
     try:
         document = json.loads(json_str)
@@ -287,7 +292,7 @@ def load_json(json_str: str) -> Any:
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:
-    """A node from its fields: ``make_node("IntImm", dtype="int32", value=3)``.
+    """Make a node from its fields: ``make_node("IntImm", dtype="int32", value=3)``.
 
     ``type_key`` is what documents name the class by; the dialect (``tir.``, ``ir.``) may be left
     out. Raises UnknownNameError.

@@ -1,4 +1,4 @@
-"""Where a piece of a program was written."""
+"""Records where a piece of a program was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SourceName(Node, key="ir.SourceName"):
 
 
 class Span(Node, key="ir.Span"):
-    """A stretch of source text; lines and columns count from 1, the end column is exclusive."""
+    """A range of source text; lines and columns count from 1, the end column is exclusive."""
 
     source_name: str = data()
     line: int = data()
@@ -26,7 +26,7 @@ class Span(Node, key="ir.Span"):
     end_column: int = data()
 
     def format(self) -> str:
-        """``file:line:column``, the source line, and a marker under the stretch."""
+        """Return ``file:line:column``, the source line, and a marker under the range."""
         place = f"{self.source_name}:{self.line}:{self.column}"
         text = linecache.getline(self.source_name, self.line).rstrip("\n")
         if not text:
@@ -40,7 +40,7 @@ class Span(Node, key="ir.Span"):
 
 
 class SequentialSpan(Node, key="ir.SequentialSpan"):
-    """Several stretches that one piece of a program comes from, after it was fused for instance."""
+    """Several ranges that one piece of a program comes from, after fusion for instance."""
 
     spans: tuple[Span, ...] = data()
 
@@ -51,7 +51,7 @@ class SequentialSpan(Node, key="ir.SequentialSpan"):
         self.spans = tuple(flat)
 
     def format(self) -> str:
-        """All stretches, one below the other."""
+        """Return the texts of all ranges, one below the other."""
         return "\n".join([span.format() for span in self.spans])
 
     def __str__(self) -> str:
@@ -59,15 +59,15 @@ class SequentialSpan(Node, key="ir.SequentialSpan"):
 
 
 class SourceMap:
-    """Texts by name, for spans whose source is no file: what is added here is shown in errors."""
+    """Source texts by name, for spans whose source is not a file; errors show lines from them."""
 
     def __init__(self) -> None:
         self.source_map: dict[str, str] = {}
 
     def add(self, name: str, content: str) -> SourceName:
-        """Keep a text under a name."""
+        """Store a text under a name."""
         self.source_map[name] = content
         lines = content.splitlines(keepends=True)
-        # Without a time of change the entry counts as no file and stays.
+        # Without a modification time linecache does not take the entry for a file, and keeps it.
         linecache.cache[name] = (len(content), None, lines, name)
         return SourceName(name)

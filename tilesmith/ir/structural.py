@@ -1,10 +1,11 @@
-"""Equality (and, beside it, the hash) of what nodes say, whatever their variables are called.
+"""Compares nodes by structure, whatever their variables are called.
 
-Both are derived from the roles of the fields (``ir/node.py``). A ``defines`` field pairs the
-variable, buffer or size that is bound on the left with the one on the right; from then on a use of
-the one equals a use of the other, and of nothing else. With ``scope`` the pairing holds in that
-field only. Variables that nobody bound are equal if they are one object; with ``map_free_vars``
-they are paired at their first use. A buffer that nobody declared is compared by its fields.
+Equality (and the hash beside it) is derived from the roles of the fields (``ir/node.py``). A
+``defines`` field pairs the variable, buffer or size that is bound on the left with the one on the
+right; from then on a use of the one equals a use of the other, and of nothing else. With ``scope``
+the pairing holds in that field only. Free variables are equal if they are one object; with
+``map_free_vars`` they are paired at their first use. A buffer that is not declared is compared by
+its fields.
 
 A class may set
 
@@ -46,8 +47,9 @@ CONTEXT_LINES = 20
 
 
 class _Comparison:
-    """One comparison of two nodes. After a failure ``trail`` holds the way to the difference, from
-    the end to the beginning, and ``reason`` what is wrong there."""
+    """One comparison of two nodes. After a failure ``trail`` holds the path to the difference, from
+    its end to its beginning, and ``reason`` what differs there.
+    """
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -71,7 +73,7 @@ class _Comparison:
         if old is right:
             return
         if old is not None or id(right) in self.taken:
-            # Another loop over the same variable: what was concluded under the old pair is void.
+            # Another loop over the same variable: conclusions from the old pairing no longer hold.
             self.unpair(left, right)
             self.equal.clear()
         self.partner[id(left)] = right
@@ -90,7 +92,7 @@ class _Comparison:
             self.renamed -= old_left is not right
 
     def restore(self, saved: list[tuple[Any, Any, Any, Any]]) -> None:
-        """Undo the pairs that were made for a scope; outer pairs of the same objects come back."""
+        """Undo the pairings of a scope; outer pairings of the same objects are restored."""
         for left, right, old_right, old_left in reversed(saved):
             if old_right is right:
                 continue
@@ -325,14 +327,16 @@ def _arrays_equal(array: Any, other: Any) -> bool:
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> _Comparison | None:
-    """None when both sides are equal, else the comparison that failed."""
+    """Compare both sides; return None if they are equal, else the comparison that failed."""
     comparison = _Comparison(map_free_vars)
     with deep_recursion():
         return None if comparison.data(lhs, rhs) else comparison
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """Whether two nodes (or tuples and mappings of nodes) say the same; see the module's text."""
+    """True if two nodes (or tuples and mappings of nodes) are equal up to renaming; see the module
+    docstring.
+    """
     if lhs is rhs and isinstance(lhs, Node) and not map_free_vars:
         return True
     return _compare(lhs, rhs, map_free_vars) is None
@@ -341,7 +345,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
 def get_first_structural_mismatch(
     lhs: Any, rhs: Any, map_free_vars: bool = False
 ) -> tuple[ObjectPath, ObjectPath] | None:
-    """The ways to the first difference on the left and on the right; None when there is none."""
+    """Return the paths to the first difference on the left and on the right, or None."""
     failed = _compare(lhs, rhs, map_free_vars)
     if failed is None:
         return None
@@ -350,8 +354,9 @@ def get_first_structural_mismatch(
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise StructuralMismatchError, which tells the way to the first difference and shows both
-    sides as script, unless both say the same."""
+    """Raise StructuralMismatchError unless both are structurally equal. The error has the path to
+    the first difference and shows both sides as script.
+    """
     failed = _compare(lhs, rhs, map_free_vars)
     if failed is None:
         return
@@ -364,7 +369,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 
 def _side(root: Any, path: ObjectPath) -> str:
-    """One side as script with the differing node underlined."""
+    """Print one side as script with the differing node underlined."""
     if not isinstance(root, Node):
         return _value_text(root)
     from tilesmith.ir import printing

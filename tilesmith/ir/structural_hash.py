@@ -1,4 +1,4 @@
-"""The structural hash: of numbers and blake2 of texts, so that each process finds the same."""
+"""Computes the structural hash, from numbers and blake2 of texts: equal in every process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _mix(state: int, value: int) -> int:
 
 
 class _Hasher:
-    """One hash. Definitions are numbered in the order in which they come."""
+    """Computes one hash. Definitions are numbered in the order in which they occur."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -197,6 +197,8 @@ class _Hasher:
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """A 64-bit number that is equal for nodes that are ``structural_equal``, in every process."""
+    """Return a 64-bit number that is equal for nodes that are ``structural_equal``, in every
+    process.
+    """
     with deep_recursion():
         return _Hasher(map_free_vars).data(node)

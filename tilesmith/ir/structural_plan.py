@@ -1,4 +1,4 @@
-"""How each class of nodes is compared and hashed, worked out from the roles of its fields."""
+"""Plans how each class of nodes is compared and hashed, from the roles of its fields."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ __all__ = ["ObjectPath", "definition_steps", "plan_of"]
 
 
 class ObjectPath(tuple[Any, ...]):
-    """The way from a node to something inside it: ``<root>.body.seq[0]``."""
+    """The path from a node to something inside it: ``<root>.body.seq[0]``."""
 
     __slots__ = ()
 
     @staticmethod
     def root(name: Any = None) -> ObjectPath:
-        """The way that stays where it is."""
+        """Return the path to the root itself."""
         return ObjectPath()
 
     def attr(self, name: str) -> ObjectPath:
-        """Further into a field."""
+        """Append a field."""
         return ObjectPath((*self, ("attr", name)))
 
     def array_index(self, index: int) -> ObjectPath:
-        """Further to an item of a sequence."""
+        """Append an item of a sequence."""
         return ObjectPath((*self, ("index", index)))
 
     def map_value(self, key: Any) -> ObjectPath:
-        """Further to a value of a mapping."""
+        """Append a value of a mapping."""
         return ObjectPath((*self, ("key", key)))
 
     @property
     def parent(self) -> ObjectPath:
-        """The way without its last step."""
+        """The path without its last step."""
         return ObjectPath(self[:-1])
 
     def resolve(self, root: Any) -> Any:
-        """What lies at the end of the way; None where it is missing there."""
+        """Return the object at the end of the path, or None if there is none."""
         current = root
         for kind, step in self:
             try:
@@ -68,7 +68,7 @@ class ObjectPath(tuple[Any, ...]):
 
 
 def _at_key(mapping: Any, key: Any) -> Any:
-    """The value of a key; variables among the keys are found by their names too."""
+    """Return the value of a key; variables among the keys are found by their names too."""
     if isinstance(key, str):
         for known, value in mapping.items():
             if getattr(known, "name_hint", known) == key:
@@ -82,7 +82,7 @@ def _key_text(key: Any) -> str:
 
 
 class Step(NamedTuple):
-    """How one field is looked at: ``action`` is "define", "child", "data" or "undo"."""
+    """How one field is processed: ``action`` is "define", "child", "data" or "undo"."""
 
     action: str
     name: str
@@ -102,7 +102,7 @@ PLANS: dict[type, Plan] = {}
 
 
 def plan_of(cls: type) -> Plan:
-    """The plan of a class, made once."""
+    """Return the plan of a class, which is made once."""
     found = PLANS.get(cls)
     if found is None:
         found = PLANS[cls] = _make_plan(cls)
@@ -143,14 +143,16 @@ def _make_plan(cls: Any) -> Plan:
 
 
 def definition_steps(cls: type) -> tuple[Step, ...]:
-    """The fields of a node class (notes left out) in the order in which definitions come before
-    their uses; ``action`` "undo" ends the scopes."""
+    """Return the fields of a node class (notes left out), ordered such that definitions come before
+    their uses; ``action`` "undo" ends the scopes.
+    """
     return plan_of(cls).steps
 
 
 def _definitions_first(fields: list[Any]) -> list[Any]:
-    """Definitions without scope, then what lies outside the scopes, then the scoped definitions
-    followed by what lies in their scopes."""
+    """Order fields: definitions without scope, then fields outside the scopes, then scoped
+    definitions followed by the fields in their scopes.
+    """
     scopes = {field.scope for field in fields if field.role is Role.DEFINES and field.scope}
     everywhere = [f for f in fields if f.role is Role.DEFINES and not f.scope]
     outside = [f for f in fields if f.role is not Role.DEFINES and f.name not in scopes]
@@ -160,13 +162,13 @@ def _definitions_first(fields: list[Any]) -> list[Any]:
 
 
 def text_hash(text: str | bytes) -> int:
-    """64 bits of a text."""
+    """Return 64 bits of the hash of a text."""
     raw = text.encode() if isinstance(text, str) else text
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
 
 
 def as_array(value: Any) -> Any:
-    """The numpy array behind an array or a tensor of the runtime; None for anything else."""
+    """Return the numpy array behind an array or a tensor of the runtime; None for anything else."""
     if value.__class__.__module__ == "numpy":
         return value if hasattr(value, "tobytes") else None
     if callable(getattr(value, "numpy", None)) and hasattr(value, "shape"):

@@ -1,4 +1,4 @@
-"""Names that nobody has yet: for variables, and for the functions of a module."""
+"""Makes new names: for variables, and for the functions of a module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GlobalVarSupply", "NameSupply"]
 
 
 class NameSupply:
-    """Gives names that it has not given before, each begun with ``prefix``."""
+    """Makes names that it has not made before, each begun with ``prefix``."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -27,7 +27,7 @@ class NameSupply:
         return f"{self.prefix}_{name}" if add_underscore else f"{self.prefix}{name}"
 
     def fresh_name(self, name: str, add_prefix: bool = True, add_underscore: bool = True) -> str:
-        """``name`` itself, or with the first number behind it that makes it new.
+        """Return ``name`` itself, or with the first number appended that makes it new.
 
         ``add_underscore`` sets off the prefix and the number by an underscore.
         """
@@ -45,18 +45,18 @@ class NameSupply:
                 return candidate
 
     def reserve_name(self, name: str, add_prefix: bool = True) -> str:
-        """Take a name as given already; gives it back with its prefix."""
+        """Mark a name as taken; return it with its prefix."""
         full = self._full(name, add_prefix)
         self._next_number.setdefault(full, 1)
         return full
 
     def contains_name(self, name: str, add_prefix: bool = True) -> bool:
-        """Whether a name has been given or reserved."""
+        """True if a name has been made or reserved."""
         return self._full(name, add_prefix) in self._next_number
 
 
 class GlobalVarSupply:
-    """Gives GlobalVars with names that the modules it knows do not have.
+    """Makes GlobalVars with names that the modules it knows do not have.
 
     ``value`` is a NameSupply, a module, a list of modules, or None.
     """
@@ -74,21 +74,22 @@ class GlobalVarSupply:
                 self.reserve_global(variable)
 
     def fresh_global(self, name: str, add_prefix: bool = True) -> GlobalVar:
-        """A new GlobalVar, under ``name`` or ``name`` with a number."""
+        """Return a new GlobalVar, named ``name`` or ``name`` with a number."""
         made = GlobalVar(self.name_supply.fresh_name(name, add_prefix))
         self._by_name[made.name_hint] = made
         return made
 
     def unique_global_for(self, name: str, add_prefix: bool = True) -> GlobalVar:
-        """The GlobalVar of that name, made at the first request and the same ever after."""
+        """Return the GlobalVar of that name, made at the first request and the same ever after."""
         full = self.name_supply.reserve_name(name, add_prefix)
         if full not in self._by_name:
             self._by_name[full] = GlobalVar(full)
         return self._by_name[full]
 
     def reserve_global(self, global_var: GlobalVar, allow_conflict: bool = False) -> None:
-        """Take a GlobalVar's name as given. Raises ConfigError when another one has it, unless
-        ``allow_conflict``."""
+        """Mark a GlobalVar's name as taken. Raises ConfigError when another one has it, unless
+        ``allow_conflict``.
+        """
         name = global_var.name_hint
         known = self._by_name.get(name)
         if known is not None and known is not global_var and not allow_conflict:

@@ -1,4 +1,4 @@
-"""Passes and the context in which they run.
+"""Runs passes: single ones, sequences, and passes made of functions.
 
     @module_pass(opt_level=2, name="Clean")
     def clean(mod, ctx):
@@ -46,12 +46,12 @@ __all__ = [
 
 
 class Pass:
-    """A pass: ``p(mod)`` gives the new module. Subclasses say what happens in ``transform``."""
+    """Base of passes: ``p(mod)`` returns the new module. Subclasses implement ``transform``."""
 
     info: PassInfo
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """The new module. ``mod`` belongs to this call and may be changed."""
+        """Return the new module. ``mod`` belongs to this call and may be changed."""
         raise NotImplementedError
 
     def __call__(self, mod: IRModule) -> IRModule:
@@ -70,8 +70,9 @@ class Pass:
 
 
 class _Run(threading.local):
-    """How deep passes are nested in this thread, how many have run, and who looks on because an
-    environment variable says so."""
+    """Counts nested and finished passes of this thread, and holds the instruments that environment
+    variables ask for.
+    """
 
     def __init__(self) -> None:
         self.depth = 0
@@ -83,7 +84,7 @@ _run_state = _Run()
 
 
 def _watchers() -> tuple[Any, ...]:
-    """Instruments that the knobs ask for."""
+    """Return the instruments that the knobs ask for."""
     found: list[Any] = []
     if knobs.timing:
         found.append(PassTimingInstrument())
@@ -97,8 +98,9 @@ def _watchers() -> tuple[Any, ...]:
 
 
 class _Debug(PassInstrument):
-    """``TILESMITH_DEBUG``: 2 names of passes, 3 what they changed, 5 the module after each (from 1
-    on, what is given up is shown as well: ``support/fallbacks.py``)."""
+    """Prints what ``TILESMITH_DEBUG`` asks for: 2 names of passes, 3 what they changed, 5 the
+    module after each. (From 1 on, fallbacks are shown as well: ``support/fallbacks.py``.)
+    """
 
     def __init__(self, level: int, patterns: list[str]) -> None:
         self.level = level
@@ -164,7 +166,7 @@ def _run(transform_pass: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
 
 
 def _stopped(transform_pass: Pass) -> bool:
-    """Whether ``TILESMITH_PASS_LIMIT`` passes have run: bisection finds the one that is wrong."""
+    """True if ``TILESMITH_PASS_LIMIT`` passes have run: bisection finds the one that is wrong."""
     limit: int | None = knobs.pass_limit
     if limit is None or isinstance(transform_pass, Sequential):
         return False
@@ -190,12 +192,14 @@ class ModulePass(Pass):
         self.info = info
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Hand the module to the function."""
+        """Apply the function to the module."""
         return self.function(mod, ctx)
 
 
 class FunctionLevelPass(Pass):
-    """A pass that works on each function of one class; a function that becomes None is removed."""
+    """A pass that works on each function of one class; where it returns None the function is
+    removed.
+    """
 
     function_class: ClassVar[type] = BaseFunc
 
@@ -206,11 +210,11 @@ class FunctionLevelPass(Pass):
         self.info = info
 
     def wanted(self, function: Any) -> bool:
-        """Whether the pass works on this function."""
+        """True if the pass works on this function."""
         return isinstance(function, self.function_class)
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Hand each function to the pass's own function."""
+        """Apply the pass to each function it works on."""
         for variable, old in list(mod.functions.items()):
             if not self.wanted(old):
                 continue
@@ -230,8 +234,9 @@ class FunctionLevelPass(Pass):
 
 
 class Sequential(Pass):
-    """Passes one after the other. The context decides which of them run; what one of them requires
-    runs before it."""
+    """Passes one after the other. The context decides which of them run; passes that one of them
+    requires run before it.
+    """
 
     def __init__(
         self,
@@ -275,35 +280,36 @@ _PASSES: Registry[Callable[..., Pass]] = Registry(
 
 
 def provide_passes(prefix: str, loader: Loader) -> None:
-    """Let a loader register the passes whose names begin with ``prefix``."""
+    """Set the loader that registers the passes whose names begin with ``prefix``."""
     _PASSES.provide(prefix, loader)
 
 
 def pass_factory(name: str) -> Callable[..., Pass]:
-    """The function that makes the pass of that name.
+    """Return the function that makes the pass of that name.
 
-    Raises UnknownNameError, which names the nearest one, when there is none.
+    Raises UnknownNameError, which suggests the nearest name, when there is none.
     """
     found = _PASSES.get(name, None)
     if found is None:
-        pass_names()  # loads them all, so that the error can name the nearest
+        pass_names()  # loads them all, so that the error can suggest the nearest
         found = _PASSES.get(name)
     return found
 
 
 def pass_names() -> list[str]:
-    """The names of all passes."""
+    """Return the names of all passes."""
     return _PASSES.names(load=True)
 
 
 def register_pass(name: str, factory: Callable[..., Pass] | None = None) -> Any:
     """Register the function that makes the pass of that name, so that other passes can require it
-    by name. Without ``factory`` a decorator."""
+    by name. Without ``factory`` this is a decorator.
+    """
     return _PASSES.register(name, factory, override=True)
 
 
 def get_pass(name: str) -> Pass:
-    """The pass of that name, with its default arguments."""
+    """Return the pass of that name, with its default arguments."""
     return pass_factory(name)()
 
 
@@ -311,8 +317,9 @@ def get_pass(name: str) -> Pass:
 
 
 def pass_decorator(base: type, method: str, kind: str) -> Callable[..., Any]:
-    """The decorator that makes passes of class ``base`` from functions, and from classes with a
-    method ``method`` (``module_pass``, ``prim_func_pass``, ``function_pass``, ...)."""
+    """Return the decorator that makes passes of class ``base`` from functions, and from classes
+    with a method ``method`` (``module_pass``, ``prim_func_pass``, ``function_pass``, ...).
+    """
 
     def decorator(
         pass_func: Any = None,
@@ -366,7 +373,7 @@ module_pass = pass_decorator(ModulePass, "transform_module", "module_pass")
 
 
 def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N802
-    """A pass that prints the module and leaves it as it is."""
+    """Make a pass that prints the module and returns it unchanged."""
 
     def print_module(mod: IRModule, ctx: PassContext) -> IRModule:
         print(f"# PrintIR({header})" if header else "# PrintIR()")
@@ -379,7 +386,7 @@ def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N8
 def ApplyPassToFunction(  # noqa: N802
     transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
 ) -> Pass:
-    """A pass that applies another one to the functions whose whole name matches, and no others."""
+    """Make a pass that applies another one to those functions whose whole name matches."""
     pattern = re.compile(func_name_regex)
 
     def apply(mod: IRModule, ctx: PassContext) -> IRModule:

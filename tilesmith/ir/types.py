@@ -1,4 +1,4 @@
-"""Types of variables and functions."""
+"""Defines the types of variables and functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PointerType(Type, key="ir.PointerType"):
 
 
 class TupleType(Type, key="ir.TupleType"):
-    """A tuple; the empty one is the type of what returns nothing."""
+    """A tuple; the empty one is the type of functions without a result."""
 
     fields: tuple[Type, ...] = child(default=())
 
@@ -44,7 +44,7 @@ class FuncType(Type, key="ir.FuncType"):
 
 
 def VoidType() -> TupleType:  # noqa: N802 - the name users know
-    """The type of a function that returns nothing: the empty tuple."""
+    """Return the type of a function without a result: the empty tuple."""
     return TupleType(())
 
 
@@ -52,7 +52,7 @@ _PRIM_TYPES: dict[str, PrimType] = {}
 
 
 def prim_type(dtype: Any) -> PrimType:
-    """The one PrimType of a dtype."""
+    """Return the one PrimType of a dtype."""
     found = _PRIM_TYPES.get(dtype)
     if found is None:
         found = _PRIM_TYPES[dtype] = PrimType(dtype)

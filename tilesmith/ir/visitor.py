@@ -1,4 +1,4 @@
-"""Walking and rewriting nodes: dispatch by a table built per visitor class.
+"""Walks and rewrites nodes: dispatch by a table built per visitor class.
 
 A method ``visit_Add`` serves class ``Add``; a method named after a base class (``visit_BinaryOp``)
 serves all classes below it that have no method of their own. ``visit`` looks the class up in one
@@ -52,12 +52,12 @@ class Dispatcher(Generic[Result]):
         return method
 
     def visit_default(self, node: Any) -> Any:
-        """What happens to a class that has no method of its own."""
+        """Handle a class that has no method of its own."""
         raise TypeError(f"{type(self).__name__} has no rule for {type(node).__name__}")
 
 
 class Visitor(Dispatcher[None]):
-    """Reads a tree; a class without a method of its own has its children visited."""
+    """Walks a tree; a class without a method of its own has its children visited."""
 
     def visit_default(self, node: Any) -> None:
         """Visit the children."""
@@ -68,22 +68,22 @@ class Visitor(Dispatcher[None]):
         node.for_each_child(self.visit)
 
     def visit_Var(self, node: Any) -> None:
-        """Variables have nothing inside that is visited."""
+        """Do nothing: variables have no children that are visited."""
 
     def visit_Op(self, node: Any) -> None:
-        """Operators are leaves."""
+        """Do nothing: operators are leaves."""
 
     def visit_GlobalVar(self, node: Any) -> None:
-        """Names of functions are leaves."""
+        """Do nothing: names of functions are leaves."""
 
     def visit_Buffer(self, node: Any) -> None:
-        """A use of a buffer is a leaf; its shape is not visited."""
+        """Do nothing: a use of a buffer is a leaf; its shape is not visited."""
 
 
 class Rewriter(Dispatcher[Any]):
     """Rewrites a tree bottom-up; a class without a method of its own has its children rewritten.
 
-    Nothing is rebuilt that did not change: the same object comes back. A use of a buffer is a leaf
+    A node that does not change is returned as the same object. A use of a buffer is a leaf
     (``visit_Buffer``): override that one method to replace a buffer wherever it is used.
     """
 
@@ -92,23 +92,23 @@ class Rewriter(Dispatcher[Any]):
         return node.map_children(self.visit)
 
     def children(self, node: AnyNode) -> AnyNode:
-        """``node`` with its children rewritten; for use inside a method of one class."""
+        """Return ``node`` with its children rewritten; for use inside a method of one class."""
         return node.map_children(self.visit)
 
     def visit_Var(self, node: Any) -> Any:
-        """Variables stay unless a subclass replaces them."""
+        """Return the variable; subclasses may replace it."""
         return node
 
     def visit_Op(self, node: Any) -> Any:
-        """Operators stay."""
+        """Return the operator unchanged."""
         return node
 
     def visit_GlobalVar(self, node: Any) -> Any:
-        """Names of functions stay unless a subclass replaces them."""
+        """Return the name of a function; subclasses may replace it."""
         return node
 
     def visit_Buffer(self, node: Any) -> Any:
-        """Buffers stay unless a subclass replaces them."""
+        """Return the buffer; subclasses may replace it."""
         return node
 
 
@@ -135,8 +135,8 @@ def post_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
 
 
 def pre_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
-    """Call ``function`` on each node, parents first; where it returns False, what is below is left
-    out.
+    """Call ``function`` on each node, parents first; nodes below one for which it returns False are
+    left out.
     """
 
     def walk(current: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tensors, devices, data types, modules, the function registry, executors.
+"""Runs compiled models: tensors, devices, data types, modules, the function registry, executors.
 
 A deployed model needs this package and `support`, nothing above. Names are resolved at first use.
 """

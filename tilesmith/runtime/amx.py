@@ -1,4 +1,4 @@
-"""Permission to use AMX: Linux gives the tile registers only to processes that ask for them.
+"""Asks Linux for permission to use AMX: only processes that ask get the tile registers.
 
 A generated library that uses AMX carries the symbol `__tilesmith_uses_amx`; permission is asked for
 when it is loaded.
@@ -19,7 +19,7 @@ _TILE_DATA = 18  # XFEATURE_XTILEDATA
 
 @cache
 def enable_amx() -> bool:
-    """Ask the system once per process; may AMX be used?"""
+    """Ask the system, once per process, for permission; True if AMX may be used."""
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall

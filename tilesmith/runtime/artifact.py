@@ -1,4 +1,4 @@
-"""Artifacts (`.tsm`): a compiled model in one file, without pickles.
+"""Reads and writes artifacts (`.tsm`): a compiled model in one file, without pickles.
 
 The file is a plain zip archive whose members are stored uncompressed:
 
@@ -9,8 +9,7 @@ The file is a plain zip archive whose members are stored uncompressed:
 
 The archive's comment holds the digest of the manifest. Everything is checked before anything is
 mapped or run: a truncated or changed file gives ArtifactError. (The digests find damage; they are
-no signature.) An exported shared library carries
-such an archive at its end.
+not a signature.) An exported shared library carries such an archive at its end.
 """
 
 from __future__ import annotations
@@ -132,14 +131,16 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Members are plain files: a path could lead out of a folder that somebody unpacks into."""
+    """Raise ArtifactError for a member name that is a path: it could lead out of the folder on
+    unpacking.
+    """
     allowed = name and name not in (_MANIFEST, _METADATA, PARAMETERS) and not name.startswith(".")
     if not allowed or not all(char.isalnum() or char in "._-" for char in name):
         raise ArtifactError(f"'{name}' is not a valid name of a member")
 
 
 def has_artifact(path: PathLike) -> bool:
-    """Does the file hold an artifact (perhaps a damaged one)?"""
+    """True if the file holds an artifact (perhaps a damaged one)."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.comment.startswith(FORMAT.encode())
@@ -148,7 +149,9 @@ def has_artifact(path: PathLike) -> bool:
 
 
 def read_artifact(path: PathLike) -> Artifact:
-    """Read and check an artifact. Raises ArtifactError: what is wrong, where, what to do."""
+    """Read and check an artifact. Raises ArtifactError, which says what is wrong, where, and what
+    to do.
+    """
     text = os.fspath(path)
     try:
         with open(text, "rb") as file:
@@ -204,7 +207,7 @@ def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
 
 
 def _places(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> dict[str, memoryview]:
-    """The contents of each member over the mapped file."""
+    """Return views of the contents of each member in the mapped file."""
     whole = memoryview(mapping)
     found: dict[str, memoryview] = {}
     for info in archive.infolist():

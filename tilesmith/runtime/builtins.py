@@ -1,7 +1,7 @@
-"""Global functions that compiled code calls, named `tilesmith.runtime.…`.
+"""Registers global functions that compiled code calls, named `tilesmith.runtime.…`.
 
-They are for what native code cannot do by itself: making counted tensor objects for functions that
-users have registered. None is on the path of a kernel.
+They do what native code cannot do by itself: make reference-counted tensor objects for functions
+that users have registered. Kernels do not call them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from tilesmith.support.errors import InternalError
 
 
 def _provide(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function under a name by which users know it, unless another runtime in the
-    process has one."""
+    """Register a function under a name that users know, unless another runtime in the process has
+    already registered it.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if tvm_ffi.get_global_func(name, allow_missing=True) is None:
@@ -33,20 +34,21 @@ def _provide(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @_provide("runtime.NumThreads")
 def num_threads_of_runtime() -> int:
-    """The number of threads that parallel loops use."""
+    """Return the number of threads that parallel loops use."""
     return threads.num_threads()
 
 
 @_provide("runtime.config_threadpool")
 def config_threadpool(mode: int, number: int = 0, *more: Any) -> None:
-    """Let parallel loops use a number of threads, 0 for as many as there are cores. Which kinds of
-    cores (``mode``) is left to the operating system."""
+    """Set the number of threads of parallel loops; 0 uses all cores. The choice between kinds of
+    cores (``mode``) is left to the operating system.
+    """
     threads.set_num_threads(number or None)
 
 
 @_provide("runtime.RuntimeEnabled")
 def runtime_enabled(target: str) -> bool:
-    """Can this machine run code of a kind of target?"""
+    """True if this machine can run code of a kind of target."""
     from tilesmith.runtime.module import enabled
 
     return enabled(target)
@@ -58,7 +60,7 @@ _flushed: list[bytearray] = []
 
 @_provide("cache_flush_cpu_non_first_arg")
 def cache_flush_cpu_non_first_arg(*arguments: Any) -> None:
-    """Put all tensors but the first out of the CPU's caches: a `f_preproc` for `time_evaluator`."""
+    """Evict all tensors but the first from the CPU's caches: a `f_preproc` for `time_evaluator`."""
     if not _flushed:
         try:
             with open(_SIZE_OF_CACHE, encoding="ascii") as file:
@@ -77,7 +79,7 @@ _specifications: dict[str, list[tuple[str, DataType | None, int]]] = {}
 
 @register_func("tilesmith.runtime.alloc_tensor", override=True)
 def alloc_tensor(dtype: str, *shape: int) -> NDArray:
-    """A new tensor on the host with undefined contents."""
+    """Return a new tensor on the host with undefined contents."""
     return empty_cpu(tuple(shape), DataType(dtype))
 
 

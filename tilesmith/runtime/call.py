@@ -1,4 +1,4 @@
-"""Calling a compiled function from Python: inputs checked, outputs and workspace provided.
+"""Calls a compiled function from Python: checks inputs, provides outputs and workspace.
 
 Everything that does not depend on the call is prepared once. A call with static shapes costs the
 comparison of each input with what is expected, one allocation per output, and the packed call.
@@ -31,7 +31,7 @@ _SLAB_ROWS = 16
 
 
 class _Workspace:
-    """Scratch memory of one running call, and the buffer for its sizes."""
+    """Scratch memory of one running call, and the buffer that receives the sizes."""
 
     __slots__ = ("address", "memory", "sizes", "sizes_tensor")
 
@@ -44,14 +44,14 @@ class _Workspace:
             self.sizes_tensor = _from_dlpack(self.sizes)
 
     def grow(self, size: int) -> None:
-        """Have at least `size` bytes."""
+        """Make sure that there are at least `size` bytes."""
         if size > 0 and (self.memory is None or self.memory.nbytes < size):
             self.memory = aligned_numpy((size,), numpy.dtype("uint8"))
             self.address = int(self.memory.__array_interface__["data"][0])
 
 
 class _Expected:
-    """A leaf of the parameters in the form for comparing."""
+    """What one leaf of the parameters must be, prepared for comparison."""
 
     __slots__ = ("dtype", "is_static", "numpy_dtype", "param", "shape")
 
@@ -200,10 +200,10 @@ class CompiledFunction:
         for inner, field in zip(value, param.fields):
             self._flatten_one(inner, field, leaves)
 
-    # -- inputs that are not at once what is expected -------------------------------------------
+    # -- inputs that need conversion ------------------------------------------------------------
 
     def _bind(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The inputs in order of the parameters."""
+        """Return the inputs in order of the parameters."""
         names = self.input_names
         if len(inputs) > len(names):
             raise TypeMismatchError(
@@ -233,8 +233,9 @@ class CompiledFunction:
     def _convert(
         self, value: Any, expected: _Expected, bindings: dict[str, tuple[int, str]]
     ) -> NDArray | numpy.ndarray:
-        """A compact tensor on the host over `value` or, where it has to be, a copy of it. Raises
-        ShapeError or TypeMismatchError that name the input."""
+        """Return a compact tensor on the host over `value` or, where necessary, a copy of it.
+        Raises ShapeError or TypeMismatchError that name the input.
+        """
         param = expected.param
         tensor = self._as_tensor(value, expected)
         dtype = DataType(tensor.dtype)
@@ -319,7 +320,7 @@ class CompiledFunction:
 
 
 def _maker(leaf: Result) -> Callable[[], NDArray]:
-    """A function that makes the output tensor of a leaf with a static shape."""
+    """Return a function that makes the output tensor of a leaf with a static shape."""
     dtype = leaf.dtype
     assert dtype is not None
     if not all(isinstance(extent, int) for extent in leaf.shape):
@@ -337,7 +338,7 @@ def _maker(leaf: Result) -> Callable[[], NDArray]:
     make_buffer, make_array, plain = numpy.empty, numpy.ndarray, numpy.dtype("uint8")
 
     def make() -> NDArray:
-        # `aligned_numpy` with everything that is known put in its place
+        # `aligned_numpy`, written out for the known size and dtype
         buffer = make_buffer(size, plain)
         offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
         return _from_dlpack(make_array(shape, numpy_dtype, buffer, offset))
@@ -346,8 +347,9 @@ def _maker(leaf: Result) -> Callable[[], NDArray]:
 
 
 def _slab_maker(shape: tuple[int, ...], dtype: numpy.dtype, size: int) -> Callable[[], NDArray]:
-    """Small outputs are cut from slabs, which costs a fifth of an allocation each. A slab lives as
-    long as one of its tensors."""
+    """Return a function that cuts small outputs from slabs, which costs a fifth of an allocation
+    each. A slab lives as long as one of its tensors.
+    """
     row = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     strides = [dtype.itemsize]
     for extent in reversed(shape[1:]):
@@ -368,7 +370,7 @@ def _slab_maker(shape: tuple[int, ...], dtype: numpy.dtype, size: int) -> Callab
 
 
 def _split(sizes: list[int], leaves: Sequence[Result]) -> list[tuple[int, ...]]:
-    """The shapes of the leaves out of the buffer that the shapes function has written."""
+    """Return the shapes of the leaves from the buffer that the shapes function has written."""
     shapes = []
     position = 0
     for leaf in leaves:
@@ -378,7 +380,7 @@ def _split(sizes: list[int], leaves: Sequence[Result]) -> list[tuple[int, ...]]:
 
 
 def _rebuild(result: Result, outputs: Any, shapes: Any) -> Any:
-    """The nested result out of the flat outputs."""
+    """Return the nested result made of the flat outputs."""
     if result.kind == "tensor":
         return next(outputs)
     if result.kind == "tuple":

@@ -1,4 +1,4 @@
-"""Containers of the runtime under the names that users know; Python's own do the work."""
+"""Defines containers under the names that users know, on top of Python's own."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ADT(tuple[Any, ...]):
 
 
 def tuple_object(fields: Iterable[Any] | None = None) -> ADT:
-    """A tuple of values: an ADT with the tag 0."""
+    """Return a tuple of values: an ADT with the tag 0."""
     return ADT(0, fields or ())
 
 
 def getitem_helper(
     obj: Any, elem_getter: Callable[[Any, int], Any], length: int, idx: int | slice
 ) -> Any:
-    """The item or, for a slice, the list of items that `elem_getter(obj, index)` gives."""
+    """Return the item or, for a slice, the list of items that `elem_getter(obj, index)` returns."""
     if isinstance(idx, slice):
         return [elem_getter(obj, place) for place in range(*idx.indices(length))]
     if not -length <= idx < length:

@@ -1,4 +1,4 @@
-"""Devices: where a tensor lives and where code runs.
+"""Defines devices: where a tensor lives and where code runs.
 
 `cpu()`, `cuda(1)`, `device("opencl", 0)` give interned `Device` objects. What a kind of device can
 do is a `DeviceAPI`, registered under its name in `DEVICE_APIS`; the host's is here.
@@ -51,7 +51,7 @@ class DeviceAPI:
     register an object in DEVICE_APIS."""
 
     def exist(self, device_id: int) -> bool:
-        """Is there such a device on this machine?"""
+        """True if there is such a device on this machine."""
         raise NotImplementedError
 
     def sync(self, device_id: int) -> None:
@@ -59,7 +59,7 @@ class DeviceAPI:
         raise NotImplementedError
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device_id: int, scope: str | None) -> Any:
-        """A new NDArray with undefined contents."""
+        """Return a new NDArray with undefined contents."""
         raise NotImplementedError
 
     def copy(self, source: Any, target: Any) -> None:
@@ -67,7 +67,7 @@ class DeviceAPI:
         raise NotImplementedError
 
     def attribute(self, device_id: int, name: str) -> Any:
-        """A property such as "max_threads_per_block"; None if unknown."""
+        """Return a property such as "max_threads_per_block", or None if it is unknown."""
         return None
 
 
@@ -76,7 +76,7 @@ class _HostAPI(DeviceAPI):
         return device_id == 0
 
     def sync(self, device_id: int) -> None:
-        """Work on the host is done when its call returns."""
+        """Do nothing: work on the host is done when its call returns."""
 
     def attribute(self, device_id: int, name: str) -> Any:
         if name == "multi_processor_count":
@@ -86,7 +86,7 @@ class _HostAPI(DeviceAPI):
             try:
                 return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
             except (AttributeError, ValueError, OSError):
-                return None  # not every system tells
+                return None  # not every system has this query
         return None
 
 
@@ -136,7 +136,7 @@ class Device:
 
     @property
     def type(self) -> str:
-        """Name of the device type."""
+        """The name of the device type."""
         return _NAMES.get(self.device_type, f"device_type_{self.device_type}")
 
     @property
@@ -146,7 +146,9 @@ class Device:
 
     @property
     def api(self) -> DeviceAPI:
-        """What this kind of device can do; UnsupportedError when nobody has provided it."""
+        """What this kind of device can do; UnsupportedError when no device API is registered for
+        it.
+        """
         found = DEVICE_APIS.get(self.type, None)
         if found is None:
             raise UnsupportedError(
@@ -157,7 +159,7 @@ class Device:
 
     @property
     def exist(self) -> bool:
-        """Is there such a device on this machine?"""
+        """True if there is such a device on this machine."""
         found = DEVICE_APIS.get(self.type, None)
         return found is not None and found.exist(self.device_id)
 
@@ -166,21 +168,23 @@ class Device:
         self.api.sync(self.device_id)
 
     def texture_spatial_limit(self) -> int:
-        """The largest extent of a texture; 0 where there are none."""
+        """Return the largest extent of a texture; 0 on devices without textures."""
         limit = DEVICE_APIS.get(self.type, None)
         found = limit.attribute(self.device_id, "texture_spatial_limit") if limit else None
         return int(found or 0)
 
     def create_raw_stream(self) -> Any:
-        """A new queue of work of the device. UnsupportedError for devices without queues."""
+        """Return a new stream (queue of work) of the device; UnsupportedError for devices without
+        streams.
+        """
         return self._streams("create_raw_stream")()
 
     def free_raw_stream(self, stream: Any) -> None:
-        """Give a queue of `create_raw_stream` back."""
+        """Release a stream of `create_raw_stream`."""
         self._streams("free_raw_stream")(stream)
 
     def set_raw_stream(self, stream: Any) -> None:
-        """Put the work that follows into a queue."""
+        """Run the work that follows in a stream."""
         self._streams("set_raw_stream")(stream)
 
     def _streams(self, name: str) -> Any:
@@ -190,7 +194,7 @@ class Device:
         return partial(function, self.device_id)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Lets a device be an argument of a packed function."""
+        """Let a device be an argument of a packed function."""
         return self.device_type, self.device_id
 
     def __getattr__(self, name: str) -> Any:
@@ -249,7 +253,7 @@ def _number(name: str) -> int:
 
 
 def device(dev_type: str | int | Device = "cpu", dev_id: int = 0) -> Device:
-    """The device of a name or number: `device("cuda", 1)`, `device("cuda:1")`."""
+    """Return the device of a name or number: `device("cuda", 1)`, `device("cuda:1")`."""
     if isinstance(dev_type, Device):
         return dev_type
     if isinstance(dev_type, str) and ":" in dev_type:
@@ -263,12 +267,12 @@ def device(dev_type: str | int | Device = "cpu", dev_id: int = 0) -> Device:
 
 
 def cpu(dev_id: int = 0) -> Device:
-    """The host."""
+    """Return the host device."""
     return Device(1, dev_id)
 
 
 def cuda(dev_id: int = 0) -> Device:
-    """An NVIDIA GPU."""
+    """Return an NVIDIA GPU."""
     return Device(2, dev_id)
 
 
@@ -276,40 +280,40 @@ gpu = cuda
 
 
 def opencl(dev_id: int = 0) -> Device:
-    """A device of OpenCL."""
+    """Return an OpenCL device."""
     return Device(4, dev_id)
 
 
 def vulkan(dev_id: int = 0) -> Device:
-    """A device of Vulkan."""
+    """Return a Vulkan device."""
     return Device(7, dev_id)
 
 
 def metal(dev_id: int = 0) -> Device:
-    """An Apple GPU."""
+    """Return an Apple GPU."""
     return Device(8, dev_id)
 
 
 def vpi(dev_id: int = 0) -> Device:
-    """A simulated device."""
+    """Return a simulated device."""
     return Device(9, dev_id)
 
 
 def rocm(dev_id: int = 0) -> Device:
-    """An AMD GPU."""
+    """Return an AMD GPU."""
     return Device(10, dev_id)
 
 
 def ext_dev(dev_id: int = 0) -> Device:
-    """An accelerator of one's own."""
+    """Return an external accelerator device."""
     return Device(12, dev_id)
 
 
 def webgpu(dev_id: int = 0) -> Device:
-    """A device of WebGPU."""
+    """Return a WebGPU device."""
     return Device(15, dev_id)
 
 
 def hexagon(dev_id: int = 0) -> Device:
-    """A Hexagon DSP."""
+    """Return a Hexagon DSP."""
     return Device(16, dev_id)

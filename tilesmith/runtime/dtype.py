@@ -1,4 +1,5 @@
-"""Data types: `DataType("float32x4")` is an interned string that knows its code, bits and lanes.
+"""Defines data types: `DataType("float32x4")` is an interned string that knows its code, bits and
+lanes.
 
 It compares and hashes as the string that it is, so that users write `x.dtype == "float32"`. There
 is one object per data type: `is` holds between equal ones. "bool" is the boolean (1 bit, stored as
@@ -39,9 +40,9 @@ DLPACK_CODES: dict[str, int] = {
 
 
 class ScalableLanes(int):
-    """The lanes of a scalable vector: so many times a factor (`vscale`) that the CPU decides.
+    """The lanes of a scalable vector: a multiple of a factor (`vscale`) that the CPU decides.
 
-    It differs from the same number of fixed lanes; as a text it is how LLVM writes it.
+    It is not equal to the same number of fixed lanes; its text is LLVM's notation.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -163,12 +164,14 @@ class DataType(str):
 
     @classmethod
     def of(cls, value: Any) -> DataType:
-        """The data type of a string, a numpy dtype or scalar type, or an object with `.dtype`."""
+        """Return the data type of a string, a numpy dtype or scalar type, or an object with
+        `.dtype`.
+        """
         return cls(value)
 
     @classmethod
     def make(cls, code: str, bits: int, lanes: int = 1) -> DataType:
-        """The data type of a code, bits per lane and lanes."""
+        """Return the data type of a code, bits per lane and lanes."""
         sized = code in ("int", "uint", "float", "bfloat") or code.startswith("custom[")
         base = f"{code}{bits}" if sized else code
         return cls(_with_lanes(base, lanes))
@@ -182,27 +185,28 @@ class DataType(str):
 
     @property
     def is_custom(self) -> bool:
-        """Whether a library defines the type, whose functions compute with its values."""
+        """True for a type that a library defines, whose functions compute with its values."""
         return self.code.startswith("custom[")
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a value with all its lanes; the same as `nbytes`."""
+        """Bytes of a value with all its lanes; equal to `nbytes`."""
         return self.nbytes
 
     def with_lanes(self, lanes: int) -> DataType:
-        """The same element type with `lanes` lanes."""
+        """Return the same element type with `lanes` lanes."""
         if lanes == self.lanes:
             return self
         return self.element if lanes == 1 else DataType(_with_lanes(self.element, lanes))
 
     def with_bits(self, bits: int) -> DataType:
-        """The same code and lanes with `bits` bits per lane."""
+        """Return the same code and lanes with `bits` bits per lane."""
         return self if bits == self.bits else DataType.make(self.code, bits, self.lanes)
 
     def numpy(self) -> numpy.dtype:
-        """The numpy dtype, through ml_dtypes for bfloat16, float8 and below, int4; a vector is a
-        subarray dtype. Raises TypeMismatchError for handle and void."""
+        """Return the numpy dtype, through ml_dtypes for bfloat16, float8 and below, int4; a vector
+        is a subarray dtype. Raises TypeMismatchError for handle and void.
+        """
         try:
             return self._numpy
         except AttributeError:
@@ -250,7 +254,7 @@ def _intern(name: Any) -> DataType:
 
 
 def _name_of(value: Any) -> str:
-    """The name of a numpy dtype, a scalar type, a Python type, or of an object's `dtype`."""
+    """Return the name of a numpy dtype, a scalar type, a Python type, or of an object's `dtype`."""
     if value is bool:
         return "bool"
     if value is int:

@@ -1,4 +1,4 @@
-"""`Executable`: a compiled whole model, callable on anything that speaks DLPack.
+"""Defines `Executable`: a compiled whole model, callable on anything that supports DLPack.
 
 The convention between the graph builder and this module
 --------------------------------------------------------
@@ -124,7 +124,7 @@ class Executable:
         return self._library
 
     def get_function(self, name: str) -> CompiledFunction:
-        """The function of a name; UnknownNameError when the model has none."""
+        """Return the function of a name; raise UnknownNameError if the model has none."""
         found = self._functions.get(name)
         if found is None:
             signature = self._signatures.get(name)
@@ -149,8 +149,9 @@ class Executable:
         return self.get_function(name)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Call `main`. Inputs are NDArrays, numpy arrays, or anything with DLPack, by position or
-        by name. Gives NDArrays; a tuple of them where the model has several results."""
+        """Call `main`. Inputs are NDArrays, numpy arrays, or other DLPack tensors, by position or
+        by name. Returns an NDArray, or a tuple of them where the model has several results.
+        """
         try:
             main = self._functions["main"]
         except KeyError:
@@ -159,7 +160,7 @@ class Executable:
 
     @property
     def is_runnable(self) -> bool:
-        """Whether there is code to run, and not source only."""
+        """True if there is compiled code, not only source."""
         return self._library is not None or self._shared is not None or bool(self._objects)
 
     @property
@@ -181,7 +182,7 @@ class Executable:
             self.metadata["fallbacks"] = whole.to_json()
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Is there a function of this name?"""
+        """True if there is a function of this name."""
         return name in self._signatures
 
     @property
@@ -197,8 +198,9 @@ class Executable:
     def time_evaluator(
         self, func_name: str = "main", dev: Device | None = None, **options: Any
     ) -> Callable[..., BenchmarkResult]:
-        """A function of the arguments that measures `func_name` on them; `options` are those of
-        `timing.time_call`: number, repeat, min_repeat_ms, …"""
+        """Return a function of the arguments that measures `func_name` on them; `options` are those
+        of `timing.time_call`: number, repeat, min_repeat_ms, …
+        """
         return evaluator(self.get_function(func_name), **options)
 
     # -- seeing and saving ----------------------------------------------------------------------
@@ -209,8 +211,9 @@ class Executable:
         return made() if callable(made) else made
 
     def get_source(self, fmt: str = "") -> str:
-        """The code of the whole model as text, in one of the formats that the back end writes; ""
-        is its usual one."""
+        """Return the code of the whole model as text, in one of the formats that the back end
+        writes; "" is its usual one.
+        """
         made = self._sources.get(fmt or next(iter(self._sources), ""))
         if made is None:
             raise UnsupportedError(
@@ -221,7 +224,7 @@ class Executable:
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
     def _source_only(self, what: str) -> UnsupportedError:
-        """The error for what needs object code."""
+        """Return the error for operations that need object code."""
         return UnsupportedError(
             f"this executable cannot be {what}: it has no object code",
             notes=(source_only(list(self._sources), self._advice),),
@@ -268,7 +271,7 @@ class Executable:
 
     @staticmethod
     def is_inside(path: PathLike) -> bool:
-        """Does a file hold a saved executable?"""
+        """True if a file holds a saved executable."""
         return has_artifact(path)
 
     @staticmethod
@@ -297,15 +300,15 @@ class Executable:
 
     @property
     def mod(self) -> Executable:
-        """Itself: the runtime module of a built model."""
+        """The executable itself: the runtime module of a built model."""
         return self
 
     def jit(self, *arguments: Any, **options: Any) -> Executable:
-        """Itself: the code is linked in the process anyway."""
+        """Return the executable itself: its code is linked in the process anyway."""
         return self
 
     def stats(self) -> str:
-        """A summary: functions, constants, code."""
+        """Return a summary: functions, constants, code."""
         size = sum([value.nbytes for value in self._constants.values()])
         lines = [f"target: {self.metadata.get('target', '')}"]
         lines += [str(signature) for signature in self._signatures.values()]
@@ -317,7 +320,7 @@ class Executable:
         return "\n".join(lines)
 
     def as_text(self) -> str:
-        """The summary of `stats`."""
+        """Return the summary of `stats` as text."""
         return self.stats()
 
     def __repr__(self) -> str:
@@ -332,7 +335,7 @@ def load(path: PathLike) -> Executable:
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors that arise while a file is loaded name the file."""
+    """Add the file's name to errors that arise while it is loaded."""
     try:
         yield
     except (UnknownNameError, ArtifactError) as error:
@@ -342,7 +345,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
-    """The constants in order, each compact and aligned."""
+    """Return the constants in order, each compact and aligned."""
     import numpy
 
     missing = [name for name in names if name not in values]
@@ -388,7 +391,9 @@ def _plain(feature: str) -> str:
 
 
 def _cpu_flags() -> set[str]:
-    """Features of this CPU as Linux names them, without punctuation; empty where unknown."""
+    """Return the features of this CPU as Linux names them, without punctuation; empty where
+    unknown.
+    """
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:

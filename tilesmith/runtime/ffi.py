@@ -1,8 +1,8 @@
-"""The single place that imports tvm-ffi, whose C ABI is Tilesmith's calling convention.
+"""Imports tvm-ffi, in this one place; its C ABI is Tilesmith's calling convention.
 
-Importing tvm-ffi imports PyTorch when that is installed (seconds), so it is kept away for the
-duration of the import unless the program has loaded it already; tensors of torch still travel by
-DLPack. `tvm_ffi` here is that package; everybody else imports it from here.
+Importing tvm-ffi imports PyTorch when that is installed, which takes seconds; so PyTorch is hidden
+during the import unless the program has loaded it already. Tensors of PyTorch still pass through
+DLPack. `tvm_ffi` here is that package; all other modules import it from here.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ for _name, _kind in KINDS.items():
 
 
 class DLDevice(ctypes.Structure):
-    """DLPack's device."""
+    """The device structure of DLPack."""
 
     _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
 
 
 class DLDataType(ctypes.Structure):
-    """DLPack's data type."""
+    """The data type structure of DLPack."""
 
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
 
 class DLTensor(ctypes.Structure):
-    """DLPack's tensor: what the argument of a generated function points to."""
+    """The tensor structure of DLPack: an argument of a generated function points to one."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -123,7 +123,7 @@ SYMBOLS = (
 
 
 def symbol_addresses() -> dict[str, int]:
-    """Addresses of SYMBOLS in the loaded libtvm_ffi, for linking in the process."""
+    """Return the addresses of SYMBOLS in the loaded libtvm_ffi, for linking in the process."""
     found: dict[str, int] = {}
     for name in SYMBOLS:
         function = getattr(_library, name, None)
@@ -148,8 +148,9 @@ def make_symbols_global() -> None:
 def reinterpret(
     tensor: AnyTensor, shape: tuple[int, ...], dtype: DataType, byte_offset: int = 0
 ) -> AnyTensor:
-    """A compact tensor of another shape and dtype over the memory of `tensor`, which it keeps
-    alive. No size is checked here."""
+    """Return a compact tensor of another shape and dtype over the memory of `tensor`, which it
+    keeps alive. The size is not checked here.
+    """
     rank = len(shape)
     dims = (ctypes.c_int64 * max(rank, 1))(*shape)
     steps = (ctypes.c_int64 * max(rank, 1))()

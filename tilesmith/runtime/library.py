@@ -1,4 +1,4 @@
-"""Libraries of generated code: object files linked in the process, or a shared library.
+"""Loads generated code: object files linked in the process, or a shared library.
 
     library = Library.from_objects([object_bytes])      # llvmlite links, no linker is needed
     library = Library.from_linked([object_bytes])       # the system's linker; no llvmlite
@@ -81,7 +81,7 @@ class Library:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Library:
-        """Load a shared library. Raises ArtifactError when the system cannot."""
+        """Load a shared library. Raises ArtifactError when the system cannot load it."""
         return _SharedLibrary(os.fspath(path))
 
     @staticmethod
@@ -90,7 +90,7 @@ class Library:
         return _shared_from_bytes(contents)
 
     def symbol(self, name: str) -> int | None:
-        """Address of a symbol; None if the library has none of that name."""
+        """Return the address of a symbol, or None if the library does not have it."""
         return self._addresses.get(name)
 
     @overload
@@ -100,8 +100,9 @@ class Library:
     def get_function(self, name: str, allow_missing: bool) -> Function | None: ...
 
     def get_function(self, name: str, allow_missing: bool = False) -> Function | None:
-        """The packed function of a name. UnknownNameError, or None with `allow_missing`, when the
-        library has none."""
+        """Return the packed function of a name. If there is none, raise UnknownNameError or, with
+        `allow_missing`, return None.
+        """
         address = self.symbol(FUNCTION_PREFIX + name)
         if address is None:
             if allow_missing:
@@ -111,7 +112,7 @@ class Library:
         return Function.__from_extern_c__(address, keep_alive_object=self)
 
     def function_names(self) -> list[str]:
-        """Names of the packed functions, as far as known."""
+        """Return names of the packed functions, as far as known."""
         return [
             name.removeprefix(FUNCTION_PREFIX)
             for name, address in self._addresses.items()
@@ -124,12 +125,14 @@ class Library:
 
 
 class _JitOwner:
-    """Keeps the JIT and the linked code; the tracker has to go before its JIT."""
+    """Keeps the JIT and the linked code alive; the resource tracker must be released before its
+    JIT.
+    """
 
     def __init__(self, jit: Any, tracker: Any, pool_stop: int | None = None) -> None:
         self.jit = jit
         self.tracker = tracker
-        self.pool_stop = pool_stop  # address of the function that ends the library's own threads
+        self.pool_stop = pool_stop  # address of the function that stops the library's own threads
 
     def __del__(self) -> None:
         # at interpreter shutdown llvmlite may be gone already: leave the memory to the system
@@ -144,7 +147,7 @@ _jit: Any = None
 
 
 def _shared_jit() -> Any:
-    """The one JIT of the process: creating one costs more than linking into it."""
+    """Return the one JIT of the process: creating one costs more than linking into it."""
     global _jit
     if _jit is None:
         try:
@@ -193,7 +196,7 @@ class _JitLibrary(Library):
         super().__init__(_JitOwner(jit, tracker, stop), addresses)
 
     def symbol(self, name: str) -> int | None:
-        """Address of a symbol; None if the library has none of that name."""
+        """Return the address of a symbol, or None if the library does not have it."""
         if name not in self._addresses and not self._is_complete:
             # an object format whose symbol table we do not read: ask the JIT
             try:
@@ -208,7 +211,7 @@ class _SharedLibrary(Library):
     def __init__(self, path: str) -> None:
         make_symbols_global()
         try:
-            # without a folder the system would search its own
+            # a name without a folder would be searched for in the system's folders
             self._handle = ctypes.CDLL(path if os.path.isabs(path) else os.path.abspath(path))
         except OSError as error:
             raise ArtifactError(
@@ -218,7 +221,7 @@ class _SharedLibrary(Library):
         super().__init__(self._handle, {})
 
     def symbol(self, name: str) -> int | None:
-        """Address of a symbol; None if the library has none of that name."""
+        """Return the address of a symbol, or None if the library does not have it."""
         try:
             return self._addresses[name]
         except KeyError:
@@ -232,7 +235,7 @@ class _SharedLibrary(Library):
 
 
 class _ProcessLibrary(Library):
-    """What is linked into this process; packed functions carry a prefix before their names."""
+    """Code that is linked into this process; packed functions carry a prefix before their names."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -240,7 +243,7 @@ class _ProcessLibrary(Library):
         super().__init__(self._handle, {})
 
     def symbol(self, name: str) -> int | None:
-        """Address of a symbol; None if the process has none of that name."""
+        """Return the address of a symbol, or None if the process does not have it."""
         if name.startswith(FUNCTION_PREFIX):
             name = FUNCTION_PREFIX + self._prefix + name[len(FUNCTION_PREFIX) :]
         try:
@@ -250,8 +253,9 @@ class _ProcessLibrary(Library):
 
 
 def process_library(symbol_prefix: str = "") -> Library:
-    """The packed functions `__tvm_ffi_PREFIXname` that are linked into this process, or that a
-    library brought which was loaded with its symbols visible to all (`RTLD_GLOBAL`)."""
+    """Return the packed functions `__tvm_ffi_PREFIXname` that are linked into this process, or that
+    come from a library loaded with symbols visible to all (`RTLD_GLOBAL`).
+    """
     return _ProcessLibrary(symbol_prefix)
 
 
@@ -261,8 +265,8 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(contents)
-            # The loader takes a path that it has seen for the library of that time, though the
-            # number now stands for another file: each path has its own useless "/" and "./".
+            # The loader returns the library that it loaded from a path before, though the number
+            # now stands for another file: redundant "/" and "./" make each path different.
             unique = bin(next(_library_names))[2:].replace("0", "/").replace("1", "./")
             return Library.load(f"/proc/self/fd/{unique}{descriptor}")
         finally:
@@ -279,7 +283,7 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
 
 
 def defined_symbols(content: bytes) -> list[str]:
-    """Names of the global symbols that an ELF object defines; none for other formats.
+    """Return the names of the global symbols that an ELF object defines; [] for other formats.
 
     llvmlite reads sections but not symbol tables, and a JIT gives addresses only of symbols that
     it was told to export.
@@ -291,7 +295,7 @@ _COMMON = 0xFFF2
 
 
 def _missing_symbols(objects: Sequence[bytes], known: set[str]) -> list[str]:
-    """What the objects need and neither `known` nor the process has."""
+    """Return the symbols that the objects need and that neither `known` nor the process has."""
     process = ctypes.CDLL(None)
     needed = {
         name for content in objects for name, section in _global_symbols(content) if section == 0
@@ -300,7 +304,9 @@ def _missing_symbols(objects: Sequence[bytes], known: set[str]) -> list[str]:
 
 
 def _global_symbols(content: bytes) -> list[tuple[str, int]]:
-    """Global and weak, not hidden symbols of a 64-bit ELF object, with their section numbers."""
+    """Return the global and weak, not hidden symbols of a 64-bit ELF object, with their section
+    numbers.
+    """
     if content[:4] != b"\x7fELF" or content[4] != 2 or content[5] != 1:
         return []
     (table_offset,) = struct.unpack_from("<Q", content, 0x28)

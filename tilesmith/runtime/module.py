@@ -1,4 +1,4 @@
-"""`Module`: compiled functions with the forms in which their code can be seen and saved.
+"""Defines `Module`: compiled functions, and the formats in which their code can be shown and saved.
 
 A back end hands over object files (or a loaded library, or functions of its own) and, for each
 format, the text or bytes or a function that makes them; the module knows no back end.
@@ -48,14 +48,15 @@ class ModulePropertyMask(IntEnum):
 
 
 class Module:
-    """Compiled functions. `module["name"]` is a packed function, `module(...)` calls the entry.
+    """Compiled functions. `module["name"]` is a packed function, `module(...)` calls the entry
+    function.
 
     `objects` are object files, linked in the process at the first use; `library` is code that is
     loaded already; `functions` are packed functions of a back end's own (launchers of a device).
-    `symbols` are the names in the library of functions that are called otherwise there.
-    `formats` maps a format ("ll", "asm", "o", "cu", …) to its contents or a function making them;
-    the first one is shown by default. `load` links object files and loads them. `advice` says what
-    to do where there is source only.
+    `symbols` maps functions to their names in the library where these differ. `formats` maps a
+    format ("ll", "asm", "o", "cu", …) to its contents or a function making them; the first one is
+    shown by default. `load` links object files and loads them. `advice` tells the user what to do
+    where there is only source.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Module:
     # -- functions ------------------------------------------------------------------------------
 
     def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
-        """The packed function of a name; UnknownNameError when there is none."""
+        """Return the packed function of a name; raise UnknownNameError if there is none."""
         found = self._find(name, query_imports)
         if found is None:
             known = self.function_names
@@ -102,7 +103,7 @@ class Module:
         return found
 
     def _why_not_here(self) -> str:
-        """Why its functions cannot be called, and what to do."""
+        """Return why its functions cannot be called here, and what to do."""
         if self._objects:
             return "its code is for another machine: it can be saved, but not run here"
         return source_only(self.formats, self._advice)
@@ -123,7 +124,7 @@ class Module:
         self._functions[name] = function
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Is there a function of this name?"""
+        """True if there is a function of this name."""
         return self._find(name, query_imports) is not None
 
     @property
@@ -136,7 +137,9 @@ class Module:
 
     @property
     def entry_name(self) -> str:
-        """Name of the function that `module(...)` calls: the declared one, or the only one."""
+        """Return the name of the function that `module(...)` calls: the declared one, or the only
+        one.
+        """
         if self._entry_name is not None:
             return self._entry_name
         names = self.function_names
@@ -173,16 +176,16 @@ class Module:
 
     @property
     def advice(self) -> str:
-        """What a user does to run it, where there is source only."""
+        """What a user must do to run the module, where there is only source."""
         return self._advice
 
     @property
     def mod(self) -> Module:
-        """The module itself: `compile` gives executables that have a module, or a module."""
+        """The module itself, so that what `compile` returns always has a `mod`."""
         return self
 
     def jit(self, *options: Any, **more: Any) -> Module:
-        """The module, whose code needs no further work to be called."""
+        """Return the module itself: its code needs no further work to be called."""
         return self
 
     # -- imports --------------------------------------------------------------------------------
@@ -202,11 +205,11 @@ class Module:
         """Forget the imported modules."""
         self._imports.clear()
 
-    # -- what it is -----------------------------------------------------------------------------
+    # -- kind and properties --------------------------------------------------------------------
 
     @property
     def type_key(self) -> str:
-        """Which back end made it: "llvm", "c", "cuda", …"""
+        """The back end that made it: "llvm", "c", "cuda", …"""
         return self._type_key
 
     kind = type_key
@@ -224,33 +227,35 @@ class Module:
 
     @property
     def is_runnable(self) -> bool:
-        """Can this machine run it?"""
+        """True if this machine can run it."""
         return self._runnable
 
     @property
     def is_dso_exportable(self) -> bool:
-        """Does it have object code?"""
+        """True if it has object code."""
         return bool(self._objects)
 
     @property
     def is_binary_serializable(self) -> bool:
-        """Can it be saved?"""
+        """True if it can be saved."""
         return bool(self._objects or self._formats)
 
     @property
     def is_device_module(self) -> bool:
-        """Is it code for a device, started by functions on the host?"""
+        """True if it is code for a device, started by functions on the host."""
         return self._is_device
 
     def get_property_mask(self) -> int:
-        """The properties as bits of ModulePropertyMask."""
+        """Return the properties as bits of ModulePropertyMask."""
         held = (self.is_binary_serializable, self.is_runnable, self.is_dso_exportable)
         return sum([int(bit) for bit, has in zip(ModulePropertyMask, held) if has])
 
     # -- seeing and saving ----------------------------------------------------------------------
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text in a format ("ll", "asm", "c", …; "": the back end's usual one)."""
+        """Return the code as text in a format ("ll", "asm", "c", …; "": the back end's usual
+        one).
+        """
         made = self._make(fmt or self.format)
         return made if isinstance(made, str) else bytes(made).decode("utf-8", "replace")
 
@@ -350,7 +355,9 @@ class Module:
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function of the arguments that measures `func_name` on them (see `time_call`)."""
+        """Return a function of the arguments that measures `func_name` on them (see
+        `time_call`).
+        """
         return evaluator(
             self.get_function(func_name, query_imports=True),
             dev.sync if dev is not None else None,
@@ -369,7 +376,7 @@ class Module:
 
 
 def source_only(formats: Sequence[str], advice: str) -> str:
-    """What to tell a user who calls code of which there is source only."""
+    """Return what to tell a user who calls a function that exists only as source."""
     shown = f"get_source('{formats[0]}')" if formats else "get_source()"
     return f"there is its source only: {shown}" + (f"; {advice}" if advice else "")
 
@@ -401,8 +408,9 @@ def _compile_with(
 
 
 def load_module(path: PathLike, fmt: str = "") -> Any:
-    """Load what `export_library` or `Executable.save` wrote: a shared library, an object file, an
-    archive of object files (.tar), or an artifact. Raises ArtifactError when it is none of these.
+    """Load a file that `export_library` or `Executable.save` wrote: a shared library, an object
+    file, an archive of object files (.tar), or an artifact. Raises ArtifactError when it is none of
+    these.
     """
     text = os.fspath(path)
     try:
@@ -446,7 +454,7 @@ def _read_tar(path: str) -> list[bytes]:
 
 
 def load_static_library(path: PathLike, func_names: Sequence[str]) -> Module:
-    """The module of a static library (.a) or an object file, with the names of its functions."""
+    """Load a static library (.a) or an object file as a module, with the names of its functions."""
     with open(path, "rb") as file:
         content = file.read()
     objects = archive_members(content) if content.startswith(ARCHIVE_MAGIC) else [content]
@@ -456,20 +464,20 @@ def load_static_library(path: PathLike, func_names: Sequence[str]) -> Module:
 
 
 def system_lib(symbol_prefix: str = "") -> Module:
-    """The functions with the packed calling convention that are linked into this process."""
+    """Return the functions with the packed calling convention that are linked into this process."""
     from tilesmith.runtime.library import process_library
 
     return Module("system-lib", library=process_library(symbol_prefix))
 
 
 def module_from_functions(functions: Mapping[str, Callable[..., Any]]) -> Module:
-    """A module of Python functions: they get NDArrays, and are called as compiled ones are."""
+    """Return a module of Python functions: they get NDArrays, and are called like compiled ones."""
     packed = {name: convert_to_packed(function) for name, function in functions.items()}
     return Module("python", functions=packed)
 
 
 def enabled(target: str) -> bool:
-    """Can this machine run code of a target kind ("llvm", "cuda", …)?"""
+    """True if this machine can run code of a target kind ("llvm", "cuda", …)."""
     from tilesmith.runtime.devices import device
 
     try:
@@ -479,7 +487,7 @@ def enabled(target: str) -> bool:
 
 
 def num_threads() -> int:
-    """The number of threads that parallel loops use."""
+    """Return the number of threads that parallel loops use."""
     from tilesmith.runtime import threads
 
     return threads.num_threads()

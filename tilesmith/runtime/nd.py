@@ -1,4 +1,4 @@
-"""`tilesmith.nd`: the names of tensors and devices as users know them."""
+"""Names of tensors and devices as users know them (`tilesmith.nd`)."""
 
 from tilesmith.runtime.devices import (
     Device,

@@ -1,4 +1,4 @@
-"""Tensors: `NDArray`, made from numpy or from anything that speaks DLPack.
+"""Defines tensors: `NDArray`, made from numpy or from anything that supports DLPack.
 
 `array` copies into memory of our own (64-byte aligned), `from_dlpack` shares. An NDArray is a
 `tvm_ffi.Tensor` with the methods that users know, so that passing one to compiled code costs
@@ -73,7 +73,7 @@ class NDArray(tvm_ffi.Tensor):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        """Where the memory is."""
+        """The device that holds the memory."""
         return Device(*self.__dlpack_device__())
 
     @property
@@ -89,7 +89,7 @@ class NDArray(tvm_ffi.Tensor):
         return self.numel() * self.dtype.nbytes
 
     def numpy(self) -> ndarray:
-        """The contents as a new numpy array."""
+        """Return the contents as a new numpy array."""
         if self.__dlpack_device__()[0] == 1:
             return self._contents()
         host = empty(self.shape, self.dtype)
@@ -97,13 +97,13 @@ class NDArray(tvm_ffi.Tensor):
         return host._contents()
 
     def _contents(self) -> ndarray:
-        """The contents of a tensor on the host as a new numpy array."""
+        """Return the contents of a tensor on the host as a new numpy array."""
         if not is_packed(self.dtype):
             return self._view().copy()
         return unpack(self._bytes(), self.dtype, self.shape)
 
     def _bytes(self) -> ndarray:
-        """The bytes of a tensor of packed elements on the host, without a copy."""
+        """Return the bytes of a tensor of packed elements on the host, without a copy."""
         import numpy
 
         if not self.is_contiguous():
@@ -129,7 +129,7 @@ class NDArray(tvm_ffi.Tensor):
         return int(self.__chandle__())
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule over the memory; `from_dlpack` makes a tensor of it again."""
+        """Return a DLPack capsule over the memory; `from_dlpack` turns it into a tensor again."""
         return self.__dlpack__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
@@ -142,7 +142,7 @@ class NDArray(tvm_ffi.Tensor):
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def _view(self) -> ndarray:
-        """The memory of a tensor on the host as a numpy array, without a copy."""
+        """Return the memory of a tensor on the host as a numpy array, without a copy."""
         import numpy
 
         dtype = self.dtype
@@ -201,7 +201,7 @@ class NDArray(tvm_ffi.Tensor):
         return target
 
     def same_as(self, other: object) -> bool:
-        """Are both the same tensor object?"""
+        """True if both are the same tensor object."""
         return isinstance(other, NDArray) and self.__chandle__() == other.__chandle__()
 
     def _create_view(
@@ -210,7 +210,7 @@ class NDArray(tvm_ffi.Tensor):
         dtype: str | DataType | None = None,
         relative_byte_offset: int = 0,
     ) -> NDArray:
-        """A tensor of another shape (and dtype) over the same memory."""
+        """Return a tensor of another shape (and dtype) over the same memory."""
         wanted = self.dtype if dtype is None else DataType(dtype)
         shape = tuple(int(extent) for extent in shape)
         needed = _count(shape) * wanted.nbytes
@@ -243,7 +243,7 @@ class NDArray(tvm_ffi.Tensor):
         return self.shape[0]
 
     def item(self) -> Any:
-        """The only element as a Python value."""
+        """Return the only element as a Python value."""
         return self.numpy().item()
 
     def __repr__(self) -> str:
@@ -264,12 +264,13 @@ def _rebuild(contents: numpy.ndarray, dtype: str) -> NDArray:
 
 
 # tvm-ffi then makes tensors of this class wherever it makes one: results, arguments of callbacks,
-# `from_dlpack`. It stays a `tvm_ffi.Tensor` for everybody else in the process.
+# `from_dlpack`. For all other code in the process it is still a `tvm_ffi.Tensor`.
 tvm_ffi.core._set_class_tensor(NDArray)
 
 
 def as_ndarray(tensor: Any) -> NDArray:
-    """`tensor` itself if it is an NDArray, else an NDArray over the memory of a DLPack tensor.
+    """Return `tensor` itself if it is an NDArray, else an NDArray over the memory of a DLPack
+    tensor.
 
     Another runtime in the process may have told tvm-ffi to make tensors of its own class.
     """
@@ -294,7 +295,7 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 def aligned_numpy(shape: tuple[int, ...], dtype: numpy.dtype) -> numpy.ndarray:
-    """A new numpy array with undefined contents whose memory is 64-byte aligned."""
+    """Return a new numpy array with undefined contents whose memory is 64-byte aligned."""
     import numpy
 
     count = 1
@@ -312,7 +313,7 @@ def empty(
     device: Device | str | None = None,
     mem_scope: str | None = None,
 ) -> NDArray:
-    """A new tensor with undefined contents; `shape` is an integer or a sequence of them."""
+    """Return a new tensor with undefined contents; `shape` is an integer or a sequence of them."""
     sizes = (int(shape),) if not hasattr(shape, "__iter__") else tuple(int(n) for n in shape)
     dtype = DataType(dtype)
     if any(extent < 0 for extent in sizes):
@@ -325,7 +326,7 @@ def empty(
 
 
 def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
-    """`empty` on the host without the checks."""
+    """Make a tensor as `empty` does, on the host and without the checks."""
     if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits not in (2, 4):
         return _from_dlpack(aligned_numpy(shape, dtype.numpy()))
     if dtype.bits not in _CARRIERS and not dtype.is_bool:
@@ -343,10 +344,10 @@ def _device(value: Device | str | None) -> Device:
 def array(
     arr: Any, device: Device | str | None = None, mem_scope: str | None = None, *, dtype: Any = None
 ) -> NDArray:
-    """A new tensor with the contents of an array-like. Python numbers become int32/float32…
+    """Return a new tensor with the contents of an array-like. Python numbers become int32/float32…
 
-    The dtype is that of `arr` (numpy array, tensor, torch tensor), or `dtype` where given; lists
-    take numpy's choice.
+    The dtype is `dtype` if given, else that of `arr` (numpy array, tensor, torch tensor); for lists
+    numpy chooses.
     """
     import numpy
 
@@ -369,12 +370,12 @@ def array(
 
 
 def _shareable(tensor: Any) -> Any:
-    """Torch refuses DLPack for tensors that require gradients."""
+    """Detach torch tensors that require gradients: torch refuses DLPack for them."""
     return tensor.detach() if getattr(tensor, "requires_grad", False) else tensor
 
 
 def from_dlpack(dltensor: Any) -> NDArray:
-    """A tensor over the memory of any object that speaks DLPack, or of a DLPack capsule.
+    """Return a tensor over the memory of any object that supports DLPack, or of a DLPack capsule.
 
     Nothing is copied, except numpy arrays that DLPack refuses: read-only ones and those of the
     other byte order. Arrays of bfloat16 and the like are shared through an integer view.
@@ -387,7 +388,7 @@ def from_dlpack(dltensor: Any) -> NDArray:
 
 
 def from_numpy(source: numpy.ndarray) -> NDArray:
-    """A tensor over the memory of a numpy array; a copy if it is read-only."""
+    """Return a tensor over the memory of a numpy array; a copy if it is read-only."""
     if not source.flags.writeable or not source.dtype.isnative:
         return array(source)
     if source.dtype.kind != "V" and source.dtype.isbuiltin == 1:
@@ -399,5 +400,5 @@ def from_numpy(source: numpy.ndarray) -> NDArray:
 
 
 def numpyasarray(np_data: numpy.ndarray) -> NDArray:
-    """A tensor over the memory of a numpy array."""
+    """Return a tensor over the memory of a numpy array."""
     return from_numpy(np_data)

@@ -1,7 +1,7 @@
-"""Elements of fewer than 8 bits (int4, uint2, float4, …) in memory: several share a byte.
+"""Converts between packed elements of fewer than 8 bits (int4, uint2, float4, …) and numpy arrays.
 
-Element 0 lies in the lowest bits of byte 0. numpy keeps such elements (of `ml_dtypes`) one in a
-byte: these functions go between the two.
+In a tensor several elements share a byte, and element 0 lies in the lowest bits of byte 0. numpy
+(through `ml_dtypes`) stores one element per byte.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ __all__ = ["is_packed", "pack", "packed_bytes", "unpack"]
 
 
 def is_packed(dtype: DataType) -> bool:
-    """Whether several elements of `dtype` share a byte of memory."""
+    """True if several elements of `dtype` share a byte of memory."""
     return dtype.bits in (1, 2, 4) and (dtype.is_integer or dtype.is_float)
 
 
 def packed_bytes(count: int, dtype: DataType) -> int:
-    """Bytes of `count` elements (with all their lanes)."""
+    """Return the bytes that `count` elements (with all their lanes) take."""
     return (count * dtype.lanes * dtype.bits + 7) // 8
 
 
 def pack(array: numpy.ndarray, dtype: DataType) -> numpy.ndarray:
-    """The bytes (uint8) that hold an array of packed elements, whose numpy dtype is `dtype`'s."""
+    """Return the bytes (uint8) that hold an array of packed elements, whose numpy dtype is
+    `dtype`'s.
+    """
     import numpy
 
     bits = dtype.bits
@@ -41,7 +43,7 @@ def pack(array: numpy.ndarray, dtype: DataType) -> numpy.ndarray:
 
 
 def unpack(content: numpy.ndarray, dtype: DataType, shape: tuple[int, ...]) -> numpy.ndarray:
-    """The array of a shape whose packed elements lie in `content` (uint8)."""
+    """Return the array of a shape whose packed elements lie in `content` (uint8)."""
     import numpy
 
     bits, element = dtype.bits, dtype.element
@@ -49,6 +51,6 @@ def unpack(content: numpy.ndarray, dtype: DataType, shape: tuple[int, ...]) -> n
     shape = shape if dtype.lanes == 1 else (*shape, dtype.lanes)
     codes = (content.reshape(-1, 1) >> shifts).reshape(-1) & ((1 << bits) - 1)
     codes = codes[: int(numpy.prod(shape, dtype=numpy.int64))].reshape(shape).astype(numpy.uint8)
-    if element.is_int:  # ml_dtypes keeps the sign in the byte's upper bits
+    if element.is_int:  # ml_dtypes extends the sign into the byte's upper bits
         codes = ((codes ^ (1 << (bits - 1))) - (1 << (bits - 1))).astype(numpy.uint8)
     return codes.view(element.numpy())

@@ -1,4 +1,4 @@
-"""Packed functions: callables of the tvm-ffi convention, whoever wrote them.
+"""Converts between Python functions and packed functions (callables of the tvm-ffi convention).
 
 `PackedFunc` is `tvm_ffi.Function` itself, so that a call costs nothing more. Arguments may be
 tensors (NDArray, numpy, torch, anything with DLPack), numbers, strings, devices, data types, None,
@@ -47,7 +47,9 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {
 
 
 def from_ffi(value: Any) -> Any:
-    """A value of tvm-ffi as Tilesmith's or Python's own: Device, DataType, list, dict, str."""
+    """Convert a value of tvm-ffi to Tilesmith's or Python's own: Device, DataType, list, dict,
+    str.
+    """
     convert = _CONVERTERS.get(type(value))
     if convert is None:
         # another runtime may have told tvm-ffi to make tensors of its own class
@@ -58,13 +60,13 @@ def from_ffi(value: Any) -> Any:
 
 
 def keep_class(kind: type[BaseException]) -> None:
-    """Let errors of a class keep it on their way through native code, which knows kinds by name."""
+    """Let errors of a class keep it across native code, which only passes on the class's name."""
     if kind in tvm_ffi.core.ERROR_TYPE_TO_NAME:
         return
     try:
-        kind("a message")  # how the error is made anew
+        kind("a message")  # tvm-ffi recreates the error so
     except Exception:
-        return  # a class of the user's that needs more: its errors arrive as RuntimeError
+        return  # the user's class needs more arguments: its errors arrive as RuntimeError
     is_own = kind.__module__ == "builtins"
     tvm_ffi.register_error(
         kind.__name__ if is_own else f"{kind.__module__}.{kind.__qualname__}", kind
@@ -72,14 +74,16 @@ def keep_class(kind: type[BaseException]) -> None:
 
 
 def convert_to_packed(function: Callable[..., Any]) -> Any:
-    """A packed function that calls a Python function with Tilesmith's and Python's own values."""
+    """Return a packed function that calls a Python function with its arguments converted to
+    Tilesmith's and Python's own values.
+    """
     if isinstance(function, Function):
         return function
 
     def call(*arguments: Any) -> Any:
         try:
             return function(*[from_ffi(argument) for argument in arguments])
-        except BaseException as error:  # nothing is caught: its class is to be known outside
+        except BaseException as error:  # not caught here: the caller should see the original class
             keep_class(type(error))
             raise
 

@@ -1,4 +1,4 @@
-"""Parameters as safetensors bytes: a header in JSON, then the raw contents.
+"""Saves and loads parameters as safetensors bytes: a JSON header, then the raw contents.
 
 The layout is ours, so that each tensor starts at a multiple of 64 bytes and can be used where the
 file is mapped: the gaps, which the format forbids, are filled by tensors `__pad_N`. The safetensors
@@ -51,7 +51,9 @@ def _pad(size: int) -> int:
 def header_and_parts(
     tensors: Mapping[str, numpy.ndarray],
 ) -> tuple[bytes, list[bytes | memoryview]]:
-    """The header and the contents in order, padding included; both start at multiples of 64."""
+    """Return the header and the contents in order, padding included; both start at multiples of
+    64.
+    """
     header: dict[str, Any] = {}
     parts: list[bytes | memoryview] = []
     position = 0
@@ -88,7 +90,7 @@ def _bytes_of(tensor: numpy.ndarray) -> memoryview:
 
 
 def read_tensors(buffer: bytes | memoryview, where: str = "parameters") -> dict[str, numpy.ndarray]:
-    """The tensors of safetensors bytes, over the memory of `buffer`, without padding.
+    """Return the tensors of safetensors bytes, over the memory of `buffer`, without padding.
 
     Names, dtypes, shapes, offsets and sizes are checked; ArtifactError tells what is wrong.
     """
@@ -146,25 +148,27 @@ def _as_numpy(tensor: Any) -> numpy.ndarray:
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """Parameters (NDArray or numpy by name) as safetensors bytes."""
+    """Return parameters (NDArray or numpy by name) as safetensors bytes."""
     head, parts = header_and_parts({name: _as_numpy(value) for name, value in params.items()})
     return b"".join([head, *parts])
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: PathLike) -> None:
-    """`save_param_dict` into a file."""
+    """Write parameters (NDArray or numpy by name) to a safetensors file."""
     write_atomically(path, save_param_dict(params))
 
 
 def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
-    """The parameters in safetensors bytes (ours or anybody's), copied into tensors."""
+    """Return the parameters in safetensors bytes (from Tilesmith or elsewhere), copied into
+    tensors.
+    """
     from tilesmith.runtime.ndarray import array
 
     return {name: array(value) for name, value in read_tensors(bytes(param_bytes)).items()}
 
 
 def load_param_dict_from_file(path: PathLike) -> dict[str, NDArray]:
-    """`load_param_dict` of a file."""
+    """Load the parameters in a safetensors file."""
     try:
         with open(path, "rb") as file:
             return load_param_dict(file.read())

@@ -1,4 +1,4 @@
-"""Reports of where time goes: `profile_function`, metric collectors, and `Report`.
+"""Reports where time goes: `profile_function`, metric collectors, and `Report`.
 
     profile = profile_function(module, tilesmith.cpu(), [])
     print(profile(a, b)["Duration (us)"].microseconds)
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Count:
-    """How often something happened."""
+    """A number of events."""
 
     count: int
     key = "count"
@@ -82,17 +82,21 @@ _SUMMED = (Count, Duration, Percent)
 
 
 class MetricCollector:
-    """What measures something besides the time of calls. Subclasses fill in the three steps."""
+    """Base of collectors that measure something besides the time of calls. Subclasses implement the
+    three steps.
+    """
 
     def init(self, devices: Sequence[DeviceWrapper]) -> None:
         """Prepare for measuring on some devices."""
 
     def start(self, device: Device) -> Any:
-        """A call begins on a device; what is returned is given to `stop`, None means nothing."""
+        """Begin measuring a call on a device; the result is passed to `stop`. None means nothing to
+        measure.
+        """
         return None
 
     def stop(self, started: Any) -> Mapping[str, Metric]:
-        """The call is over: the metrics by name."""
+        """End measuring a call; return the metrics by name."""
         return {}
 
 
@@ -121,7 +125,7 @@ class Report:
         return sorted(found, key=lambda name: name != "Name")
 
     def csv(self) -> str:
-        """One line per call with plain numbers, under a line of names."""
+        """Return one line per call with plain numbers, under a line of names."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         columns = self._columns(self.calls)
@@ -131,7 +135,9 @@ class Report:
         return text.getvalue()
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """The calls as a table: the longest first, those of one name added up, sums at the end."""
+        """Return the calls as a table: the longest first, calls of one name added up, totals at the
+        end.
+        """
         calls = _added_up(self.calls) if aggregate else list(self.calls)
         if sort:
             calls.sort(key=lambda call: -_number(call.get("Duration (us)", "")))
@@ -153,7 +159,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def json(self) -> str:
-        """A text from which `from_json` makes the report again."""
+        """Return a JSON text that `from_json` reads."""
         return json.dumps({
             "calls": [_to_json(call) for call in self.calls],
             "device_metrics": {d: _to_json(m) for d, m in self.device_metrics.items()},
@@ -162,7 +168,7 @@ class Report:
 
     @classmethod
     def from_json(cls, s: str) -> Report:
-        """The report of a text that `json` made."""
+        """Return the report of a text that `json` made."""
         try:
             content = json.loads(s)
             return cls(
@@ -212,7 +218,7 @@ def _sum_of(calls: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
 
 
 def _added_up(calls: Sequence[Mapping[str, Metric]]) -> list[dict[str, Metric]]:
-    """Calls of one name (and of equal texts) as one."""
+    """Add up the calls of one name (and of equal text metrics) into one."""
     groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Metric]]] = {}
     for call in calls:
         texts = tuple([(n, v) for n, v in sorted(call.items()) if isinstance(v, str)])
@@ -227,7 +233,7 @@ def profile_function(
     func_name: str | None = None,
     warmup_iters: int = 10,
 ) -> Callable[..., dict[str, Metric]]:
-    """A function of the arguments that calls `mod[func_name]` once and gives its metrics.
+    """Return a function of the arguments that calls `mod[func_name]` once and returns its metrics.
 
     The entry function is measured without a name. Each collector measures in the same call;
     without collectors the time alone is measured (`"Duration (us)"`).

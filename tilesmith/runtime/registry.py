@@ -1,4 +1,4 @@
-"""Global functions: Python functions that compiled code finds by name, and the reverse.
+"""Registers global functions: Python functions that compiled code finds by name, and the reverse.
 
 The table is tvm-ffi's own, so that generated code finds an entry by `TVMFFIFunctionGetGlobal`.
 Our own functions are named `tilesmith.…`; some are registered when they are first asked for.
@@ -81,7 +81,9 @@ def get_global_func(name: str, allow_missing: bool) -> Function | None: ...
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
-    """The function of a global name; None (`allow_missing`) or UnknownMemberError without one."""
+    """Return the function of a global name. If there is none, return None (`allow_missing`) or
+    raise UnknownMemberError.
+    """
     found = tvm_ffi.get_global_func(name, allow_missing=True)
     if found is None:
         for prefix, module in PROVIDERS.items():
@@ -98,11 +100,11 @@ def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
 
 
 def list_global_func_names() -> list[str]:
-    """The names of all global functions, sorted."""
+    """Return the names of all global functions, sorted."""
     return sorted(str(name) for name in tvm_ffi.registry.list_global_func_names())
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a global function; a name that is not there is not an error."""
+    """Remove a global function; a name that is not registered is not an error."""
     if tvm_ffi.get_global_func(name, allow_missing=True) is not None:
         tvm_ffi.remove_global_func(name)

@@ -1,4 +1,6 @@
-"""`VirtualMachine`: the door by which users run a built model; compiled code does the work."""
+"""Defines `VirtualMachine`, the interface through which users run a built model; compiled code does
+the work.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tilesmith.support.errors import TypeMismatchError, UnknownNameError, Unsupp
 
 
 class VMInstrumentReturnKind(IntEnum):
-    """What an instrument of a virtual machine may answer."""
+    """What an instrument of a virtual machine may return."""
 
     NO_OP = 0
     SKIP_RUN = 1
@@ -54,7 +56,7 @@ class VirtualMachine:
         return self.module[key] if saved is None else saved
 
     def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
-        """Call a function that another function of the model gave."""
+        """Call a function that another function of the model returned."""
         return closure(*args)
 
     def save_function(
@@ -65,8 +67,9 @@ class VirtualMachine:
         include_return: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Keep a function with its arguments: `vm[saved_name]()` then calls it, and gives its
-        result if `include_return` is true."""
+        """Bind a function to arguments: `vm[saved_name]()` then calls it, and returns its result if
+        `include_return` is true.
+        """
         function = self[func_name]
 
         def saved() -> Any:
@@ -79,7 +82,7 @@ class VirtualMachine:
         """Keep inputs for `invoke_stateful`; plain numbers and lists become tensors."""
         values = tuple([_as_input(value) for value in args])
         named = {name: _as_input(value) for name, value in kwargs.items()}
-        self[func_name]  # an unknown name is an error here already
+        self[func_name]  # an unknown name is reported here, not at the call
         self._inputs[func_name] = (values, named)
 
     def invoke_stateful(self, func_name: str) -> None:
@@ -92,7 +95,7 @@ class VirtualMachine:
         self._outputs[func_name] = self[func_name](*values, **named)
 
     def get_outputs(self, func_name: str) -> Any:
-        """The result of the last `invoke_stateful`."""
+        """Return the result of the last `invoke_stateful`."""
         if func_name not in self._outputs:
             raise UnknownNameError(
                 f"'{func_name}' has no outputs yet", notes=("call invoke_stateful first",)
@@ -100,7 +103,7 @@ class VirtualMachine:
         return self._outputs[func_name]
 
     def set_instrument(self, instrument: Any) -> None:
-        """Refused: a model is one native function, there is nothing to hook into between calls."""
+        """Raise an error: a model is one native function, without calls to hook into."""
         raise UnsupportedError(
             "instruments of the virtual machine are not supported: the model runs as native code",
             notes=("compile with fewer passes to look at the values between operators",),
@@ -117,7 +120,7 @@ class VirtualMachine:
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function of the arguments that measures `func_name` on them."""
+        """Return a function of the arguments that measures `func_name` on them."""
         return evaluator(
             self[func_name],
             dev.sync if dev is not None else None,
@@ -131,7 +134,7 @@ class VirtualMachine:
 
 
 def _as_input(value: Any) -> Any:
-    """Tensors stay; what is neither tensor nor tuple nor number becomes a tensor."""
+    """Return tensors, tuples and numbers as they are; convert everything else to a tensor."""
     if isinstance(value, (NDArray, tuple, int, float, bool)) or hasattr(value, "__dlpack__"):
         return value
     return array(value)

@@ -1,4 +1,4 @@
-"""What a function of an executable takes and gives: metadata, checked, in the form for calls.
+"""Checks the metadata of an executable's functions: their parameters, results and symbolic sizes.
 
 The metadata of one function is JSON data:
 
@@ -47,11 +47,11 @@ class Parameter:
 
     @property
     def is_static(self) -> bool:
-        """Are all extents integers?"""
+        """True if all extents are integers."""
         return all(isinstance(extent, int) for extent in self.shape)
 
     def leaves(self) -> list[Parameter]:
-        """The parameters without tuples, in order."""
+        """Return the parameters in order, with tuples flattened."""
         if self.kind != "tuple":
             return [self]
         return [leaf for inner in self.fields for leaf in inner.leaves()]
@@ -70,7 +70,7 @@ class Result:
     fields: tuple[Result, ...] = ()
 
     def leaves(self) -> list[Result]:
-        """The tensors, numbers and shapes without tuples, in order."""
+        """Return the tensors, numbers and shapes in order, with tuples flattened."""
         if self.kind == "tuple":
             return [leaf for inner in self.fields for leaf in inner.leaves()]
         return [] if self.kind == "none" else [self]
@@ -84,7 +84,7 @@ class Signature:
     params: tuple[Parameter, ...]
     result: Result
     symbols: tuple[str, ...]
-    workspace_bytes: int | None  # None: the shapes function tells
+    workspace_bytes: int | None  # None: the shapes function computes it
     shapes_function: str | None
     function: str
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
@@ -95,7 +95,7 @@ class Signature:
 
 
 def describe(item: Parameter | Result) -> str:
-    """A short text of a type: `float32[1, n]`."""
+    """Return a short text of a type: `float32[1, n]`."""
     if item.kind == "tuple":
         return "(" + ", ".join([describe(inner) for inner in item.fields]) + ")"
     if item.kind in ("none", "prim"):
@@ -105,7 +105,7 @@ def describe(item: Parameter | Result) -> str:
 
 
 def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
-    """Check the metadata of a function. Raises ArtifactError."""
+    """Check the metadata of a function and return it as a Signature. Raises ArtifactError."""
     try:
         params = tuple([_parameter(entry) for entry in metadata["params"]])
         result = _result(metadata["result"])

@@ -1,7 +1,7 @@
-"""How long marked stretches of compiled code take: what `tir.instrument_lwp` counts.
+"""Measures profiled regions of compiled code, which the pass `tir.instrument_lwp` marks.
 
-With that option functions and loops begin and end with a call of `start_profile` and `end_profile`,
-with the number of the stretch. `profiled_stretches()` gives what has been counted.
+With that option functions and loops begin with a call of `start_profile` and end with one of
+`end_profile`, each with the number of the region. `profiled_stretches()` returns the measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Stretch", "profiled_stretches"]
 
 @dataclass(frozen=True)
 class Stretch:
-    """How often a marked stretch ran, and how many seconds that took, all together."""
+    """How often a profiled region ran, and how many seconds all runs took together."""
 
     count: int
     seconds: float
@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 @register_func("tilesmith.runtime.start_profile", override=True)
 def start_profile(number: int) -> None:
-    """The stretch of a number begins in this thread."""
+    """Note that a profiled region begins in this thread."""
     if not hasattr(_open, "stack"):
         _open.stack = []
     _open.stack.append((number, time.perf_counter_ns()))
@@ -38,7 +38,7 @@ def start_profile(number: int) -> None:
 
 @register_func("tilesmith.runtime.end_profile", override=True)
 def end_profile(number: int) -> None:
-    """The stretch of a number ends; those within that an error has left are forgotten."""
+    """Note that a profiled region ends; regions inside it that an error has left are discarded."""
     now, stack = time.perf_counter_ns(), getattr(_open, "stack", [])
     while stack:
         started, since = stack.pop()
@@ -50,8 +50,9 @@ def end_profile(number: int) -> None:
 
 
 def profiled_stretches(reset: bool = False) -> dict[int, Stretch]:
-    """Number of a stretch (as `InstrumentProfileIntrinsics` gives them) → what was counted since
-    the beginning, or since the last call with ``reset``."""
+    """Return the measurements by number of the region (as `InstrumentProfileIntrinsics` numbers
+    them) since the beginning, or since the last call with ``reset``.
+    """
     with _lock:
         found = {number: Stretch(count, ns * 1e-9) for number, (count, ns) in _totals.items()}
         if reset:

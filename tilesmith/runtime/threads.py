@@ -1,7 +1,8 @@
-"""Threads of generated code.
+"""Provides the threads of generated code.
 
-How many: `TILESMITH_NUM_THREADS`, else `OMP_NUM_THREADS`, else the CPUs in the process's affinity
-mask; `set_num_threads` overrides all; never more than the `-num-cores` of the target.
+The number of threads: `TILESMITH_NUM_THREADS`, else `OMP_NUM_THREADS`, else the CPUs in the
+process's affinity mask; `set_num_threads` overrides all; never more than the `-num-cores` of the
+target.
 
 Every generated library launches its parallel loops through a pointer of its own. We set it when
 the library is loaded; without us it stays at the serial loop that the library carries:
@@ -52,7 +53,7 @@ _gomp_searched = False
 
 
 def default_num_threads() -> int:
-    """The number of threads when nobody has called `set_num_threads`."""
+    """Return the number of threads that is used until `set_num_threads` is called."""
     wanted = knobs.num_threads
     if wanted is None:
         # OMP_NUM_THREADS may be a list by nesting level: the first counts
@@ -66,12 +67,12 @@ def default_num_threads() -> int:
 
 
 def num_threads() -> int:
-    """The number of threads that parallel loops use."""
+    """Return the number of threads that parallel loops use."""
     return _requested if _requested is not None else default_num_threads()
 
 
 def set_num_threads(count: int | None) -> None:
-    """Set the number of threads of all loaded and future libraries; None: back to the default."""
+    """Set the number of threads of all loaded and future libraries; None restores the default."""
     global _requested
     if count is not None and (not isinstance(count, int) or count < 1):
         raise ConfigError(f"the number of threads must be a positive integer, got {count!r}")
@@ -82,7 +83,7 @@ def set_num_threads(count: int | None) -> None:
 
 
 def attach(library: Any) -> None:
-    """Give a loaded library (it has `symbol(name) -> address or None`) its thread runtime."""
+    """Connect a loaded library (it has `symbol(name) -> address or None`) to its thread runtime."""
     symbol = library.symbol
     if symbol("__tilesmith_parallel_launch") is None:
         return
@@ -134,10 +135,10 @@ def _set_launcher(symbol: Callable[[str], int | None]) -> None:
 
 
 def find_libgomp() -> tuple[int, ...] | None:
-    """Addresses of GOMP_FUNCTIONS in a libgomp, or None if there is none.
+    """Return the addresses of GOMP_FUNCTIONS in a libgomp, or None if there is none.
 
-    The one that TILESMITH_LIBGOMP names, else one that the process has loaded, the system's, or one
-    inside an installed wheel.
+    Tried in this order: the library that TILESMITH_LIBGOMP names, one that the process has loaded,
+    the system's, one inside an installed wheel.
     """
     global _gomp, _gomp_searched
     if not _gomp_searched:
@@ -174,7 +175,9 @@ def _open_gomp(path: str) -> tuple[Any, tuple[int, ...]] | None:
 
 
 def _loaded_gomps() -> list[str]:
-    """Paths of libgomps in this process: sharing one avoids two teams of spinning threads."""
+    """Return the paths of libgomps in this process: sharing one avoids two teams of spinning
+    threads.
+    """
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
             paths = [line.split(maxsplit=5)[-1].strip() for line in maps if "libgomp" in line]

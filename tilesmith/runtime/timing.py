@@ -1,4 +1,4 @@
-"""Measuring how long a call takes."""
+"""Measures how long a call takes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def _round(
 def evaluator(
     function: Callable[..., Any], synchronize: Callable[[], None] | None = None, **options: Any
 ) -> Callable[..., BenchmarkResult]:
-    """A function of the arguments that measures `function` on them, with `time_call`'s options."""
+    """Return a function of the arguments that measures `function` on them, with `time_call`'s
+    options.
+    """
     f_preproc = options.pop("f_preproc", "")
     if f_preproc:
         from tilesmith.runtime.registry import get_global_func

@@ -1,4 +1,5 @@
-"""Caches on disk: values under a blake2 digest, safe under concurrent use, bounded in size.
+"""Caches values on disk under the blake2 digest of their inputs; safe under concurrent use, bounded
+in size.
 
     KERNELS = DiskCache("kernels")
     key = digest(canonical_text, target, version_digest())
@@ -7,9 +8,9 @@
         code = compile(...)
         KERNELS.put(key, code)
 
-Entries are files that are written aside and renamed, so that readers see whole ones only; a damaged
-one is a miss. Where the folder cannot be written nothing is kept (a recorded fallback): a cache
-only saves time.
+Each entry is a file that is written under a temporary name and renamed, so that readers never see
+half of one; a damaged entry is a miss. Where the folder cannot be written nothing is stored (a
+recorded fallback): a cache only saves time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _KEEP_AFTER_SWEEP = 0.8
 
 
 def digest(*parts: str | bytes | memoryview) -> str:
-    """A key: the blake2b digest of the parts, whose boundaries count."""
+    """Return a key: the blake2b digest of the parts. Moving a byte from one part to the next
+    changes it.
+    """
     state = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -43,8 +46,9 @@ def digest(*parts: str | bytes | memoryview) -> str:
 
 
 def version_digest() -> str:
-    """A digest of everything besides the input that code depends on: the versions of Tilesmith (in
-    a checkout: its sources), llvmlite and Python, and the knobs that change code."""
+    """Return a digest of everything besides the input that generated code depends on: the versions
+    of Tilesmith (in a checkout: its sources), llvmlite and Python, and the knobs that change code.
+    """
     return digest(_versions(), repr(knobs.cache_key()))
 
 
@@ -72,7 +76,9 @@ def _sources(root: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder of all disk caches: TILESMITH_CACHE_DIR, else the system's place for caches."""
+    """Return the folder of all disk caches: TILESMITH_CACHE_DIR, else the system's place for
+    caches.
+    """
     named = knobs.cache_dir
     if named is not None:
         return Path(named)
@@ -100,12 +106,12 @@ class DiskCache:
 
     @property
     def enabled(self) -> bool:
-        """Is the cache in use?"""
+        """True if the cache is in use."""
         return bool(knobs.cache)
 
     @property
     def folder(self) -> Path:
-        """Where the entries are."""
+        """The folder of the entries."""
         return self._folder if self._folder is not None else cache_folder() / self.name
 
     def _path(self, key: str) -> Path:
@@ -114,7 +120,7 @@ class DiskCache:
         return self.folder / key[:2] / key
 
     def get(self, key: str) -> bytes | None:
-        """The bytes of a key, None if there are none (or they are damaged)."""
+        """Return the bytes stored under a key, or None if there are none (or they are damaged)."""
         path = self.get_file(key)
         if path is None:
             return None
@@ -133,7 +139,7 @@ class DiskCache:
         return body
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep bytes under a key."""
+        """Store bytes under a key."""
         if not self.enabled:
             return
         try:
@@ -146,12 +152,14 @@ class DiskCache:
             self._record_unwritable(error)
 
     def get_file(self, key: str) -> Path | None:
-        """The file of a key, None if there is none. Its contents are not checked here."""
+        """Return the file stored under a key, or None. Its contents are not checked here."""
         if not self.enabled:
             return None
         path = self._path(key)
         try:
-            os.utime(path)  # used now: the sweep removes what was not used for longest
+            os.utime(
+                path
+            )  # marks the entry as just used: the sweep removes the least recently used
         except OSError:
             self.misses += 1
             return None
@@ -159,7 +167,9 @@ class DiskCache:
         return path
 
     def put_file(self, key: str, make: Callable[[str], None]) -> Path | None:
-        """Let `make(path)` write the file of a key; gives its place, None if nothing was kept."""
+        """Let `make(path)` write the file of a key; return its path, or None if it could not be
+        stored.
+        """
         if not self.enabled:
             return None
         try:
@@ -172,18 +182,18 @@ class DiskCache:
         return path
 
     def remove(self, key: str) -> None:
-        """Forget a key."""
+        """Remove the entry of a key."""
         with contextlib.suppress(OSError):
             self._path(key).unlink()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         for entry, _, _ in self._entries():
             with contextlib.suppress(OSError):
                 entry.unlink()
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Return the bytes of all entries."""
         return sum([size for _, size, _ in self._entries()])
 
     def _record_unwritable(self, error: OSError) -> None:
@@ -201,7 +211,7 @@ class DiskCache:
             self.sweep()
 
     def sweep(self) -> None:
-        """Remove what was not used for longest until the cache is within its bound."""
+        """Remove the least recently used entries until the cache is within its bound."""
         limit_mib = self._limit_mib if self._limit_mib is not None else knobs.cache_size
         limit = limit_mib << 20
         entries = self._entries()

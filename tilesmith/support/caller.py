@@ -1,4 +1,6 @@
-"""Where in the user's program Tilesmith was called: for errors without a place of their own."""
+"""Finds the line of the user's program that called Tilesmith, for errors that have no other
+position.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class CallerPlace:
         return self.code.co_filename
 
     def columns(self) -> tuple[int, int] | None:
-        """First and last column (from 1, the last exclusive) of a call that stands in one line."""
+        """First and last column (from 1, the last exclusive) of the call, if it stands in one
+        line.
+        """
         positions = list(self.code.co_positions())[self.instruction // 2]
         line, end_line, column, end_column = positions
         if line is None or line != end_line or column is None or end_column is None:
@@ -46,7 +50,7 @@ class CallerPlace:
 
 
 def frame_of_caller() -> FrameType | None:
-    """The innermost frame that is not Tilesmith's own."""
+    """Return the innermost stack frame that does not belong to Tilesmith."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("tilesmith."):
         frame = frame.f_back
@@ -54,6 +58,6 @@ def frame_of_caller() -> FrameType | None:
 
 
 def place_of_caller() -> CallerPlace | None:
-    """The place in the innermost frame that is not Tilesmith's own, or None."""
+    """Return the position in the innermost frame that does not belong to Tilesmith, or None."""
     frame = frame_of_caller()
     return None if frame is None else CallerPlace(frame)

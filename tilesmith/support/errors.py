@@ -1,4 +1,4 @@
-"""Every error that Tilesmith raises on purpose, in one list.
+"""Defines every error that Tilesmith raises on purpose.
 
 An error says what was wrong, where in the user's program (file, line, the source line with a
 marker), and what to do. Code raises the class that names the user's mistake:
@@ -17,8 +17,9 @@ from tilesmith.support.caller import place_of_caller
 
 
 def format_span(span: Any) -> str:
-    """The text of a source position: a string, an object with `format()`, or one with a file
-    (`file`, `filename` or `source_name`), `line`, and optionally `column` and `end_column`."""
+    """Return the text of a source position: a string, an object with `format()`, or one with a file
+    (`file`, `filename` or `source_name`), `line`, and optionally `column` and `end_column`.
+    """
     if span is None:
         return ""
     if isinstance(span, str):
@@ -43,7 +44,7 @@ def _first_attribute(span: Any, names: tuple[str, ...]) -> Any:
 
 
 def _source_lines(span: Any, file: str, line: int) -> list[str]:
-    """The source line and a marker below the columns (1-based) of the span."""
+    """Return the source line of the span and, below it, a marker under its columns (1-based)."""
     source = linecache.getline(file, line).rstrip("\n")
     if not source.strip():
         return []
@@ -57,8 +58,9 @@ def _source_lines(span: Any, file: str, line: int) -> list[str]:
 
 
 class TilesmithError(RuntimeError):
-    """Root of all errors raised on purpose. `message` is what, `span` is where, `notes` is why
-    and what to do; `str(error)` shows the three."""
+    """Root of all errors raised on purpose. `message` says what is wrong, `span` where, `notes` why
+    and what to do; `str(error)` shows the three.
+    """
 
     def __init__(self, message: object = "", span: Any = None, notes: Iterable[str] = ()) -> None:
         self.message = str(message)
@@ -89,7 +91,7 @@ def _rebuild(
 
 
 class InternalError(TilesmithError):
-    """A mistake of Tilesmith itself, not of its user."""
+    """A bug in Tilesmith itself, not a mistake of its user."""
 
 
 class VerifyError(TilesmithError):
@@ -97,7 +99,9 @@ class VerifyError(TilesmithError):
 
 
 class ScriptWarning(UserWarning):
-    """Something in a script that is most likely not meant; the program is taken as it is."""
+    """Something in a script that is most likely a mistake; the program is compiled as it is
+    written.
+    """
 
 
 class MiscompileError(InternalError):
@@ -113,11 +117,13 @@ class OutOfBoundsError(ExecutionError, IndexError):
 
 
 class StructuralMismatchError(TilesmithError, ValueError, AssertionError):
-    """Two programs that should say the same do not; the message shows the first difference."""
+    """Two programs that should be structurally equal differ; the message shows the first
+    difference.
+    """
 
 
 class DiagnosticError(TilesmithError):
-    """A mistake in the user's program, reported with its place."""
+    """A mistake in the user's program, reported with its position."""
 
 
 class ScriptError(DiagnosticError):
@@ -153,19 +159,19 @@ class TypeMismatchError(TilesmithError, TypeError, ValueError):
 
 
 class UnknownNameError(TilesmithError, KeyError):
-    """A name that nobody has registered or defined."""
+    """A name that is neither registered nor defined."""
 
 
 class UnknownMemberError(UnknownNameError, AttributeError, ValueError):
-    """A function that a module, or the table of global functions, does not have."""
+    """A module, or the table of global functions, does not have this function."""
 
 
 class UnknownFunctionError(ExecutionError, UnknownNameError):
-    """A program that is run calls a function that nobody has given."""
+    """A program that is run calls a function that was not provided."""
 
 
 class UnsupportedError(TilesmithError):
-    """Something that is understood, but not supported (here)."""
+    """Something that Tilesmith understands but does not support (here)."""
 
 
 class FrontendError(TilesmithError):
@@ -177,7 +183,7 @@ class OpError(TilesmithError):
 
 
 class OpNotImplemented(OpError, NotImplementedError):
-    """An operator that the importer or the compiler does not know; all of them are listed."""
+    """Operators that the importer or the compiler does not know; the message lists all of them."""
 
 
 class OpAttributeRequired(OpError, AttributeError):

@@ -1,4 +1,4 @@
-"""Writing files that are never half-written: to a temporary neighbour, then renamed."""
+"""Writes files atomically: to a temporary file beside the target, then renamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ PathLike = str | os.PathLike[str]
 
 @contextmanager
 def replace_file(path: PathLike) -> Iterator[IO[bytes]]:
-    """A binary file that becomes `path` when the `with` block ends well, and vanishes otherwise."""
+    """Yield a binary file that replaces `path` when the `with` block succeeds and is removed when
+    it fails.
+    """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

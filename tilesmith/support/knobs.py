@@ -1,4 +1,4 @@
-"""All environment variables of Tilesmith, typed, in one table.
+"""Declares all environment variables of Tilesmith ("knobs") with their types, in one table.
 
     from tilesmith.support.knobs import knobs
     if knobs.timing: ...
@@ -43,7 +43,7 @@ class Knob(Generic[Value]):
         return PREFIX + self.name.upper()
 
     def parse(self, text: str) -> Any:
-        """The value that `text` stands for; ConfigError when it stands for none."""
+        """Return the value that `text` stands for; raise ConfigError for any other text."""
         if self.kind is bool:
             lowered = text.strip().lower()
             if lowered in _TRUE or lowered in _FALSE:
@@ -120,7 +120,7 @@ class Knobs:
         self._lock = threading.Lock()
 
     def value(self, knob: Knob[Any]) -> Any:
-        """The present value of one knob: override, else environment, else default."""
+        """Return the current value of a knob: override, else environment variable, else default."""
         if not self._checked:
             self.check_environment()
         if self._overrides and knob.name in self._overrides:
@@ -150,11 +150,11 @@ class Knobs:
 
     @staticmethod
     def table() -> list[Knob[Any]]:
-        """All knobs in the order of their declaration."""
+        """Return all knobs in the order of their declaration."""
         return [knob for knob in vars(Knobs).values() if isinstance(knob, Knob)]
 
     def cache_key(self) -> tuple[tuple[str, Any], ...]:
-        """Names and values of the knobs on which generated code depends."""
+        """Return names and values of the knobs on which generated code depends."""
         return tuple((knob.name, self.value(knob)) for knob in self.table() if knob.in_cache_key)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Names that are resolved at first use, and the table of doors.
+"""Resolves names at first use, and holds the table of doors.
 
 `lazy_attributes` gives a module its `__getattr__` and `__dir__` from a table name → "module:attr"
 ("module" alone stands for the module itself):
@@ -52,7 +52,7 @@ DOORS: dict[str, dict[str, str]] = {
 
 
 def resolve(path: str) -> Any:
-    """The object at "module:attr" or the module at "module"."""
+    """Import and return the object at "module:attr" or the module at "module"."""
     module, _, attribute = path.partition(":")
     found = importlib.import_module(module)
     for part in attribute.split(".") if attribute else ():
@@ -64,10 +64,10 @@ class Finder(Protocol):
     """Finds names of a module that no table lists."""
 
     def find(self, name: str) -> Any:
-        """The value of a name; raises AttributeError when there is none."""
+        """Return the value of a name; raise AttributeError if there is none."""
 
     def public_names(self) -> list[str]:
-        """All names that are found."""
+        """Return all names that `find` knows."""
 
 
 def lazy_attributes(
@@ -76,7 +76,7 @@ def lazy_attributes(
     doors: bool = False,
     finder: Finder | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for `module`, from `table` and the module's row in DOORS.
+    """Return `__getattr__` and `__dir__` for `module`, from `table` and the module's row in DOORS.
 
     With `doors`, the entries of `table` count as doors too (the package's own public names). The
     `finder` is asked for names that stand in neither.
@@ -87,7 +87,7 @@ def lazy_attributes(
         upward = {**upward, **own}
     for name, path in (own | upward).items():
         if path.startswith(f"{module}.{name}:"):
-            # Once imported, the submodule stands in the place of what the name should give.
+            # Importing the submodule would overwrite the attribute of the same name.
             from tilesmith.support.errors import InternalError
 
             raise InternalError(
@@ -110,7 +110,7 @@ def lazy_attributes(
             _refuse_from_inside(module, name, path)
         value = resolve(path)
         if not checked:
-            # Kept: the next look-up does not come here. Where doors are checked each one has to.
+            # Stored for the next look-up, unless doors are checked: then each look-up comes here.
             setattr(sys.modules[module], name, value)
         return value
 
@@ -124,7 +124,7 @@ def lazy_attributes(
 
 
 def _doors_are_checked() -> bool:
-    from tilesmith.support.knobs import knobs  # not before a door is used: imports stay light
+    from tilesmith.support.knobs import knobs  # not before a door is used: imports stay fast
 
     return bool(knobs.check_inside)
 

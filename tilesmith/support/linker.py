@@ -1,4 +1,4 @@
-"""Linking object files into shared libraries with whatever linker the machine has.
+"""Links object files into shared libraries with whichever linker the machine has.
 
 Running code in the process needs none of this (`runtime/library.py`); exporting a library does.
 `ld` is the fastest (6 ms), compilers know the system's libraries, the `ziglang` wheel brings a
@@ -34,14 +34,14 @@ class Linker:
 
     @property
     def name(self) -> str:
-        """The command as one would type it."""
+        """The command as a user would type it."""
         return shlex.join(self.command)
 
     def shared(self, objects: Sequence[str], output: str, libraries: Sequence[str]) -> list[str]:
-        """The command line that makes a shared library."""
+        """Return the command line that makes a shared library."""
         line = [*self.command, "-shared", "-o", output, *objects]
         if sys.platform.startswith("linux"):
-            # a function called like one of the process (`index`, `read`) is not mistaken for it
+            # calls bind to the library's own function when the process has one of that name
             line.insert(-len(objects), "-Wl,-Bsymbolic" if self.is_compiler else "-Bsymbolic")
         if self.is_compiler:
             if sys.platform == "darwin":
@@ -51,7 +51,7 @@ class Linker:
         return [*line, "--as-needed", *libraries]
 
     def relocatable(self, objects: Sequence[str], output: str) -> list[str]:
-        """The command line that joins objects into one."""
+        """Return the command line that joins objects into one."""
         return [*self.command, "-r", "-o", output, *objects]
 
 
@@ -59,7 +59,9 @@ CommandLine = Callable[[Linker, Sequence[str], str], list[str]]
 
 
 def find_linkers() -> list[Linker]:
-    """All linkers of this machine, the preferred first; only `TILESMITH_LINKER` if it is set."""
+    """Return all linkers of this machine, the preferred first; only `TILESMITH_LINKER` if it is
+    set.
+    """
     named = knobs.linker
     if named:
         command = tuple(shlex.split(named))
@@ -127,7 +129,7 @@ def _link(objects: Sequence[bytes], path: PathLike, line: CommandLine) -> None:
 
 
 def _run(command: list[str]) -> str | None:
-    """None when the command succeeded, else what it complained about."""
+    """Run the command; return None if it succeeded, else its error output."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
@@ -138,7 +140,7 @@ def _run(command: list[str]) -> str | None:
 
 
 def _is_for_host(content: bytes) -> bool:
-    """Has the ELF object the same machine number as the Python that runs?"""
+    """True if the ELF object has the same machine number as the running Python."""
     if content[:4] != b"\x7fELF" or not sys.platform.startswith("linux"):
         return False
     with open("/proc/self/exe", "rb") as file:
@@ -146,7 +148,7 @@ def _is_for_host(content: bytes) -> bool:
 
 
 def _host_math_library() -> list[str]:
-    """Path of the C library's mathematical functions, which Python has loaded."""
+    """Return the path of the C mathematics library that this process has loaded."""
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
             for line in maps:

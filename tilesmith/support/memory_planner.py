@@ -1,4 +1,4 @@
-"""Plans memory: live ranges and sizes in, offsets in one piece of memory out.
+"""Plans memory: from live ranges and sizes to offsets in one block of memory.
 
     ranges = LiveRanges()
     ranges.use("a", 0)                          a is alive in steps 0 to 2, through its view v
@@ -6,10 +6,10 @@
     ranges.use("v", 2)                       →  plan_offsets([Allocation(64, ranges.of("a")), ...])
                                                 gives an offset to each, and the total
 
-The planner knows no nodes and no targets: its clients say what a step is, how many bytes something
+The planner does not know nodes or targets: its clients say what a step is, how many bytes something
 takes, and in which steps it is alive. Two allocations may share bytes if no step has both.
 
-Algorithm: greedy placement, in one order after another, and the smallest total wins. The orders by
+Algorithm: greedy placement in several orders; the order with the smallest total wins. The orders by
 size and by breadth, and the placement in the smallest gap that is free, are those of Y. Pisarchyk
 and J. Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020, arXiv 2001.03288).
 The most bytes that are alive in one step bound every total from below: an order that reaches this
@@ -59,9 +59,9 @@ class Plan:
 
 
 class LiveRanges(Generic[Name]):
-    """From the first to the last use of each root, through all that may be a view of it.
+    """Computes the live range of each root: from the first to the last use of it and of its views.
 
-    What nobody has declared a view is a root of its own: it has memory.
+    A name that was not declared a view is a root: it has memory of its own.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class LiveRanges(Generic[Name]):
         self._ranges: dict[Name, Interval] = {}
 
     def view(self, name: Name, sources: Iterable[Name]) -> None:
-        """Declare that ``name`` has no memory of its own: it is that of one of the sources."""
+        """Declare that ``name`` has no memory of its own: it shares that of one of the sources."""
         self._roots[name] = self.roots(sources)
 
     def roots(self, names: Iterable[Name]) -> tuple[Name, ...]:
-        """What the memory of some names may belong to, each root once."""
+        """Return the roots whose memory some names may share, each root once."""
         found: dict[Name, None] = {}
         for name in names:
             found.update(dict.fromkeys(self._roots.get(name, (name,))))
@@ -87,12 +87,14 @@ class LiveRanges(Generic[Name]):
             self._ranges[root] = (min(before[0], first), max(before[1], last))
 
     def of(self, root: Name) -> tuple[Interval, ...]:
-        """The stretches in which a root is alive, as an Allocation takes them."""
+        """Return the live ranges of a root, as an Allocation takes them."""
         return (self._ranges[root],) if root in self._ranges else ()
 
 
 class _Taken:
-    """The bytes that are taken: rows of first and last step, start and end, by ascending start."""
+    """Memory that is taken: rows of first and last step, start and end offset, by ascending
+    start.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.rows = numpy.zeros((4, capacity), dtype=numpy.int64)
@@ -108,7 +110,9 @@ class _Taken:
             self.count += 1
 
     def gaps(self, live: tuple[Interval, ...]) -> tuple[Any, Any, int]:
-        """Starts and ends of the gaps during some stretches, and where the last taken byte ends."""
+        """Return starts and ends of the gaps in some live ranges, and where the last taken byte
+        ends.
+        """
         firsts, lasts, starts, ends = self.rows[:, : self.count]
         meets = numpy.zeros(self.count, dtype=bool)
         for first, last in live:
@@ -133,7 +137,7 @@ def _lowest_gap(taken: _Taken, live: tuple[Interval, ...], size: int) -> int:
 
 
 def _disjoint(live: list[Interval]) -> tuple[Interval, ...]:
-    """The same steps as stretches in ascending order that have no step in common."""
+    """Return the same steps as live ranges in ascending order that have no step in common."""
     found: list[Interval] = []
     for first, last in sorted(live):
         if found and first <= found[-1][1]:
@@ -146,7 +150,7 @@ _Gap = Callable[[_Taken, tuple[Interval, ...], int], int]
 
 
 class _Problem:
-    """Allocations with rounded sizes, over steps that are numbered without holes."""
+    """Allocations with rounded sizes, over steps that are renumbered without gaps."""
 
     def __init__(self, allocations: Sequence[Allocation], alignment: int) -> None:
         self.sizes = [-(-one.size // alignment) * alignment for one in allocations]
@@ -164,7 +168,7 @@ class _Problem:
         self.loads = self._loads()
 
     def _loads(self) -> list[int]:
-        """The bytes that are alive in each step."""
+        """Return the bytes that are alive in each step."""
         change = [0] * (self.count + 1)
         for size, live in zip(self.sizes, self.live):
             for first, last in live:
@@ -177,11 +181,11 @@ class _Problem:
         return loads
 
     def first(self, number: int) -> int:
-        """The first step of an allocation."""
+        """Return the first step of an allocation."""
         return min([first for first, _ in self.live[number]], default=0)
 
     def breadths(self) -> list[int]:
-        """For each allocation, the most bytes that are alive in one of its steps."""
+        """Return for each allocation the most bytes that are alive in one of its steps."""
         tables = [self.loads]  # tables[k][i]: the most from step i on, over 2 ** k steps
         while 2 << len(tables) - 1 <= self.count:
             reach = 1 << len(tables) - 1
@@ -196,7 +200,7 @@ class _Problem:
         return found
 
     def conflicts(self) -> list[int]:
-        """For each allocation, how many stretches of others overlap its own."""
+        """Return for each allocation how many live ranges of others overlap its own."""
         firsts = sorted([first for live in self.live for first, _ in live])
         lasts = sorted([last for live in self.live for _, last in live])
         return [
@@ -220,25 +224,25 @@ class _Problem:
 
 
 def _by_size(problem: _Problem) -> Plan:
-    """The largest first."""
+    """Place by size, the largest first."""
     keys = [(-size, problem.first(n)) for n, size in enumerate(problem.sizes)]
     return problem.place(sorted(range(len(keys)), key=keys.__getitem__), _smallest_gap)
 
 
 def _by_breadth(problem: _Problem) -> Plan:
-    """What lives in the fullest step first, there the largest first."""
+    """Place by the fullest step of the allocation, the fullest first; ties by size."""
     keys = [(-breadth, -size) for breadth, size in zip(problem.breadths(), problem.sizes)]
     return problem.place(sorted(range(len(keys)), key=keys.__getitem__), _smallest_gap)
 
 
 def _by_conflicts(problem: _Problem) -> Plan:
-    """What lives together with most others first."""
+    """Place by the number of overlapping live ranges, the most first."""
     keys = [(-count, -size) for count, size in zip(problem.conflicts(), problem.sizes)]
     return problem.place(sorted(range(len(keys)), key=keys.__getitem__), _smallest_gap)
 
 
 def _by_first_use(problem: _Problem) -> Plan:
-    """In the order in which they are needed, as an allocator at run time would."""
+    """Place by first use, as an allocator at run time would see them."""
     keys = [(problem.first(n), -size) for n, size in enumerate(problem.sizes)]
     return problem.place(sorted(range(len(keys)), key=keys.__getitem__), _lowest_gap)
 
@@ -253,12 +257,12 @@ ALGORITHMS: dict[str, Callable[[_Problem], Plan]] = {
 
 
 def peak_bytes(allocations: Sequence[Allocation], alignment: int = 64) -> int:
-    """The most bytes that are alive in one step: no plan needs less."""
+    """Return the most bytes that are alive in one step, a lower bound for any plan."""
     return max(_Problem(allocations, alignment).loads, default=0)
 
 
 def check_algorithm(name: str | None) -> None:
-    """Raise ConfigError for an algorithm that ALGORITHMS does not have; None is all of them."""
+    """Raise ConfigError for an algorithm that ALGORITHMS does not have; None means all of them."""
     if name is not None and name not in ALGORITHMS:
         raise ConfigError(
             f"the planner of memory has no algorithm '{name}'",
@@ -269,10 +273,11 @@ def check_algorithm(name: str | None) -> None:
 def plan_offsets(
     allocations: Sequence[Allocation], alignment: int = 64, algorithm: str | None = None
 ) -> Plan:
-    """Offsets, multiples of the alignment, so that allocations that live together do not overlap.
+    """Return offsets, multiples of the alignment, such that allocations with overlapping live
+    ranges do not overlap in memory.
 
-    Without an algorithm all are tried, until one reaches the lower bound; the best plan counts.
-    Raises ConfigError for an algorithm that ALGORITHMS does not have.
+    Without an algorithm all are tried, until one reaches the lower bound; the best plan is
+    returned. Raises ConfigError for an algorithm that ALGORITHMS does not have.
     """
     check_algorithm(algorithm)
     problem = _Problem(allocations, alignment)

@@ -1,4 +1,4 @@
-"""Packages from the index that Tilesmith needs or may use, as `tilesmith doctor` lists them."""
+"""Lists the Python packages that Tilesmith needs or may use, for `tilesmith doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Progress of long work on a terminal, through `rich`, which is imported when it is needed.
+"""Shows the progress of long work on a terminal, through `rich`, which is imported when it is
+needed.
 
 with progress("compiling") as report:
     for index, kernel in enumerate(kernels):
@@ -15,7 +16,7 @@ Report = Callable[..., None]
 
 
 def _ignore(done: float, total: float | None = None, text: str = "") -> None:
-    """Where nobody watches, nothing is shown."""
+    """Report nothing: used where there is no terminal."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Room for deep recursion: public entry points that walk the IR run inside `deep_recursion()`.
+"""Raises the recursion limit: public entry points that walk the IR run inside `deep_recursion()`.
 
 Since Python 3.11 a call from Python to Python uses no C stack, so that a raised limit is enough as
 long as walkers call methods directly (no `map`, no generators into `tuple`, no `functools.cache`).
@@ -38,14 +38,14 @@ def _leave() -> None:
     with _lock:
         _depth -= 1
         # The limit belongs to the process: the last scope of all threads restores it, unless
-        # somebody else has changed it meanwhile.
+        # other code has changed it meanwhile.
         if _depth == 0 and _saved_limit < RECURSION_LIMIT:
             if sys.getrecursionlimit() == RECURSION_LIMIT:
                 sys.setrecursionlimit(_saved_limit)
 
 
 class _DeepRecursion:
-    """The scope; has no state of its own, so that one object serves all."""
+    """The scope. It has no state of its own, so one object serves all uses."""
 
     __slots__ = ()
 

@@ -1,4 +1,5 @@
-"""The one registry class: operators, global functions, node keys, targets, pass options, back ends.
+"""Defines the one registry class: operators, global functions, node keys, targets, pass options,
+back ends.
 
     OPS = Registry("operator", {"relax.": "tilesmith.relax.op"})
 
@@ -7,9 +8,9 @@
 
     OPS.get("relax.add")
 
-A miss asks the providers: the module whose prefix fits is imported and the name looked up again, so
-that a table on a low floor can be filled from a higher one without importing it beforehand. That
-module may put a `Loader` in its own place, which knows what to import for a single name.
+When a name is missing, the registry imports the module that provides its prefix and looks again, so
+that modules of a higher floor fill a table on a lower one without being imported beforehand. That
+module may hand over to a `Loader`, which knows what to import for a single name.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MISSING: Any = object()
 
 
 class Loader(Protocol):
-    """Imports what registers a name."""
+    """Imports the module that registers a name."""
 
     def load(self, name: str) -> None:
         """Import the module that registers `name`, if there is one."""
@@ -71,18 +72,21 @@ class Registry(Generic[Value]):
         return value
 
     def remove(self, name: Any) -> None:
-        """Forget `name`; a name that is not there is not an error."""
+        """Remove `name`; a name that is not registered is not an error."""
         with self._lock:
             self._values.pop(name, None)
 
     def provide(self, prefix: str, provider: str | Loader) -> None:
-        """Import the module, or ask the loader, when a name that starts with `prefix` is asked for
-        and not found."""
+        """Set the module to import, or the loader to ask, when a name that starts with `prefix` is
+        looked up and missing.
+        """
         with self._lock:
             self._providers[prefix] = provider
 
     def get(self, name: Any, default: Any = _MISSING) -> Value:
-        """The value of `name`; `default` if given, else UnknownNameError, when there is none."""
+        """Return the value of `name`. If there is none, return `default` if given, else raise
+        UnknownNameError.
+        """
         try:
             return self._values[name]
         except KeyError:
@@ -107,20 +111,22 @@ class Registry(Generic[Value]):
         return len(self._values)
 
     def names(self, load: bool = False) -> list[Any]:
-        """All registered names in order of registration; `load` imports the providers first."""
+        """Return all registered names in order of registration; `load` imports the providers
+        first.
+        """
         if load:
             for prefix in sorted(self._providers):
                 self._ask_provider(prefix, None)
         return list(self._values)
 
     def items(self) -> list[tuple[Any, Value]]:
-        """All (name, value) pairs in order of registration."""
+        """Return all (name, value) pairs in order of registration."""
         return list(self._values.items())
 
     def _ask_providers(self, name: object) -> Any:
         if not self._providers or not isinstance(name, str):
             return _MISSING
-        # The longest prefix knows best; the module may be shared by several prefixes.
+        # The longest prefix wins; several prefixes may share a module.
         for prefix in sorted(self._providers, key=len, reverse=True):
             if name.startswith(prefix):
                 self._ask_provider(prefix, name)
@@ -132,7 +138,7 @@ class Registry(Generic[Value]):
         """Let a provider register `name`, or all that it knows."""
         provider = self._providers[prefix]
         if isinstance(provider, str):
-            # importlib keeps modules, so that a second import is a dictionary look-up, and its own
+            # importlib keeps modules, so that a second import is a dictionary look-up; its own
             # locks let two threads ask at once. A provider that fails to import says so itself.
             importlib.import_module(provider)
             provider = self._providers[prefix]

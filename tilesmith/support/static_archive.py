@@ -1,4 +1,4 @@
-"""Static libraries: object files in one `ar` archive, written and read without a tool.
+"""Writes and reads static libraries (object files in an `ar` archive) without a tool.
 
 The archive has no symbol index; linkers that want one make it with `ranlib`.
 """
@@ -14,7 +14,9 @@ _HEADER_BYTES = 60
 
 
 def static_archive(objects: Sequence[bytes]) -> bytes:
-    """An archive of object files, named lib0.o, lib1.o, …; the same bytes for the same objects."""
+    """Return an archive of object files, named lib0.o, lib1.o, …. Equal objects give equal
+    bytes.
+    """
     parts = [ARCHIVE_MAGIC]
     for number, content in enumerate(objects):
         fields = (f"lib{number}.o/".ljust(16), "0".ljust(12), "0".ljust(6), "0".ljust(6),
@@ -24,7 +26,7 @@ def static_archive(objects: Sequence[bytes]) -> bytes:
 
 
 def archive_members(archive: bytes) -> list[bytes]:
-    """The object files in an archive; symbol indices and tables of names are left out."""
+    """Return the object files in an archive, without symbol indices and tables of names."""
     found, place = [], len(ARCHIVE_MAGIC)
     while place + _HEADER_BYTES <= len(archive):
         header = archive[place : place + _HEADER_BYTES]

@@ -1,4 +1,4 @@
-"""Worker processes that are fed through pipes.
+"""Runs worker processes that receive jobs through pipes.
 
     pool = WorkerPool("tilesmith.driver.worker", count=2)      # starts `python -m MODULE` twice
     future = pool.submit({"job": "compile"}, blobs=[text])     # a concurrent.futures.Future
@@ -50,7 +50,9 @@ def write_message(stream: IO[bytes], data: Any, blobs: Blobs = ()) -> None:
 
 
 def read_message(stream: IO[bytes]) -> tuple[Any, list[bytes]] | None:
-    """Read one frame; None at the end of the stream. InternalError if it ends within a frame."""
+    """Read one frame. Return None at the end of the stream; raise InternalError if it ends within a
+    frame.
+    """
     head = stream.read(8)
     if not head:
         return None
@@ -69,7 +71,7 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 
 
 def serve(handle: Callable[[Any, list[bytes]], Reply]) -> None:
-    """Answer requests from the parent until its pipe ends; what the worker's main calls.
+    """Answer requests from the parent until its pipe closes; the worker's main program calls this.
 
     Output that code prints goes to standard error, so that it cannot disturb the messages.
     """
@@ -87,7 +89,7 @@ def serve(handle: Callable[[Any, list[bytes]], Reply]) -> None:
         try:
             data, blobs = handle(*message)
             reply: dict[str, Any] = {"ok": data}
-        except Exception as error:  # everything travels to the parent
+        except Exception as error:  # every error is sent to the parent
             reply, blobs = {"error": _describe(error)}, ()
         try:
             write_message(replies, reply, blobs)
@@ -119,7 +121,7 @@ def _rebuild(described: dict[str, Any]) -> Exception:
 
 
 class Worker:
-    """One process. `request` is for one thread at a time; `kill` for any."""
+    """One worker process. Call `request` from one thread at a time; `kill` from any."""
 
     def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
         environment = dict(os.environ)
@@ -175,7 +177,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Does the process run?"""
+        """True if the process is running."""
         return self.process.poll() is None
 
     def kill(self) -> None:
@@ -185,7 +187,7 @@ class Worker:
         self.process.wait()
 
     def close(self) -> None:
-        """Let the process end by itself: its pipe ends."""
+        """Close the pipe, so that the process ends by itself."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -242,7 +244,7 @@ class WorkerPool:
                 worker = Worker(self._module, self._arguments)
             try:
                 future.set_result(worker.request(data, blobs, timeout))
-            except BaseException as error:  # whoever waits for the result has to learn of it
+            except BaseException as error:  # whoever waits for the result must see the error
                 future.set_exception(error)
 
     def close(self) -> None:

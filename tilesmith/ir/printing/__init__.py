@@ -1,13 +1,14 @@
-"""Nodes as text: what ``str``, ``script()``, ``show()`` and errors are made of.
+"""Prints nodes as text, for ``str``, ``script()``, ``show()`` and errors.
 
 A package that owns node classes writes a ``printer.py`` with one function per class, registered by
-``@prints(Add, Sub)`` (an expression: gives a ``Doc``) or ``@prints_lines(For)`` (a statement:
+``@prints(Add, Sub)`` (an expression: returns a ``Doc``) or ``@prints_lines(For)`` (a statement:
 writes lines with ``printer.line``). The file is imported when a class of the package is printed for
 the first time. A class without a function is printed as a skeleton of its fields, so that nothing
 is ever unprintable.
 
-``Printer`` gives names (the user's own, a number only where two would clash), keeps scopes, counts
-what dialects were used (``printer.word("T")``), and collects large constants (``printer.array``).
+``Printer`` chooses names (the user's own, with a number only where two would clash), keeps scopes,
+notes which dialects are used (``printer.word("T")``), and collects large constants
+(``printer.array``).
 """
 
 from tilesmith.ir.printing.config import PrinterConfig

@@ -1,4 +1,4 @@
-"""The options of printing."""
+"""Defines the options of printing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SPELLING", "PrinterConfig", "Spelling"]
 
 @dataclass(slots=True)
 class Spelling:
-    """By which name printed programs import the package; one setting for the whole process.
+    """The name by which printed programs import the package; one setting for the whole process.
 
     Programs that know the package by another name (``tilesmith.compat``) change it.
     """
@@ -62,7 +62,7 @@ class PrinterConfig:
 
     @staticmethod
     def of(options: Mapping[str, Any]) -> PrinterConfig:
-        """The configuration with these options; an unknown one is an error."""
+        """Return the configuration with these options; an unknown option is an error."""
         known = PrinterConfig.__dataclass_fields__
         for name in options:
             if name not in known:
@@ -76,7 +76,9 @@ class PrinterConfig:
         return config
 
     def changed_defaults(self) -> list[str]:
-        """What a parser must know to read the literals of the text: ``int_dtype="int64"``."""
+        """Return what a parser must know to read the literals of the text:
+        ``int_dtype="int64"``.
+        """
         names = ("int_dtype", "float_dtype", "buffer_dtype", "module_alias")
         fields = PrinterConfig.__dataclass_fields__
         changed = [name for name in names if getattr(self, name) != fields[name].default]
@@ -84,5 +86,5 @@ class PrinterConfig:
 
     @property
     def prefixes(self) -> dict[str, str]:
-        """Dialect's own letter → the word chosen for it."""
+        """Return the word chosen for each dialect, by the dialect's own letter."""
         return {"I": self.ir_prefix, "T": self.tir_prefix, "R": self.relax_prefix}

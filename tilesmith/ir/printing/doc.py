@@ -1,4 +1,4 @@
-"""Pieces of text that remember which node they show and how tightly they bind."""
+"""Defines pieces of text that remember which node they show and how tightly they bind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Piece = str | Doc
 
 
 def render(doc: Piece, position: int, pieces: list[str], ranges: list[Any] | None) -> int:
-    """Append the text of ``doc`` to ``pieces``; gives the position after it.
+    """Append the text of ``doc`` to ``pieces``; return the position after it.
 
     ``ranges`` collects ``(node, start, end)`` of each piece that shows a node.
     """
@@ -58,14 +58,14 @@ def render(doc: Piece, position: int, pieces: list[str], ranges: list[Any] | Non
 
 
 def parenthesized(doc: Piece, level: int) -> Piece:
-    """``doc`` in parentheses unless it binds at least as tightly as ``level``."""
+    """Put ``doc`` in parentheses unless it binds at least as tightly as ``level``."""
     if isinstance(doc, Doc) and doc.level < level:
         return Doc("(", doc, ")")
     return doc
 
 
 def joined(pieces: Iterable[Piece], separator: str = ", ") -> Doc:
-    """Pieces with a separator between them."""
+    """Join pieces with a separator."""
     parts: list[Piece] = []
     for piece in pieces:
         if parts:
@@ -77,7 +77,7 @@ def joined(pieces: Iterable[Piece], separator: str = ", ") -> Doc:
 def call(
     function: Piece, arguments: Sequence[Piece], node: Any = None, **named: Piece | None
 ) -> Doc:
-    """``function(arguments, name=value)``; a named argument that is None is left out."""
+    """Return ``function(arguments, name=value)``; a named argument that is None is left out."""
     written = [*arguments, *[Doc(k, "=", v) for k, v in named.items() if v is not None]]
     return Doc(function, "(", joined(written), ")", node=node)
 
@@ -98,7 +98,7 @@ _ESCAPES = str.maketrans(
 
 
 def quoted(text: str) -> str:
-    """A text as a Python literal in double quotes."""
+    """Return a text as a Python literal in double quotes."""
     text = text.translate(_ESCAPES)
     if not text.isprintable():
         text = "".join(

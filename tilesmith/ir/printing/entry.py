@@ -1,4 +1,4 @@
-"""From a node to text: the ways in."""
+"""Turns a node into text; these are the public functions of the printer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMPORTS = {"I": "ir", "R": "relax", "T": "tir"}
 
 
 class PrintedText:
-    """The text of a node, and where in it each node stands."""
+    """The text of a node, with the positions in it of each node."""
 
     def __init__(self, text: str, ranges: list[tuple[Any, int, int]]) -> None:
         self.text = text
@@ -26,12 +26,12 @@ class PrintedText:
             self._ranges.setdefault(id(node), []).append((start, end))
 
     def ranges_of(self, node: Any) -> list[tuple[int, int]]:
-        """Start and end of each place that shows this very object, in order of the text."""
+        """Return start and end of each range of text that shows this object, in order."""
         return sorted(self._ranges.get(id(node), ()))
 
 
 def printed(node: Any, config: PrinterConfig | None = None) -> PrintedText:
-    """A node as text together with the map from nodes to ranges of it."""
+    """Print a node and map nodes to the ranges of text that show them."""
     config = config or PrinterConfig()
     with deep_recursion():
         printer = Printer(config)
@@ -43,7 +43,7 @@ def printed(node: Any, config: PrinterConfig | None = None) -> PrintedText:
 
 
 def _assemble(printer: Printer, ranges: list[Any] | None) -> list[str]:
-    """All lines as text, header first."""
+    """Join all lines to text, header first."""
     header, outside = _header(printer), []
     if printer.free:
         outside = _place_free_names(printer)
@@ -67,11 +67,11 @@ def _assemble(printer: Printer, ranges: list[Any] | None) -> list[str]:
 
 
 def _place_free_names(printer: Printer) -> list[Line]:
-    """Write the definitions of names that nothing defines among the lines.
+    """Insert the definitions of free names among the lines.
 
-    Gives back comments for the head of the text: what several functions of a module share.
+    Returns comments for the head of the text: definitions that several functions of a module share.
     """
-    for free in reversed(printer.free):  # what a definition needs is defined before it
+    for free in reversed(printer.free):  # definitions are written after those that they need
         for field, value in free.thing.field_values():
             if field.name != "span":
                 printer.mention(value, free)
@@ -93,7 +93,9 @@ def _place_free_names(printer: Printer) -> list[Line]:
 
 
 def _place_before(lines: list[Line], at: int) -> int:
-    """Where a definition can stand: not before an ``else``, nor below a decorator."""
+    """Return the line before which a definition can stand: not before an ``else``, nor below a
+    decorator.
+    """
     if at >= len(lines):
         return at
     depth = lines[at].depth
@@ -111,7 +113,9 @@ def _place_before(lines: list[Line], at: int) -> int:
 
 
 def _header(printer: Printer) -> list[str]:
-    """What a text begins with; a part of a program needs only its large constants."""
+    """Return the header of the text: imports for a program, only large constants for a part of
+    one.
+    """
     words = printer.config.prefixes
     if printer.metadata and printer.config.show_meta:
         printer.word("I")
@@ -139,7 +143,7 @@ def _starts_definition(lines: list[Line]) -> bool:
 
 
 def _metadata_section(printer: Printer) -> list[str]:
-    """Arrays as base64 of their bytes, one per line."""
+    """Return arrays as base64 of their bytes, one per line."""
     import numpy
 
     word = printer.word("I")
@@ -159,7 +163,7 @@ def _metadata_section(printer: Printer) -> list[str]:
 
 
 def to_text(node: Any) -> str:
-    """A node as text for a person: large constants are left out. This is ``str(node)``.
+    """Return a node as text for a person, without large constants. This is ``str(node)``.
 
     An expression is one line without declarations of its variables.
     """
@@ -167,20 +171,22 @@ def to_text(node: Any) -> str:
 
 
 def script(node: Any, **options: Any) -> str:
-    """A node as complete text that parses back to an equal one; options as in ``PrinterConfig``."""
+    """Return a node as complete text that parses back to an equal one; options as in
+    ``PrinterConfig``.
+    """
     marked = options.get("obj_to_underline") or options.get("path_to_underline")
     marked = marked or options.get("num_context_lines", -1) not in (-1, None)
     config = PrinterConfig.of({"show_meta": not marked, **options})
     return _text(node, config)
 
 
-_WHOLE = 60  # programs of so many lines are shown as they are
+_WHOLE = 60  # programs of up to this many lines are shown whole
 
 
 def excerpt(node: Any, culprit: Any = None, context: int | None = None) -> str:
-    """A program as part of an error: ``culprit`` underlined, without the header.
+    """Show a program as part of an error: ``culprit`` underlined, without the header.
 
-    ``context``: so many lines around the mark; left to itself, only a long program is cut. Of a
+    ``context``: the number of lines around the mark; by default only a long program is cut. Of a
     long program without a mark the beginning is shown.
     """
     marks = [] if culprit is None else [culprit]
@@ -203,7 +209,7 @@ def excerpt(node: Any, culprit: Any = None, context: int | None = None) -> str:
 
 
 def _with_gaps(lines: list[str], shown: list[int]) -> list[str]:
-    """Some of the lines, and ``(...)`` where others are left out."""
+    """Keep some of the lines, and write ``(...)`` where others are left out."""
     result, previous = [], -1
     for number in shown:
         if number != previous + 1:
@@ -225,7 +231,7 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
             return str(printer.doc(node))
         printer.write(node)
         if not config.verbose_expr and not printer.writes_lines(node):
-            printer.free = []  # a reader of an expression knows what its variables are
+            printer.free = []  # an expression is printed without declarations
         ranges: list[Any] | None = [] if config.obj_to_underline else None
         lines = _assemble(printer, ranges)
         if plain:
@@ -234,7 +240,7 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
 
 
 def _resolve_paths(node: Any, config: PrinterConfig) -> None:
-    """Paths to nodes (those of structural differences) as the nodes themselves."""
+    """Find the nodes at the ends of paths (those of structural differences)."""
     found = [path.resolve(node) for path in config.path_to_underline or ()]
     if found:
         config.obj_to_underline = (*config.obj_to_underline, *found)
@@ -244,7 +250,9 @@ def _resolve_paths(node: Any, config: PrinterConfig) -> None:
 
 
 def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: PrinterConfig) -> str:
-    """Markers under the nodes to underline, line numbers, and only the lines around the marks."""
+    """Underline nodes, number lines, and keep only the lines around the marks, as the options
+    say.
+    """
     wanted = {id(node) for node in config.obj_to_underline}
     marks: dict[int, list[tuple[int, int]]] = {}
     starts = [0]
@@ -289,7 +297,7 @@ def _lines_in_context(count: int, marks: dict[Any, Any], context: int | None) ->
     for number in marks:
         shown.update(range(max(0, number - context), min(count, number + context + 1)))
     alone = [n for n in range(count) if n - 1 in shown | {-1} and n + 1 in shown | {count}]
-    return sorted(shown.union(alone))  # to leave out a single line would save nothing
+    return sorted(shown.union(alone))  # replacing a single line by (...) would save nothing
 
 
 def show(
@@ -298,7 +306,7 @@ def show(
     """Print a node for a person: coloured in terminals and notebooks, large constants left out.
 
     ``style``: a style of pygments, or "light", "dark", "ansi". ``black_format`` is accepted and
-    needs no black: the text is laid out already.
+    ignored: the text is formatted already.
     """
     from tilesmith.ir.printing.highlight import print_highlighted
 

@@ -1,4 +1,4 @@
-"""Coloured Python text, where the place to print to can show it."""
+"""Prints Python text in colour where the terminal or notebook supports it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_highlighted(text: str, style: str | None = None) -> None:
 
 
 def highlighted_html(text: str, style: str | None = None) -> str:
-    """Python text as HTML that brings its colours along."""
+    """Return Python text as HTML with inline styles."""
     import pygments
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -50,7 +50,7 @@ def highlighted_html(text: str, style: str | None = None) -> str:
 
 
 def _style(style: str | None) -> str:
-    """The style by the name that pygments has for it; empty for the terminal's own colours."""
+    """Return pygments' name of a style; empty for the terminal's own colours."""
     name = STYLES.get(style or "ansi", style or "")
     if not name:
         return ""

@@ -1,4 +1,4 @@
-"""The printer: dispatch by class, names, scopes, lines, large constants."""
+"""Defines the printer: dispatch by class, names, scopes, lines, large constants."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LOADED: set[str] = set()
 
 
 def prints(*classes: type) -> Callable[[Printing], Printing]:
-    """Register ``function(node, printer) -> Doc`` for classes and what is below them."""
+    """Register ``function(node, printer) -> Doc`` for classes and their subclasses."""
     return _register(classes, False)
 
 
 def prints_lines(*classes: type) -> Callable[[Printing], Printing]:
-    """Register ``function(node, printer)`` that writes lines, for classes and those below them."""
+    """Register ``function(node, printer)`` that writes lines, for classes and their subclasses."""
     return _register(classes, True)
 
 
@@ -46,7 +46,9 @@ def _register(classes: tuple[type, ...], lines: bool) -> Callable[[Printing], Pr
 
 
 def _handler(cls: type) -> tuple[Handler, bool]:
-    """The function for a class; the packages of its ancestors are asked for ``printer.py``."""
+    """Return the function for a class; imports the ``printer.py`` of the packages of its
+    ancestors.
+    """
     found = _RESOLVED.get(cls)
     if found is not None:
         return found
@@ -73,15 +75,15 @@ def _load_printer(module: str) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:  # the package has none: its nodes are printed as skeletons
+        if error.name != name:  # no `printer.py`: nodes of the package are printed as skeletons
             raise
 
 
-_NESTING = 40  # so many levels of an expression have at most three times as many brackets
+_NESTING = 40  # an expression has at most three times as many brackets as levels
 
 
 def _brackets(doc: Piece) -> int:
-    """How many brackets are open at once in a piece of text."""
+    """Return the deepest nesting of brackets in a piece of text."""
     depth = deepest = 0
     for letter in str(doc):
         if letter in "([{":
@@ -107,7 +109,7 @@ class Line:
 
 
 class FreeName:
-    """Something that is used but defined nowhere: its definition, and where that belongs."""
+    """A name that is used but not defined: its definition, and where to insert it."""
 
     __slots__ = ("blocks", "definition", "line", "thing")
 
@@ -132,12 +134,12 @@ class FreeName:
 
 
 class Printer:
-    """What the functions of the ``printer.py`` files write to. Lives for one piece of text."""
+    """The object that the functions of the ``printer.py`` files write to; one per text."""
 
     def __init__(self, config: PrinterConfig) -> None:
         self.config = config
         self.lines: list[Line] = []
-        self.free: list[FreeName] = []  # what is used but defined nowhere
+        self.free: list[FreeName] = []  # names that are used but not defined
         self.depth = 0
         self.dialects: set[str] = set()
         self.metadata: dict[str, list[Any]] = {}
@@ -145,7 +147,7 @@ class Printer:
         self.functions: Mapping[Any, str] = {}  # GlobalVar → name, inside a module
         self.results: Mapping[Any, str] = {}  # GlobalVar → dtype of what the function gives
         self.function_name: str | None = None
-        self.splits_expressions = True  # off where no line can be written before: in a lambda
+        self.splits_expressions = True  # False where no line can be inserted before: in a lambda
         self._nesting = 0
         self._free: dict[int, FreeName] = {}
         self._frames: list[int] = []  # for each open block the number of the line above it
@@ -162,7 +164,7 @@ class Printer:
     # Dispatch.
 
     def doc(self, node: Any) -> Piece:
-        """A node or plain value as an expression."""
+        """Print a node or plain value as an expression."""
         handler, lines = _handler(node.__class__)
         if lines:
             return _skeleton(node, self)
@@ -180,7 +182,7 @@ class Printer:
         return doc
 
     def _split(self, node: Any, doc: Piece) -> Piece:
-        """A deep expression in a line of its own: Python reads no more than 200 open brackets."""
+        """Move a deep expression to a line of its own: Python reads at most 200 open brackets."""
         if not isinstance(node, Node) or not hasattr(node, "dtype") or _brackets(doc) < _NESTING:
             return doc
         name = self.fresh_name("part")
@@ -188,7 +190,7 @@ class Printer:
         return Doc(name, node=node)
 
     def write(self, node: Any) -> None:
-        """A node as lines: a statement, a function, a module; an expression gets one line."""
+        """Print a node as lines: a statement, a function, a module; an expression gets one line."""
         handler, lines = _handler(node.__class__)
         if not lines:
             self.line(self.doc(node))
@@ -202,11 +204,11 @@ class Printer:
             self.lines[first].comment = self._annotated[id(node)]
 
     def writes_lines(self, node: Any) -> bool:
-        """Whether nodes of this class are printed as lines."""
+        """True if nodes of this class are printed as lines."""
         return _handler(node.__class__)[1]
 
     def docs(self, nodes: Any) -> list[Piece]:
-        """Several nodes as expressions."""
+        """Print several nodes as expressions."""
         return [self.doc(node) for node in nodes]
 
     # Lines.
@@ -225,7 +227,7 @@ class Printer:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """An indented scope of names."""
+        """Yield an indented scope of names."""
         before = len(self.lines)
         self.depth += 1
         self._frames.append(before - 1)
@@ -243,7 +245,7 @@ class Printer:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A scope of names without indentation (of a lambda)."""
+        """Yield a scope of names without indentation (of a lambda)."""
         self._names.append(set())
         self._defined.append({})
         splits, self.splits_expressions = self.splits_expressions, False
@@ -257,12 +259,16 @@ class Printer:
     # Names.
 
     def word(self, dialect: str) -> str:
-        """The word for a dialect ("T" unless the user chose another); its import is shown."""
+        """Return the word for a dialect ("T" unless the user chose another) and note that it has to
+        be imported.
+        """
         self.dialects.add(dialect)
         return self._prefixes.get(dialect, dialect)
 
     def fresh_name(self, hint: str, outermost: bool = False) -> str:
-        """A name that no definition in sight has: the hint itself, numbered only on a clash."""
+        """Return a name that is not defined in this scope: the hint itself, numbered only on a
+        clash.
+        """
         hint = _INVALID.sub("_", hint) or "v"
         if hint[0].isdigit():
             hint = "v" + hint
@@ -274,7 +280,7 @@ class Printer:
         return name
 
     def define(self, thing: Any, hint: str, outermost: bool = False) -> str:
-        """Give a variable or buffer its name in the present scope."""
+        """Name a variable or buffer in the current scope."""
         name = self.fresh_name(hint, outermost)
         if self.config.show_object_address:
             name = f"{name}_{id(thing):x}"
@@ -286,7 +292,7 @@ class Printer:
         self._defined[0 if outermost else -1][id(thing)] = (thing, text)
 
     def defined(self, thing: Any) -> Piece | None:
-        """The name of a variable or buffer, or None when it has none in sight."""
+        """Return the name of a variable or buffer, or None if it has none in this scope."""
         key = id(thing)
         for scope in reversed(self._defined):
             found = scope.get(key)
@@ -298,11 +304,11 @@ class Printer:
         return None
 
     def is_known(self, thing: Any) -> bool:
-        """Whether a variable or buffer has a name in sight; this is no use of it."""
+        """True if a variable or buffer has a name in this scope; this does not count as a use."""
         return any(id(thing) in scope for scope in self._defined)
 
     def declare_free(self, thing: Any, hint: str, how: Piece) -> str:
-        """Name something that is used but defined nowhere.
+        """Name something that is used but not defined.
 
         Its definition is written in the innermost block that holds all its uses.
         """
@@ -313,7 +319,9 @@ class Printer:
         return name
 
     def mention(self, value: Any, user: FreeName) -> None:
-        """Keep free names in ``value`` in sight of the definition of another free name."""
+        """Declare free names in ``value`` where they are visible to the definition of another free
+        name.
+        """
         if value.__class__ is tuple:
             for item in value:
                 self.mention(item, user)
@@ -326,7 +334,7 @@ class Printer:
     # Plain values.
 
     def array(self, kind: str, value: Any, dtype: str) -> Doc:
-        """A reference to a large constant: ``metadata["relax.expr.Constant"][0]``.
+        """Return a reference to a large constant: ``metadata["relax.expr.Constant"][0]``.
 
         ``value`` is a numpy array; its bytes go to the section of metadata, once per object.
         """
@@ -338,7 +346,7 @@ class Printer:
         return Doc(f"metadata[{quoted(kind)}][{known[1]}]", node=value)
 
     def mapping(self, values: Mapping[Any, Any]) -> Doc:
-        """``{"key": value}``; texts as keys are in order of the alphabet."""
+        """Print ``{"key": value}``, with text keys in alphabetical order."""
         items = list(values.items())
         if all(isinstance(key, str) for key, _ in items):
             items.sort(key=lambda item: item[0])
@@ -351,7 +359,7 @@ def _complaint(node: Any, error: Exception) -> str:
 
 @prints(object)
 def _skeleton(node: Any, printer: Printer) -> Doc:
-    """What a class without a function looks like: its name and its fields."""
+    """Print a class without a function: its name and its fields."""
     if not isinstance(node, Node):
         return Doc(f"<{type(node).__name__}>" if " at 0x" in repr(node) else repr(node), node=node)
     key = type(node)._key
