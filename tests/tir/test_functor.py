@@ -45,6 +45,7 @@ from tilesmith.tir.functor import (
     substitute,
 )
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.queries import buffers
 
 
 def everything():
@@ -235,3 +236,21 @@ def test_specialize_refuses_a_float_for_a_size():
         function.specialize({n: 1.5})
     with pytest.raises(ValueError, match="buffer 'A' of float32"):
         function.specialize({handle: tir.decl_buffer((8, 8), "float32", "B")})
+
+
+def test_substitute_replaces_buffers_where_they_are_defined_and_used():
+    old, new = decl_buffer((4,), name="X"), decl_buffer((4,), name="Y")
+    index = Var("i", "int32")
+    region = BufferRegion.from_point(old, [index])
+    pointer = Evaluate(tir.call_intrin("handle", "tir.tvm_access_ptr", 0.0, old.data, 0, 4, 1))
+    body = stmt_seq(BufferStore(old, old[index] + 1.0, [index]), pointer)
+    view = MatchBufferRegion(decl_buffer((1,), name="V"), region)
+    inner = Block([], [region], [region], "inner", body, None, (), [view])
+    outer = Block([], [], [], "outer", BlockRealize([], True, inner), None, [old])
+    moved = substitute(outer, {}, buffers={old: new})
+    assert moved.alloc_buffers == (new,)
+    block = moved.body.block
+    assert {*buffers(block)} == {new}
+    assert block.match_buffers[0].source.buffer is new
+    assert block.body[1].value.args[1] is new.data
+    assert substitute(outer, {}, buffers={view.buffer: view.buffer}) is outer

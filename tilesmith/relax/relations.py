@@ -21,6 +21,7 @@ from tilesmith.relax.struct_info import (
     TupleStructInfo,
 )
 from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.tir.functor import substitute
 
 __all__ = [
     "BaseCheckResult", "derive_call_ret_struct_info", "describe", "erase_to_well_defined",
@@ -90,20 +91,12 @@ def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:
     return list(found)
 
 
-class _Substitute(Rewriter):
-    def __init__(self, values: Mapping[Any, Any]) -> None:
-        self.values = values
-
-    def visit_Var(self, node: Any) -> Any:
-        return self.values.get(node, node)
-
-
 def substitute_sizes(node: Any, values: Mapping[Any, Any]) -> Any:
     """A struct info (or expression) with variables of sizes, and variables that hold shapes,
     replaced."""
     if not values:
         return node
-    replaced = _Substitute(values).visit(node)
+    replaced = substitute(node, values)
     return node if replaced is node else _Simplify().visit(replaced)
 
 

@@ -83,11 +83,13 @@ class BufferRemapper(Rewriter):
 
 
 class _Substitution(BufferRemapper):
-    def __init__(self, mapping: Mapping[Var, PrimExpr]) -> None:
+    def __init__(self, mapping: Mapping[Any, Any], buffers: Mapping[Buffer, Buffer]) -> None:
         super().__init__()
-        self.mapping = mapping
+        self.buffers.update(buffers)
+        self.mapping = {old.data: new.data for old, new in buffers.items()}
+        self.mapping.update(mapping)
 
-    def visit_Var(self, node: Var) -> PrimExpr:
+    def visit_Var(self, node: Any) -> Any:
         return self.mapping.get(node, node)
 
     def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
@@ -97,18 +99,26 @@ class _Substitution(BufferRemapper):
         return node.with_body(self.visit(node.body))
 
 
-def substitute(node: Any, vmap: Mapping[Any, Any]) -> Any:
+def substitute(
+    node: Any, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> Any:
     """``node`` with variables replaced by expressions, inside the shapes of its buffers too.
 
     ``node`` is an expression, a statement, a function, or a tuple, list or mapping of such. Keys
-    may be iterators, values Python scalars. What does not change is the same object afterwards.
-    Raises TypeMismatchError where a value has another dtype than its variable.
+    may be iterators, values Python scalars; variables of a graph become what stands for them there.
+    ``buffers`` are replaced by others wherever they are accessed, declared or defined, and their
+    pointers by those of the others; indices stay (``tir.redirection`` changes them). What does not
+    change is the same object afterwards. Raises TypeMismatchError where a value has another dtype
+    than its variable.
     """
-    mapping: dict[Var, PrimExpr] = {}
+    mapping: dict[Any, Any] = {}
     for key, value in vmap.items():
         variable = key.var if isinstance(key, IterVar) else key
         if isinstance(value, IterVar):
             value = value.var
+        if not isinstance(variable, Var):
+            mapping[variable] = value
+            continue
         if not isinstance(value, PrimExpr):
             value = convert(value, None if variable.dtype.is_handle else variable.dtype)
         if value.dtype is not variable.dtype:
@@ -116,10 +126,10 @@ def substitute(node: Any, vmap: Mapping[Any, Any]) -> Any:
                 f"variable '{variable.name}' is {variable.dtype}, its value is {value.dtype}"
             )
         mapping[variable] = value
-    if not mapping:
+    if not mapping and not buffers:
         return node
     with deep_recursion():
-        return _map_structure(_Substitution(mapping).visit, node)
+        return _map_structure(_Substitution(mapping, buffers or {}).visit, node)
 
 
 def _map_structure(function: Callable[[Any], Any], value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, const
+from tilesmith.ir import GlobalVar, IRModule, Rewriter, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of
@@ -25,23 +25,10 @@ from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buffer
-from tilesmith.tir.functor import BufferRemapper, renew_defs
+from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import stmt_seq
 
 _CALL_TIR = operators.call_tir.op
-
-
-class _Place(BufferRemapper):
-    """Puts the body of a PrimFunc into another one: its parameters become buffers and sizes
-    there."""
-
-    def __init__(self, sizes: dict[Any, Any], buffers: dict[Buffer, Buffer]) -> None:
-        super().__init__()
-        self.sizes = sizes
-        self.buffers.update(buffers)
-
-    def visit_Var(self, node: Any) -> Any:
-        return self.sizes.get(node, node)
 
 
 class _NotFusable(Exception):
@@ -138,29 +125,24 @@ class _Fusion:
         for handle, buffer in zip(handles, buffers):
             own = callee.buffer_map[handle]
             mapping[own] = buffer
-            sizes[own.data] = buffer.data
             for size, value in zip(own.shape, buffer.shape):
                 if hasattr(size, "name") and size not in sizes:
                     sizes[size] = value
         body = callee.body
         if isinstance(body, BlockRealize) and not body.block.iter_vars:
-            root = _Place(sizes, mapping).visit(body.block)
+            root = substitute(body.block, sizes, buffers=mapping)
             self.allocated += root.alloc_buffers
             body = root.body
         else:
-            body = _Place(sizes, mapping).visit(body)
+            body = substitute(body, sizes, buffers=mapping)
         self.statements.append(_UniqueBlockNames(self.block_names).visit(body))
 
 
-class _UniqueBlockNames(BufferRemapper):
+class _UniqueBlockNames(Rewriter):
     """Blocks of one function have different names, so that a schedule can find them."""
 
     def __init__(self, used: dict[str, int]) -> None:
-        super().__init__()
         self.used = used
-
-    def visit_Buffer(self, node: Buffer) -> Buffer:
-        return node
 
     def visit_Block(self, node: Block) -> Block:
         node = node.map_children(self.visit)

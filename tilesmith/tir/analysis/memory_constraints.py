@@ -9,7 +9,7 @@ from tilesmith.ir import PointerType, TupleType, Var
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.functor import substitute
 
 __all__ = [
     "apply_prim_func_arg_and_result_memory_constraints",
@@ -62,15 +62,6 @@ def get_prim_func_arg_and_result_memory_constraints(
     return scopes
 
 
-class _Mover(BufferRemapper):
-    def __init__(self, pointers: dict[Var, Var]) -> None:
-        super().__init__()
-        self.pointers = pointers
-
-    def visit_Var(self, node: Var) -> Var:
-        return self.pointers.get(node, node)
-
-
 def apply_prim_func_arg_and_result_memory_constraints(
     func: PrimFunc, relay_func_type: Any, arg_and_result_memory_scopes: Sequence[str]
 ) -> PrimFunc:
@@ -97,8 +88,5 @@ def apply_prim_func_arg_and_result_memory_constraints(
         old = buffer.data
         assert isinstance(old.type_annotation, PointerType)
         pointers[old] = Var(old.name, PointerType(old.type_annotation.element_type, scope))
-    if not pointers:
-        return func
-    mover = _Mover(pointers)
-    buffers = {param: mover.visit(buffer) for param, buffer in func.buffer_map.items()}
-    return func.with_fields(buffer_map=buffers, body=mover.visit(func.body))
+    moved: PrimFunc = substitute(func, pointers)
+    return moved

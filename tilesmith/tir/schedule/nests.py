@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import sum_of_digits
@@ -20,6 +19,8 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import variables
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.redirection import AccessRedirection, ViewRedirection
 from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
@@ -27,9 +28,9 @@ from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt, stmt_seq
 
 __all__ = [
     "Rebuild",
+    "Redirect",
     "Replace",
     "SimplifyBindings",
-    "WithoutViews",
     "analyzer_for",
     "append_predicate",
     "clauses",
@@ -38,6 +39,7 @@ __all__ = [
     "is_one",
     "loop_range",
     "remove_block",
+    "without_views",
 ]
 
 
@@ -67,29 +69,31 @@ class Replace(Rebuild):
         return self.mapping.get(variable, variable)
 
 
-class WithoutViews(Rebuild):
-    """Accesses through the views of a block (``match_buffer``) go to what the views show."""
+class Redirect(AccessRedirection):
+    """Redirects the accesses of one buffer; notes which block became which."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.sources = {match.buffer: match.source for match in block.match_buffers}
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old = old
+        self.new = new
+        self.reuse: dict[Block, Block] = {}
 
-    def _placed(self, access: Any) -> Any:
-        source = self.sources.get(access.buffer)
-        if source is None:
-            return access
-        begin = [part.min for part in source.region]
-        more = len(begin) - len(access.indices)  # a view may lack the first dimensions
-        moved = [start + index for start, index in zip(begin[more:], access.indices)]
-        return access.with_fields(buffer=source.buffer, indices=(*begin[:more], *moved))
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        """The new buffer in place of the old one."""
+        return self.new if buffer is self.old else None
 
-    def visit_BufferLoad(self, load: Any) -> Any:
-        """The load from the source, if it was one from a view."""
-        return self._placed(self.children(load))
+    def visit_Block(self, block: Block) -> Block:
+        """Rewrite the inside and the allocations, and note the change."""
+        new = super().visit_Block(block)
+        if new is not block:
+            self.reuse[block] = new
+        return new
 
-    def visit_BufferStore(self, store: Any) -> Any:
-        """The store to the source, if it was one to a view."""
-        return self._placed(self.children(store))
+
+def without_views(block: Block, stmt: Stmt) -> Stmt:
+    """``stmt``, a part of a block, with what the views of the block show in place of the views."""
+    sources = {match.buffer: match.source for match in block.match_buffers}
+    changed: Stmt = ViewRedirection(sources).visit(stmt)
+    return changed
 
 
 class SimplifyBindings(Rebuild):

@@ -25,7 +25,7 @@ from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, WithoutViews, analyzer_for, clauses
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, clauses, without_views
 from tilesmith.tir.schedule.parameters import Targets
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
@@ -214,7 +214,7 @@ class _Blockizer:
             (),
             [rename.visit(substitute.visit(region)) for region in block.writes],
             f"{block.name_hint}_init",
-            rename.visit(substitute.visit(WithoutViews(block).visit(block.init))),
+            rename.visit(substitute.visit(without_views(block, block.init))),
             span=block.span,
         )
         reads, _, _ = get_block_access_region(init_block, {})

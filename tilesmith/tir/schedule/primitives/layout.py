@@ -12,18 +12,18 @@ from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace
+from tilesmith.tir.schedule.nests import Redirect, Replace
 from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, writers_of
 from tilesmith.tir.schedule.primitives.layout_padding import Padding, WholeWriter
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
 
 __all__ = [
     "as_block_index_map",
@@ -104,13 +104,11 @@ def _as_many_elements(a: Buffer, b: Buffer) -> bool:
     return counts[0] == counts[1]
 
 
-class _TransformAccess(Rebuild):
+class _TransformAccess(Redirect):
     """Rewrites the indices of every access to a buffer."""
 
     def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap) -> None:
-        super().__init__()
-        self.old = old
-        self.new = new
+        super().__init__(old, new)
         self.mapping = mapping
         self.analyzer = Analyzer()
         self.is_dense = _as_many_elements(old, new)
@@ -120,40 +118,21 @@ class _TransformAccess(Rebuild):
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         return self.children(loop)
 
-    def _indices(self, indices: Any) -> list[PrimExpr]:
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        """Where the map puts an element."""
         # An index that stays as it was keeps its name, also where it can only be 0.
         return [
             index if isinstance(index, Var) else self.analyzer.simplify(index)
             for index in self.mapping.map_indices(list(indices))
         ]
 
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read."""
-        load = self.children(load)
-        return (
-            BufferLoad(self.new, self._indices(load.indices)) if load.buffer is self.old else load
-        )
-
-    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A write."""
-        store = self.children(store)
-        if store.buffer is not self.old:
-            return store
-        return BufferStore(self.new, store.value, self._indices(store.indices))
-
-    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        """A region: a point becomes a point, a box the box around its image."""
-        if region.buffer is not self.old:
-            return region
-        if all(is_const(part.extent, 1) for part in region.region):
-            return BufferRegion.from_point(
-                self.new, self._indices([part.min for part in region.region])
-            )
-        return BufferRegion(self.new, tuple(self._image(region)))
-
-    def _image(self, region: BufferRegion) -> list[Range]:
-        variables = [Var(f"r{k}", part.min.dtype) for k, part in enumerate(region.region)]
-        domain = dict(zip(variables, region.region))
+    def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
+        """A point becomes a point, a box the box around its image."""
+        if all(is_const(part.extent, 1) for part in ranges):
+            place = self.indices(buffer, tuple([part.min for part in ranges]))
+            return list(BufferRegion.from_point(self.new, place).region)
+        variables = [Var(f"r{k}", part.min.dtype) for k, part in enumerate(ranges)]
+        domain = dict(zip(variables, ranges))
         image = []
         for index, size in zip(self.mapping.map_indices(variables), self.new.shape):
             covered = eval_set(index, domain)
@@ -173,13 +152,7 @@ class _TransformAccess(Rebuild):
         for match in block.match_buffers:
             if match.source.buffer is self.old:
                 raise _MatchedError(block)
-        new = self.children(block)
-        if self.old in new.alloc_buffers:
-            allocations = tuple([self.new if b is self.old else b for b in new.alloc_buffers])
-            new = new.with_fields(alloc_buffers=allocations)
-        if new is not block:
-            self.reuse[block] = new
-        return new
+        return super().visit_Block(block)
 
 
 LayoutMap = Annotated[

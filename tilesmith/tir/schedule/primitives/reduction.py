@@ -19,11 +19,11 @@ from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     Replace,
-    WithoutViews,
     analyzer_for,
     clauses,
     domain_of_loops,
     loop_range,
+    without_views,
 )
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
@@ -176,7 +176,7 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
         (),
         [rename.visit(region) for region in block.writes],
         block.name_hint + "_init",
-        rename.visit(WithoutViews(block).visit(block.init)),
+        rename.visit(without_views(block, block.init)),
         span=block.span,
     )
     init_block = init_block.with_fields(reads=_reads_of(init_block))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import PrimExpr, Var, Visitor, const, structural_equal
+from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.analysis import get_block_access_region
@@ -20,7 +20,7 @@ from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, analyzer_for
+from tilesmith.tir.schedule.nests import Redirect, Replace, analyzer_for
 from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
@@ -139,34 +139,20 @@ class _Accesses(Visitor):
         self.opaque = self.opaque or variable is self.buffer.data
 
 
-class _Moved(Rebuild):
+class _Moved(Redirect):
     """Turns every access to a buffer into one to another buffer at given indices."""
 
-    def __init__(self, old: Buffer, new: Buffer, indices: list[PrimExpr]) -> None:
-        super().__init__()
-        self.old = old
-        self.new = new
-        self.indices = tuple(indices)
+    def __init__(self, old: Buffer, new: Buffer, place: list[PrimExpr]) -> None:
+        super().__init__(old, new)
+        self.place = place
 
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read."""
-        load = self.children(load)
-        if load.buffer is not self.old:
-            return load
-        return BufferLoad(self.new, self.indices, load.predicate, load.span)
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        """The same for all accesses."""
+        return self.place
 
-    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A write."""
-        store = self.children(store)
-        if store.buffer is not self.old:
-            return store
-        return BufferStore(self.new, store.value, self.indices, store.predicate, store.span)
-
-    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        """A region: the one element."""
-        if region.buffer is not self.old:
-            return region
-        return BufferRegion.from_point(self.new, self.indices)
+    def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
+        """The one element."""
+        return list(BufferRegion.from_point(self.new, self.place).region)
 
 
 @primitive(trace="ReIndex")

@@ -15,7 +15,7 @@ from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, any_of, floormod, is_const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import (
     NOT_AFFINE,
     check_covers_domain,
@@ -27,7 +27,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace
+from tilesmith.tir.schedule.nests import Redirect, Replace
 from tilesmith.tir.schedule.parameters import WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
@@ -39,7 +39,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     region_at,
     writes_always,
 )
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
+from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind
 
 __all__ = ["rolling_buffer"]
 
@@ -195,41 +195,23 @@ def _check_consumers(
                     raise refuse(reason, consumer)
 
 
-class _Circular(Rebuild):
+class _Circular(Redirect):
     """Takes one index of every access to a buffer modulo the number of rows kept."""
 
     def __init__(self, old: Buffer, new: Buffer, axis: int, rows: int) -> None:
-        super().__init__()
-        self.old = old
-        self.new = new
+        super().__init__(old, new)
         self.axis = axis
         self.rows = rows
 
-    def _indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        """The row that holds an element now."""
         made = list(indices)
         made[self.axis] = floormod(made[self.axis], const(self.rows, made[self.axis].dtype))
-        return tuple(made)
+        return made
 
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read."""
-        load = self.children(load)
-        if load.buffer is not self.old:
-            return load
-        return BufferLoad(self.new, self._indices(load.indices), load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A write."""
-        store = self.children(store)
-        if store.buffer is not self.old:
-            return store
-        indices = self._indices(store.indices)
-        return BufferStore(self.new, store.value, indices, store.predicate, store.span)
-
-    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        """A region: a row stays a row, several rows may be any."""
-        if region.buffer is not self.old:
-            return region
-        parts = list(region.region)
+    def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
+        """A row stays a row, several rows may be any."""
+        parts = list(ranges)
         rows = parts[self.axis]
         dtype = rows.min.dtype
         if is_const(rows.extent, 1):
@@ -238,17 +220,7 @@ class _Circular(Rebuild):
             )
         else:
             parts[self.axis] = Range.from_min_extent(const(0, dtype), const(self.rows, dtype))
-        return BufferRegion(self.new, tuple(parts))
-
-    def visit_Block(self, block: Block) -> Block:
-        """The accesses and the allocation."""
-        new = self.children(block)
-        if any(buffer is self.old for buffer in new.alloc_buffers):
-            allocations = [self.new if b is self.old else b for b in new.alloc_buffers]
-            new = new.with_fields(alloc_buffers=tuple(allocations))
-        if new is not block:
-            self.reuse[block] = new
-        return new
+        return parts
 
 
 def _apply(cursor: Cursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling) -> None:

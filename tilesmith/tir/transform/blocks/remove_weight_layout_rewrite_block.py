@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IntImm, Var, const
+from tilesmith.ir import IntImm, Rewriter, Var, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import AllocateConst, Block, BlockRealize, Evaluate, For, Stmt
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
 LAYOUT_REWRITE = "meta_schedule.layout_rewrite_preproc"
 
 
-class _Remover(BufferRemapper):
-    """Drops the copies; ``moved`` maps each weight to the buffer that takes its place."""
+class _Remover(Rewriter):
+    """Drops the copies and the memory of their targets; ``moved`` maps each weight to the buffer
+    that takes its place."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.moved: dict[Buffer, Buffer] = {}  # weight → its new layout
         self.loops: list[For] = []
         self.copies: dict[Buffer, tuple[Stmt, Buffer]] = {}  # weight → the copy, its target
@@ -61,31 +61,15 @@ class _Remover(BufferRemapper):
         self.copies[weight] = (copy, target)
         return Evaluate(const(0, "int32"))
 
-
-class _Replacer(BufferRemapper):
-    """Replaces the copy by the parameter of the weight."""
-
-    def __init__(self, moved: dict[Buffer, Buffer]) -> None:
-        super().__init__()
-        self.pointers: dict[Var, Var] = {}
-        self.gone = set(moved.values())
-        for weight, target in moved.items():
-            self.pointers[target.data] = weight.data
-            self.buffers[target] = target.with_fields(data=weight.data, name=weight.name)
-
-    def visit_Var(self, node: Var) -> Var:
-        return self.pointers.get(node, node)
-
-    def visit_Block(self, node: Block) -> Block:
-        kept = tuple([buffer for buffer in node.alloc_buffers if buffer not in self.gone])
-        if len(kept) != len(node.alloc_buffers):
-            node = node.with_fields(alloc_buffers=kept)
-        return super().visit_Block(node)
+    def visit_Block(self, block: Block) -> Block:
+        new: Block = self.children(block)
+        gone = set(self.moved.values())
+        kept = tuple([buffer for buffer in new.alloc_buffers if buffer not in gone])
+        return new if len(kept) == len(new.alloc_buffers) else new.with_fields(alloc_buffers=kept)
 
 
-class _ConstantRewriter(BufferRemapper):
+class _ConstantRewriter(Rewriter):
     def __init__(self, copies: dict[Var, tuple[Buffer, Stmt, Buffer]], skip: bool) -> None:
-        super().__init__()
         self.copies = copies
         self.skip = skip
 
@@ -130,8 +114,12 @@ def remove_weight_layout_rewrite_block(
     body = remover.visit(func.body)
     if not remover.moved:
         return func
-    replacer = _Replacer(remover.moved)
-    body = replacer.visit(body)
+    laid_out = {
+        weight: target.with_fields(data=weight.data, name=weight.name)
+        for weight, target in remover.moved.items()
+    }
+    targets = {target: laid_out[weight] for weight, target in remover.moved.items()}
+    body = substitute(body, {}, buffers=targets)
     constants = {
         weight.data: (weight, *remover.copies[weight])
         for weight in remover.moved
@@ -139,8 +127,5 @@ def remove_weight_layout_rewrite_block(
     }
     if constants:
         body = _ConstantRewriter(constants, skip_ndarray_rewrite).visit(body)
-    buffers = {
-        param: replacer.buffers[remover.moved[buffer]] if buffer in remover.moved else buffer
-        for param, buffer in func.buffer_map.items()
-    }
+    buffers = {param: laid_out.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
     return func.with_fields(body=body, buffer_map=buffers)

@@ -39,6 +39,7 @@ from tilesmith.ir.queries import called_name, is_call
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -108,7 +109,7 @@ class _BuiltinLowerer(Rewriter):
         if most["shapes"]:
             buffer = stacks.shape_buffer()
             sized = buffer.with_fields(shape=(const(most["shapes"], "int32"),))
-            new = _replaced(new, buffer, sized)
+            new = substitute(new, {}, buffers={buffer: sized})
             new = DeclBuffer(sized, new)
             new = LetStmt(stacks.shape_pointer, _alloca("shape", most["shapes"]), new)
         if most["arrays"]:
@@ -272,19 +273,6 @@ def _has_packed_call(expr: Any) -> bool:
         if isinstance(child, PrimExpr) and _has_packed_call(child):
             return True
     return False
-
-
-class _BufferReplacer(Rewriter):
-    def __init__(self, old: Buffer, new: Buffer) -> None:
-        self.old = old
-        self.new = new
-
-    def visit_Buffer(self, node: Buffer) -> Buffer:
-        return self.new if node is self.old else node
-
-
-def _replaced(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    return _BufferReplacer(old, new).visit(stmt)
 
 
 @compiler_pass("tir.LowerTVMBuiltin")
