@@ -12,7 +12,7 @@ and hash by identity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir import (
     BaseFunc,
@@ -314,7 +314,15 @@ class DataTypeImm(GraphExpr, key="relax.DataTypeImm"):
 
 
 class Binding(Node, key="relax.Binding"):
-    """Base of bindings."""
+    """Base of bindings: each binds a variable to a value."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def var(self) -> Var: ...
+
+        @property
+        def value(self) -> RelaxExpr: ...
 
 
 class VarBinding(Binding, key="relax.VarBinding"):
