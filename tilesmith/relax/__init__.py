@@ -52,7 +52,7 @@ from tilesmith.relax.struct_info import (
 )
 from tilesmith.support.lazy import lazy_attributes
 
-# After the nodes: what is loaded at first use.
+# After the nodes: names that load at first use.
 _LAZY = {
     "BlockBuilder": "tilesmith.relax.block_builder:BlockBuilder",
     "DataflowBlockRewrite": "tilesmith.relax.binding_rewrite:DataflowBlockRewrite",

@@ -1,8 +1,8 @@
-"""Struct info as the ``R`` dialect writes it: ``R.Tensor(("n", 784), "float32")``.
+"""Struct info in the syntax of the ``R`` dialect: ``R.Tensor(("n", 784), "float32")``.
 
-A text among the sizes names a symbolic size (or is an expression over such names). With texts the
-result is a proxy that becomes struct info once the names are known: within one function equal names
-are one variable. Without texts the struct info comes back at once.
+A string among the sizes names a symbolic size (or is an expression over such names). With strings
+the result is a proxy that becomes struct info once the names are resolved: within one function
+equal names are one variable. Without strings the result is struct info at once.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Names = dict[str, Any]
 
 
 class StructInfoProxy:
-    """Struct info with names in it that have yet to be looked up."""
+    """Struct info that contains names still to be resolved."""
 
     def __init__(self, build: Function[[Names], StructInfo], texts: list[str]) -> None:
         self.build = build
         self.texts = texts
 
     def get_symbolic_vars(self) -> list[str]:
-        """The names that stand alone as a size, in order."""
+        """Return the names that stand alone as a size, in order."""
         return [text for text in dict.fromkeys(self.texts) if text.isidentifier()]
 
     def as_struct_info(self, dict_globals: Names | None = None) -> StructInfo:
-        """The struct info with names looked up; a name that is not known becomes a new size."""
+        """Return the struct info with names resolved; an unknown name becomes a new size."""
         names = dict_globals if dict_globals is not None else {}
         for name in self.get_symbolic_vars():
             if not isinstance(names.get(name), (PrimExpr, int)):
@@ -54,7 +54,7 @@ class StructInfoProxy:
 
 
 def _evaluate(text: str, names: Names) -> PrimExpr:
-    """The expression that a text means over known names."""
+    """Evaluate a string as an expression over known names."""
     if text in names:
         return convert(names[text])
     try:
@@ -78,7 +78,7 @@ def _size(value: Any, names: Names) -> Any:
 
 
 def _texts(values: Any) -> list[str]:
-    """The texts in sizes and struct infos, in order."""
+    """Return the strings in sizes and struct infos, in order."""
     found: list[str] = []
     for value in values:
         if isinstance(value, str):
@@ -99,14 +99,14 @@ def _finish(build: Function[[Names], StructInfo], texts: list[str]) -> Any:
 
 
 def Object() -> ObjectStructInfo:  # noqa: N802
-    """Any value."""
+    """Describe any value."""
     return ObjectStructInfo()
 
 
 def Tensor(  # noqa: N802
     shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
 ) -> Any:
-    """A tensor; ``R.Tensor("float32")`` gives the dtype alone."""
+    """Describe a tensor; ``R.Tensor("float32")`` gives the dtype alone."""
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
     if isinstance(shape, (int, PrimExpr)):
@@ -122,7 +122,7 @@ def Tensor(  # noqa: N802
 
 
 def Shape(values: Any = None, ndim: int = -1) -> Any:  # noqa: N802
-    """A shape as a value."""
+    """Describe a shape as a value."""
     if values is None:
         return ShapeStructInfo(None, ndim)
     sizes = tuple(values)
@@ -134,14 +134,14 @@ def Shape(values: Any = None, ndim: int = -1) -> Any:  # noqa: N802
 
 
 def Prim(dtype: Any = None, value: Any = None) -> Any:  # noqa: N802
-    """A scalar."""
+    """Describe a scalar."""
     if isinstance(value, str):
         return _finish(lambda names: PrimStructInfo(dtype, _evaluate(value, names)), [value])
     return PrimStructInfo(dtype, value)
 
 
 def Tuple(*fields: Any) -> Any:  # noqa: N802
-    """A tuple of values."""
+    """Describe a tuple of values."""
     if len(fields) == 1 and isinstance(fields[0], (list, tuple)):
         fields = tuple(fields[0])
 
@@ -154,7 +154,7 @@ def Tuple(*fields: Any) -> Any:  # noqa: N802
 def Callable(  # noqa: N802
     params: Any = None, ret: Any = None, purity: Any = None, derive_func: Any = None
 ) -> Any:
-    """A function."""
+    """Describe a function."""
     given = (
         None if params is None else list(params if isinstance(params, (list, tuple)) else [params])
     )

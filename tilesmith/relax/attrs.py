@@ -54,31 +54,31 @@ class Attrs(Node, key="relax.Attrs", slots=("schema",)):
         return len(self.values_)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute, or ``default``."""
+        """Return the value of an attribute, or ``default``."""
         return self.values_.get(name, default)
 
     def keys(self) -> KeysView[str]:
-        """The names of the attributes."""
+        """Return the names of the attributes."""
         return self.values_.keys()
 
     def items(self) -> ItemsView[str, Any]:
-        """Pairs of name and value."""
+        """Return pairs of name and value."""
         return self.values_.items()
 
     def get_int(self, key: str) -> int:
-        """An attribute as an integer."""
+        """Return an attribute as an integer."""
         return int(self.values_[key])
 
     def get_int_tuple(self, key: str) -> tuple[int, ...]:
-        """An attribute as a tuple of integers."""
+        """Return an attribute as a tuple of integers."""
         return tuple([int(value) for value in self.values_[key]])
 
     def get_str(self, key: str) -> str:
-        """An attribute as a text."""
+        """Return an attribute as a string."""
         return str(self.values_[key])
 
     def list_field_info(self) -> list[Any]:
-        """The declarations of the attributes, where the operator has a schema."""
+        """Return the declarations of the attributes, if the operator has a schema."""
         return list(self.schema.fields.values()) if self.schema is not None else []
 
 
@@ -109,7 +109,9 @@ class AttrField:
 
 
 def _plain(value: Any) -> Any:
-    """The Python number in a scalar of the graph (``PrimValue``) or a constant (``IntImm``)."""
+    """Return the Python number in a scalar of the graph (``PrimValue``) or a constant
+    (``IntImm``).
+    """
     for _ in range(2):
         value = getattr(value, "value", value)
     return value
@@ -157,28 +159,29 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def integer(default: Any = REQUIRED) -> AttrField:
-    """An integer."""
+    """Declare an integer."""
     return AttrField(_as_int, default, "an integer")
 
 
 def optional_integer(default: Any = None) -> AttrField:
-    """An integer or None."""
+    """Declare an integer or None."""
     return AttrField(_optional(_as_int), default, "an integer or None")
 
 
 def ints(*default: int) -> AttrField:
-    """A tuple of integers; a single integer stands for a tuple of one. Without default:
-    required."""
+    """Declare a tuple of integers; a single integer stands for a tuple of one. Required if without
+    a default.
+    """
     return AttrField(_as_ints, default or REQUIRED, "a list of integers")
 
 
 def optional_ints(default: Any = None) -> AttrField:
-    """A tuple of integers or None."""
+    """Declare a tuple of integers or None."""
     return AttrField(_optional(_as_ints), default, "a list of integers or None")
 
 
 def integer_or_ints(default: Any = REQUIRED) -> AttrField:
-    """An integer, or several."""
+    """Declare an integer, or several."""
 
     def convert(value: Any) -> int | tuple[int, ...]:
         return _as_ints(value) if isinstance(value, (list, tuple)) else _as_int(value)
@@ -187,12 +190,12 @@ def integer_or_ints(default: Any = REQUIRED) -> AttrField:
 
 
 def optional(field: AttrField) -> AttrField:
-    """The same, or None, which is the default."""
+    """Declare the same field with None allowed, which is the default."""
     return AttrField(_optional(field.convert), None, field.description + " or None")
 
 
 def repeated(count: int, default: int = 1) -> AttrField:
-    """``count`` integers, one for each axis; a single one holds for all of them."""
+    """Declare ``count`` integers, one for each axis; a single one holds for all of them."""
 
     def convert(value: Any) -> tuple[int, ...]:
         values = _as_ints(value)
@@ -205,8 +208,9 @@ def repeated(count: int, default: int = 1) -> AttrField:
 
 
 def paddings(count: int) -> AttrField:
-    """Padding before each of ``count`` axes, then after each; one number, one for each axis, or
-    both sides."""
+    """Declare padding before each of ``count`` axes, then after each; one number, one for each
+    axis, or both sides.
+    """
 
     def convert(value: Any) -> tuple[int, ...]:
         values = _as_ints(value)
@@ -219,7 +223,7 @@ def paddings(count: int) -> AttrField:
 
 
 def number(default: Any = REQUIRED) -> AttrField:
-    """A float."""
+    """Declare a float."""
     return AttrField(_as_float, default, "a number")
 
 
@@ -231,34 +235,34 @@ def _as_scalar(value: Any) -> int | float:
 
 
 def scalar(default: Any = REQUIRED) -> AttrField:
-    """An integer or a float, kept as it is."""
+    """Declare an integer or a float, kept as it is."""
     return AttrField(_as_scalar, default, "a number")
 
 
 def optional_number(default: Any = None) -> AttrField:
-    """A float or None."""
+    """Declare a float or None."""
     return AttrField(_optional(_as_float), default, "a number or None")
 
 
 def boolean(default: Any = REQUIRED) -> AttrField:
-    """True or False."""
+    """Declare True or False."""
     return AttrField(_as_bool, default, "True or False")
 
 
 def text(default: Any = REQUIRED) -> AttrField:
-    """A string; None is allowed if it is the default."""
+    """Declare a string; None is allowed if it is the default."""
     convert = _optional(_as_text) if default is None else _as_text
     return AttrField(convert, default, "a string")
 
 
 def dtype(default: Any = None) -> AttrField:
-    """A dtype; None and "" mean that it follows from the arguments."""
+    """Declare a dtype; None and "" mean that it follows from the arguments."""
     default = default if default is REQUIRED else _as_dtype(default)
     return AttrField(_as_dtype, default, "a dtype")
 
 
 def anything(default: Any = None) -> AttrField:
-    """Any value that attributes may hold."""
+    """Declare any value that attributes may hold."""
     return AttrField(lambda value: value, default, "any value")
 
 
@@ -276,7 +280,7 @@ class Schema:
             self.defaults = Attrs({name: f.default for name, f in fields.items()}, self)
 
     def check(self, op_name: str, values: Any) -> Attrs:
-        """The attributes with defaults filled in.
+        """Check attributes and fill in the defaults.
 
         Raises OpAttributeInvalid for an unknown name or a wrong value, OpAttributeRequired for a
         missing one; both name the operator.

@@ -1,4 +1,4 @@
-"""Bases of the graph's nodes: what has struct info, and Python's operators on it."""
+"""Base classes of graph nodes: struct info, expressions, Python operators on them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Expr = RelaxExpr
 
 
 class StructInfo(Node, key="relax.StructInfo"):
-    """Base of what is known about values."""
+    """Base of static knowledge about values: kind, shape, dtype."""
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """Whether each value that ``derived`` describes is described by this too."""
+        """Return whether this describes every value that ``derived`` describes."""
         from tilesmith.relax import relations
 
         return relations.is_base_of(self, derived)
@@ -27,7 +27,7 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
     @property
     def struct_info(self) -> StructInfo:
-        """What is known about the value."""
+        """What is statically known about the value."""
         try:
             return self._struct_info
         except AttributeError:
@@ -41,13 +41,14 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
     @property
     def checked_type(self) -> StructInfo:
-        """The struct info, under the name of its relay view."""
+        """The struct info, under its relay name."""
         return self.struct_info
 
 
 def _operation(name: str, *args: Any) -> Any:
-    """A call of an elementwise operator; Python numbers take the dtype of the tensor beside
-    them."""
+    """Make a call of an elementwise operator; Python numbers take the dtype of the other
+    operand.
+    """
     from tilesmith.relax.expr import Call, const
 
     tensor = next(arg for arg in args if isinstance(arg, RelaxExpr))
@@ -129,7 +130,7 @@ class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
         return _operation("relax.greater_equal", self, other)
 
     def astype(self, dtype: Any) -> Any:
-        """This tensor converted to a dtype."""
+        """Return this tensor converted to a dtype."""
         from tilesmith.relax.expr import Call
 
         return Call(Op.get("relax.astype"), (self,), {"dtype": dtype})
@@ -140,7 +141,7 @@ class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
         return Call(self, args, attrs)
 
     def __getitem__(self, index: Any) -> Any:
-        """A field of a tuple."""
+        """Return a field of a tuple."""
         from tilesmith.relax import struct_info as types
         from tilesmith.relax.expr import TupleGetItem
 

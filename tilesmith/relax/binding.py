@@ -1,4 +1,4 @@
-"""Putting values in place of variables: parameters, symbolic sizes, functions."""
+"""Substitutes values for variables: parameters, symbolic sizes, functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["bind_params", "bind_symbolic_vars", "copy_with_new_vars", "inline_fu
 
 
 class Substitution(PyExprMutator):
-    """Rewrites a function with values in place of variables and of symbolic sizes."""
+    """Rewrites a function with values substituted for variables and symbolic sizes."""
 
     def __init__(
         self, values: Mapping[Var, Any], sizes: Mapping[SymbolicVar, PrimExpr], fresh: bool = False
@@ -48,13 +48,13 @@ class Substitution(PyExprMutator):
         self.fresh = fresh
 
     def visit_struct_info(self, info: StructInfo) -> StructInfo:
-        """Sizes replaced, and variables that hold shapes."""
+        """Substitute sizes, and variables that hold shapes."""
         if not self.sizes and not self._remap:
             return info
         return substitute_sizes(info, {**self._remap, **self.sizes})
 
     def visit_var_def_(self, var: Var) -> Var:
-        """The same variable if its sizes stay."""
+        """Return the same variable if its sizes stay."""
         if self.fresh:
             for size in definable_symbolic_vars(var.struct_info):
                 if size not in self.sizes:
@@ -67,7 +67,7 @@ class Substitution(PyExprMutator):
         return new
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
-        """Sizes that are bound here get variables of their own in a copy."""
+        """Rewrite a match_cast; in a copy, the sizes that it binds become new variables."""
         value = self.builder_.normalize_argument(self.visit_expr(binding.value))
         var = self.visit_var_def(binding.var)
         info = self.visit_struct_info(binding.struct_info)
@@ -77,16 +77,16 @@ class Substitution(PyExprMutator):
             self.builder_.emit_normalized(MatchCast(var, value, info, binding.span))
 
     def visit_shape_expr_(self, op: ShapeExpr) -> Any:
-        """Sizes replaced."""
+        """Substitute sizes."""
         return substitute_sizes(op, self.sizes)
 
     def visit_prim_value_(self, op: PrimValue) -> Any:
-        """Sizes replaced."""
+        """Substitute sizes."""
         value = substitute_sizes(op.value, self.sizes)
         return op if value is op.value else PrimValue(value)
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
-        """The variable of a copy is new; what is known about it follows from the value."""
+        """Bind a new variable in a copy; its struct info follows from the value."""
         value = self.visit_expr(binding.value)
         if value is binding.value and not self.fresh:
             super().visit_var_binding_(binding)
@@ -100,8 +100,9 @@ class Substitution(PyExprMutator):
 def _by_variable(
     func: Function, binding_map: Mapping[Any, Any], candidates: list[Any], word: str
 ) -> dict[Any, Any]:
-    """The map with variables for names; raises UnknownNameError for what the function does not
-    have."""
+    """Replace names by variables in the keys; raises UnknownNameError for names that the function
+    does not have.
+    """
     found = {}
     for key, value in binding_map.items():
         if isinstance(key, str):
@@ -133,8 +134,9 @@ def _check_fit(param: Var, value: Any) -> None:
 
 
 def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
-    """A copy without some parameters, constants in their places. Keys: variables or names; values:
-    constants, tensors, arrays. Symbolic sizes follow from the shapes of the constants."""
+    """Return a copy with constants in place of some parameters. Keys: variables or names; values:
+    constants, tensors, arrays. Symbolic sizes follow from the shapes of the constants.
+    """
     found = _by_variable(func, binding_map, list(func.params), "parameter")
     values: dict[Any, Any] = {}
     sizes: dict[Any, Any] = {}
@@ -159,7 +161,9 @@ def _rebuild(func: Function, params: list[Var], substitution: Substitution) -> F
 
 
 def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
-    """A copy with symbolic sizes replaced. Keys: variables or names; values: integers or sizes."""
+    """Return a copy with symbolic sizes replaced. Keys: variables or names; values: integers or
+    sizes.
+    """
     candidates: dict[Any, None] = {}
     for param in func.params:
         candidates.update(dict.fromkeys(symbolic_vars(known_struct_info(param))))
@@ -172,7 +176,7 @@ def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Functi
 
 
 def copy_with_new_vars(func: Function) -> Function:
-    """A copy in which every variable is a new object."""
+    """Return a copy in which every variable is a new object."""
     return _rebuild(func, list(func.params), Substitution({}, {}, fresh=True))
 
 
@@ -194,14 +198,16 @@ class _Inliner(PyExprMutator):
             raise TypeMismatchError(f"the function '{name}' calls itself and cannot be inlined")
         self.open.append(name)
         sequence = inlined_body(function, list(call.args))
-        # Calls inside the inlined body are looked at too.
+        # Calls inside the inlined body are inlined too.
         result = self.builder_.normalize(self.visit_expr(sequence))
         self.open.pop()
         return result
 
 
 def inlined_body(function: Function, args: list[Any]) -> SeqExpr:
-    """The body of a function with new variables and arguments in place of the parameters."""
+    """Return the body of a function with new variables, and arguments in place of the
+    parameters.
+    """
     copy = copy_with_new_vars(function)
     sizes: dict[Any, Any] = {}
     for param, arg in zip(copy.params, args):
@@ -211,7 +217,9 @@ def inlined_body(function: Function, args: list[Any]) -> SeqExpr:
 
 
 def inline_functions(func: Function, function_map: Mapping[Any, Function]) -> Function:
-    """A copy with calls of some functions (keys: GlobalVars or names) replaced by their bodies."""
+    """Return a copy with calls of some functions (keys: GlobalVars or names) replaced by their
+    bodies.
+    """
     by_name = {
         key if isinstance(key, str) else key.name_hint: value for key, value in function_map.items()
     }

@@ -1,4 +1,4 @@
-"""Changing one dataflow block step by step.
+"""Edits one dataflow block step by step.
 
 with DataflowBlockRewrite(block, function) as rewrite:
     rewrite.add(relax.op.exp(x), name="e", is_dfvar=True)
@@ -51,7 +51,7 @@ class _Replace(PyExprMutator):
 
 
 class DataflowBlockRewrite:
-    """A dataflow block of a function under change; the originals stay as they are."""
+    """An editable copy of a dataflow block; the originals stay as they are."""
 
     def __init__(self, dfb: DataflowBlock, root_fn: Function) -> None:
         if not any(block is dfb for block in root_fn.body.blocks):
@@ -70,7 +70,7 @@ class DataflowBlockRewrite:
         pass
 
     def replace_all_uses(self, old_var: Var, new_var: Var) -> None:
-        """Uses of a variable, in the block and in the function's result, become uses of another."""
+        """Replace all uses of a variable, in the block and in the function's result."""
         changed = []
         for binding in self.bindings:
             value = _Replace(old_var, new_var).visit_expr(binding.value)
@@ -110,7 +110,7 @@ class DataflowBlockRewrite:
         return var in _uses(self.body)
 
     def remove_unused(self, var: Var, allow_undef: bool = False) -> None:
-        """Remove the binding of a variable that nobody uses."""
+        """Remove the binding of an unused variable."""
         if not any(binding.var is var for binding in self.bindings):
             if allow_undef:
                 return
@@ -120,7 +120,7 @@ class DataflowBlockRewrite:
         self.bindings = [binding for binding in self.bindings if binding.var is not var]
 
     def remove_all_unused(self) -> None:
-        """Remove all bindings whose variables nobody uses."""
+        """Remove all bindings of unused variables."""
         while True:
             unused = [b.var for b in self.bindings if not self._is_used(b.var)]
             if not unused:
@@ -129,18 +129,18 @@ class DataflowBlockRewrite:
                 self.remove_unused(var)
 
     def mutated_dfb(self) -> DataflowBlock:
-        """The block as it is now."""
+        """Return the edited block."""
         return DataflowBlock(tuple(self.bindings), self.original.span)
 
     def mutated_root_fn(self) -> Function:
-        """The function with the block as it is now."""
+        """Return the function with the edited block."""
         blocks = list(self.function.body.blocks)
         blocks[self.block_index] = self.mutated_dfb()
         sequence = SeqExpr(blocks, self.body, self.function.body.span)
         return self.function.with_fields(body=sequence)
 
     def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
-        """A module in which this function replaces the original."""
+        """Return a module in which the edited function replaces the original."""
         result = irmodule.shallow_copy()
         for name, function in irmodule.functions.items():
             if function is self.function:

@@ -1,4 +1,4 @@
-"""Building functions of the graph, in A-normal form.
+"""Builds functions of the graph in A-normal form.
 
 bb = relax.BlockBuilder()
 x = relax.Var("x", R.Tensor((1, 784), "float32"))
@@ -59,18 +59,18 @@ _current = threading.local()
 
 
 class NameSupply:
-    """Names that are given once: ``conv2d``, ``conv2d1``, ``conv2d2``."""
+    """Supplies unique names: ``conv2d``, ``conv2d1``, ``conv2d2``."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)
         self._next: dict[str, int] = {}
 
     def reserve(self, name: str) -> None:
-        """Take a name as it is."""
+        """Mark a name as taken."""
         self.taken.add(name)
 
     def fresh(self, prefix: str) -> str:
-        """``prefix``, with a number if it is taken; characters that no name has become ``_``."""
+        """Return ``prefix``, with a number if it is taken; invalid characters become ``_``."""
         prefix = re.sub(r"\W", "_", prefix) or "v"
         name, number = prefix, self._next.get(prefix, 0)
         while name in self.taken:
@@ -170,7 +170,7 @@ class BlockBuilder:
 
     @staticmethod
     def current() -> BlockBuilder | None:
-        """The builder whose function is being built in this thread."""
+        """Return the builder whose function is being built in this thread."""
         stack = getattr(_current, "stack", None)
         return stack[-1] if stack else None
 
@@ -184,7 +184,9 @@ class BlockBuilder:
         pure: bool = True,
         private: bool = False,
     ) -> FunctionScope:
-        """The scope in which a function is built; ``private`` ones get no ``global_symbol``."""
+        """Return the scope in which a function is built; ``private`` ones get no
+        ``global_symbol``.
+        """
         if isinstance(params, Var):
             params = [params]
         attrs = dict(attrs or {})
@@ -195,15 +197,15 @@ class BlockBuilder:
         return FunctionScope(self, name, params, attrs, pure)
 
     def testing_scope(self, def_vars: Any) -> TestingScope:
-        """A scope to try things in: normalise expressions outside of any function."""
+        """Return a scope for normalising expressions outside any function, as tests do."""
         return TestingScope(self, def_vars)
 
     def dataflow(self) -> DataflowScope:
-        """The scope of a dataflow block."""
+        """Return the scope of a dataflow block."""
         return DataflowScope(self)
 
     def begin_scope(self, params: Any = None) -> None:
-        """Enter a scope; the names of its parameters are taken."""
+        """Enter a scope and reserve the names of its parameters."""
         self._scopes.append(params)
         for param in params or ():
             self._names.reserve(param.name_hint)
@@ -261,7 +263,7 @@ class BlockBuilder:
         return self._frames[-1]
 
     def current_block_is_dataflow(self) -> bool:
-        """Whether a dataflow block is being built."""
+        """Return whether a dataflow block is being built."""
         return bool(self._frames) and self._frames[-1].is_dataflow
 
     # Emitting
@@ -283,7 +285,7 @@ class BlockBuilder:
         self._names.reserve(binding.var.name_hint)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
-        """Bind an expression to a variable that is seen outside of the dataflow block."""
+        """Bind an expression to a variable that is visible outside the dataflow block."""
         if not self._frame().is_dataflow:
             raise DiagnosticError(
                 "emit_output belongs inside `with bb.dataflow():`", notes=("use emit elsewhere",)
@@ -335,7 +337,7 @@ class BlockBuilder:
         return self.emit(self.call_te(func, *args, **kwargs), kwargs.pop("name_hint", ""))
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-        """The call of the PrimFunc that ``func``, a function of te tensors, gives for graph
+        """Return a call of the PrimFunc made from ``func``, a function of te tensors, for graph
         arguments.
 
         Tensors become placeholders, shapes and scalars expressions over the symbolic sizes. Equal
@@ -356,13 +358,16 @@ class BlockBuilder:
     # Normal form
 
     def normalize(self, expr: Any) -> Any:
-        """An expression whose arguments are variables, constants, shapes, or tuples of them."""
+        """Return an expression whose arguments are variables, constants, shapes, or tuples of
+        them.
+        """
         with deep_recursion():
             return self._normalize(as_expr(expr), {})
 
     def normalize_argument(self, expr: Any) -> Any:
-        """An expression that may stand as an argument; an operation is bound to a variable
-        first."""
+        """Return an expression that may be an argument; an operation is bound to a variable
+        first.
+        """
         with deep_recursion():
             return self._argument(as_expr(expr), {})
 
@@ -402,11 +407,11 @@ class BlockBuilder:
         if isinstance(normal, (Tuple, *_LEAVES)):
             return normal
         var = self.emit_plain(normal)
-        bound[id(expr)] = (var, expr)  # the expression is kept, so that its id stays taken
+        bound[id(expr)] = (var, expr)  # kept alive, so that no other object gets the same id
         return var
 
     def emit_plain(self, value: Any) -> Var:
-        """Bind a value that is in normal form already."""
+        """Bind a value that is already in normal form."""
         frame = self._frame()
         kind = DataflowVar if frame.is_dataflow else Var
         name = self._names.fresh("lv" if frame.is_dataflow else "gv")
@@ -415,7 +420,7 @@ class BlockBuilder:
         return var
 
     def _splice(self, expr: SeqExpr, bound: dict[int, Any]) -> Any:
-        """The bindings of a sequence go into the current block; its value is the result."""
+        """Move the bindings of a sequence into the current block; return the sequence's value."""
         frame = self._frame()
         if not frame.is_dataflow and any(isinstance(b, DataflowBlock) for b in expr.blocks):
             return self._branch(expr)
@@ -428,7 +433,7 @@ class BlockBuilder:
         return self._normalize(expr.body, bound)
 
     def _branch(self, expr: SeqExpr) -> SeqExpr:
-        """A sequence with its own blocks, normalised."""
+        """Normalise a branch to a sequence with its own blocks."""
         blocks = []
         for block in expr.blocks:
             self._frames.append(_Frame(isinstance(block, DataflowBlock)))
@@ -460,17 +465,19 @@ class BlockBuilder:
     # The module
 
     def lookup_binding(self, var: Any) -> Any:
-        """The value that a variable is bound to; None for parameters and anything else."""
+        """Return the value that a variable is bound to; None for parameters and anything else."""
         return self._values.get(var) if isinstance(var, Var) else None
 
     def get_unique_name(self, name_prefix: str) -> str:
-        """A name that no function of the module and no variable has."""
+        """Return a name that no function of the module and no variable has."""
         name = self._global_names.fresh(name_prefix)
         self._names.reserve(name)
         return name
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function under a fresh name; the GlobalVar of an equal one if there is one."""
+        """Add a function under a fresh name; return the GlobalVar of an equal one if there is
+        one.
+        """
         alike, digest = self._alike(func), structural_hash(func)
         for known in alike.setdefault(digest, []):
             if known in self._module.functions and structural_equal(self._module[known], func):
@@ -481,9 +488,9 @@ class BlockBuilder:
         return variable
 
     def _alike(self, func: BaseFunc) -> dict[int, list[GlobalVar]]:
-        """The functions of the same class with the same attributes, by their hash.
+        """Return the functions of the same class with the same attributes, by their hash.
 
-        Others cannot be equal: they are not hashed, which costs time where constants are large.
+        Other functions cannot be equal; they are not hashed, since hashing large constants is slow.
         """
         kind = _kind_of(func)
         if kind not in self._by_hash:
@@ -506,11 +513,11 @@ class BlockBuilder:
             variable.describe(info)
 
     def get(self) -> IRModule:
-        """The module built so far."""
+        """Return the module built so far."""
         return self._module.shallow_copy()
 
     def finalize(self) -> IRModule:
-        """The module, complete: all functions must have their result."""
+        """Return the finished module; all functions must have their result."""
         if self._function_scopes:
             raise TilesmithError(
                 f"the function '{self._function_scopes[-1].name}' is not finished",
@@ -520,13 +527,14 @@ class BlockBuilder:
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:
-    """What two functions have in common if they are equal and cheap to compare."""
+    """Return a cheap key that equal functions have in common."""
     return (type(func), tuple(sorted(func.attrs)), func.attrs.get("global_symbol"))
 
 
 def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:
-    """Blocks in which no value is a sequence: such values give their blocks, neighbours of a kind
-    join."""
+    """Return blocks in which no value is a sequence: nested sequences are spliced in, and adjacent
+    blocks of the same kind are joined.
+    """
     result: list[BindingBlock] = []
     for block in blocks:
         pieces = _without_sequences(block)

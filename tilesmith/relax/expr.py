@@ -5,8 +5,8 @@ arguments are variables, constants, shapes, or tuples of them. A ``DataflowBlock
 without effects; its ``DataflowVar``s are seen only inside the block.
 
 Each expression knows its ``struct_info`` (what is known about its value). It is given (variables,
-constants), or follows from the parts; it is worked out at first use and kept. Graph nodes compare
-and hash by identity.
+constants) or inferred from the operands at first use, then cached. Graph nodes compare and hash by
+identity.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Var(ExprWithOp, key="relax.Var"):
 
     @property
     def vid(self) -> Var:
-        """What identifies the variable: itself."""
+        """The identity of the variable: the variable itself."""
         return self
 
     def __repr__(self) -> str:
@@ -76,11 +76,11 @@ class Var(ExprWithOp, key="relax.Var"):
 
 
 class DataflowVar(Var, key="relax.DataflowVar"):
-    """A variable that is seen only inside its dataflow block."""
+    """A variable that is visible only inside its dataflow block."""
 
 
 def as_struct_info(value: Any) -> StructInfo:
-    """A struct info, also from what stands for one in the script (``R.Tensor`` with names)."""
+    """Convert to a struct info, also from the script's proxies (``R.Tensor`` with names)."""
     if isinstance(value, StructInfo):
         return value
     if callable(value):  # R.Object, R.Tensor without arguments
@@ -112,7 +112,7 @@ class Constant(ExprWithOp, key="relax.Constant"):
 
 
 class Tuple(ExprWithOp, key="relax.Tuple"):
-    """Several values as one."""
+    """A tuple of values."""
 
     fields: tuple[RelaxExpr, ...] = child()
     span: Any = note(default=None)
@@ -160,8 +160,8 @@ class TupleGetItem(ExprWithOp, key="relax.TupleGetItem"):
 class Call(ExprWithOp, key="relax.Call"):
     """A call of an operator, a function of the module, a local function, or a registered function.
 
-    ``sinfo_args`` tell what the arguments do not (the result of ``call_tir``). Attributes are
-    checked against the operator's schema.
+    ``sinfo_args`` give struct info that the arguments do not imply (the result of ``call_tir``).
+    Attributes are checked against the operator's schema.
     """
 
     op: Any = child()
@@ -203,7 +203,7 @@ class Call(ExprWithOp, key="relax.Call"):
 
 
 class If(ExprWithOp, key="relax.If"):
-    """One of two sequences by a condition (a boolean tensor of rank 0)."""
+    """A choice between two sequences by a condition (a boolean tensor of rank 0)."""
 
     cond: RelaxExpr = child()
     true_branch: SeqExpr = child()
@@ -223,7 +223,7 @@ class If(ExprWithOp, key="relax.If"):
 
 
 class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
-    """A shape: a tuple of sizes of int64."""
+    """A shape: a tuple of int64 sizes."""
 
     values: tuple[PrimExpr, ...] = child()
     span: Any = note(default=None)
@@ -241,7 +241,7 @@ class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
 
     @property
     def concrete(self) -> tuple[int, ...] | None:
-        """The sizes as Python integers, or None if one is symbolic."""
+        """Return the sizes as Python integers, or None if one is symbolic."""
         found = []
         for value in self.values:
             if not hasattr(value, "value") or not isinstance(value.value, int):
@@ -294,7 +294,7 @@ class PrimValue(GraphExpr, key="relax.PrimValue"):
 
 
 class StringImm(GraphExpr, key="relax.StringImm"):
-    """A text as a value of the graph."""
+    """A string as a value of the graph."""
 
     value: str = data_field()
     span: Any = note(default=None)
@@ -357,7 +357,7 @@ class DataflowBlock(BindingBlock, key="relax.DataflowBlock"):
 
 
 class SeqExpr(ExprWithOp, key="relax.SeqExpr"):
-    """Blocks of bindings, then the value ``body``."""
+    """Blocks of bindings followed by the value ``body``."""
 
     blocks: tuple[BindingBlock, ...] = child()
     body: RelaxExpr = child()
@@ -373,7 +373,7 @@ class SeqExpr(ExprWithOp, key="relax.SeqExpr"):
 
 
 class Function(BaseFunc, GraphExpr, key="relax.Function"):
-    """A function of the graph. ``is_pure``: calling it has no effect that can be seen."""
+    """A function of the graph. ``is_pure``: calling it has no visible side effect."""
 
     structural_order = ("params", "body", "ret_struct_info", "is_pure", "attrs")
 
@@ -413,7 +413,7 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
     def create_empty(
         params: Any, ret_struct_info: Any, is_pure: bool = True, attrs: Any = None, span: Any = None
     ) -> Function:
-        """A function without a body: a declaration."""
+        """Return a function without a body: a declaration."""
         return Function(params, None, ret_struct_info, is_pure, attrs, span)
 
     def _infer_struct_info(self) -> StructInfo:
@@ -425,20 +425,19 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
         return Call(self, args)
 
     def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
-        """A copy with symbolic sizes (variables, or their names) replaced."""
+        """Return a copy with symbolic sizes (variables, or their names) replaced."""
         from tilesmith.relax.binding import bind_symbolic_vars
 
         return bind_symbolic_vars(self, binding_map)
 
     def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
-        """A copy with parameters (variables, or their names) replaced by constants."""
+        """Return a copy with parameters (variables, or their names) replaced by constants."""
         from tilesmith.relax.binding import bind_params
 
         return bind_params(self, binding_map)
 
     def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
-        """A copy with the calls of some functions (GlobalVars, or their names) replaced by their
-        bodies."""
+        """Return a copy with the calls of some functions (GlobalVars, or their names) inlined."""
         from tilesmith.relax.binding import inline_functions
 
         return inline_functions(self, function_map)
@@ -462,7 +461,7 @@ class ExternFunc(BaseFunc, ExprWithOp, key="relax.ExternFunc"):
 
 
 def as_expr(value: Any) -> RelaxExpr:
-    """A value as an expression of the graph: tuples and lists, texts, scalars, arrays."""
+    """Convert a value to an expression of the graph: tuples and lists, strings, scalars, arrays."""
     if isinstance(value, RelaxExpr):
         return value
     if isinstance(value, (tuple, list)):
@@ -477,19 +476,20 @@ def as_expr(value: Any) -> RelaxExpr:
 
 
 def as_seq(value: Any) -> SeqExpr:
-    """An expression as a sequence without bindings; a sequence as it is."""
+    """Return an expression as a sequence without bindings; a sequence as it is."""
     return value if isinstance(value, SeqExpr) else SeqExpr((), value)
 
 
 def known_struct_info(expr: Any) -> StructInfo:
-    """The struct info of an expression; Object for a name that nothing is known about."""
+    """Return the struct info of an expression; Object if nothing is known."""
     info = expr.struct_info
     return info if info is not None else types.ObjectStructInfo()
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
-    """A constant tensor. Python floats become float32, Python integers int32, unless ``dtype`` is
-    given."""
+    """Make a constant tensor. Without ``dtype``, Python floats become float32 and Python integers
+    int32.
+    """
     import numpy
 
     if isinstance(value, Constant):
@@ -511,23 +511,23 @@ def const(value: Any, dtype: Any = None) -> Constant:
 
 
 def extern(name: str, struct_info: Any = None, span: Any = None) -> ExternFunc:
-    """A function registered under a name."""
+    """Return a function registered under a name."""
     return ExternFunc(name, struct_info, span)
 
 
 def make_shape(shape: Any) -> ShapeExpr:
-    """A shape of a list of sizes."""
+    """Make a shape from a list of sizes."""
     return ShapeExpr(shape)
 
 
 def get_shape_of(expr: Any) -> RelaxExpr:
-    """The shape of a tensor: its ShapeExpr where known, else a call of ``shape_of``."""
+    """Return the shape of a tensor: its ShapeExpr if known, else a call of ``shape_of``."""
     info = expr.struct_info
     if isinstance(info, types.TensorStructInfo) and info.shape is not None:
         return info.shape
     return Call(Op.get("relax.shape_of"), (expr,))
 
 
-# The nodes need the struct infos and the struct infos need the nodes: they meet here.
+# Nodes and struct infos need each other: the circle is closed here.
 from tilesmith.relax import relations  # noqa: E402
 from tilesmith.relax import struct_info as types  # noqa: E402

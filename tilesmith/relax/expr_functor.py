@@ -1,4 +1,4 @@
-"""Walking and rewriting graphs by methods named after the kinds of expressions.
+"""Visits and rewrites graphs by methods named after the kinds of expressions.
 
     @relax.expr_functor.mutator
     class Doubler(relax.PyExprMutator):
@@ -6,8 +6,8 @@
             call = self.visit_expr_post_order(call)
             return call if call.op != ADD else relax.op.multiply(call, relax.const(2.0))
 
-A mutator emits through ``self.builder_``; what it returns may nest, the builder brings it into
-A-normal form. Blocks and functions in which nothing changed come back as the same objects.
+A mutator emits through ``self.builder_``; what it returns may nest, since the builder normalises
+it. Blocks and functions without changes are returned as the same objects.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def mutator(cls: type) -> type:
 
 
 class ExprFunctor:
-    """Dispatch by kind of expression, binding and block."""
+    """Dispatches by kind of expression, binding and block."""
 
     def visit_expr(self, expr: Any) -> Any:
         """Call the method of the expression's kind."""
@@ -114,20 +114,20 @@ class ExprFunctor:
         return self.visit_var_def_(var)
 
     def visit_dataflow_var_(self, op: DataflowVar) -> Any:
-        """A use of a dataflow variable: like any variable unless overridden."""
+        """Visit a use of a dataflow variable; like any variable unless overridden."""
         return self.visit_var_(op)
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
-        """A dataflow block: like any block unless overridden."""
+        """Visit a dataflow block; like any block unless overridden."""
         return self.visit_binding_block_(block)
 
     def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
-        """The place where a dataflow variable is bound: like any variable unless overridden."""
+        """Visit the binding of a dataflow variable; like any variable unless overridden."""
         return self.visit_var_def_(var)
 
 
 class PyExprVisitor(ExprFunctor):
-    """Reads a graph; each method visits what is below."""
+    """Visits a graph without changing it; each method visits the children."""
 
     def visit_expr(self, expr: Any) -> Any:
         """Visit an expression."""
@@ -151,7 +151,7 @@ class PyExprVisitor(ExprFunctor):
         self.visit_expr(op.tuple_value)
 
     def visit_call_(self, op: Call) -> None:
-        """Visit what is called, then the arguments."""
+        """Visit the callee, then the arguments."""
         self.visit_expr(op.op)
         for arg in op.args:
             self.visit_expr(arg)
@@ -192,14 +192,16 @@ class PyExprVisitor(ExprFunctor):
 
 
 class PyExprMutator(ExprFunctor):
-    """Rewrites a graph; see the module's text. ``mod`` gives the functions that may be called."""
+    """Rewrites a graph; see the module's docstring. ``mod`` holds the functions that may be
+    called.
+    """
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.builder_ = BlockBuilder(mod)
         self._remap: dict[Var, Any] = {}
 
     def visit_expr(self, expr: Any) -> Any:
-        """The expression rewritten."""
+        """Rewrite an expression."""
         with deep_recursion():
             return ExprFunctor.visit_expr(self, expr)
 
@@ -210,19 +212,19 @@ class PyExprMutator(ExprFunctor):
     visit_op_ = visit_prim_value_ = visit_string_imm_ = visit_data_type_imm_ = visit_span = _leaf
 
     def visit_var_(self, op: Var) -> Any:
-        """A use of a variable: what replaces it, or itself."""
+        """Return the replacement of a used variable, or the variable itself."""
         return self._remap.get(op, op)
 
     def visit_var_def_(self, var: Var) -> Var:
-        """The place where a variable is bound: itself."""
+        """Return the variable to bind: the same one unless overridden."""
         return var
 
     def visit_struct_info(self, info: StructInfo) -> StructInfo:
-        """A struct info that an expression holds: itself unless overridden."""
+        """Rewrite a struct info that an expression holds; the same one unless overridden."""
         return info
 
     def visit_expr_post_order(self, expr: Any) -> Any:
-        """The expression with its parts rewritten, in A-normal form."""
+        """Rewrite the operands of an expression and normalise the result."""
         rebuilt = self._rebuild(expr)
         return rebuilt if rebuilt is expr else self.builder_.normalize(rebuilt)
 
@@ -250,23 +252,23 @@ class PyExprMutator(ExprFunctor):
         return ExprFunctor.visit_expr(self, expr)
 
     def visit_call_(self, op: Call) -> Any:
-        """A call: callee and arguments rewritten."""
+        """Rewrite callee and arguments."""
         return self.visit_expr_post_order(op)
 
     def visit_tuple_(self, op: Tuple) -> Any:
-        """A tuple: fields rewritten."""
+        """Rewrite the fields."""
         return self.visit_expr_post_order(op)
 
     def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
-        """A field: its tuple rewritten."""
+        """Rewrite the tuple of a field access."""
         return self.visit_expr_post_order(op)
 
     def visit_if_(self, op: If) -> Any:
-        """A choice: condition and branches rewritten, each branch in a scope of its own."""
+        """Rewrite condition and branches, each branch in a scope of its own."""
         return self.visit_expr_post_order(op)
 
     def visit_function_(self, op: Function) -> Any:
-        """A function: parameters and body rewritten."""
+        """Rewrite parameters and body."""
         params = [self.visit_var_def(param) for param in op.params]
         for old, new in zip(op.params, params):
             if old is not new:
@@ -283,7 +285,7 @@ class PyExprMutator(ExprFunctor):
         return Function(params, body, ret, op.is_pure, op.attrs, op.span)
 
     def visit_with_new_scope(self, expr: Any, params: Any = ()) -> SeqExpr:
-        """A branch or body rewritten in a scope of its own."""
+        """Rewrite a branch or body in a scope of its own."""
         self.builder_.begin_scope(params)
         self.builder_._begin_binding_block()
         result = self.visit_expr(expr)
@@ -296,7 +298,7 @@ class PyExprMutator(ExprFunctor):
         return SeqExpr((prologue,) if prologue.bindings else (), result)
 
     def visit_seq_expr_(self, op: SeqExpr) -> SeqExpr:
-        """A sequence: blocks rewritten, empty ones dropped."""
+        """Rewrite the blocks and drop empty ones."""
         blocks = []
         for block in op.blocks:
             new = self.visit_binding_block(block)
@@ -316,11 +318,11 @@ class PyExprMutator(ExprFunctor):
         return SeqExpr(flatten_blocks(blocks), body, op.span)
 
     def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
-        """A block: each binding rewritten and emitted."""
+        """Rewrite and emit each binding."""
         return self._visit_block(block, dataflow=False)
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
-        """A dataflow block: each binding rewritten and emitted."""
+        """Rewrite and emit each binding of a dataflow block."""
         return self._visit_block(block, dataflow=True)
 
     def _visit_block(self, block: BindingBlock, dataflow: bool) -> BindingBlock:
@@ -338,7 +340,7 @@ class PyExprMutator(ExprFunctor):
         return new
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
-        """A binding: value and variable rewritten, then emitted."""
+        """Rewrite value and variable, then emit the binding."""
         value = self.visit_expr(binding.value)
         var = self.visit_var_def(binding.var)
         if value is binding.value and var is binding.var:
@@ -347,8 +349,7 @@ class PyExprMutator(ExprFunctor):
         self.reemit_binding(binding, self.builder_.normalize(as_expr(value)), var)
 
     def reemit_binding(self, binding: VarBinding, value: Any, var: Var | None = None) -> None:
-        """Emit ``binding`` with another value; uses of its variable follow when its struct info
-        changes."""
+        """Emit ``binding`` with another value; remap its variable if the struct info changes."""
         old = binding.var
         var = self.with_struct_info(var or old, known_struct_info(value))
         if var is not old:
@@ -356,7 +357,7 @@ class PyExprMutator(ExprFunctor):
         self.builder_.emit_normalized(VarBinding(var, value, binding.span))
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
-        """A match_cast: value, variable and struct info rewritten, then emitted."""
+        """Rewrite value, variable and struct info, then emit the match_cast."""
         value = self.builder_.normalize_argument(self.visit_expr(binding.value))
         info = self.visit_struct_info(binding.struct_info)
         var = self.visit_var_def(binding.var)
@@ -370,29 +371,29 @@ class PyExprMutator(ExprFunctor):
         self.builder_.emit_normalized(MatchCast(var, value, info, binding.span))
 
     def set_var_remap(self, vid: Any, var: Var) -> None:
-        """From now on ``var`` stands where a variable stood."""
+        """Replace later uses of a variable by ``var``."""
         self._remap[vid] = var
 
     def get_var_remap(self, vid: Any) -> Any:
-        """What stands for a variable now."""
+        """Return the current replacement of a variable."""
         return self._remap.get(vid, vid)
 
     def lookup_binding(self, var: Any) -> Any:
-        """The value that a variable of the new graph is bound to; None for parameters."""
+        """Return the value that a variable of the new graph is bound to; None for parameters."""
         return self.builder_.lookup_binding(var)
 
     def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
-        """The variable itself if it says the same, else a new one of that struct info."""
+        """Return the variable itself if its struct info is the same, else a new variable."""
         return with_struct_info(var, struct_info)
 
 
 def same_struct_info(a: StructInfo | None, b: StructInfo | None) -> bool:
-    """Whether two struct infos say the same."""
+    """Return whether two struct infos are equal."""
     return a is b or (a is not None and b is not None and is_base_of(a, b) and is_base_of(b, a))
 
 
 def with_struct_info(var: Var, struct_info: StructInfo) -> Var:
-    """The variable itself if it says the same, else a new one of that struct info."""
+    """Return the variable itself if its struct info is the same, else a new variable."""
     if same_struct_info(var.struct_info, struct_info):
         return var
     return type(var)(var.name_hint, struct_info, var.span)

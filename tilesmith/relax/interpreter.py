@@ -1,4 +1,4 @@
-"""The meaning of a graph module, executed with numpy: the oracle that passes are tested against.
+"""Executes graph modules with numpy: the reference that passes are tested against.
 
     run(mod, "main", x, w)        # arrays in, arrays (or nested tuples of them) out
 
@@ -50,16 +50,16 @@ __all__ = ["Interpreter", "run"]
 
 
 def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
-    """The result of a function of a module for arrays, scalars, shapes and tuples of them.
+    """Run a function of a module on arrays, scalars, shapes and tuples of them; return its result.
 
-    ``compiled``: PrimFuncs are compiled, which is faster from some thousand iterations on.
+    ``compiled``: PrimFuncs are compiled, which is faster beyond a few thousand iterations.
     """
     with deep_recursion():
         return Interpreter(mod, compiled).call(mod[name], list(args))
 
 
 class _Closure:
-    """A local function with the values around it."""
+    """A local function with the values that it captures."""
 
     def __init__(self, function: Function, frame: _Frame, first: tuple[Any, ...] = ()) -> None:
         self.function = function
@@ -75,7 +75,7 @@ class _Frame:
         self.sizes: dict[SymbolicVar, int] = dict(outer.sizes) if outer is not None else {}
 
     def size(self, expr: PrimExpr) -> Any:
-        """The value of a size (or another scalar)."""
+        """Return the value of a size (or another scalar)."""
         if not isinstance(expr, (IntImm, FloatImm)):
             constants = {var: IntImm(var.dtype, value) for var, value in self.sizes.items()}
             expr = simplify_size(substitute_sizes(expr, constants))
@@ -84,7 +84,7 @@ class _Frame:
         raise ShapeError(f"the size `{expr}` is not known when it is needed")
 
     def shape(self, info: TensorStructInfo) -> tuple[int, ...]:
-        """The shape that a struct info says."""
+        """Return the shape that a struct info describes."""
         if isinstance(info.shape, ShapeExpr):
             return tuple([self.size(size) for size in info.shape])
         if isinstance(info.shape, Var):
@@ -92,7 +92,7 @@ class _Frame:
         raise ShapeError(f"the shape of a result is not known: {describe(info)}")
 
     def match(self, info: StructInfo, value: Any, what: str) -> None:
-        """Check a value against its struct info; sizes that stand alone get their values."""
+        """Check a value against its struct info; bind sizes that stand alone."""
         if isinstance(info, TensorStructInfo):
             self._match_tensor(info, value, what)
         elif isinstance(info, ShapeStructInfo) and info.values is not None:
@@ -146,7 +146,7 @@ class Interpreter:
         return self.sequence(function.body, frame)
 
     def sequence(self, sequence: SeqExpr, frame: _Frame) -> Any:
-        """Carry out the bindings and give the value."""
+        """Execute the bindings and return the value."""
         for block in sequence.blocks:
             for binding in block.bindings:
                 value = self.value(binding.value, frame)
@@ -156,7 +156,7 @@ class Interpreter:
         return self.value(sequence.body, frame)
 
     def value(self, expr: Any, frame: _Frame) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         if isinstance(expr, Var):
             return frame.values[expr]
         if isinstance(expr, Constant):
@@ -185,7 +185,7 @@ class Interpreter:
         raise UnsupportedError(f"the interpreter has no rule for {type(expr).__name__}")
 
     def call_value(self, call: Call, frame: _Frame) -> Any:
-        """The value of a call."""
+        """Return the value of a call."""
         op = call.op
         if isinstance(op, Op):
             special = _SPECIAL.get(op.spec.execution) if op.spec is not None else None
@@ -262,7 +262,7 @@ class Interpreter:
                 argument[...] = tensor.numpy()
 
     def call_dps_packed(self, call: Call, frame: _Frame) -> Any:
-        """Call a registered function with new results behind its arguments."""
+        """Call a registered function with new results after its arguments."""
         inputs = [_tensor(value) for value in self._inputs(call, frame)]
         outputs, is_tuple = self._outputs(call, frame)
         tensors = [array(out) for out in outputs]
@@ -288,18 +288,18 @@ class Interpreter:
         return self.apply(closure, list(self.value(call.args[1], frame)))
 
     def alloc_tensor(self, call: Call, frame: _Frame) -> Any:
-        """A new array."""
+        """Allocate an array."""
         info = known_struct_info(call)
         assert isinstance(info, TensorStructInfo)
         return numpy.zeros(frame.shape(info), info.dtype.numpy())
 
     def alloc_storage(self, call: Call, frame: _Frame) -> Any:
-        """So many bytes, filled with what shows a read of something never written."""
+        """Allocate bytes, filled with a pattern that reveals reads before writes."""
         (nbytes,) = self.value(call.args[0], frame)
         return numpy.full(nbytes, 0xA5, "uint8")
 
     def tensor_in_storage(self, call: Call, frame: _Frame) -> Any:
-        """A view of a part of a storage."""
+        """Return a view of a part of a storage."""
         storage, offset = self.value(call.args[0], frame), self.value(call.args[1], frame)
         info = known_struct_info(call)
         assert isinstance(info, TensorStructInfo)
@@ -322,7 +322,7 @@ _SPECIAL = {
 
 
 def _host(value: Any) -> Any:
-    """A value of the runtime as numpy sees it."""
+    """Convert a runtime value to numpy."""
     if isinstance(value, NDArray):
         return value.numpy()
     if isinstance(value, (tuple, list)):
@@ -331,7 +331,7 @@ def _host(value: Any) -> Any:
 
 
 def _tensor(value: Any) -> Any:
-    """A numpy value as the runtime's functions take it."""
+    """Convert a numpy value to what the runtime's functions take."""
     if isinstance(value, numpy.ndarray):
         return array(value)
     if isinstance(value, tuple):

@@ -1,8 +1,8 @@
-"""The ``R`` dialect: from Python's syntax tree to functions of the graph.
+"""Parses the ``R`` dialect: from Python's syntax tree to functions of the graph.
 
 Assignments become bindings, ``with R.dataflow():`` a dataflow block (the names in ``R.output`` are
-seen outside), ``if`` a choice whose branches end by assigning the same name, ``return`` the result.
-Nested operations are bound to variables of their own.
+visible outside), ``if`` a choice whose branches end by assigning the same name, ``return`` the
+result. Nested operations are bound to variables of their own.
 """
 
 from __future__ import annotations
@@ -79,19 +79,19 @@ class GraphFunction:
             self.builder._begin_binding_block()
 
     def end_block(self) -> None:
-        """End the block; an empty one leaves nothing."""
+        """End the block; drop it if it is empty."""
         block = self.builder._end_block()
         if block.bindings:
             self.blocks[-1].append(block)
 
     def sequence(self, body: Any) -> SeqExpr:
-        """The blocks so far with a value."""
+        """Return the blocks so far with a value."""
         return SeqExpr(flatten_blocks(self.blocks.pop()), body)
 
     # Values
 
     def value(self, value: Any) -> Any:
-        """What a statement's right side gives, as an expression of the graph."""
+        """Convert a statement's right side to an expression of the graph."""
         if hasattr(value, "__array__") and not isinstance(value, Expr):
             known = self.constants.get(id(value))
             if known is None:
@@ -102,7 +102,9 @@ class GraphFunction:
         return as_expr(value)
 
     def new_var(self, name: str, info: StructInfo) -> Var:
-        """The variable of a binding: seen outside of its dataflow block only if it is an output."""
+        """Make the variable of a binding: a DataflowVar in a dataflow block unless it is an
+        output.
+        """
         if self.outputs is None or name in self.outputs.get(self.statement, ()):
             return Var(name, info)
         return DataflowVar(name, info)
@@ -125,7 +127,7 @@ class GraphFunction:
 
 
 def current_function() -> GraphFunction | None:
-    """The function that is being parsed in this thread."""
+    """Return the function that is being parsed in this thread."""
     return getattr(_active, "function", None)
 
 
@@ -163,7 +165,7 @@ class _Sizes(dict):
 
 
 def struct_info_of(function: GraphFunction, written: Any) -> StructInfo:
-    """Struct info from what an annotation evaluates to."""
+    """Convert an evaluated annotation to struct info."""
     if isinstance(written, StructInfoProxy):
         return written.as_struct_info(_Sizes(function))
     return as_struct_info(written)
@@ -180,7 +182,7 @@ def _annotation(parser: Parser, node: ast.expr) -> Any:
 
 
 def _signature(parser: Parser, node: ast.FunctionDef, function: GraphFunction) -> tuple:
-    """The parameters and the struct info of the result (or None)."""
+    """Parse the parameters and the struct info of the result (or None)."""
     written = []
     for parameter in [*node.args.posonlyargs, *node.args.args]:
         if parameter.annotation is None:
@@ -216,7 +218,7 @@ def _is_none(node: ast.expr) -> bool:
 def declare_function(
     parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict
 ) -> None:
-    """Tell the other functions of the module what a call of this one gives."""
+    """Declare a function's signature, so that other functions of the module can call it."""
     function = GraphFunction(parser, node.name, None)
     params, returned = _signature(parser, node, function)
     if returned is not None:
@@ -226,7 +228,7 @@ def declare_function(
 
 @R_DIALECT.function
 def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Function:
-    """A function under ``@R.function``."""
+    """Parse a function under ``@R.function``."""
     outer = current_function()
     if outer is not None and outer.parser is not parser:
         outer = None
@@ -334,7 +336,7 @@ def _bind_target(parser: Parser, target: ast.expr, value: Any, node: ast.AST) ->
 
 @R_DIALECT.statement(ast.Assign)
 def parse_assign(parser: Parser, node: ast.Assign) -> None:
-    """``lv = R.add(x, y)``, ``a, b = R.split(x, 2)``."""
+    """Parse ``lv = R.add(x, y)``, ``a, b = R.split(x, 2)``."""
     value = parser.evaluate(node.value)
     for target in node.targets:
         _bind_target(parser, target, value, node)
@@ -342,7 +344,7 @@ def parse_assign(parser: Parser, node: ast.Assign) -> None:
 
 @R_DIALECT.statement(ast.AnnAssign)
 def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
-    """``lv: R.Tensor((2, 3), "float32") = R.add(x, y)``."""
+    """Parse ``lv: R.Tensor((2, 3), "float32") = R.add(x, y)``."""
     if not isinstance(node.target, ast.Name) or node.value is None:
         raise parser.error(node, "an annotated assignment has one name and a value")
     written = _annotation(parser, node.annotation)
@@ -356,7 +358,7 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
 
 @R_DIALECT.statement(ast.Expr)
 def parse_expression(parser: Parser, node: ast.Expr) -> None:
-    """A call for its effect; ``R.func_attr``, ``R.output``; a text is a comment."""
+    """Parse a call made for its effect, ``R.func_attr`` or ``R.output``; a string is a comment."""
     if isinstance(node.value, ast.Constant):
         return
     value = parser.evaluate(node.value)
@@ -369,7 +371,7 @@ def parse_expression(parser: Parser, node: ast.Expr) -> None:
 
 @R_DIALECT.statement(ast.Return)
 def parse_return(parser: Parser, node: ast.Return) -> None:
-    """The result of the function."""
+    """Parse the result of the function."""
     function = _function(parser)
     if len(function.blocks) != 1:
         raise parser.error(
@@ -385,12 +387,12 @@ def parse_return(parser: Parser, node: ast.Return) -> None:
 
 @R_DIALECT.statement(ast.Pass)
 def parse_pass(parser: Parser, node: ast.Pass) -> None:
-    """Nothing."""
+    """Parse ``pass``, which does nothing."""
 
 
 @R_DIALECT.statement(ast.FunctionDef)
 def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
-    """A function inside a function."""
+    """Parse a function inside a function."""
     made = parser.parse_function(node)
     function = _function(parser)
     if not isinstance(made, Function):
@@ -404,7 +406,7 @@ def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
 
 
 def _output_names(node: ast.With) -> dict[int, set[str]]:
-    """Statement's number → the outputs that are assigned there for the last time."""
+    """Return statement number → the outputs that the statement assigns last."""
     names: list[str] = []
     for statement in node.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
@@ -439,7 +441,7 @@ def _assigned_names(statement: ast.stmt) -> list[str]:
 
 @R_DIALECT.statement(ast.With)
 def parse_with(parser: Parser, node: ast.With) -> None:
-    """``with R.dataflow():``."""
+    """Parse ``with R.dataflow():``."""
     function = _function(parser)
     opened = [parser.evaluate(item.context_expr) for item in node.items]
     if len(opened) != 1 or not isinstance(opened[0], words.DataflowMark):
@@ -462,7 +464,7 @@ def parse_with(parser: Parser, node: ast.With) -> None:
 
 @R_DIALECT.statement(ast.If)
 def parse_if(parser: Parser, node: ast.If) -> None:
-    """``if``: both branches end by assigning the same name."""
+    """Parse ``if``: both branches end by assigning the same name."""
     function = _function(parser)
     if function.outputs is not None:
         raise parser.error(node, "a dataflow block has no branches")
@@ -484,7 +486,7 @@ def parse_if(parser: Parser, node: ast.If) -> None:
 
 
 def _branch(parser: Parser, statements: list[ast.stmt]) -> tuple[str, SeqExpr, Any]:
-    """A branch: the name that it gives a value, the sequence, what is declared about the value."""
+    """Parse a branch: the name that it assigns, the sequence, the declared struct info."""
     function = _function(parser)
     last = statements[-1]
     function.blocks.append([])

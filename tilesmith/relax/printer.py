@@ -1,4 +1,4 @@
-"""How the graph is printed: the ``R`` dialect.
+"""Prints the graph in the ``R`` dialect.
 
     @R.function
     def main(x: R.Tensor(("n", 784), dtype="float32")) -> R.Tensor(("n", 10), dtype="float32"):
@@ -62,7 +62,7 @@ CONSTANTS = "relax.expr.Constant"
 
 
 def size(value: PrimExpr, printer: Printer) -> Any:
-    """A size: int64 constants without their dtype; between quotes in a signature."""
+    """Print a size: int64 constants without their dtype; in quotes in a signature."""
     text = plain_size(value, printer)
     if printer.state.get("relax.quoted") and symbolic_vars(value):
         return quoted(str(text))
@@ -70,7 +70,7 @@ def size(value: PrimExpr, printer: Printer) -> Any:
 
 
 def plain_size(value: PrimExpr, printer: Printer) -> Any:
-    """A scalar expression of int64."""
+    """Print a scalar expression of int64."""
     before = printer.config.int_dtype
     printer.config.int_dtype = "int64"
     try:
@@ -80,7 +80,7 @@ def plain_size(value: PrimExpr, printer: Printer) -> Any:
 
 
 def sizes(values: Any, printer: Printer) -> Any:
-    """Sizes in parentheses."""
+    """Print sizes in parentheses."""
     return tupled([size(value, printer) for value in values])
 
 
@@ -110,8 +110,7 @@ def _tensor(info: TensorStructInfo, printer: Printer) -> Doc:
 
 
 def vdevice_text(vdevice: Any) -> str:
-    """``llvm:0:global``: the kind of target, the number, and the memory scope of a virtual
-    device."""
+    """Print ``llvm:0:global``: target kind, number, and memory scope of a virtual device."""
     if isinstance(vdevice, str):
         return vdevice
     kind = getattr(getattr(vdevice.target, "kind", None), "name", str(vdevice.target))
@@ -266,7 +265,7 @@ def _given_infos(value: Call, printer: Printer) -> Any:
 
 
 def attributes(attrs: Attrs | None, printer: Printer) -> dict[str, Any]:
-    """The attributes that differ from their defaults."""
+    """Return the attributes that differ from their defaults."""
     shown = {}
     for name, value in attrs.items() if attrs is not None else ():
         if attrs.schema is not None and attrs.schema.fields[name].default == value:
@@ -430,7 +429,7 @@ def _if_alone(choice: If, printer: Printer) -> None:
 
 
 def symbolic_sizes(function: Function) -> list[Any]:
-    """The variables of sizes that occur in a function, in order."""
+    """Return the size variables that occur in a function, in order."""
     found: dict[Any, None] = {}
     for param in function.params:
         found.update(dict.fromkeys(symbolic_vars(known_struct_info(param))))
@@ -465,7 +464,7 @@ def _function(function: Function, printer: Printer) -> None:
 def write_function(
     function: Function, printer: Printer, name: str, outermost: bool = False
 ) -> None:
-    """A function with its decorator; only an outermost one has a linkage to show."""
+    """Print a function with its decorator; only an outermost one shows its linkage."""
     word = printer.word("R")
     options = []
     if outermost and "global_symbol" not in function.attrs:

@@ -1,4 +1,4 @@
-"""Relations between struct infos: which is wider, what two have in common, what a call gives."""
+"""Relations between struct infos: subsumption, least upper bound, inference of call results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _analyzer(*sizes: PrimExpr) -> Any:
-    """An analyzer that knows that the variables in sizes, sizes themselves, are not negative."""
+    """Return an analyzer that knows that size variables and sizes are not negative."""
     from tilesmith.arith import Analyzer, ConstIntBound  # most graphs have constant sizes only
 
     analyzer = Analyzer()
@@ -45,7 +45,7 @@ def _analyzer(*sizes: PrimExpr) -> Any:
 
 
 def prove_equal(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes are equal whatever the values of their variables."""
+    """Return whether two sizes are provably equal for all values of their variables."""
     if a is b:
         return True
     if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -54,12 +54,12 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def surely_different(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes can be seen to differ."""
+    """Return whether two sizes provably differ."""
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value
 
 
 def prove_equal_shapes(a: Iterable[PrimExpr], b: Iterable[PrimExpr]) -> bool:
-    """Whether two shapes have the same rank and sizes that are equal for all values."""
+    """Return whether two shapes have the same rank and provably equal sizes."""
     left, right = list(a), list(b)
     if len(left) != len(right):
         return False
@@ -67,12 +67,14 @@ def prove_equal_shapes(a: Iterable[PrimExpr], b: Iterable[PrimExpr]) -> bool:
 
 
 def symbolic_vars(node: Any) -> list[SymbolicVar]:
-    """The variables in the sizes of a struct info or an expression, in order of occurrence."""
+    """Return the variables in the sizes of a struct info or an expression, in order of
+    occurrence.
+    """
     return variables(node)
 
 
 def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:
-    """The variables that stand alone as a size: a value that fits binds them."""
+    """Return the variables that stand alone as a size; a matching value binds them."""
     found: dict[SymbolicVar, None] = {}
 
     def collect(current: Any) -> None:
@@ -92,8 +94,7 @@ def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:
 
 
 def substitute_sizes(node: Any, values: Mapping[Any, Any]) -> Any:
-    """A struct info (or expression) with variables of sizes, and variables that hold shapes,
-    replaced."""
+    """Substitute size variables, and variables that hold shapes, in a struct info or expression."""
     if not values:
         return node
     replaced = substitute(node, values)
@@ -111,7 +112,7 @@ class _Simplify(Rewriter):
 
 
 def simplify_size(size: PrimExpr) -> PrimExpr:
-    """A size in its simplest form."""
+    """Return a size in its simplest form."""
     if isinstance(size, (IntImm, SymbolicVar)):
         return size
     return _analyzer(size).simplify(size)
@@ -121,7 +122,7 @@ def simplify_size(size: PrimExpr) -> PrimExpr:
 
 
 class BaseCheckResult(IntEnum):
-    """How far ``base`` is from describing all that ``derived`` describes."""
+    """How completely ``base`` describes the values that ``derived`` describes."""
 
     FAIL_L0 = 0  # they have no value in common
     FAIL_L1 = 1  # not by what is known of ranks and dtypes
@@ -175,7 +176,7 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
 
 
 def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
-    """How far ``base`` describes all values that ``derived`` describes."""
+    """Return how completely ``base`` describes the values that ``derived`` describes."""
     if base is derived or isinstance(base, ObjectStructInfo):
         return BaseCheckResult.PASS
     if isinstance(derived, ObjectStructInfo):
@@ -206,12 +207,12 @@ def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckRe
 
 
 def is_base_of(base: StructInfo, derived: StructInfo) -> bool:
-    """Whether ``base`` describes all values that ``derived`` describes."""
+    """Return whether ``base`` describes all values that ``derived`` describes."""
     return struct_info_base_check(base, derived) == BaseCheckResult.PASS
 
 
 def struct_info_lca(lhs: StructInfo, rhs: StructInfo) -> StructInfo:
-    """The narrowest struct info that describes the values of both."""
+    """Return the narrowest struct info that describes the values of both."""
     if lhs is rhs or is_base_of(lhs, rhs):
         return lhs
     if is_base_of(rhs, lhs):
@@ -242,7 +243,7 @@ def struct_info_lca(lhs: StructInfo, rhs: StructInfo) -> StructInfo:
 
 
 class _Erase(Rewriter):
-    """Drops what refers to variables that are not known outside."""
+    """Drops references to variables that are unknown outside a scope."""
 
     def __init__(self, known: Callable[[Any], Any]) -> None:
         self.known = known
@@ -294,7 +295,7 @@ def _lookup(mapping: Any) -> Callable[[Any], Any]:
 def erase_to_well_defined(
     sinfo: StructInfo, shape_var_map: Any = None, var_map: Any = None
 ) -> StructInfo:
-    """``sinfo`` with only the variables that the maps know (replaced by what they map to).
+    """Return ``sinfo`` with only the variables that the maps know (replaced by what they map to).
 
     A shape that names any other variable becomes unknown; its rank stays.
     """
@@ -305,7 +306,7 @@ def erase_to_well_defined(
 
 
 def erase_to_params(info: StructInfo, params: Iterable[Any]) -> StructInfo:
-    """``info`` with only the symbolic sizes that the parameters of a function bind."""
+    """Return ``info`` with only the symbolic sizes that the parameters of a function bind."""
     known: dict[Any, Any] = {}
     for param in params:
         known[param] = param
@@ -317,7 +318,7 @@ def erase_to_params(info: StructInfo, params: Iterable[Any]) -> StructInfo:
 
 
 def infer_call(call: Any) -> StructInfo:
-    """What is known about the result of a call."""
+    """Infer the struct info of a call."""
     op = call.op
     if isinstance(op, Op):
         infer = op.spec.infer if op.spec is not None else op.get_attr("FInferStructInfo")
@@ -328,7 +329,7 @@ def infer_call(call: Any) -> StructInfo:
 
 
 def derive_call_ret_struct_info(func_sinfo: Any, call: Any, ctx: Any = None) -> StructInfo:
-    """What a call of a function with this struct info gives.
+    """Infer the result of a call of a function with this struct info.
 
     Raises ShapeError or TypeMismatchError when the arguments do not fit the parameters.
     """
@@ -365,7 +366,7 @@ def _of_arguments(given: tuple[StructInfo, ...], otherwise: StructInfo) -> Struc
 
 
 def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> None:
-    """Match a parameter with an argument; variables that stand alone as a size get values."""
+    """Match a parameter with an argument; bind variables that stand alone as a size."""
     if isinstance(param, TupleStructInfo) and isinstance(arg, TupleStructInfo):
         for inner, given in zip(param.fields, arg.fields):
             bind_sizes(inner, given, values)
@@ -386,14 +387,14 @@ def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> No
 
 
 def size_text(size: PrimExpr) -> str:
-    """A size as a person writes it: without the dtype of its constants."""
+    """Print a size for users: without the dtype of its constants."""
     if isinstance(size, IntImm):
         return str(size.value)
     return str(Printer(PrinterConfig(int_dtype="int64")).doc(size))
 
 
 def describe(info: Any) -> str:
-    """A struct info in few words: ``float32 tensor (1, 3, n)``."""
+    """Print a struct info in few words: ``float32 tensor (1, 3, n)``."""
     if isinstance(info, TensorStructInfo):
         dtype = "" if info.dtype.is_void else f"{info.dtype} "
         if isinstance(info.shape, nodes.ShapeExpr):
@@ -414,7 +415,7 @@ def describe(info: Any) -> str:
 
 
 def describe_arguments(call: Any) -> str:
-    """The arguments of a call in few words."""
+    """Print the arguments of a call in few words."""
     shown = []
     for arg in call.args:
         name = getattr(arg, "name_hint", None)
@@ -427,7 +428,7 @@ def describe_arguments(call: Any) -> str:
 
 
 def tensor_info(expr: Any, what: str) -> TensorStructInfo:
-    """The struct info of an argument that has to be a tensor."""
+    """Return the struct info of an argument that has to be a tensor."""
     info = nodes.known_struct_info(expr)
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatchError(f"{what} must be a tensor, got {describe(info)}")
@@ -435,7 +436,7 @@ def tensor_info(expr: Any, what: str) -> TensorStructInfo:
 
 
 def sizes_of(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
-    """The sizes of a tensor, or None if its shape is not known."""
+    """Return the sizes of a tensor, or None if its shape is not known."""
     if isinstance(info.shape, nodes.ShapeExpr):
         return info.shape.values
     if info.shape is not None:
@@ -446,6 +447,6 @@ def sizes_of(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
 
 
 def check_rank(info: TensorStructInfo, rank: int, what: str) -> None:
-    """Raise ShapeError unless a tensor has a rank (or it is not known)."""
+    """Raise ShapeError unless a tensor has a rank (or its rank is unknown)."""
     if info.ndim not in (-1, rank):
         raise ShapeError(f"{what} must have {rank} dimensions, got {describe(info)}")

@@ -1,4 +1,4 @@
-"""``R``: the words of the graph dialect.
+"""``R``: the names of the graph dialect.
 
     from tilesmith.script import relax as R
 
@@ -9,7 +9,7 @@
             R.output(y)
         return y
 
-All operators are words (``R.add``, ``R.nn.conv2d``); ``parser.py`` reads the statements.
+All operators are members (``R.add``, ``R.nn.conv2d``); ``parser.py`` reads the statements.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ _Name = str
 
 
 class MatchCastPair(NamedTuple):
-    """What ``R.match_cast`` gives until it is bound."""
+    """The result of ``R.match_cast`` until it is bound."""
 
     value: Any
     struct_info: Any
 
 
 def match_cast(value: Any, struct_info: Any) -> MatchCastPair:
-    """A value, checked at run time to be as ``struct_info`` says."""
+    """Check a value at run time against ``struct_info``."""
     return MatchCastPair(value, struct_info)
 
 
 class DataflowMark:
-    """What ``R.dataflow()`` gives to ``with``."""
+    """The context manager that ``R.dataflow()`` returns."""
 
 
 def dataflow() -> DataflowMark:
-    """``with R.dataflow():`` opens a dataflow block."""
+    """Open a dataflow block: ``with R.dataflow():``."""
     return DataflowMark()
 
 
 def output(*vars: Any) -> None:
-    """The variables of a dataflow block that are seen after it."""
+    """Name the variables of a dataflow block that are visible after it."""
 
 
 def _current(word: str) -> Any:
@@ -84,12 +84,12 @@ def _current(word: str) -> Any:
 
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
-    """Attributes of the function."""
+    """Set attributes of the function."""
     _current("func_attr").attrs.update(attrs)
 
 
 def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
-    """The call of a PrimFunc made of a tensor expression; it joins the module."""
+    """Make a PrimFunc from a tensor expression, add it to the module, and return its call."""
     from tilesmith.ir import GlobalVar
     from tilesmith.relax.utils import gen_call_tir_inputs
 
@@ -112,7 +112,9 @@ def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
 def call_tir(
     gvar: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, dtype: Any = None
 ) -> Call:
-    """Call a PrimFunc of the module; a shape with ``dtype`` stands for a tensor, as in 2022."""
+    """Call a PrimFunc of the module; a shape with ``dtype`` stands for a tensor (syntax of
+    2022).
+    """
     return _op.call_tir(gvar, args, _outputs(out_sinfo, dtype), tir_vars)
 
 
@@ -128,27 +130,27 @@ def _outputs(out_sinfo: Any, dtype: Any) -> Any:
 
 
 def prim_value(value: Any) -> PrimValue:
-    """A scalar as a value of the graph."""
+    """Return a scalar as a value of the graph."""
     return PrimValue(value)
 
 
 def shape(value: Any) -> ShapeExpr:
-    """A shape as a value."""
+    """Return a shape as a value."""
     return ShapeExpr(value)
 
 
 def str(value: Any) -> StringImm:
-    """A text as a value."""
+    """Return a string as a value."""
     return StringImm(value)
 
 
 def dtype(value: Any) -> DataTypeImm:
-    """A dtype as a value."""
+    """Return a dtype as a value."""
     return DataTypeImm(value)
 
 
 def tuple(*fields: Any) -> _TupleExpr:
-    """Several values as one."""
+    """Return several values as one."""
     return _TupleExpr(fields)
 
 
@@ -164,7 +166,7 @@ function = _FunctionDecorator("R", _parse)
 
 
 def __getattr__(name: _Name) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return _find_function(name)
 
 

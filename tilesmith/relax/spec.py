@@ -1,4 +1,4 @@
-"""The record of an operator: one place that holds every fact about it.
+"""The record of an operator: one place for every fact about it.
 
     relu = unary("nn.relu", lambda x: numpy.maximum(x, 0), "topi.nn.relu", "max(x, 0)")
     Op.get("relax.nn.relu").spec        # the record; passes and executors ask it, never a name
@@ -34,8 +34,9 @@ Compute: TypeAlias = str | Callable[..., Any]
 
 
 class _Inventory:
-    """Stands for `tilesmith.topi`, which loads when the first program is made: a graph can be
-    built, read and inspected without tensor expressions."""
+    """Stands for `tilesmith.topi`, which loads when the first program is made: graphs can be built,
+    parsed and inspected without tensor expressions.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("tilesmith.topi"), name)
@@ -49,7 +50,7 @@ where nothing flows back."""
 
 
 def no_gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
-    """Nothing flows back: the operator is constant almost everywhere, or its result an index."""
+    """Return no gradient: the operator is constant almost everywhere, or its result is an index."""
     return [None] * len(orig_call.args)
 
 
@@ -58,7 +59,7 @@ class Precision(IntEnum):
 
     ALWAYS = 0  # gains from narrow inputs: products, convolutions
     FOLLOW = 1  # as narrow as its inputs
-    NEVER = 2  # needs the precision
+    NEVER = 2  # keeps full precision
     ANY = 3  # takes what it is given: conversions
 
 
@@ -71,7 +72,9 @@ class Layout(Enum):
 
 
 class Execution(Enum):
-    """Who carries out a call, and how. All but KERNEL stay as they are in LegalizeOps."""
+    """Which executor carries out a call, and how. All kinds but KERNEL stay as they are in
+    LegalizeOps.
+    """
 
     KERNEL = "a PrimFunc that LegalizeOps makes of the operator's compute"
     CALL_TIR = "a PrimFunc of the module, results allocated by the caller"
@@ -98,7 +101,7 @@ class Argument:
 
 
 def parse_arguments(text: str) -> tuple[Argument, ...]:
-    """The arguments of ``"data bias? shape:shape"``: names, ``:kind``, ``?`` for optional."""
+    """Parse ``"data bias? shape:shape"``: names, ``:kind``, ``?`` for optional."""
     found = []
     for word in text.split():
         name, _, kind = word.rstrip("?").partition(":")
@@ -137,17 +140,17 @@ class OpSpec:
 
     @property
     def short_name(self) -> str:
-        """The last part of the name, which names the PrimFunc that the operator becomes."""
+        """The last part of the name; it names the PrimFunc made from the operator."""
         return self.name.rsplit(".", 1)[-1]
 
     def compute_function(self) -> Callable[..., Any] | None:
-        """The compute as a function ``(attrs, *inputs)``."""
+        """Return the compute as a function ``(attrs, *inputs)``."""
         if isinstance(self.compute, str):
             self.compute = self._topi_call(self.compute)
         return self.compute
 
     def _topi_call(self, name: str) -> Callable[..., Any]:
-        """A call of a topi function that hands over every attribute under its own name."""
+        """Return a function that calls a topi function with every attribute under its own name."""
         function = resolve("tilesmith." + name.replace(".", ":", 1))
         attributes = list(self.schema.fields) if self.schema is not None else []
         unknown = set(attributes) - set(inspect.signature(function).parameters)
@@ -159,14 +162,14 @@ class OpSpec:
         return lambda attrs, *inputs: function(*inputs, **{key: attrs[key] for key in attributes})
 
     def signature(self) -> inspect.Signature:
-        """The signature of the function that users call: arguments, then attributes."""
+        """Return the signature of the function that users call: arguments, then attributes."""
         empty = inspect.Parameter.empty
         defaults = {one.name: None if one.is_optional else empty for one in self.arguments}
         for name, field in self.schema.fields.items() if self.schema is not None else ():
             defaults[name] = empty if field.default is REQUIRED else field.default
         parameters, has_default, by_name = [], False, False
         for name, default in defaults.items():
-            # What has to be given after what may be left out goes by name.
+            # Required parameters after optional ones are keyword-only.
             has_default |= default is not empty
             by_name |= has_default and default is empty
             kind = _BY_NAME if by_name else _BY_PLACE
@@ -174,7 +177,9 @@ class OpSpec:
         return inspect.Signature(parameters)
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Operands and attributes of ``function(*args, **named)``; TypeError as Python says it."""
+        """Bind operands and attributes of ``function(*args, **named)``; raises TypeError as Python
+        does.
+        """
         count = len(self.arguments)
         if len(args) == count and not named:
             return list(args), named

@@ -1,7 +1,7 @@
-"""What is known about a value of the graph: its rank, shape, dtype, the fields of a tuple.
+"""Static knowledge about a value of the graph: rank, shape, dtype, fields of a tuple.
 
 A size is a scalar expression of int64. Variables in the sizes of a function's parameters are bound
-by the call; a ``MatchCast`` binds the ones that it names first.
+by the call; a ``MatchCast`` binds the variables that it names first.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class PrimStructInfo(StructInfo, key="relax.PrimStructInfo"):
 
 
 class ShapeStructInfo(StructInfo, key="relax.ShapeStructInfo"):
-    """A shape as a value; ``values`` are its sizes or None, ``ndim`` -1 where not even the rank
-    is known."""
+    """A shape as a value; ``values`` are its sizes or None, ``ndim`` is -1 if the rank is
+    unknown.
+    """
 
     shape: ShapeExpr | None = child()
     ndim: int = data_field(default=-1)
@@ -163,5 +164,5 @@ class FuncStructInfo(StructInfo, key="relax.FuncStructInfo"):
     def opaque_func(
         *, ret: Any = None, derive_func: Any = None, purity: bool = False, span: Any = None
     ) -> FuncStructInfo:
-        """A function whose parameters are not known."""
+        """Return the struct info of a function whose parameters are not known."""
         return FuncStructInfo(None, ret, purity, span, derive_func)

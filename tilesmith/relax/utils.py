@@ -1,4 +1,4 @@
-"""From calls on graph values to tensor functions: what ``emit_te`` does with its arguments."""
+"""Turns graph values into te tensors and back: the arguments of ``emit_te``."""
 
 from __future__ import annotations
 
@@ -39,12 +39,16 @@ __all__ = ["convert_to_expr", "copy_with_new_vars", "gen_call_tir_inputs", "te_t
 
 
 def convert_to_expr(value: Any) -> RelaxExpr:
-    """A Python value as an expression of the graph: numbers, texts, sizes, tuples, arrays."""
+    """Convert a Python value to an expression of the graph: numbers, strings, sizes, tuples,
+    arrays.
+    """
     return as_expr(value)
 
 
 def te_tensor(value: Any, tir_var_map: dict[Any, Any], name: str = "rxplaceholder") -> Any:
-    """A te placeholder of a graph tensor's shape and dtype, sizes replaced by ``tir_var_map``."""
+    """Make a te placeholder of a graph tensor's shape and dtype, sizes replaced by
+    ``tir_var_map``.
+    """
     info = known_struct_info(value)
     sizes = sizes_of(info) if isinstance(info, TensorStructInfo) else None
     if sizes is None or info.dtype.is_void:
@@ -57,7 +61,7 @@ def te_tensor(value: Any, tir_var_map: dict[Any, Any], name: str = "rxplaceholde
 
 
 class _Arguments:
-    """Turns graph arguments into te arguments and remembers which tensors they were."""
+    """Turns graph arguments into te arguments and remembers their tensors."""
 
     def __init__(self) -> None:
         self.sizes: dict[SymbolicVar, SymbolicVar] = {}  # of the graph → of the PrimFunc
@@ -65,14 +69,14 @@ class _Arguments:
         self.values: list[Any] = []
 
     def size(self, expr: PrimExpr) -> PrimExpr:
-        """A scalar expression over the PrimFunc's own variables."""
+        """Convert a scalar expression to the PrimFunc's own variables."""
         for var in symbolic_vars(expr):
             if var not in self.sizes:
                 self.sizes[var] = type(var)(var.name, var.dtype)
         return substitute_sizes(expr, self.sizes)
 
     def tensor(self, value: Any) -> Any:
-        """A placeholder for a graph tensor."""
+        """Make a placeholder for a graph tensor."""
         for var in symbolic_vars(known_struct_info(value)):
             self.size(var)
         number = len(self.tensors)
@@ -83,7 +87,7 @@ class _Arguments:
         return made
 
     def convert(self, arg: Any) -> Any:
-        """One argument of ``emit_te``, whatever it is."""
+        """Convert one argument of ``emit_te`` of any kind."""
         if isinstance(arg, PrimExpr):
             return self.size(arg)
         if isinstance(arg, ShapeExpr):
@@ -104,7 +108,7 @@ class _Arguments:
         return arg
 
     def convert_value(self, arg: Any) -> Any:
-        """A variable, constant or operation of the graph."""
+        """Convert a variable, constant or operation of the graph."""
         info = known_struct_info(arg)
         if isinstance(info, TensorStructInfo):
             return self.tensor(arg)
@@ -126,8 +130,8 @@ def _flatten(outputs: Any) -> tuple[list[Any], bool]:
 def gen_call_tir_inputs(
     func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> tuple[Any, list[Any], Any, ShapeExpr | None]:
-    """What ``call_tir`` needs for the PrimFunc of a function of te tensors:
-    the PrimFunc, the tensors of the graph, the struct info of the result, the extra sizes or None.
+    """Make the arguments of ``call_tir`` for a function of te tensors: the PrimFunc, the tensors of
+    the graph, the struct info of the result, the extra sizes or None.
     """
     attrs = kwargs.pop("primfunc_attrs", None)
     arguments = _Arguments()
@@ -163,14 +167,14 @@ def _int64(size: PrimExpr) -> PrimExpr:
 
 
 def copy_with_new_vars(func: Function) -> Function:
-    """A copy of a function in which every variable is a new object."""
+    """Return a copy of a function in which every variable is a new object."""
     from tilesmith.relax.binding import copy_with_new_vars as copy
 
     return copy(func)
 
 
 def substitute_symbols(body: Any, sizes: dict[SymbolicVar, PrimExpr]) -> Any:
-    """A sequence with symbolic sizes replaced; what depends on them gets new variables inside."""
+    """Replace symbolic sizes in a sequence; variables that depend on them become new ones."""
     from tilesmith.relax.binding import Substitution
 
     return Substitution({}, sizes).visit_with_new_scope(body)

@@ -1,4 +1,4 @@
-"""Questions about the graph: variables, effects, liveness, sizes, the rules of a module."""
+"""Analyses of the graph: variables, effects, live ranges, sizes, well-formedness."""
 
 from tilesmith.relax.analysis.memory_plan import estimate_memory_usage
 from tilesmith.relax.analysis.op_pattern import FusionKind, tir_op_pattern

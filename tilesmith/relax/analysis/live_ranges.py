@@ -1,11 +1,11 @@
-"""Live ranges of a graph function: which variables have memory of their own, and when it is alive.
+"""Computes live ranges of a graph function: which variables own memory, and when it is needed.
 
     lv = R.add(x, x)              0     lv is alive from 0 to 2, through its view v
     v = R.reshape(lv, (4, 1))     1
     gv = R.exp(v)                 2     gv outlives the function
     return gv
 
-A step is a binding at the top of the function, by its number.
+A step is the number of a binding at the top level of the function.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CALL_TIR_INPLACE = operators.call_tir_inplace.op
 
 @dataclass(slots=True)
 class Origin:
-    """Whose memory the value of a binding may be.
+    """Whose memory the value of a binding may use.
 
-    ``is_new``: memory of its own; ``views``: that of these variables. ``kept`` are variables that
-    the binding gives to a function that may keep them for longer.
+    ``is_new``: new memory; ``views``: the memory of these variables. ``kept`` are variables passed
+    to a function that may hold on to them.
     """
 
     is_new: bool
@@ -50,7 +50,7 @@ class Origin:
 
 
 def origin_of(value: Any) -> Origin:
-    """Whose memory a value may be, told from the expression alone."""
+    """Return whose memory a value may use, judged from the expression alone."""
     if isinstance(value, (Var, Tuple, TupleGetItem, If, SeqExpr, Function)):
         return Origin(False, used_vars(value))
     if not isinstance(value, Call):
@@ -67,7 +67,7 @@ def origin_of(value: Any) -> Origin:
     reached = [var for arg in value.args for var in used_vars(arg)]
     if isinstance(value.op, Op):
         if spec is not None and spec.execution is Execution.CALL_DPS_PACKED:
-            return Origin(True)  # its function gets tensors of its own
+            return Origin(True)  # the called function gets tensors of its own
         if not any(_is_opaque(part) for part in (value, *value.args)):
             return Origin(True)
     # What the compiler does not see into may return what it is given; a registered function may
@@ -85,20 +85,20 @@ def _is_opaque(expr: Any) -> bool:
 
 @dataclass(slots=True)
 class GraphRanges:
-    """The steps of a function, the live ranges of its variables, and what lives on afterwards."""
+    """The steps of a function, the live ranges of its variables, and the values that outlive it."""
 
     bindings: list[Binding]
     ranges: LiveRanges[Var]
-    escaping: set[Var]  # roots that are results, or that somebody may keep
+    escaping: set[Var]  # roots that are results, or that a callee may keep
 
     def steps_of(self, var: Var) -> tuple[int, int]:
-        """The first and last step in which the memory of a root is needed."""
+        """Return the first and last step in which the memory of a root is needed."""
         ((first, last),) = self.ranges.of(var)
         return first, last
 
 
 def live_ranges(function: Function) -> GraphRanges:
-    """The live ranges of all variables that a function binds outside of branches."""
+    """Compute the live ranges of all variables that a function binds outside branches."""
     bindings = [binding for block in function.body.blocks for binding in block.bindings]
     ranges: LiveRanges[Var] = LiveRanges()
     kept: list[Var] = []

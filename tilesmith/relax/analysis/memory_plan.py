@@ -1,5 +1,4 @@
-"""Where intermediate values live: offsets in one workspace, shared by values that never live
-together.
+"""Plans offsets of intermediate values in one workspace, shared where live ranges do not overlap.
 
 `plan_memory` plans a graph as users write it, for estimates; `assign_offsets` places the values of
 any plan, for ``StaticPlanBlockMemory`` as well.
@@ -32,8 +31,9 @@ ALIGNMENT = 64
 
 @dataclass(slots=True)
 class PlannedValue:
-    """A tensor that the function computes: ``var`` (``field``: which one of a tuple), its bytes,
-    the first and last binding at which it lives, and its place."""
+    """A tensor that the function computes: its variable (``field`` selects one of a tuple), its
+    bytes, its live range (first and last binding) and its offset.
+    """
 
     var: Var
     field: int
@@ -46,7 +46,7 @@ class PlannedValue:
 
 @dataclass(slots=True)
 class MemoryPlan:
-    """The places of all intermediate tensors of known size of a function."""
+    """The offsets of all intermediate tensors of known size of a function."""
 
     values: list[PlannedValue] = field(default_factory=list)
     workspace_bytes: int = 0
@@ -55,11 +55,11 @@ class MemoryPlan:
 
     @property
     def unshared_bytes(self) -> int:
-        """The bytes that the values would need if none shared its place."""
+        """The bytes needed if no two values shared memory."""
         return sum([-(-value.nbytes // ALIGNMENT) * ALIGNMENT for value in self.values])
 
     def offset_of(self, var: Var, number: int = 0) -> int:
-        """The offset of a value in the workspace."""
+        """Return the offset of a value in the workspace."""
         for value in self.values:
             if value.var is var and value.field == number:
                 return value.offset
@@ -67,7 +67,9 @@ class MemoryPlan:
 
 
 def assign_offsets(values: Sequence[PlannedValue]) -> int:
-    """Give each value an offset so that no two that live together overlap; the bytes needed."""
+    """Give each value an offset so that values alive together do not overlap; return the bytes
+    needed.
+    """
     allocations = [Allocation(value.nbytes, ((value.first, value.last),)) for value in values]
     plan = plan_offsets(allocations, ALIGNMENT, memory_algorithm())
     for value, offset in zip(values, plan.offsets):
@@ -76,7 +78,7 @@ def assign_offsets(values: Sequence[PlannedValue]) -> int:
 
 
 def plan_memory(function: Function) -> MemoryPlan:
-    """The plan of a function without branches. Results of the function are not in the workspace."""
+    """Plan the memory of a function without branches. Its results are not in the workspace."""
     plan = MemoryPlan()
     graph = live_ranges(function)
     for binding in graph.bindings:
@@ -101,7 +103,7 @@ def plan_memory(function: Function) -> MemoryPlan:
 
 
 def estimate_memory_usage(mod: IRModule) -> str:
-    """A text: for each function, the bytes of intermediate values without and with sharing."""
+    """Return a text with each function's bytes of intermediate values, without and with sharing."""
     lines = ["Memory usage estimation:"]
     for name, function in mod.functions.items():
         if not isinstance(function, Function) or function.body is None:

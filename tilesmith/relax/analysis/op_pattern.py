@@ -1,7 +1,7 @@
-"""How a PrimFunc fuses with its neighbours, read off its blocks.
+"""Classifies how a PrimFunc fuses with its neighbours, from its blocks.
 
-Only unscheduled functions are looked at (``tir.analysis.unscheduled``). Any other function is its
-author's and stays by itself.
+Only unscheduled functions are analysed (``tir.analysis.unscheduled``). A function that its author
+has scheduled is not fused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FusionKind", "tir_op_pattern"]
 
 
 class FusionKind(IntEnum):
-    """How a program fuses with its neighbours; the numbers are the ones users know (TOpPattern)."""
+    """How a program fuses with its neighbours; the numbers are the public ones of TOpPattern."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -34,7 +34,7 @@ class FusionKind(IntEnum):
 
 
 class _Access:
-    """What a block reads and writes."""
+    """The reads and writes of a block."""
 
     def __init__(self, block: Block) -> None:
         self.spatial = [it.var for it in block.iter_vars if it.iter_type == IterVar.DataPar]
@@ -65,11 +65,11 @@ class _Access:
             self.has_product |= bool(a and b and a != b)
 
     def inputs(self) -> list[BufferLoad]:
-        """Loads of what the block does not write itself."""
+        """Return the loads from buffers that the block does not write."""
         return [load for load in self.loads if load.buffer not in self.written]
 
     def load_kind(self, load: BufferLoad) -> FusionKind:
-        """How a load's indices stand to the block's spatial iterators."""
+        """Classify a load by how its indices relate to the block's spatial iterators."""
         indices = [index for index in load.indices if not is_const(index, 0)]
         if len(indices) == len(load.indices) == len(self.spatial):
             if all(a is b for a, b in zip(indices, self.spatial)):
@@ -80,7 +80,7 @@ class _Access:
         return FusionKind.INJECTIVE
 
     def stores_plainly(self) -> bool:
-        """Whether each element is written once, at the block's own spatial iterators."""
+        """Return whether each element is written once, at the block's own spatial iterators."""
         for store in self.stores:
             own = [index for index in store.indices if not is_const(index, 0)]
             spatial = iter(self.spatial)
@@ -90,7 +90,7 @@ class _Access:
 
 
 def _place(index: Any, variables: list[Any]) -> int:
-    """Where a variable stands among others, or -1."""
+    """Return the position of a variable among others, or -1."""
     return next((place for place, variable in enumerate(variables) if variable is index), -1)
 
 
@@ -118,7 +118,7 @@ def _block_kind(access: _Access) -> FusionKind:
 
 
 def tir_op_pattern(func: PrimFunc) -> FusionKind:
-    """How calls of a PrimFunc fuse with their neighbours."""
+    """Return how calls of a PrimFunc fuse with their neighbours."""
     blocks = unscheduled_blocks(func)
     if not blocks or any(param not in func.buffer_map for param in func.params):
         return FusionKind.OPAQUE

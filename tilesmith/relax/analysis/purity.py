@@ -1,4 +1,4 @@
-"""Effects: which calls can be dropped, shared, or moved."""
+"""Side effects: which calls can be dropped, merged, or moved."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ __all__ = ["contains_impure_call", "is_impure_call"]
 
 
 def is_impure_call(call: Call, own_name: Any = None) -> bool:
-    """Whether a call may have an effect. ``own_name``: the function that it stands in, whose own
-    purity is being asked for."""
+    """Return whether a call may have a side effect. ``own_name``: the enclosing function, whose own
+    purity is being determined.
+    """
     callee = call.op
     if isinstance(callee, Op):
         if callee.spec is not None:
@@ -30,7 +31,9 @@ def is_impure_call(call: Call, own_name: Any = None) -> bool:
 
 
 def contains_impure_call(expr: Any, own_name: Any = None) -> bool:
-    """Whether evaluating an expression (or the body of a function) may have an effect."""
+    """Return whether evaluating an expression (or the body of a function) may have a side
+    effect.
+    """
     if isinstance(expr, Call):
         return is_impure_call(expr, own_name)
     if isinstance(expr, If):

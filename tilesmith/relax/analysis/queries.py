@@ -1,4 +1,4 @@
-"""Questions about functions and modules that passes and users ask."""
+"""Queries about functions and modules, for passes and users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def get_static_type(sinfo: StructInfo) -> StructInfo:
-    """A struct info without sizes and values: what is known about kinds, ranks and dtypes."""
+    """Return a struct info without sizes and values: only kinds, ranks and dtypes."""
     if isinstance(sinfo, TensorStructInfo):
         return TensorStructInfo(None, sinfo.dtype, None, sinfo.ndim)
     if isinstance(sinfo, ShapeStructInfo):
@@ -43,7 +43,7 @@ def get_static_type(sinfo: StructInfo) -> StructInfo:
 
 
 def collect_non_negative_expressions(sinfo: StructInfo) -> list[PrimExpr]:
-    """The sizes that occur: they are never negative."""
+    """Return the sizes that occur, which are never negative."""
     found: list[PrimExpr] = []
     if isinstance(sinfo, TupleStructInfo):
         for field in sinfo.fields:
@@ -55,7 +55,7 @@ def collect_non_negative_expressions(sinfo: StructInfo) -> list[PrimExpr]:
 
 
 def defined_symbolic_vars(func: Function) -> list[Any]:
-    """The symbolic sizes that the parameters of a function bind."""
+    """Return the symbolic sizes that the parameters of a function bind."""
     found: dict[Any, None] = {}
     for param in func.params:
         found.update(dict.fromkeys(definable_symbolic_vars(known_struct_info(param))))
@@ -63,7 +63,7 @@ def defined_symbolic_vars(func: Function) -> list[Any]:
 
 
 def free_symbolic_vars(func: Function) -> list[Any]:
-    """The symbolic sizes of a function that nothing in it binds."""
+    """Return the symbolic sizes of a function that nothing in it binds."""
     bound = set(defined_symbolic_vars(func))
     used: dict[Any, None] = {}
     for param in func.params:
@@ -77,7 +77,7 @@ def free_symbolic_vars(func: Function) -> list[Any]:
 
 
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
-    """Groups of functions that call each other in a circle (or one that calls itself)."""
+    """Return groups of functions that call each other in a cycle (or one that calls itself)."""
     callees = {
         name: [callee for callee in all_global_vars(function) if callee in mod.functions]
         if isinstance(function, Function)
@@ -107,8 +107,9 @@ def _reachable(name: GlobalVar, callees: dict[GlobalVar, list[GlobalVar]]) -> di
 
 
 def computable_at_compile_time(func: Function) -> list[Var]:
-    """The variables whose values follow from the parameters after the first ``num_input`` ones
-    alone."""
+    """Return the variables that depend only on the parameters after the first ``num_input``
+    ones.
+    """
     count = int(func.attrs.get("num_input", len(func.params)))
     known = set(func.params[count:])
     found = []
@@ -120,7 +121,9 @@ def computable_at_compile_time(func: Function) -> list[Var]:
 
 
 def tensor_bytes(info: StructInfo) -> int | None:
-    """The bytes of a tensor (of all fields of a tuple), or None where a size is not a constant."""
+    """Return the bytes of a tensor (of all fields of a tuple), or None if a size is not
+    constant.
+    """
     if isinstance(info, TupleStructInfo):
         total = 0
         for field in info.fields:

@@ -1,4 +1,4 @@
-"""Dropping bindings that nothing needs."""
+"""Removes unused bindings."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class _Liveness:
         self.pending: list[Var] = []
 
     def need(self, var: Var) -> None:
-        """A variable is needed, and with it what its sizes are bound by."""
+        """Mark a variable as needed, and with it the variables that bind its sizes."""
         if var not in self.live:
             self.live.add(var)
             self.pending.append(var)
 
     def need_sizes(self, node: Any) -> None:
-        """The sizes that occur are needed."""
+        """Mark the variables in sizes as needed."""
         for size in symbolic_vars(node):
             binder = self.size_binders.get(size)
             if binder is not None:
                 self.need(binder)
 
     def value(self, value: Any) -> None:
-        """A value is needed: what it reads is, and the effects of its branches."""
+        """Mark what a needed value reads, and the effects of its branches."""
         if isinstance(value, If):
             self.value(value.cond)
             self.sequence(value.true_branch)
@@ -69,7 +69,7 @@ class _Liveness:
                 self.need_sizes(value)
 
     def sequence(self, sequence: SeqExpr) -> None:
-        """The effects and the result of a sequence are needed."""
+        """Mark the effects and the result of a sequence as needed."""
         for block in sequence.blocks:
             for binding in block.bindings:
                 if must_stay(binding):
@@ -77,7 +77,7 @@ class _Liveness:
         self.value(sequence.body)
 
     def run(self, body: SeqExpr) -> set[Var]:
-        """The variables that the result and the effects of a body need."""
+        """Return the variables that the result and the effects of a body need."""
         self.sequence(body)
         while self.pending:
             var = self.pending.pop()
@@ -90,7 +90,7 @@ class _Liveness:
 
 
 def must_stay(binding: Binding) -> bool:
-    """Whether a binding has an effect: an impure call, or a check that may fail."""
+    """Return whether a binding has an effect: an impure call, or a check that may fail."""
     if isinstance(binding, MatchCast):
         return not is_base_of(binding.struct_info, known_struct_info(binding.value))
     if isinstance(binding.value, Function):
@@ -116,7 +116,7 @@ def _keep(sequence: SeqExpr, live: set[Var]) -> SeqExpr:
 
 
 def _inside(binding: Binding, live: set[Var]) -> Binding:
-    """A binding with the unused bindings of its branches (or local function) dropped."""
+    """Return a binding without the unused bindings of its branches (or local function)."""
     value = binding.value
     if isinstance(value, If):
         true, false = _keep(value.true_branch, live), _keep(value.false_branch, live)
@@ -130,7 +130,7 @@ def _inside(binding: Binding, live: set[Var]) -> Binding:
 
 
 def with_body(function: Function, body: SeqExpr) -> Function:
-    """A function with another body of the same result."""
+    """Return a function with another body of the same result."""
     return Function(
         function.params,
         body,
@@ -142,8 +142,7 @@ def with_body(function: Function, body: SeqExpr) -> Function:
 
 
 def remove_all_unused(func: Function) -> Function:
-    """A copy of a function (or dataflow block) without bindings that nothing needs; effects
-    stay."""
+    """Return a copy of a function (or dataflow block) without unused bindings; effects stay."""
     if func.body is None:
         return func
     with deep_recursion():

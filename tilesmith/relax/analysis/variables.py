@@ -1,4 +1,4 @@
-"""Variables of the graph: which are bound, free, used, and by whom."""
+"""Queries about variables of the graph: bound, free and used ones, and their users."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ def _collect(expr: Any) -> _Collector:
 
 
 def used_vars(expr: Any) -> list[Var]:
-    """The variables that occur as values, in order."""
+    """Return the variables that occur as values, in order."""
     return list(_collect(expr).used)
 
 
 def bound_vars(expr: Any) -> list[Var]:
-    """The variables that are bound inside, parameters included, in order."""
+    """Return the variables that are bound inside, parameters included, in order."""
     return list(_collect(expr).bound)
 
 
 def free_vars(expr: Any) -> list[Var]:
-    """The variables that are used, but bound outside, in order."""
+    """Return the free variables (used, but bound outside), in order."""
     return list(_collect(expr).free)
 
 
 def all_vars(expr: Any) -> list[Var]:
-    """The variables that are bound or used, in order."""
+    """Return the variables that are bound or used, in order."""
     found = _collect(expr)
     return list({**found.bound, **found.used})
 
 
 def all_global_vars(expr: Any) -> list[GlobalVar]:
-    """The names of functions that occur, in order."""
+    """Return the GlobalVars that occur, in order."""
     return list(_collect(expr).names)
 
 
@@ -97,8 +97,7 @@ class _PostOrder(PyExprVisitor):
 
 
 def post_order_visit(expr: Any, fvisit: Callable[[Any], Any]) -> None:
-    """Call ``fvisit`` on each expression below ``expr`` and on itself, parts first, each one
-    once."""
+    """Call ``fvisit`` once on each expression below ``expr`` and on itself, operands first."""
     _PostOrder(fvisit).visit_expr(expr)
 
 
@@ -112,19 +111,21 @@ class _Bindings(PyExprVisitor):
 
 
 def bindings_of(expr: Any) -> list[Binding]:
-    """All bindings inside an expression or function, those of branches and local functions too."""
+    """Return all bindings of an expression or function, including branches and local functions."""
     visitor = _Bindings()
     visitor.visit_expr(expr)
     return visitor.found
 
 
 def get_var2val(func: Function) -> dict[Var, Any]:
-    """The value that each variable of a function is bound to."""
+    """Return the value that each variable of a function is bound to."""
     return {binding.var: binding.value for binding in bindings_of(func)}
 
 
 def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
-    """For each variable that a dataflow block binds or uses, the variables whose values use it."""
+    """Return, for each variable that a dataflow block binds or uses, the variables whose values use
+    it.
+    """
     users: dict[Var, list[Var]] = {}
     for binding in dfb.bindings:
         for var in used_vars(binding.value):
@@ -134,7 +135,7 @@ def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
 
 
 def name_to_binding(func: Function) -> dict[str, list[Binding]]:
-    """The bindings of a function by the name of their variable (names may repeat)."""
+    """Return the bindings of a function by the names of their variables (names may repeat)."""
     found: dict[str, list[Binding]] = {}
     for binding in bindings_of(func):
         found.setdefault(binding.var.name_hint, []).append(binding)
@@ -142,7 +143,7 @@ def name_to_binding(func: Function) -> dict[str, list[Binding]]:
 
 
 def functions_called(module: IRModule, name: Any) -> list[GlobalVar]:
-    """The functions of a module that one of them names."""
+    """Return the functions of the module that the function ``name`` refers to."""
     function = module[name]
     if not isinstance(function, Function):
         return []

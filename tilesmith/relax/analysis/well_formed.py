@@ -1,4 +1,4 @@
-"""Rules that a module of the graph keeps, whatever pass made it.
+"""Checks that a module of the graph is well-formed.
 
 Variables are bound once and before their use; dataflow variables stay in their block; arguments are
 leaves; dataflow blocks and pure functions have no effects; symbolic sizes are bound before use.
@@ -154,7 +154,7 @@ class _Checker:
 
 
 def assert_well_formed(obj: Any, check_struct_info: bool = True) -> None:
-    """Raise VerifyError with the reason unless a module or function keeps the rules."""
+    """Raise VerifyError with the reason unless a module or function is well-formed."""
     with deep_recursion():
         if not isinstance(obj, IRModule):
             _Checker(None, check_struct_info).function(obj)
@@ -165,7 +165,9 @@ def assert_well_formed(obj: Any, check_struct_info: bool = True) -> None:
 
 
 def well_formed(obj: Any, check_struct_info: bool = True) -> bool:
-    """Whether a module or function keeps the rules; ``assert_well_formed`` tells why not."""
+    """Return whether a module or function is well-formed; ``assert_well_formed`` gives the
+    reason.
+    """
     try:
         assert_well_formed(obj, check_struct_info)
     except VerifyError:

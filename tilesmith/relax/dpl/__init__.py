@@ -1,4 +1,4 @@
-"""Patterns of dataflow: describe a piece of a graph, find it, replace it.
+"""Dataflow patterns: describe a part of a graph, find it, replace it.
 
 x, w, b = wildcard(), wildcard(), is_const()
 dense = is_op("relax.matmul")(x, w)

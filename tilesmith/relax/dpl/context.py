@@ -1,4 +1,4 @@
-"""Patterns that are connected: what is used by what, in one dataflow block."""
+"""Connected patterns: which value uses which, in one dataflow block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PatternContext:
 
     @staticmethod
     def current(required: bool = True) -> Any:
-        """The innermost context of this thread."""
+        """Return the innermost context of this thread."""
         stack = getattr(_contexts, "stack", None)
         if stack:
             return stack[-1]
@@ -44,7 +44,7 @@ class PatternContext:
         return None
 
     def match_dfb(self, dfb: Any) -> dict[Any, Any] | None:
-        """Variables of a dataflow block for the connected patterns, or None."""
+        """Return variables of a dataflow block that match the connected patterns, or None."""
         from tilesmith.relax.dpl.matcher import match_dfb
 
         return match_dfb(self, dfb)

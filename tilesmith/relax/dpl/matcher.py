@@ -1,4 +1,4 @@
-"""Matching: an expression against a pattern, a dataflow block against connected patterns."""
+"""Matches an expression with a pattern, or a dataflow block with connected patterns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Matcher:
         self.found: dict[Any, Any] = {}
 
     def match(self, pattern: Any, expr: Any) -> bool:
-        """Match a part; on failure what it recorded is taken back."""
+        """Match a part; on failure undo what it recorded."""
         known = self.found.get(pattern)
         if known is not None:
             return known is expr or self.value(known) is self.value(expr)
@@ -50,7 +50,7 @@ class _Matcher:
         return isinstance(pattern, (patterns.VarPattern, patterns.WildcardPattern))
 
     def value(self, expr: Any) -> Any:
-        """The operation behind a variable."""
+        """Return the operation that a variable is bound to."""
         while isinstance(expr, Var) and expr in self.var2val:
             expr = self.var2val[expr]
         return expr
@@ -204,7 +204,7 @@ _METHODS: dict[type, Callable[[_Matcher, Any, Any], bool]] = {
 def match_expr(
     pattern: Any, expr: Any, var2val: Mapping[Any, Any] | None = None
 ) -> dict[Any, Any] | None:
-    """What each part of a pattern matched, or None."""
+    """Return what each part of a pattern matched, or None."""
     matcher = _Matcher(var2val)
     return matcher.found if matcher.match(pattern, expr) else None
 
@@ -274,7 +274,7 @@ class _BlockMatch:
         return None
 
     def agree(self, known: dict[Any, Any], new: dict[Any, Any]) -> bool:
-        """Whether two matches give the parts that they share the same values."""
+        """Return whether two matches assign the same values to the parts that they share."""
         for part, value in new.items():
             other = known.get(part, value)
             if other is not value:
@@ -296,6 +296,6 @@ class _BlockMatch:
 
 
 def match_dfb(context: Any, dfb: Any) -> dict[Any, Any] | None:
-    """Variables of a dataflow block for the connected patterns of a context, or None."""
+    """Return variables of a dataflow block for the connected patterns of a context, or None."""
     search = _BlockMatch(context, dfb)
     return search.search(0, {}, {}) if search.nodes else None

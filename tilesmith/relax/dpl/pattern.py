@@ -1,5 +1,4 @@
-"""The patterns. One object stands for one value: used twice, it has to match the same value
-twice."""
+"""Pattern nodes. A pattern object that occurs twice has to match the same value both times."""
 
 from __future__ import annotations
 
@@ -45,54 +44,56 @@ class DFPattern:
         return self.only_used_by(other)
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
-        """This, with these attributes (of the call, or of the function)."""
+        """Return this pattern restricted to calls (or functions) with these attributes."""
         return AttrPattern(self, attrs)
 
     def has_dtype(self, dtype: str) -> DataTypePattern:
-        """This, of a dtype."""
+        """Return this pattern restricted to a dtype."""
         return DataTypePattern(self, dtype)
 
     def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
-        """This, of a shape."""
+        """Return this pattern restricted to a shape."""
         return ShapePattern(self, shape)
 
     def has_struct_info(self, struct_info: StructInfo) -> StructInfoPattern:
-        """This, described by a struct info."""
+        """Return this pattern restricted to a struct info."""
         return StructInfoPattern(self, struct_info)
 
     def match(self, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
-        """Whether an expression matches; with ``var2val`` variables stand for their values."""
+        """Return whether an expression matches; with ``var2val`` variables stand for their
+        values.
+        """
         return self.extract_matched_expr(expr, var2val) is not None
 
     def extract_matched_expr(
         self, expr: Any, var2val: Mapping[Any, Any] | None = None
     ) -> dict[DFPattern, Any] | None:
-        """What each part of the pattern matched, or None."""
+        """Return what each part of the pattern matched, or None."""
         from tilesmith.relax.dpl.matcher import match_expr
 
         return match_expr(self, expr, var2val)
 
     def used_by(self, other: Any, index: int = -1) -> PatternSeq:
-        """What this matches is used by what ``other`` matches (as argument number ``index``)."""
+        """Require that ``other`` uses this value (as argument number ``index``)."""
         return PatternSeq([self]).used_by(other, index)
 
     def only_used_by(self, other: Any, index: int = -1) -> PatternSeq:
-        """Like ``used_by``, and by nothing else."""
+        """Require that ``other``, and nothing else, uses this value."""
         return PatternSeq([self]).only_used_by(other, index)
 
     def dup(self) -> DFPattern:
-        """A pattern of the same kind that stands for another value."""
+        """Return a pattern of the same kind that stands for another value."""
         import copy
 
         return copy.copy(self)
 
     def fork_to(self, *args: Any) -> None:
-        """What this matches is used by what each of the patterns matches."""
+        """Require that each of the patterns uses this value."""
         for other in args:
             self.used_by(other)
 
     def same_shape_as(self, *args: DFPattern) -> SameShapeConstraint:
-        """What this matches has the shape of what the others match."""
+        """Require that this value has the shape of the others' values."""
         return SameShapeConstraint(self, *args)
 
     def children(self) -> list[DFPattern]:
@@ -101,44 +102,44 @@ class DFPattern:
 
 
 class WildcardPattern(DFPattern):
-    """Anything."""
+    """Matches anything."""
 
 
 class ExprPattern(DFPattern):
-    """An operator, or an expression that is structurally equal."""
+    """Matches an operator, or an expression that is structurally equal."""
 
     def __init__(self, expr: Any) -> None:
         self.expr = expr
 
 
 class VarPattern(DFPattern):
-    """A variable (of a name)."""
+    """Matches a variable (with a given name)."""
 
     def __init__(self, name_hint: str = "") -> None:
         self.name = name_hint
 
 
 class DataflowVarPattern(VarPattern):
-    """A dataflow variable (of a name)."""
+    """Matches a dataflow variable (with a given name)."""
 
 
 class GlobalVarPattern(VarPattern):
-    """A function of the module (of a name)."""
+    """Matches a function of the module (with a given name)."""
 
 
 class ExternFuncPattern(DFPattern):
-    """A registered function (of a name)."""
+    """Matches a registered function (with a given name)."""
 
     def __init__(self, global_symbol: str = "") -> None:
         self.global_symbol = global_symbol
 
 
 class ConstantPattern(DFPattern):
-    """A constant."""
+    """Matches a constant."""
 
 
 class CallPattern(DFPattern):
-    """A call; with ``varg_default_wildcard`` further arguments may be anything."""
+    """Matches a call; with ``varg_default_wildcard`` further arguments may be anything."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class CallPattern(DFPattern):
 
 
 class FunctionPattern(DFPattern):
-    """A function of so many parameters whose result matches."""
+    """Matches a function with as many parameters whose result matches."""
 
     def __init__(self, params: Sequence[DFPattern], body: DFPattern) -> None:
         self.params = list(params)
@@ -169,7 +170,7 @@ class FunctionPattern(DFPattern):
 
 
 class TuplePattern(DFPattern):
-    """A tuple."""
+    """Matches a tuple."""
 
     def __init__(self, fields: Sequence[Any]) -> None:
         self.fields = [as_pattern(field) for field in fields]
@@ -180,11 +181,11 @@ class TuplePattern(DFPattern):
 
 
 class UnorderedTuplePattern(TuplePattern):
-    """A tuple of these fields in any order."""
+    """Matches a tuple of these fields in any order."""
 
 
 class TupleGetItemPattern(DFPattern):
-    """A field of a tuple (any, or of a number)."""
+    """Matches a field of a tuple (any, or the one of a given index)."""
 
     def __init__(self, tuple_value: Any, index: int | None = None) -> None:
         self.tuple = as_pattern(tuple_value)
@@ -196,7 +197,7 @@ class TupleGetItemPattern(DFPattern):
 
 
 class OrPattern(DFPattern):
-    """One or the other, tried in this order."""
+    """Matches either pattern, tried in this order."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         self.left, self.right = left, right
@@ -207,11 +208,11 @@ class OrPattern(DFPattern):
 
 
 class AndPattern(OrPattern):
-    """Both at once."""
+    """Matches both patterns at once."""
 
 
 class NotPattern(DFPattern):
-    """Anything but this."""
+    """Matches whatever the pattern does not match."""
 
     def __init__(self, to_reject: DFPattern) -> None:
         self.reject = to_reject
@@ -260,7 +261,7 @@ class StructInfoPattern(_Restricted):
 
 
 class PrimArrPattern(DFPattern):
-    """A shape of these sizes."""
+    """Matches a shape of these sizes."""
 
     def __init__(self, shape: Sequence[Any]) -> None:
         self.shape = list(shape)
@@ -297,11 +298,11 @@ class PatternSeq:
             _edge(first, second, -1, only_use)
 
     def used_by(self, other: Any, index: int = -1) -> PatternSeq:
-        """The end of the chain is used by another pattern (or chain)."""
+        """Require that another pattern (or chain) uses the end of this chain."""
         return self._join(other, index, False)
 
     def only_used_by(self, other: Any, index: int = -1) -> PatternSeq:
-        """Like ``used_by``, and by nothing else."""
+        """Require that another pattern (or chain), and nothing else, uses the end of this chain."""
         return self._join(other, index, True)
 
     def _join(self, other: Any, index: int, only: bool) -> PatternSeq:
@@ -321,7 +322,7 @@ class PatternSeq:
         return self.patterns[index]
 
     def dup(self) -> PatternSeq:
-        """A chain of new patterns of the same kinds."""
+        """Return a chain of new patterns of the same kinds."""
         return PatternSeq([pattern.dup() for pattern in self.patterns])
 
 
@@ -333,7 +334,7 @@ def _edge(first: DFPattern, second: DFPattern, index: int, only: bool) -> None:
 
 
 def as_pattern(value: Any) -> DFPattern:
-    """A pattern for what a user writes: patterns, tuples of them, expressions, operators."""
+    """Convert what a user writes to a pattern: patterns, tuples of them, expressions, operators."""
     if isinstance(value, DFPattern):
         return value
     if isinstance(value, (list, tuple)):
@@ -343,71 +344,71 @@ def as_pattern(value: Any) -> DFPattern:
     return ExprPattern(value)
 
 
-# Words
+# Functions that make patterns
 
 
 def wildcard() -> WildcardPattern:
-    """Anything."""
+    """Match anything."""
     return WildcardPattern()
 
 
 def is_op(op_name: str | Op) -> ExprPattern:
-    """An operator (or its name); call it with patterns of the arguments."""
+    """Match an operator (or its name); call the result with patterns of the arguments."""
     return ExprPattern(Op.get(op_name) if isinstance(op_name, str) else op_name)
 
 
 def is_expr(expr: Any) -> ExprPattern:
-    """An expression that is structurally equal."""
+    """Match an expression that is structurally equal."""
     return ExprPattern(expr)
 
 
 def is_const() -> ConstantPattern:
-    """A constant."""
+    """Match a constant."""
     return ConstantPattern()
 
 
 def is_var(name: str = "") -> VarPattern:
-    """A variable."""
+    """Match a variable."""
     return VarPattern(name)
 
 
 def is_dfv(name: str = "") -> DataflowVarPattern:
-    """A dataflow variable."""
+    """Match a dataflow variable."""
     return DataflowVarPattern(name)
 
 
 def is_gv(name: str = "") -> GlobalVarPattern:
-    """A function of the module."""
+    """Match a function of the module."""
     return GlobalVarPattern(name)
 
 
 def is_tuple(fields: Sequence[Any], unordered: bool = False) -> TuplePattern:
-    """A tuple."""
+    """Match a tuple."""
     return UnorderedTuplePattern(fields) if unordered else TuplePattern(fields)
 
 
 def is_tuple_get_item(tuple_value: Any, index: int | None = None) -> TupleGetItemPattern:
-    """A field of a tuple."""
+    """Match a field of a tuple."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 def is_shape(shape: Sequence[Any]) -> PrimArrPattern:
-    """A shape as a value."""
+    """Match a shape value."""
     return PrimArrPattern(shape)
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """A value of a dtype."""
+    """Match a value of a dtype."""
     return DataTypePattern(pattern or wildcard(), dtype)
 
 
 def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """A call with attributes."""
+    """Match a call with attributes."""
     return AttrPattern(pattern or wildcard(), attrs)
 
 
 def reject(pattern: DFPattern) -> NotPattern:
-    """Anything but this."""
+    """Match anything but this."""
     return NotPattern(pattern)
 
 
@@ -420,24 +421,24 @@ def _destination_call(op_name: str, callee: DFPattern, args: Any, tir_vars: Any)
 
 
 def is_call_tir(func_name: str, args: Any = None, tir_vars: Any = None) -> CallPattern:
-    """A call of a PrimFunc of that name."""
+    """Match a call of the PrimFunc of that name."""
     return _destination_call("relax.call_tir", GlobalVarPattern(func_name), args, tir_vars)
 
 
 def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
-    """A destination-passing call of a registered function."""
+    """Match a destination-passing call of a registered function."""
     return _destination_call("relax.call_dps_packed", ExternFuncPattern(func_name), args, None)
 
 
 def is_call_packed(func_name: str, args: Any = None) -> CallPattern:
-    """A call of a registered function."""
+    """Match a call of a registered function."""
     return CallPattern(ExternFuncPattern(func_name), args, varg_default_wildcard=args is None)
 
 
 def make_fused_bias_activation_pattern(
     op_name: str, with_bias: bool = False, activation: str | None = None
 ) -> DFPattern:
-    """An operator of two arguments, then maybe a bias, then maybe an activation."""
+    """Match an operator of two arguments, optionally followed by a bias and an activation."""
     out: DFPattern = is_op(op_name)(wildcard(), wildcard())
     if with_bias:
         out = is_op("relax.add")(out, wildcard())

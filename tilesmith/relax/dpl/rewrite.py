@@ -1,4 +1,4 @@
-"""Replacing what patterns match."""
+"""Replaces what patterns match."""
 
 from __future__ import annotations
 
@@ -59,14 +59,16 @@ class PatternMatchingRewriter:
 
     @staticmethod
     def from_pattern(pattern: Any, func: Rewriter) -> PatternMatchingRewriter:
-        """``func(expr, matches)`` gives the replacement, or the expression itself."""
+        """Make a rewriter; ``func(expr, matches)`` returns the replacement, or the expression
+        itself.
+        """
         return ExprPatternRewriter(pattern, func)
 
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         return OrRewriter(self, other)
 
     def __call__(self, obj: Any) -> Any:
-        """A function, or all functions of a module, rewritten."""
+        """Rewrite a function, or all functions of a module."""
         if isinstance(obj, Function):
             return self._function(obj)
         result = obj.shallow_copy()
@@ -95,7 +97,7 @@ class OrRewriter(PatternMatchingRewriter):
 
 
 def rewrite_call(pattern: Any, rewriter: Rewriter, func: Function) -> Function:
-    """A function with each value that matches replaced by ``rewriter(expr, matches)``."""
+    """Replace each value of a function that matches by ``rewriter(expr, matches)``."""
     return PatternMatchingRewriter([(pattern, rewriter)])(func)
 
 
@@ -130,10 +132,10 @@ def rewrite_bindings(
     rewriter: Callable[[dict[Any, Any], dict[Var, Any]], Mapping[Var, Any]],
     func: Function,
 ) -> Function:
-    """A function with variables bound to other values wherever connected patterns match.
+    """Bind variables to other values wherever connected patterns match.
 
-    ``rewriter(matches, bindings)`` gives variable → new value; it is asked again until nothing
-    matches, or it gives nothing.
+    ``rewriter(matches, bindings)`` returns variable → new value; it is called until nothing matches
+    or it returns nothing.
     """
     while True:
         mutator = _RewriteBlocks(ctx, rewriter)

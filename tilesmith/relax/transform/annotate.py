@@ -1,4 +1,4 @@
-"""AnnotateTIROpPattern: each PrimFunc says how it fuses with its neighbours."""
+"""AnnotateTIROpPattern: records on each PrimFunc how it fuses with its neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilesmith.tir import PrimFunc
 
 @compiler_pass("AnnotateTIROpPattern")
 def annotate_tir_op_pattern(mod: IRModule) -> IRModule:
-    """PrimFuncs get the attribute ``op_pattern`` (see ``FusionKind``), unless they have one."""
+    """Sets the attribute ``op_pattern`` (see ``FusionKind``) of PrimFuncs that have none."""
     for name, function in list(mod.functions.items()):
         if isinstance(function, PrimFunc) and "op_pattern" not in function.attrs:
             mod[name] = function.with_attr("op_pattern", int(tir_op_pattern(function)))

@@ -1,4 +1,4 @@
-"""Passes that put values in place of parameters and symbolic sizes."""
+"""Passes that substitute values for parameters and symbolic sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilesmith.support.errors import UnknownNameError
 
 @compiler_pass("BindParams")
 def bind_params_in_module(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRModule:
-    """Parameters of a function (by variable or name) become constants."""
+    """Replaces parameters of a function (by variable or name) by constants."""
     mod[func_name] = bind_params(mod[func_name], params)
     return mod
 
@@ -24,7 +24,7 @@ def bind_params_in_module(mod: IRModule, func_name: str, params: Mapping[Any, An
 def bind_symbolic_vars_in_module(
     mod: IRModule, binding_map: Mapping[Any, Any], func_name: str | None = None
 ) -> IRModule:
-    """Symbolic sizes (by variable or name) of a function, or of all, get values."""
+    """Replaces symbolic sizes (by variable or name) of a function, or of all, by values."""
     bound: set[Any] = set()
     for name, function in list(mod.functions.items()):
         if not isinstance(function, Function) or func_name not in (None, name.name_hint):

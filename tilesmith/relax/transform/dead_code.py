@@ -1,4 +1,4 @@
-"""Dropping what nobody needs, merging what is computed twice, calling functions directly."""
+"""Removes dead code, merges common subexpressions, inlines private functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
 
 
 def called_functions(function: Any) -> list[GlobalVar]:
-    """The functions that a function of the graph or a PrimFunc names."""
+    """Return the functions that a function of the graph or a PrimFunc mentions."""
     if isinstance(function, Function):
         return all_global_vars(function)
     body = getattr(function, "body", None)
@@ -57,7 +57,7 @@ def called_functions(function: Any) -> list[GlobalVar]:
 
 @compiler_pass("DeadCodeElimination", opt_level=1)
 def dead_code_elimination(mod: IRModule, entry_functions: Iterable[str] | None = None) -> IRModule:
-    """Drop bindings that nothing needs, and functions that nothing calls.
+    """Removes unused bindings, and functions that nothing calls.
 
     Functions that have a ``global_symbol`` stay (and those named in ``entry_functions``).
     """
@@ -84,14 +84,14 @@ def dead_code_elimination(mod: IRModule, entry_functions: Iterable[str] | None =
     return mod
 
 
-# The same computed twice
+# Common subexpressions
 
 
-SMALL_CONSTANT = 4096  # bytes; larger constants are the same only if they are one object
+SMALL_CONSTANT = 4096  # bytes; larger constants are compared by identity
 
 
 def value_key(value: Any) -> Any:
-    """A plain value that is equal for two values in normal form that compute the same."""
+    """Return a key that is equal for two values in normal form that compute the same."""
     if isinstance(value, Constant):
         data = value.data
         if data.nbytes > SMALL_CONSTANT:
@@ -148,7 +148,7 @@ class _CommonSubexpressions(PyExprMutator):
         return not self.call_only and isinstance(value, (Tuple, TupleGetItem, ShapeExpr))
 
     def visit_dataflow_block_(self, block: Any) -> Any:
-        # What a block computes inside is not seen outside: it has a table of its own.
+        # Values of a dataflow block are not visible outside: it has its own table.
         self.scopes.append({})
         result = super().visit_dataflow_block_(block)
         inner = self.scopes.pop()
@@ -179,13 +179,13 @@ class _CommonSubexpressions(PyExprMutator):
 
 @compiler_pass("EliminateCommonSubexpr", opt_level=1)
 def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
-    """A value that is computed twice is computed once. ``call_only``: calls alone, no tuples."""
+    """Merges values that are computed twice. ``call_only``: merges calls, but not tuples."""
     return _CommonSubexpressions(mod, call_only).visit_expr(func)
 
 
 @compiler_pass("InlinePrivateFunctions")
 def inline_private_functions(mod: IRModule) -> IRModule:
-    """Calls of functions that nobody outside can name are replaced by their bodies."""
+    """Replaces calls of private functions by their bodies."""
     recursive = {name for group in detect_recursion(mod) for name in group}
     private = {
         name: function

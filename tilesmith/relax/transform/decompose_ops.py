@@ -1,9 +1,9 @@
-"""DecomposeOpsForInference: operators of training as what they are once the model is trained.
+"""DecomposeOpsForInference: replaces training operators by what they compute at inference.
 
     y = R.nn.batch_norm(x, gamma, beta, mean, var)[0]     ->    y = x * scale + shift
 
-with ``scale`` and ``shift`` in a shape that broadcasts; constants fold them later. Dropout is its
-argument.
+with ``scale`` and ``shift`` in a shape that broadcasts; constants fold them later. Dropout becomes
+its argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _unit_shape(data: Any, axis: int) -> list[Any]:
 
 
 def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
-    """The factor and the summand that a batch normalisation comes to, along its axis."""
+    """Return the factor and the summand that a batch normalisation amounts to, along its axis."""
     _, gamma, beta, mean, variance = call.args
     attrs = call.attrs
     dtype = known_struct_info(variance).dtype
@@ -45,7 +45,9 @@ def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
 
 
 def decompose_batch_norm(builder: Any, call: Call) -> Any:
-    """``x * scale + shift`` and the statistics, or the call itself where the rank is not known."""
+    """Return ``x * scale + shift`` and the statistics, or the call itself if the rank is not
+    known.
+    """
     data = call.args[0]
     info = known_struct_info(data)
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim < 0:
@@ -83,7 +85,7 @@ class _Decompose(PyExprMutator):
 
 @compiler_pass("DecomposeOpsForInference")
 def decompose_ops_for_inference(mod: IRModule, func_name: str | None = None) -> IRModule:
-    """Batch normalisation becomes multiply and add, dropout its argument."""
+    """Replaces batch normalisation by multiply and add, dropout by its argument."""
     for name, function in list(mod.functions.items()):
         if not isinstance(function, Function) or function.body is None:
             continue

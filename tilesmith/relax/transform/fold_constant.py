@@ -1,4 +1,4 @@
-"""FoldConstant: what depends on constants alone is computed now.
+"""FoldConstant: evaluates at compile time what depends on constants alone.
 
 Operators are run by their numpy evaluation; calls of PrimFuncs are compiled and run. A result that
 is much larger than its inputs stays a computation.
@@ -51,7 +51,7 @@ class _Folder(PyExprMutator):
         self.mod = mod
 
     def known(self, expr: Any) -> Any:
-        """An argument with variables that are bound to known values replaced."""
+        """Return an argument with its variables replaced by their known values."""
         if isinstance(expr, Var):
             value = self.lookup_binding(expr)
             if isinstance(value, Tuple):
@@ -144,6 +144,6 @@ def run_prim_func(
 
 @compiler_pass("FoldConstant")
 def fold_constants(func: Function, mod: IRModule) -> Function:
-    """A function with what depends on constants alone computed."""
+    """Evaluates what depends on constants alone."""
     folded = _Folder(mod).visit_expr(func)
     return folded if folded is func else remove_all_unused(folded)

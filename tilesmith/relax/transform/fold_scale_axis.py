@@ -1,9 +1,9 @@
-"""FoldScaleAxis: a constant factor along the output channels goes into a constant weight.
+"""FoldScaleAxis: folds a constant factor along the output channels into a constant weight.
 
     y = R.multiply(R.nn.conv2d(x, w), s)              ->    y = R.nn.conv2d(x, w * s)
     y = R.multiply(R.add(R.nn.conv2d(x, w), b), s)    ->    y = R.add(R.nn.conv2d(x, w * s), b * s)
 
-With the batch normalisation decomposed before, this folds it into the convolution.
+After DecomposeOpsForInference, this folds batch normalisations into convolutions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _MATMUL, _DENSE = operators.matmul.op, operators.nn.dense.op
 
 
 def _axes(call: Call) -> tuple[int, int] | None:
-    """The output channel's axis in the result, and in the weight; None for any other operator."""
+    """Return the output channel's axis in the result and in the weight; None for any other
+    operator.
+    """
     if call.op in _CONVOLUTIONS:
         layout = call.attrs.out_layout or call.attrs.data_layout
         if not layout.isalpha() or not call.attrs.kernel_layout.isalpha():
@@ -50,7 +52,7 @@ def _record(call: Call, reason: str) -> None:
 
 
 def _factors(scale: Any, rank: int, axis: int) -> Any:
-    """A constant as one factor per channel; None where it differs along another axis."""
+    """Return a constant as one factor per channel; None if it varies along another axis."""
     array = scale.data._view()
     shape = (1,) * (rank - array.ndim) + array.shape
     if len(shape) != rank or any(size != 1 for i, size in enumerate(shape) if i != axis):
@@ -69,7 +71,7 @@ class _FoldScale(PyExprMutator):
             self.uses[var] = self.uses.get(var, 0) + 1
 
     def _single(self, expr: Any) -> Any:
-        """The value of a variable that is used once."""
+        """Return the value of a variable that is used once."""
         if self.uses.get(expr, 0) == 1:
             return self.lookup_binding(expr)
         value = self.lookup_binding(expr)
@@ -124,7 +126,7 @@ class _FoldScale(PyExprMutator):
 
 
 def _occurrences(value: Any) -> list[Var]:
-    """The variables that a value uses; one that stands there twice counts twice."""
+    """Return the variables that a value uses, with repetitions."""
     if isinstance(value, Call):
         return [var for arg in value.args for var in used_vars(arg)]
     return used_vars(value)
@@ -132,6 +134,6 @@ def _occurrences(value: Any) -> list[Var]:
 
 @compiler_pass("FoldScaleAxis")
 def fold_scale_axis(func: Function, mod: IRModule) -> Function:
-    """Constant factors along output channels go into constant weights."""
+    """Folds constant factors along output channels into constant weights."""
     folded = _FoldScale(mod, func).visit_expr(func)
     return folded if folded is func else remove_all_unused(folded)

@@ -1,4 +1,4 @@
-"""FuseOpsByPattern, MergeCompositeFunctions: pieces of a graph for somebody else to carry out.
+"""FuseOpsByPattern, MergeCompositeFunctions: groups parts of a graph for external code generators.
 
 What a pattern matches becomes a function with the attribute ``Composite`` (the pattern's name);
 neighbours for one code generator (the first part of the name, ``"cutlass.matmul"``) are merged into
@@ -42,7 +42,7 @@ from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
 @dataclass
 class PatternCheckContext:
-    """What the check of a pattern is told about a match."""
+    """A match, as the check of its pattern gets it."""
 
     matched_expr: Any
     annotated_expr: Mapping[str, Any]
@@ -63,7 +63,9 @@ class FusionPattern:
 
     @staticmethod
     def of(value: Any) -> FusionPattern:
-        """A pattern as users write it: ``(name, pattern)``, with annotations and check behind."""
+        """Make a pattern from what users write: ``(name, pattern)``, then optional annotations and
+        check.
+        """
         return value if isinstance(value, FusionPattern) else FusionPattern(*value)
 
 
@@ -218,7 +220,7 @@ class _FuseByPattern(PyExprMutator):
 
 
 def codegen_function(composites: list[Function], codegen: str, symbol: str) -> Function:
-    """A function for a code generator that calls one composite function."""
+    """Make a function for a code generator that calls one composite function."""
     (inner,) = composites
     params = [Var(param.name_hint, known_struct_info(param)) for param in inner.params]
     local = Var("local_func", inner.struct_info)
@@ -236,7 +238,7 @@ def fuse_ops_by_pattern(
     annotate_codegen: bool = False,
     entry_functions: Iterable[str] | None = None,
 ) -> IRModule:
-    """What patterns match becomes calls of functions with the attribute ``Composite``.
+    """Turns what patterns match into calls of functions with the attribute ``Composite``.
 
     ``patterns``: ``FusionPattern`` or ``(name, pattern[, annotations[, check]])``, earlier ones
     first. ``bind_constants``: constants go into the function. ``annotate_codegen``: each one is put
@@ -263,7 +265,7 @@ def fuse_ops_by_pattern(
 
 
 class _Merge(PyExprMutator):
-    """Runs of calls of composite functions for one code generator become one call."""
+    """Merges runs of calls of composite functions for one code generator into one call."""
 
     def __init__(self, mod: IRModule) -> None:
         super().__init__(mod)
@@ -298,7 +300,7 @@ class _Merge(PyExprMutator):
         return self.builder_._end_block()
 
     def _groups(self, block: DataflowBlock) -> list[tuple[str, list[Binding]]]:
-        """Groups in which no path between two members leaves the group."""
+        """Return groups in which no path between two members leaves the group."""
         group_of: dict[Var, int] = {}
         groups: list[tuple[str, list[Binding]]] = []
         reached: dict[Var, set[int]] = {}  # groups that a value depends on from outside of them
@@ -376,8 +378,9 @@ class _Merge(PyExprMutator):
 
 @compiler_pass("MergeCompositeFunctions")
 def merge_composite_functions(mod: IRModule) -> IRModule:
-    """Neighbouring calls of composite functions for one code generator become one function with
-    the attribute ``Codegen``."""
+    """Merges neighbouring calls of composite functions for one code generator into one function
+    with the attribute ``Codegen``.
+    """
     mutator = _Merge(mod)
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:

@@ -1,11 +1,11 @@
-"""FuseOps: neighbouring calls of PrimFuncs become calls of sub-functions marked ``Primitive``.
+"""FuseOps: groups neighbouring calls of PrimFuncs into sub-functions marked ``Primitive``.
 
     lv = R.call_tir(cls.conv2d, (x, w), …)
     lv1 = R.call_tir(cls.add, (lv, b), …)      ->    lv2 = cls.fused_conv2d_add_relu(x, w, b)
     lv2 = R.call_tir(cls.relu, (lv1,), …)
 
-A value joins its immediate post-dominator (the first value that all its uses lead to) when
-everything on the way allows it. So only the last value of a group is seen outside.
+A value joins its immediate post-dominator (the first value that all its uses lead to) if everything
+on the way can fuse. So only the last value of a group is visible outside.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CALL_TIR = operators.call_tir.op
 
 
 class _Node:
-    """A binding in the graph of a block: how it fuses, who uses it, where it belongs."""
+    """A binding in the graph of a block: its fusion kind, its users, its group."""
 
     def __init__(self, index: int, binding: Binding, kind: FusionKind) -> None:
         self.index = index
@@ -66,7 +66,7 @@ class _Node:
         self.size = 1
 
     def root(self) -> _Node:
-        """The node that stands for the group."""
+        """Return the node that represents the group."""
         node = self
         while node.parent is not None:
             node = node.parent
@@ -105,7 +105,9 @@ class _Graph:
         return FusionKind(function.attrs.get("op_pattern", FusionKind.OPAQUE))
 
     def _edge(self, var: Var, user: _Node) -> FusionKind:
-        """How a user reads a value: an operator that broadcasts may read this one elementwise."""
+        """Return the kind of a use: an operator that broadcasts may still read this value
+        elementwise.
+        """
         if user.kind != FusionKind.BROADCAST:
             return user.kind
         source, result = known_struct_info(var), known_struct_info(user.binding.var)
@@ -140,7 +142,7 @@ class _Graph:
     # Groups
 
     def fuse(self) -> None:
-        """Put the nodes into groups."""
+        """Group the nodes."""
         for phase in (0, 1):
             for node in self.nodes:
                 self._try(node, phase)
@@ -184,7 +186,7 @@ class _Graph:
         self._merge([node, *inner], sink)
 
     def _is_sink(self, node: _Node) -> bool:
-        """Whether a node is the last of its group: the one whose uses are outside."""
+        """Return whether a node is the last of its group: the one whose uses are outside."""
         root = node.root()
         return all(user.root() is not root for user, _ in node.users)
 
@@ -210,7 +212,7 @@ class _Graph:
             target.group_kind = max(target.group_kind, root.group_kind)
 
     def groups(self) -> dict[int, list[_Node]]:
-        """The groups of more than one node, by the index of their last one."""
+        """Return the groups of more than one node, by the index of their last one."""
         by_root: dict[int, list[_Node]] = {}
         for node in self.nodes:
             by_root.setdefault(id(node.root()), []).append(node)
@@ -252,10 +254,12 @@ class _FuseOps(PyExprMutator):
 def fused_function(
     bindings: list[Binding], attrs: Mapping[str, Any] | None = None, keep_constants: bool = False
 ) -> tuple[Function, list[Any]]:
-    """A function that carries out some bindings and gives the last one's value, and the arguments
-    of the call that stands for them. It is marked ``Primitive`` unless ``attrs`` are given."""
+    """Make a function that computes some bindings and returns the last one's value; return it with
+    the arguments of the call that replaces them. It is marked ``Primitive`` unless ``attrs`` are
+    given.
+    """
     bound = {binding.var for binding in bindings}
-    params: dict[Any, Var] = {}  # what comes from outside → parameter
+    params: dict[Any, Var] = {}  # outside value → parameter
     args: list[Any] = []
 
     def parameter(value: Any, hint: str) -> Var:
@@ -297,7 +301,7 @@ def fused_function(
 
 
 def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
-    """Symbolic sizes that occur inside and that no parameter binds."""
+    """Return the symbolic sizes that occur inside and that no parameter binds."""
     known = {size for param in params for size in definable_symbolic_vars(known_struct_info(param))}
     used: dict[Any, None] = {}
     for node in [*params, *[binding.var for binding in bindings]]:
@@ -311,8 +315,9 @@ def _missing_sizes(bindings: list[Binding], params: list[Var]) -> list[Any]:
 
 @compiler_pass("FuseOps")
 def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
-    """Neighbouring calls become calls of sub-functions marked ``Primitive``; PrimFuncs need the
-    attribute ``op_pattern`` (AnnotateTIROpPattern). ``fuse_opt_level`` 0 fuses nothing."""
+    """Groups neighbouring calls into sub-functions marked ``Primitive``. PrimFuncs need the
+    attribute ``op_pattern`` (AnnotateTIROpPattern). ``fuse_opt_level`` 0 fuses nothing.
+    """
     if fuse_opt_level == 0:
         return mod
     max_depth = PassContext.current().config.get("relax.FuseOps.max_depth", 256)

@@ -1,7 +1,7 @@
-"""FuseTIR: a sub-function marked ``Primitive`` becomes one PrimFunc.
+"""FuseTIR: turns each sub-function marked ``Primitive`` into one PrimFunc.
 
-The bodies of the PrimFuncs that it calls stand one after the other under one root block; what lay
-between them becomes a buffer of that block, which a schedule may inline.
+The bodies of the PrimFuncs that it calls follow one another under one root block; the values
+between them become buffers of that block, which a schedule may inline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CALL_TIR = operators.call_tir.op
 
 
 class _NotFusable(Exception):
-    """A primitive function that is left as it is, and why."""
+    """Raised for a primitive function that cannot be fused and is left as it is."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class _NotFusable(Exception):
 
 
 class _Fusion:
-    """The PrimFunc of one primitive function."""
+    """Builds the PrimFunc of one primitive function."""
 
     def __init__(self, function: Function, mod: IRModule) -> None:
         self.function = function
@@ -53,7 +53,7 @@ class _Fusion:
         self.size_params: list[Any] = []
 
     def build(self) -> PrimFunc:
-        """The PrimFunc: parameters, results, then the extra sizes."""
+        """Build the PrimFunc: parameters, results, then the extra sizes."""
         results = self._results()
         for param in self.function.params:
             self._parameter(param)
@@ -139,7 +139,7 @@ class _Fusion:
 
 
 class _UniqueBlockNames(Rewriter):
-    """Blocks of one function have different names, so that a schedule can find them."""
+    """Gives blocks of one function unique names, so that a schedule can find them."""
 
     def __init__(self, used: dict[str, int]) -> None:
         self.used = used
@@ -156,7 +156,7 @@ class _UniqueBlockNames(Rewriter):
 
 
 class _Callers(PyExprMutator):
-    """Calls of primitive functions become calls of the PrimFuncs that stand for them."""
+    """Replaces calls of primitive functions by calls of their PrimFuncs."""
 
     def __init__(self, mod: IRModule, prim_funcs: dict[GlobalVar, GlobalVar]) -> None:
         super().__init__(mod)
@@ -182,7 +182,7 @@ class _Callers(PyExprMutator):
 
 @compiler_pass("FuseTIR")
 def fuse_tir(mod: IRModule) -> IRModule:
-    """Sub-functions marked ``Primitive`` become one PrimFunc each."""
+    """Turns each sub-function marked ``Primitive`` into one PrimFunc."""
     made: dict[GlobalVar, PrimFunc] = {}
     for name, function in mod.functions.items():
         if isinstance(function, Function) and function.attrs.get("Primitive"):

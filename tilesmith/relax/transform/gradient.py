@@ -1,8 +1,8 @@
-"""Gradient: a function that gives, besides a function's result, the derivatives of it.
+"""Gradient: derives a function that returns a function's result and its gradients.
 
 ``Gradient("main")`` adds ``main_adjoint``: the same parameters, and a tuple of the result and the
-tuple of gradients, one per parameter in ``require_grads``. It goes backwards through the dataflow
-block and asks each operator for its gradient (attribute ``FPrimalGradient``, made from its record).
+tuple of gradients, one per parameter in ``require_grads``. It walks the dataflow block backwards
+and asks each operator for its gradient (attribute ``FPrimalGradient``, made from its record).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilesmith.support.errors import (
 class _Backward:
     """Collects, for each variable, the gradient that flows back to it.
 
-    The gradient of a tuple is a list of the gradients of its fields; None means that nothing flows.
+    The gradient of a tuple is a list of the gradients of its fields; None means zero.
     """
 
     def __init__(self, builder: BlockBuilder) -> None:
@@ -47,7 +47,7 @@ class _Backward:
         self.found: dict[Var, Any] = {}
 
     def add(self, expr: Any, grad: Any) -> None:
-        """Something flows back to an expression."""
+        """Add a gradient that flows back to an expression."""
         if grad is None:
             return
         if isinstance(expr, Var):
@@ -81,7 +81,7 @@ class _Backward:
         return grad if isinstance(grad, Var) else self.builder.emit(grad)
 
     def whole(self, grad: Any, info: Any) -> Any:
-        """A gradient as an expression: zeros where nothing flows."""
+        """Return a gradient as an expression; None becomes zeros."""
         if isinstance(info, TupleStructInfo):
             parts = (
                 [None] * len(info.fields) if grad is None else self._parts(grad, len(info.fields))
@@ -94,7 +94,7 @@ class _Backward:
         return self.builder.emit(operators.zeros(info.shape, info.dtype))
 
     def binding(self, binding: VarBinding) -> None:
-        """Hand the gradient of a variable on to what its value uses."""
+        """Propagate the gradient of a variable to the operands of its value."""
         grad = self.found.get(binding.var)
         if grad is None:
             return
@@ -110,7 +110,7 @@ class _Backward:
             self.call(binding.var, value, grad)
 
     def call(self, var: Var, call: Call, grad: Any) -> None:
-        """The gradient of an operator."""
+        """Propagate the gradient of an operator's call to its arguments."""
         function = call.op.get_attr("FPrimalGradient") if isinstance(call.op, Op) else None
         if function is None:
             name = call.op.name if isinstance(call.op, Op) else "a call of a function"
@@ -150,7 +150,7 @@ def _check(func: Function, target_index: int) -> tuple[DataflowBlock, Any]:
 
 
 def differentiate(func: Function, require_grads: Any, target_index: int) -> Function:
-    """The function that gives the result and the gradients."""
+    """Make the function that returns the result and the gradients."""
     wanted = list(func.params) if require_grads is None else _as_list(require_grads)
     numbers = []
     for var in wanted:
@@ -191,8 +191,9 @@ def gradient(
     require_grads: Var | Sequence[Var] | None = None,
     target_index: int = 0,
 ) -> IRModule:
-    """Add ``NAME_adjoint``: the result of a function, and its gradients by ``require_grads``
-    (parameters; all by default). The result, or its field ``target_index``, is one number."""
+    """Adds ``NAME_adjoint``: the result of a function and its gradients by ``require_grads``
+    (parameters; all by default). The result, or its field ``target_index``, has to be a scalar.
+    """
     function = mod[func_name]
     symbol = f"{func_name}_adjoint"
     adjoint = differentiate(function, require_grads, target_index)

@@ -1,7 +1,7 @@
-"""LambdaLift: functions inside functions become functions of the module.
+"""LambdaLift: moves local functions to the module.
 
-What they see of the function around them becomes their first parameters. Where such a function is
-called, these are handed over; where it is used as a value, ``R.make_closure`` holds them.
+The variables that they capture become their first parameters. A call passes these too; a use as a
+value becomes ``R.make_closure`` with them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Lifter(PyExprMutator):
 
 @compiler_pass("LambdaLift")
 def lambda_lift(mod: IRModule) -> IRModule:
-    """Functions inside functions become functions of the module."""
+    """Moves local functions to the module."""
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:
             lifter = _Lifter(mod, name.name_hint)

@@ -1,8 +1,8 @@
-"""LegalizeOps: calls of operators become calls of PrimFuncs.
+"""LegalizeOps: turns calls of operators into calls of PrimFuncs.
 
     lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
 
-The tensor expression is the one of the operator's record (`OpSpec.compute`). A call whose shapes or
+The tensor expression is that of the operator's record (`OpSpec.compute`). A call whose shapes or
 dtypes are not known stays as it is, and so does one that the executor carries out itself.
 """
 
@@ -35,8 +35,9 @@ Legalizer = Callable[[Any, Call], Any]
 
 
 def is_known(info: Any) -> bool:
-    """Whether a tensor expression can be written for a value: its sizes (maybe symbolic) and
-    dtype."""
+    """Return whether a tensor expression can be written for a value: its sizes (maybe symbolic) and
+    dtype are known.
+    """
     if isinstance(info, TensorStructInfo):
         return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
     if isinstance(info, TupleStructInfo):
@@ -47,7 +48,9 @@ def is_known(info: Any) -> bool:
 
 
 def scalar_operand(arg: Any) -> Any:
-    """A constant of rank 0 as a scalar expression, so that it stands in the loop body."""
+    """Return a constant of rank 0 as a scalar expression, so that it becomes part of the loop
+    body.
+    """
     if isinstance(arg, Constant) and not arg.data.shape:
         dtype = arg.data.dtype
         if dtype.is_float and dtype.bits in (16, 32, 64) or dtype.is_integer or dtype.is_bool:
@@ -57,7 +60,9 @@ def scalar_operand(arg: Any) -> Any:
 
 
 def legalize_call(builder: Any, call: Call) -> Any:
-    """The call of the PrimFunc that an operator's call becomes; None where there is no compute."""
+    """Return the call of the PrimFunc that replaces an operator's call; None if there is no
+    compute.
+    """
     spec = call.op.spec
     compute = spec.compute_function()
     if compute is None:
@@ -77,13 +82,14 @@ def legalize_call(builder: Any, call: Call) -> Any:
 
 
 def _is_operand(arg: Any, info: Any) -> bool:
-    """Whether an argument is handed to the program (and does not go into it)."""
+    """Return whether an argument is passed to the program (not part of it)."""
     return isinstance(info, TensorStructInfo)
 
 
 def _program_key(call: Call) -> Any:
-    """What decides about the program of a call of tensors of constant shape: equal keys, equal
-    programs. None where a constant scalar or a symbolic size goes into the program."""
+    """Return a key for the program of a call whose tensors have constant shapes: equal keys, equal
+    programs. None if a constant scalar or a symbolic size becomes part of the program.
+    """
     parts: list[Any] = []
     for arg in call.args:
         info = known_struct_info(arg)
@@ -106,7 +112,7 @@ def _program_key(call: Call) -> Any:
 
 
 def _is_plain(result: Any, call: Call, infos: list[Any]) -> bool:
-    """Whether a program takes the tensors of the call in their order and nothing else."""
+    """Return whether a program takes the tensors of the call in their order and nothing else."""
     if not isinstance(result, Call) or len(result.args) != 2 or result.op is call.op:
         return False
     if result.op is not call_tir.op:
@@ -121,7 +127,7 @@ class _Legalizer(PyExprMutator):
         super().__init__(mod)
         self.custom = custom
         self.warn = warn
-        self.made: dict[Any, Call] = {}  # calls of operators by what decides about the program
+        self.made: dict[Any, Call] = {}  # calls of operators by the key of their program
 
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
@@ -157,7 +163,7 @@ class _Legalizer(PyExprMutator):
         return self._keep_tuple(call, result)
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:
-        """A compute of a tuple's only field gives a tensor: put the tuple around it again."""
+        """Wrap the tensor that the compute of a one-field tuple gives into a tuple again."""
         info = call.struct_info
         if isinstance(info, TupleStructInfo) and len(info.fields) == 1:
             if isinstance(known_struct_info(result), TensorStructInfo):
@@ -176,8 +182,9 @@ def legalize_ops(
     customize_legalize_map: Mapping[str, Legalizer] | None = None,
     enable_warning: bool = False,
 ) -> IRModule:
-    """Operators become calls of PrimFuncs. ``customize_legalize_map``: operator's name → function
-    ``(builder, call)`` that gives the expression in its place."""
+    """Turns operators into calls of PrimFuncs. ``customize_legalize_map``: operator's name →
+    function ``(builder, call)`` that returns the replacement.
+    """
     mutator = _Legalizer(mod, customize_legalize_map or {}, enable_warning)
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:
@@ -191,12 +198,12 @@ def legalize_ops(
 
 
 def is_executed(op: Op) -> bool:
-    """Whether an executor carries out calls of an operator as they are."""
+    """Return whether an executor carries out calls of an operator as they are."""
     return op.spec is not None and op.spec.execution is not Execution.KERNEL
 
 
 def operators_left(mod: IRModule) -> dict[str, str]:
-    """Operators that nothing can carry out as they are: name → the arguments of one call."""
+    """Return the operators that no executor can carry out: name → the arguments of one call."""
     found: dict[str, str] = {}
     for function in mod.functions.values():
         if not isinstance(function, Function) or function.body is None:
@@ -214,8 +221,9 @@ def operators_left(mod: IRModule) -> dict[str, str]:
 
 @compiler_pass("CheckLegalized")
 def check_legalized(mod: IRModule) -> IRModule:
-    """Raise OpNotImplemented, naming all of them, if operators are left that nothing can carry
-    out."""
+    """Raise OpNotImplemented, naming all of them, if operators are left that no executor can carry
+    out.
+    """
     left = operators_left(mod)
     if left:
         raise OpNotImplemented(

@@ -1,4 +1,4 @@
-"""Passes over products of matrices: several with one left side become one."""
+"""CombineParallelMatmul: merges matrix products that share their left operand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _CombineParallel(PyExprMutator):
         self.check = check
 
     def _branch(self, binding: Binding) -> bool:
-        """Whether a binding is a product with a matrix that is known from the beginning."""
+        """Return whether a binding is a product with a matrix that is known from the beginning."""
         call = binding.value
         if not (isinstance(binding, VarBinding) and isinstance(call, Call)):
             return False
@@ -73,7 +73,7 @@ class _CombineParallel(PyExprMutator):
         return self.builder_._end_block()
 
     def _combine(self, members: list[Binding]) -> dict[int, Any]:
-        """One product with all right sides; each old one is a part of it."""
+        """Emit one product with all right operands; each old product is a slice of it."""
         calls = [binding.value for binding in members]
         weights = [call.args[1] for call in calls]
         if all(isinstance(weight, Constant) for weight in weights):
@@ -93,7 +93,7 @@ class _CombineParallel(PyExprMutator):
 def combine_parallel_matmul(
     func: Function, mod: IRModule, check: Callable[..., bool] | None = None
 ) -> Function:
-    """Products of one left side with several known matrices become one product and a split.
+    """Merges products of one left operand with several known matrices into one product and a split.
 
     ``check(left, rights, biases, bound)`` may refuse a group.
     """

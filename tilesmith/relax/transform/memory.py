@@ -1,5 +1,4 @@
-"""Explicit memory: CallTIRRewrite allocates results, StaticPlanBlockMemory lets them share one
-storage.
+"""CallTIRRewrite allocates results explicitly; StaticPlanBlockMemory lets them share one storage.
 
 lv = R.call_tir(cls.f, (x,), R.Tensor((4,)))     alloc = R.builtin.alloc_tensor(R.shape([4]), …)
                                            ->    _ = cls.f(x, alloc)
@@ -74,14 +73,14 @@ class _Allocate(PyExprMutator):
 
 @compiler_pass("CallTIRRewrite")
 def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
-    """Results of destination-passing calls are allocated explicitly; blocks become plain ones."""
+    """Allocates the results of destination-passing calls explicitly; blocks become plain ones."""
     plain = to_non_dataflow(func, mod)
     changed = _Allocate(mod).visit_expr(plain)
     return changed.with_attr("relax.force_pure", True) if changed.is_pure else changed
 
 
 class _UseStorage(PyExprMutator):
-    """Allocations become places in one storage, which is allocated at the beginning."""
+    """Replaces allocations by tensors in one storage, which is allocated at the beginning."""
 
     def __init__(self, mod: IRModule, planned: dict[Var, PlannedValue], total: int) -> None:
         super().__init__(mod)
@@ -104,7 +103,9 @@ class _UseStorage(PyExprMutator):
 
 
 def _plan(func: Function) -> tuple[dict[Var, PlannedValue], int]:
-    """The allocations of known size that live and die within the function, and their bytes."""
+    """Return the allocations of known size whose live ranges end within the function, and their
+    bytes.
+    """
     graph = live_ranges(func)
     planned: dict[Var, PlannedValue] = {}
     for binding in graph.bindings:
@@ -121,9 +122,9 @@ def _plan(func: Function) -> tuple[dict[Var, PlannedValue], int]:
 
 @compiler_pass("StaticPlanBlockMemory")
 def static_plan_block_memory(func: Function, mod: IRModule) -> Function:
-    """Allocations of known size share one storage where they do not live at the same time.
+    """Lets allocations of known size share one storage if their live ranges do not overlap.
 
-    Results of the function, and what registered functions are given, stay allocations of their own.
+    Results of the function, and arguments of registered functions, keep allocations of their own.
     """
     if not any(isinstance(b.value, Call) and b.value.op is _ALLOC for b in bindings_of(func)):
         return func

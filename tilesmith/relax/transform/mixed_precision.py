@@ -1,6 +1,7 @@
-"""ToMixedPrecision: products and convolutions in float16 (or bfloat16), sums in ``out_dtype``.
+"""ToMixedPrecision: computes products and convolutions in float16 or bfloat16, sums in
+``out_dtype``.
 
-An operator's record says whether it gains from narrow inputs, follows its inputs, or needs the
+An operator's record says whether it gains from narrow inputs, follows its inputs, or keeps full
 precision (`relax.spec.Precision`).
 """
 
@@ -35,7 +36,9 @@ class _Mixed(PyExprMutator):
         self.names = names
 
     def cast(self, expr: Any, dtype: DataType) -> Any:
-        """A tensor of floats in a dtype; tuples field by field; anything else as it is."""
+        """Convert a float tensor to a dtype, tuples field by field; leave anything else
+        unchanged.
+        """
         info = known_struct_info(expr)
         if isinstance(info, TupleStructInfo):
             if isinstance(expr, Tuple):
@@ -59,7 +62,7 @@ class _Mixed(PyExprMutator):
     def visit_call_(self, op: Call) -> Any:
         if not isinstance(op.op, Op):
             return self.visit_expr_post_order(op)
-        # Arguments may have become narrow one by one: dtypes fit again after the casts below.
+        # Arguments may be narrow one by one: the casts below make their dtypes equal again.
         args = [self.visit_expr(arg) for arg in op.args]
         changed = any(a is not b for a, b in zip(args, op.args))
         call = Call(op.op, args, op.attrs, op.sinfo_args, op.span) if changed else op
@@ -102,7 +105,7 @@ class _Mixed(PyExprMutator):
 
 
 def _with_result(changed: Function, original: Function) -> Function:
-    """The function with its result in the dtype that it had before."""
+    """Return the function with its result converted to the original dtype."""
     wanted = original.ret_struct_info
     if known_struct_info(changed.body) is wanted or not isinstance(wanted, TensorStructInfo):
         return changed
@@ -122,8 +125,9 @@ def _with_result(changed: Function, original: Function) -> Function:
 def to_mixed_precision(
     mod: IRModule, out_dtype: str = "float32", fp16_input_names: Iterable[str] | None = None
 ) -> IRModule:
-    """Products and convolutions take float16 and give ``out_dtype``; parameters named in
-    ``fp16_input_names`` become float16."""
+    """Lets products and convolutions take float16 and give ``out_dtype``; parameters named in
+    ``fp16_input_names`` become float16.
+    """
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:
             mutator = _Mixed(mod, DataType(out_dtype), set(fp16_input_names or ()))

@@ -1,5 +1,4 @@
-"""Passes that keep the meaning and change the form: normalisation, dataflow blocks, names,
-purity."""
+"""Passes that change only the form: normalisation, dataflow blocks, names, purity."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class _Normalizer(PyExprMutator):
 
 @compiler_pass("Normalize")
 def normalize(func: Function, mod: IRModule) -> Function:
-    """Bring hand-made functions into A-normal form."""
+    """Brings functions built by hand into A-normal form."""
     return _Normalizer(mod).visit_expr(func)
 
 
@@ -60,7 +59,7 @@ class _ToNonDataflow(PyExprMutator):
 
 @compiler_pass("ToNonDataflow")
 def to_non_dataflow(func: Function, mod: IRModule) -> Function:
-    """Dataflow blocks become plain blocks."""
+    """Turns dataflow blocks into plain blocks."""
     return _ToNonDataflow(mod).visit_expr(func)
 
 
@@ -70,7 +69,7 @@ def _can_flow(binding: Binding) -> bool:
 
 
 class _ToDataflow(PyExprMutator):
-    """Runs of pure bindings in plain blocks become dataflow blocks."""
+    """Turns runs of pure bindings in plain blocks into dataflow blocks."""
 
     def __init__(self, mod: Any, func: Function, min_size: int) -> None:
         super().__init__(mod)
@@ -107,7 +106,7 @@ class _ToDataflow(PyExprMutator):
 
 
 def _local_outputs(func: Function) -> Function:
-    """Variables of dataflow blocks that nobody outside uses become dataflow variables."""
+    """Turns dataflow outputs that are not used outside their block into DataflowVars."""
     blocks = [block for block in func.body.blocks if isinstance(block, DataflowBlock)]
     candidates: dict[Var, Var] = {}
     for block in blocks:
@@ -138,7 +137,7 @@ class _Rebind(PyExprMutator):
 
 @compiler_pass("ConvertToDataflow")
 def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:
-    """Runs of at least ``min_size`` pure bindings become dataflow blocks."""
+    """Turns runs of at least ``min_size`` pure bindings into dataflow blocks."""
     return _local_outputs(_ToDataflow(mod, func, min_size).visit_expr(func))
 
 
@@ -146,7 +145,7 @@ def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Fun
 
 
 class _Canonicalizer(PyExprMutator):
-    """Uses of what is only another name become uses of the thing itself."""
+    """Replaces uses of aliases by the value that they name."""
 
     def __init__(self, mod: Any, func: Function) -> None:
         super().__init__(mod)
@@ -156,7 +155,9 @@ class _Canonicalizer(PyExprMutator):
                 self._find_outputs(block)
 
     def _find_outputs(self, block: DataflowBlock) -> None:
-        """``gv = lv`` at the end of a block: the value of ``lv`` may be bound to ``gv`` at once."""
+        """Find ``gv = lv`` at the end of a block: the value of ``lv`` may be bound to ``gv``
+        directly.
+        """
         bound = {b.var: b for b in block.bindings if isinstance(b.var, DataflowVar)}
         for binding in block.bindings:
             value = binding.value
@@ -175,7 +176,7 @@ class _Canonicalizer(PyExprMutator):
             self.set_var_remap(var, target)
             self.builder_.emit_normalized(VarBinding(target, value, binding.span))
             return
-        if value is var:  # the output itself was bound where its value was made
+        if value is var:  # the output was bound directly to the value
             return
         if self._is_name(value, var):
             self.set_var_remap(var, value)
@@ -232,7 +233,7 @@ class _Canonicalizer(PyExprMutator):
 
 @compiler_pass("CanonicalizeBindings")
 def canonicalize(func: Function, mod: Any = None) -> Function:
-    """Drop bindings that only give another name, and fields of tuples that are known."""
+    """Removes bindings that only rename a value, and accesses to fields of known tuples."""
     return remove_all_unused(_Canonicalizer(mod, func).visit_expr(func))
 
 
@@ -241,7 +242,7 @@ def canonicalize(func: Function, mod: Any = None) -> Function:
 
 @compiler_pass("RemovePurityChecking")
 def remove_purity_checking(func: Function) -> Function:
-    """Functions are no longer checked to be pure."""
+    """Marks functions as exempt from the purity check."""
     if not func.is_pure or func.attrs.get("relax.force_pure"):
         return func
     return func.with_attr("relax.force_pure", True)
@@ -249,7 +250,7 @@ def remove_purity_checking(func: Function) -> Function:
 
 @compiler_pass("AttachGlobalSymbol")
 def attach_global_symbol(mod: IRModule) -> IRModule:
-    """Each function gets its name as the symbol that it is linked under."""
+    """Sets the ``global_symbol`` of each function to its name."""
     for name, function in list(mod.functions.items()):
         if hasattr(function, "attrs") and function.attrs.get("global_symbol") != name.name_hint:
             mod[name] = function.with_attr("global_symbol", name.name_hint)
@@ -267,7 +268,7 @@ class _RenameCalls(PyExprMutator):
 
 @compiler_pass("NormalizeGlobalVar")
 def normalize_global_var(mod: IRModule) -> IRModule:
-    """Functions stand in the module under the symbol that they are linked under."""
+    """Renames functions of the module to their ``global_symbol``."""
     names: dict[GlobalVar, GlobalVar] = {}
     for name, function in mod.functions.items():
         symbol = function.attrs.get("global_symbol", name.name_hint)
@@ -288,8 +289,9 @@ def normalize_global_var(mod: IRModule) -> IRModule:
 def topological_sort(
     func: Function, order: str = "depth-first", direction: str = "from-inputs"
 ) -> Function:
-    """Bindings of dataflow blocks in an order in which each value stands close to its uses
-    (``depth-first``) or as early as possible (``breadth-first``)."""
+    """Reorders the bindings of dataflow blocks so that each value is close to its uses
+    (``depth-first``) or as early as possible (``breadth-first``).
+    """
     blocks = [
         _sorted_block(block, order, direction) if isinstance(block, DataflowBlock) else block
         for block in func.body.blocks

@@ -1,13 +1,12 @@
-"""PackForVectors: channels last, and constant weights packed, so that kernels run over vectors.
+"""PackForVectors: moves channels last and packs constant weights, so that kernels use vectors.
 
     y = R.nn.conv2d(x, w)              x1 = R.permute_dims(x, [0, 2, 3, 1])
     z = R.nn.relu(y)             →     y1 = R.call_tir(conv2d_nhwc_packed, (x1, packed w))
                                        z1 = R.nn.relu(y1)
                                        z = R.permute_dims(z1, [0, 3, 1, 2])
 
-A value in the new layout is known by its binding, the permutation back to the old one; operators
-that do not care about the order of axes go on in the new layout, and permutations that nobody uses
-are dead code.
+A value in the new layout is recognised by its binding, the permutation back to the old layout.
+Operators that work in any layout continue in the new one; unused permutations are dead code.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ __all__ = ["pack_for_vectors"]
 
 _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = operators.permute_dims.op
-_FEWEST_COLUMNS = 8  # below that a vector would be mostly empty
+_FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
 
 def _sizes(expr: Any) -> list[int] | None:
-    """The shape of a value if all of it is constant."""
+    """Return the shape of a value if all of it is constant."""
     info = known_struct_info(expr)
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         return None
@@ -49,7 +48,7 @@ def _sizes(expr: Any) -> list[int] | None:
 
 
 def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
-    """``(…, columns)`` as ``(tiles, …, width)``, filled up with zeros."""
+    """Return ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
     missing = -array.shape[-1] % width
     padded = numpy.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
     split = padded.reshape(*array.shape[:-1], -1, width)
@@ -75,7 +74,7 @@ class _Pack(PyExprMutator):
         }
 
     def visit_call_(self, op: Call) -> Any:
-        """Each call, after its arguments."""
+        """Rewrite a call after its arguments."""
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
@@ -93,7 +92,7 @@ class _Pack(PyExprMutator):
     # Values in the new layout
 
     def known(self, expr: Any) -> Any:
-        """The value with its channels last, if it is there already."""
+        """Return the value with its channels last, if that form exists already."""
         binding = self.lookup_binding(expr) if not isinstance(expr, Constant) else None
         if isinstance(binding, Call) and binding.op is _PERMUTE:
             axes = binding.attrs.axes
@@ -108,14 +107,14 @@ class _Pack(PyExprMutator):
             record_fallback("layout", call.op.name, "it cannot go on with the channels last")
 
     def channels_last(self, expr: Any) -> Any:
-        """The value with its channels last, permuted where it has to be."""
+        """Return the value with its channels last, permuted if necessary."""
         found = self.known(expr)
         if found is not None:
             return found
         return self.builder_.emit(operators.permute_dims(expr, _TO_LAST))
 
     def back(self, value: Any) -> Any:
-        """A result in the old layout."""
+        """Return a result in the old layout."""
         return operators.permute_dims(self.builder_.emit(value), _TO_FIRST)
 
     # Operators
@@ -200,8 +199,8 @@ class _Pack(PyExprMutator):
         return self.back(Call(call.op, args, call.attrs, call.sinfo_args))
 
     def moved_operand(self, arg: Any) -> Any:
-        """An operand of an elementwise operator with its channels last; None if that is not
-        possible.
+        """Return an operand of an elementwise operator with its channels last; None if
+        impossible.
         """
         sizes = _sizes(arg)
         if sizes is None:
@@ -234,7 +233,7 @@ class _Pack(PyExprMutator):
         return self.back(made) if call.attrs.keepdims else made
 
     def reshape(self, call: Call) -> Any:
-        """Another shape of one pixel: the order of the axes makes no difference."""
+        """Reshape a tensor of one pixel, for which the order of the axes makes no difference."""
         data = self.known(call.args[0])
         sizes = _sizes(call.args[0])
         if data is None or sizes is None or sizes[2:] != [1, 1]:
@@ -245,7 +244,7 @@ class _Pack(PyExprMutator):
 
 @compiler_pass("PackForVectors")
 def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
-    """Move float32 convolutions with constant weights to channels last, pack constant weights."""
+    """Moves float32 convolutions with constant weights to channels last and packs the weights."""
     machine = machine_model(Target(target) if target is not None else Target("llvm"))
     mutator = _Pack(mod, machine)
     for variable, function in list(mod.functions.items()):

@@ -1,5 +1,6 @@
-"""Passes over parameters and results: bundles, unused ones, and what can be computed from weights
-alone."""
+"""Passes over parameters and results: bundling, removal of unused ones, lifting of weight
+computations.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _STOP = operators.builtin.stop_lift_params.op
 
 
 def _private(mod: IRModule) -> dict[GlobalVar, Function]:
-    """Functions that only this module calls, and only directly."""
+    """Return the functions that only this module calls, and only directly."""
     found = {
         name: function
         for name, function in mod.functions.items()
@@ -54,12 +55,12 @@ def _private(mod: IRModule) -> dict[GlobalVar, Function]:
         ]
         for name in all_global_vars(function):
             if name in found and name not in called:
-                del found[name]  # used as a value: its signature has to stay
+                del found[name]  # used as a value, so its signature has to stay
     return found
 
 
 class _Callers(PyExprMutator):
-    """Calls of changed functions get their arguments (and results) changed."""
+    """Adapts the arguments (and results) of calls of changed functions."""
 
     def __init__(self, mod: IRModule, change: dict[GlobalVar, Callable[[Any, Call], Any]]) -> None:
         super().__init__(mod)
@@ -91,7 +92,7 @@ def _apply(
 
 @compiler_pass("RemoveUnusedParameters")
 def remove_unused_parameters(mod: IRModule) -> IRModule:
-    """Private functions lose the parameters that they do not use, their calls the arguments."""
+    """Removes unused parameters of private functions, and the arguments of their calls."""
     new: dict[GlobalVar, Function] = {}
     change: dict[GlobalVar, Any] = {}
     for name, function in _private(mod).items():
@@ -113,7 +114,9 @@ def remove_unused_parameters(mod: IRModule) -> IRModule:
 
 
 def _used_fields(mod: IRModule, name: GlobalVar) -> set[int] | None:
-    """The fields of a function's result that its callers read; None if one takes the whole."""
+    """Return the fields of a function's result that its callers read; None if one takes the
+    whole.
+    """
     fields: set[int] = set()
     for function in mod.functions.values():
         if not isinstance(function, Function) or function.body is None:
@@ -133,7 +136,7 @@ def _used_fields(mod: IRModule, name: GlobalVar) -> set[int] | None:
 
 @compiler_pass("RemoveUnusedOutputs")
 def remove_unused_outputs(mod: IRModule) -> IRModule:
-    """Private functions lose the fields of their result that no caller reads."""
+    """Removes fields of private functions' results that no caller reads."""
     new: dict[GlobalVar, Function] = {}
     change: dict[GlobalVar, Any] = {}
     for name, function in _private(mod).items():
@@ -153,8 +156,7 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
 
 
 def _spread_results(kept: list[int], count: int) -> Callable[[Any, Call], Any]:
-    """The fields that are left at their old places; the first of them stands for those that are
-    gone."""
+    """Return the kept fields at their old positions; the first one fills the removed positions."""
 
     def change(mutator: Any, call: Call) -> Any:
         again = Call(call.op, call.args, call.attrs, call.sinfo_args, call.span)
@@ -169,7 +171,7 @@ def _spread_results(kept: list[int], count: int) -> Callable[[Any, Call], Any]:
 
 @compiler_pass("ExpandTupleArguments")
 def expand_tuple_arguments(mod: IRModule) -> IRModule:
-    """Private functions take the fields of tuples as parameters of their own."""
+    """Replaces tuple parameters of private functions by one parameter per field."""
     new: dict[GlobalVar, Function] = {}
     change: dict[GlobalVar, Any] = {}
     for name, function in _private(mod).items():
@@ -206,7 +208,7 @@ def _spread_arguments(mutator: Any, call: Call) -> Any:
 
 @compiler_pass("BundleModelParams")
 def bundle_model_params(mod: IRModule, param_tuple_name: str | None = None) -> IRModule:
-    """Parameters after the first ``num_input`` ones (an attribute) become one tuple."""
+    """Bundles the parameters after the first ``num_input`` ones (an attribute) into one tuple."""
     for name, function in list(mod.functions.items()):
         if not isinstance(function, Function) or "num_input" not in function.attrs:
             continue
@@ -231,7 +233,7 @@ def bundle_model_params(mod: IRModule, param_tuple_name: str | None = None) -> I
 def update_param_struct_info(
     mod: IRModule, sinfo_func: Callable[[Var], StructInfo | None]
 ) -> IRModule:
-    """Parameters get the struct info that ``sinfo_func`` gives (None: as it is)."""
+    """Gives parameters the struct info that ``sinfo_func`` returns (None: unchanged)."""
     for name, function in list(mod.functions.items()):
         if not isinstance(function, Function) or function.body is None:
             continue
@@ -256,7 +258,7 @@ def update_param_struct_info(
 
 
 class _Lift:
-    """Splits a function into what its weights alone decide and the rest."""
+    """Splits a function into the part that depends on weights alone and the rest."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -285,7 +287,7 @@ class _Lift:
                 known.add(binding.var)
 
     def handed_over(self) -> list[Var]:
-        """What the rest needs: weights as they are, and lifted values."""
+        """Return what the rest takes: weights as they are, and lifted values."""
         lifted = {binding.var for binding in self.lifted}
         needed: dict[Var, None] = {}
         for block in self.function.body.blocks:
@@ -296,7 +298,7 @@ class _Lift:
         return [var for var in needed if var in lifted or var in self.weights]
 
     def transform_function(self, outputs: list[Var], symbol: str | None) -> Function:
-        """The function from the tuple of weights to the tuple of what is handed over."""
+        """Return the function from the tuple of weights to the tuple that the rest takes."""
         info = TupleStructInfo(tuple([known_struct_info(param) for param in self.weights]))
         whole = Var("params", info)
         used = {var for binding in self.lifted for var in used_vars(binding.value)} | set(outputs)
@@ -322,7 +324,7 @@ class _Lift:
         return copy_with_new_vars(function)
 
     def rest(self, outputs: list[Var]) -> Function:
-        """The function that takes what is handed over instead of the weights."""
+        """Return the function that takes this tuple instead of the weights."""
         lifted = {id(binding) for binding in self.lifted}
         blocks = []
         for block in self.function.body.blocks:

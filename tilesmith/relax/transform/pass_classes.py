@@ -1,4 +1,4 @@
-"""Passes over the functions, and over the dataflow blocks, of the graph."""
+"""Pass classes that work on each function, or on each dataflow block, of the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FunctionPass(FunctionLevelPass):
     function_class = Function
 
     def wanted(self, function: Any) -> bool:
-        """Functions that have a body and are not left to somebody else."""
+        """Return whether a function has a body and is not left to an external code generator."""
         return (
             isinstance(function, Function)
             and function.body is not None
@@ -44,7 +44,7 @@ class DataflowBlockPass(FunctionPass):
     """A pass that works on each dataflow block by itself."""
 
     def transform(self, mod: Any, ctx: Any) -> Any:
-        """Hand each dataflow block to the pass's own function."""
+        """Apply the pass's own function to each dataflow block."""
         for variable, old in list(mod.functions.items()):
             if self.wanted(old):
                 mutator = _BlockMutator(mod, lambda block: self.function(block, mod, ctx))

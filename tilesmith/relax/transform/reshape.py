@@ -1,6 +1,6 @@
-"""RewriteDataflowReshape: a PrimFunc that only copies elements in order becomes ``R.reshape``, a
-view
-that costs nothing."""
+"""RewriteDataflowReshape: replaces a PrimFunc that copies elements in order by ``R.reshape``, a
+view.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _CALL_TIR, _RESHAPE = operators.call_tir.op, operators.reshape.op
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a PrimFunc copies its first buffer to its last one, elements in the same order."""
+    """Return whether a PrimFunc copies its first buffer to its last one, elements in the same
+    order.
+    """
     blocks = unscheduled_blocks(func)
     if blocks is None or len(blocks) != 1 or len(func.buffer_map) < 2:
         return False
@@ -73,5 +75,5 @@ class _Views(PyExprMutator):
 
 @compiler_pass("RewriteDataflowReshape")
 def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
-    """Copies of all elements in order become ``R.reshape``."""
+    """Replaces copies of all elements in order by ``R.reshape``."""
     return _Views(mod).visit_expr(func)

@@ -1,8 +1,8 @@
-"""SimplifyExpr, RecognizeOps: fewer operators that mean the same.
+"""SimplifyExpr, RecognizeOps: replace operators by fewer ones with the same result.
 
-``SimplifyExpr`` drops operators that do nothing and joins neighbours (two reshapes, two
-permutations, conversions that lose nothing). ``RecognizeOps`` finds layer normalisation and gelu
-where an exporter wrote them out.
+``SimplifyExpr`` removes operators without effect and joins neighbours (two reshapes, two
+permutations, lossless conversions). ``RecognizeOps`` finds layer normalisation and gelu where an
+exporter wrote them out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RULES: dict[Op, list[Rule]] = {}
 
 
 def rule(*functions: OpFunction) -> Callable[[Rule], Rule]:
-    """Register a rule for calls of operators; it gives the replacement or None."""
+    """Register a rule for calls of operators; it returns the replacement or None."""
 
     def register(function: Rule) -> Rule:
         for operator in functions:
@@ -60,7 +60,7 @@ class _Simplifier(PyExprMutator):
         return None
 
     def value(self, expr: Any, op: Op) -> Any:
-        """The call of an operator that a variable is bound to, or None."""
+        """Return the operator's call that a variable is bound to, or None."""
         bound = self.lookup_binding(expr)
         if isinstance(bound, Call) and bound.op is op:
             return bound
@@ -68,12 +68,12 @@ class _Simplifier(PyExprMutator):
 
 
 def _same(call: Call, expr: Any) -> Any:
-    """``expr`` if it is known to be like the result of the call."""
+    """Return ``expr`` if it provably has the struct info of the call's result."""
     return expr if same_struct_info(known_struct_info(call), known_struct_info(expr)) else None
 
 
 def _is_scalar(expr: Any, value: float) -> bool:
-    """Whether an expression is a constant whose elements are all ``value``."""
+    """Return whether an expression is a constant whose elements are all ``value``."""
     if not isinstance(expr, Constant) or expr.data.size > 4096:
         return False
     array = expr.data._view()
@@ -112,7 +112,7 @@ def _permutation(call: Call, rank: int) -> list[int]:
 
 
 def _holds(narrow: DataType, wide: DataType) -> bool:
-    """Whether each value of one dtype is a value of another."""
+    """Return whether each value of one dtype is a value of another."""
     if narrow == wide or narrow.is_bool:
         return True
     if narrow.is_integer and wide.is_integer:
@@ -224,33 +224,33 @@ def _takes_everything(call: Call) -> bool:
 
 @compiler_pass("SimplifyExpr", aliases=("RemoveRedundantReshape",))
 def simplify(func: Function, mod: IRModule) -> Function:
-    """A function with fewer operators that means the same."""
+    """Simplifies a function to fewer operators with the same result."""
     changed = _Simplifier(mod).visit_expr(func)
     return changed if changed is func else remove_all_unused(changed)
 
 
-# Operators that were written out
+# Recognition of written-out operators
 
 
 def _call(function: OpFunction) -> ExprPattern:
-    """An operator; called with patterns of the arguments."""
+    """Return a pattern for an operator; call it with patterns of the arguments."""
     return is_op(function.op)
 
 
 def _either(function: OpFunction, a: DFPattern, b: DFPattern) -> DFPattern:
-    """A commutative operator of two patterns."""
+    """Return a pattern for a commutative operator of two patterns."""
     return _call(function)(a, b) | _call(function)(b, a)
 
 
 def _scalar(expr: Any) -> float | None:
-    """The one value of a constant."""
+    """Return the one value of a constant."""
     if isinstance(expr, Constant) and expr.data.size == 1:
         return float(expr.data._view().reshape(()))
     return None
 
 
 class _LayerNorm:
-    """(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * γ + β"""
+    """Recognises (x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * γ + β"""
 
     def __init__(self) -> None:
         self.x, self.gamma, self.beta = wildcard(), is_const(), is_const()
@@ -270,7 +270,7 @@ class _LayerNorm:
         self.pattern = _either(operators.add, scaled, self.beta)
 
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
-        """The call of the operator, where axes and shapes fit."""
+        """Return the call of the operator, if axes and shapes fit."""
 
         def left(reason: str) -> Any:
             record_fallback("recognition", "layer normalisation", reason)
@@ -299,7 +299,7 @@ class _LayerNorm:
 
 
 class _Gelu:
-    """x * 0.5 * (1 + erf(x / √2)), in any order of the factors"""
+    """Recognises x * 0.5 * (1 + erf(x / √2)), with the factors in any order."""
 
     def __init__(self) -> None:
         self.x, self.root = wildcard(), is_const()
@@ -316,7 +316,7 @@ class _Gelu:
         )
 
     def rewrite(self, expr: Any, found: dict[Any, Any]) -> Any:
-        """The call of the operator, where the constants are the right ones."""
+        """Return the call of the operator, if the constants are the right ones."""
         root = _scalar(found[self.root])
         wanted = 2**0.5 if found[self.inner].op is operators.divide.op else 2**-0.5
         is_gelu = root is not None and bool(numpy.isclose(root, wanted, rtol=1e-5))
@@ -335,6 +335,6 @@ def _recognizer() -> PatternMatchingRewriter:
 
 @compiler_pass("RecognizeOps")
 def recognize_ops(func: Function) -> Function:
-    """Layer normalisation and gelu that are written out become the operators."""
+    """Replaces written-out layer normalisation and gelu by the operators."""
     rewriter = _recognizer()
     return rewriter(func)
