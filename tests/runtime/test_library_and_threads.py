@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +34,20 @@ def load(kind, threads_object, tmp_path):
     if kind == "file":
         return Library.load(path)
     return Library.from_shared_bytes(path.read_bytes())
+
+
+def file_of(address):
+    """The name under which the loader knows the library around an address."""
+
+    class Info(ctypes.Structure):
+        _fields_ = [  # noqa: RUF012
+            ("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+            ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
+        ]  # fmt: skip
+
+    info = Info()
+    assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info))
+    return info.file.decode()
 
 
 @pytest.fixture(params=["objects", "file", "memory"])
@@ -235,6 +250,24 @@ def test_libraries_from_memory_are_not_mixed_up(emit, threads_object, model_obje
         library = Library.from_shared_bytes((tmp_path / f"{index}.so").read_bytes())
         names.append(library.symbol("__tvm_ffi_main") is None)
     assert names == [True, False] * 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux names what is mapped")
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_the_name_of_a_library_from_memory_stands_for_no_other_file(
+    threads_object, tmp_path, monkeypatch, in_folder
+):
+    """The name of a closed descriptor would: whoever reads a library's file by its name, as
+    tvm-ffi does for its backtraces, read some other file, or died when that one was shortened."""
+    link_shared([threads_object], tmp_path / "library.so")
+    contents = (tmp_path / "library.so").read_bytes()
+    if not in_folder:
+        real = Library.load
+        forbid = lambda path: real("/dev/null" if "/tilesmith-" in str(path) else path)  # noqa: E731
+        monkeypatch.setattr(Library, "load", staticmethod(forbid))
+    library = Library.from_shared_bytes(contents)
+    found = file_of(library.symbol(defined_symbols(threads_object)[0]))
+    assert not Path(found).exists() or Path(found).read_bytes() == contents
 
 
 @pytest.mark.parametrize("permitted", [True, False])

@@ -260,26 +260,41 @@ def process_library(symbol_prefix: str = "") -> Library:
 
 
 def _shared_from_bytes(contents: bytes | memoryview) -> Library:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("tilesmith-library")
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(contents)
-            # The loader returns the library that it loaded from a path before, though the number
-            # now stands for another file: redundant "/" and "./" make each path different.
-            unique = bin(next(_library_names))[2:].replace("0", "/").replace("1", "./")
-            return Library.load(f"/proc/self/fd/{unique}{descriptor}")
-        finally:
-            os.close(descriptor)  # the mapping keeps the memory
+    """Load a library from a file that is removed again: the mapping keeps the memory.
+
+    Whoever opens a loaded library by its name afterwards (tvm-ffi does so to tell where an error
+    came from) finds nothing. The name of an anonymous file, a descriptor's number, would by then
+    stand for some other file.
+    """
     descriptor, name = tempfile.mkstemp(suffix=".so", prefix="tilesmith-")
     path = Path(name)
     try:
         with open(descriptor, "wb") as file:
             file.write(contents)
-        return Library.load(path)
+        try:
+            return Library.load(path)
+        except ArtifactError:
+            if not hasattr(os, "memfd_create"):
+                raise
+            return _from_anonymous_file(contents)  # the folder may forbid code
     finally:
         if sys.platform != "win32":  # a loaded library cannot be removed there
             path.unlink()
+
+
+def _from_anonymous_file(contents: bytes | memoryview) -> Library:
+    """Load a library where no folder for temporary files may hold code.
+
+    Its descriptor stays open, so that the name that the loader knows it by stands for nothing else.
+    """
+    descriptor = os.memfd_create("tilesmith-library")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(contents)
+    try:
+        return Library.load(f"/proc/self/fd/{descriptor}")
+    except ArtifactError:
+        os.close(descriptor)
+        raise
 
 
 def defined_symbols(content: bytes) -> list[str]:

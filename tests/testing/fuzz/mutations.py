@@ -320,18 +320,16 @@ def conditions_hoisted_to_the_wrong_side() -> None:
 
 
 def llvm_with_truncated_remainders() -> None:
-    cls = module("codegen.llvm.expressions")
-    owner = next(value for value in vars(cls).values() if hasattr(value, "visit_FloorMod"))
+    module("codegen.llvm.arithmetic")  # enters the rules
+    rules = module("codegen.llvm.rules").NODE_RULES
+    right = rules[FloorMod]
 
-    def make(right: Any) -> Any:
-        def visit(self: Any, expr: FloorMod) -> str:
-            if expr.dtype.is_int and expr.dtype.lanes == 1:
-                return self.visit(truncmod(expr.a, expr.b))
-            return right(self, expr)
+    def truncated(emit: Any, expr: FloorMod) -> str:
+        if expr.dtype.is_int and expr.dtype.lanes == 1:
+            return emit.value(truncmod(expr.a, expr.b))
+        return right(emit, expr)
 
-        return visit
-
-    replace(owner, "visit_FloorMod", make)
+    rules[FloorMod] = truncated
 
 
 def c_without_parentheses() -> None:
