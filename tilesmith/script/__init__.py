@@ -1,9 +1,9 @@
-"""TVMScript: programs written as Python, parsed from the syntax tree.
+"""Parses TVMScript: programs written as Python, read from the syntax tree.
 
     from tilesmith.script import ir as I, tir as T, relax as R
 
-``from_source`` parses a text; ``ir_module`` decorates a class. How a dialect is added stands at the
-head of ``parsing.py``.
+``from_source`` parses a text; ``ir_module`` decorates a class. The docstring of ``parsing.py`` says
+how to add a dialect.
 """
 
 from tilesmith.script import ir, tir

@@ -1,8 +1,8 @@
-"""Frames: what a script's words do while a program is being built.
+"""Defines frames, the ``with`` blocks in which a program is built.
 
 A frame is opened by ``with`` (by the user in plain Python, or by the parser) and makes its node
-when it is closed; statements go to the innermost open frame. The frames of each dialect stand in
-files of their own; here is what they share.
+when it is closed; statements go to the innermost open frame. The frames of each dialect have files
+of their own; this is what they share.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class IRBuilder:
 
     @staticmethod
     def current() -> IRBuilder:
-        """The innermost builder of this thread; an error outside of one."""
+        """Return the innermost builder of this thread; an error outside of one."""
         if not _builders.stack:
             raise ScriptError(
                 "this word of the script is used outside of a program",
@@ -61,27 +61,27 @@ class IRBuilder:
 
     @staticmethod
     def is_in_scope() -> bool:
-        """Whether a builder is open in this thread."""
+        """True if a builder is open in this thread."""
         return bool(_builders.stack)
 
     def get(self) -> Any:
-        """What was built: a function, a module, or a statement."""
+        """Return the finished function, module, or statement."""
         if self.result is None:
             raise ScriptError("nothing has been built yet: all frames must be closed")
         return self.result
 
     @staticmethod
     def name(s: str, v: Any) -> Any:
-        """Give a name to what has none yet."""
+        """Name a variable, buffer or block that has no name yet."""
         return name_fresh(v, s)
 
     @staticmethod
     def name_many(s: Iterable[str], vs: Iterable[Any]) -> list[Any]:
-        """Give a name to each of several things."""
+        """Name several things."""
         return [name_fresh(value, name) for name, value in zip(s, vs)]
 
     def find_frame(self, *kinds: type) -> Any:
-        """The innermost open frame of one of these classes, or None."""
+        """Return the innermost open frame of one of these classes, or None."""
         for frame in reversed(self.frames):
             if isinstance(frame, kinds):
                 return frame
@@ -89,12 +89,14 @@ class IRBuilder:
 
 
 def current_builder() -> IRBuilder:
-    """The innermost builder of this thread."""
+    """Return the innermost builder of this thread."""
     return IRBuilder.current()
 
 
 class Frame:
-    """Something opened by ``with``. Subclasses say what is entered and what is made at the end."""
+    """A construct opened by ``with``. Subclasses say what is entered and what is made at the
+    end.
+    """
 
     def __init__(self) -> None:
         self.builder = IRBuilder.current()
@@ -102,18 +104,20 @@ class Frame:
         self.callbacks: list[Callable[[], Any]] = []
 
     def enter(self) -> Any:
-        """What ``with … as`` gives."""
+        """Return the value of ``with … as``."""
         return self
 
     def finish(self) -> None:
-        """Make the node and hand it on."""
+        """Make the node and pass it on."""
 
     def take_function(self, name: str, function: Any) -> bool:
-        """Take a function that was built inside of this frame; False if it does not want it."""
+        """Take a function that was built inside this frame; False if the frame does not accept
+        it.
+        """
         return False
 
     def add_callback(self, callback: Callable[[], Any]) -> None:
-        """Call this when the frame is closed."""
+        """Call a function when the frame is closed."""
         self.callbacks.append(callback)
 
     def __enter__(self) -> Any:
@@ -121,7 +125,7 @@ class Frame:
         return self.enter()
 
     def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
-        # A frame that fails leaves its inner ones open: they go with it.
+        # A frame that fails leaves its inner ones open: drop them too.
         frames = self.builder.frames
         while frames and frames.pop() is not self:
             pass
@@ -132,9 +136,9 @@ class Frame:
 
 
 def name_fresh(value: Any, name: str) -> Any:
-    """Name a variable, buffer or iterator that was made without a name; gives it back.
+    """Name a variable, buffer or iterator that was made without a name; return it.
 
-    Nodes are immutable for those who use them; here the maker finishes what nobody has seen yet.
+    Nodes are immutable once they are used; this one is not used yet.
     """
     if isinstance(value, Var):
         if not value.name:

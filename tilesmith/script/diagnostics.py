@@ -1,4 +1,4 @@
-"""Source text, places in it, and the errors that show them."""
+"""Holds source text and positions in it, and raises errors that show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Source", "error_at_caller", "guilty_argument", "nearest"]
 
 
 def nearest(name: str, known: Any) -> tuple[str, ...]:
-    """The advice "did you mean …" when a known name is close, else nothing."""
+    """Return the advice "did you mean …" when a known name is close, else nothing."""
     import difflib
 
     near = difflib.get_close_matches(name, [text for text in known if isinstance(text, str)], n=1)
@@ -37,12 +37,12 @@ class Source:
 
     @property
     def is_text(self) -> bool:
-        """Whether the program was given as text, not as a file, cell or prompt."""
+        """True if the program was given as text, not as a file, cell or prompt."""
         return self.filename.startswith("<script ")
 
     @staticmethod
     def from_text(text: str) -> Source:
-        """The source of a program given as text; error messages show lines of it."""
+        """Return the source of a program given as text; error messages show lines of it."""
         from hashlib import blake2b
 
         name = f"<script {blake2b(text.encode(), digest_size=4).hexdigest()}>"
@@ -55,7 +55,9 @@ class Source:
 
     @staticmethod
     def from_block(filename: str, line: int, module_globals: dict | None = None) -> Source:
-        """The definition (function or class) that begins at a line of a file, cell or prompt."""
+        """Return the definition (function or class) that begins at a line of a file, cell or
+        prompt.
+        """
         linecache.checkcache(filename)
         lines = linecache.getlines(filename, module_globals)
         if not 0 < line <= len(lines):
@@ -67,7 +69,7 @@ class Source:
         shift = line - (2 if indented else 1)
         try:
             tree = _parse_block(_block_by_indentation(lines, line - 1), filename, indented)
-        except SyntaxError:  # text at the margin: Python's tokens say where the definition ends
+        except SyntaxError:  # a string at the margin: Python's tokens say where the definition ends
             try:
                 tree = _parse_block(inspect.getblock(lines[line - 1 :]), filename, indented)
             except SyntaxError as error:
@@ -75,7 +77,7 @@ class Source:
         return Source(tree, filename, shift)
 
     def span(self, node: ast.AST) -> Span | None:
-        """Where a piece of syntax stands."""
+        """Return the position of a piece of syntax."""
         line = getattr(node, "lineno", None)
         if line is None:
             return None
@@ -90,18 +92,18 @@ class Source:
         )
 
     def line(self, number: int) -> str:
-        """The text of a line of the file."""
+        """Return the text of a line of the file."""
         return linecache.getline(self.filename, number).rstrip("\n")
 
     def _characters(self, line: int, column: int) -> int:
-        """A column in characters: the tree counts bytes."""
+        """Convert a column from bytes, which the tree counts, to characters."""
         text = linecache.getline(self.filename, line)
         if text.isascii():
             return column
         return len(text.encode()[:column].decode(errors="replace"))
 
     def error(self, node: ast.AST, problem: Any, notes: tuple[str, ...] = ()) -> ScriptError:
-        """The error to raise for a problem (a text or an exception) at a piece of syntax."""
+        """Return the error to raise for a problem (a text or an exception) at a piece of syntax."""
         if isinstance(problem, ScriptError) and problem.span is not None:
             return problem
         if isinstance(problem, TilesmithError):
@@ -116,16 +118,17 @@ class Source:
 
 
 def _parse_block(block: list[str], filename: str, indented: bool) -> ast.AST:
-    """The tree of a definition. An indented one is read as the body of an ``if``: columns stay
-    those of the file."""
+    """Parse a definition. An indented one is read as the body of an ``if``: columns stay those of
+    the file.
+    """
     tree = ast.parse(("if True:\n" if indented else "") + "".join(block), filename).body[0]
     return tree.body[0] if indented else tree  # type: ignore[attr-defined]
 
 
 def _block_by_indentation(lines: list[str], first: int) -> list[str]:
-    """The lines of a definition: up to the next one that is not indented more than its head.
+    """Return the lines of a definition: up to the next one that is not indented more than its head.
 
-    Where that is wrong (a text over several lines that reaches the margin), what is left is no
+    Where that is wrong (a string over several lines that reaches the margin), the result is not
     valid Python. This takes a tenth of the time of ``inspect.getblock``.
     """
     head = len(lines[first]) - len(lines[first].lstrip())
@@ -144,7 +147,7 @@ _KEPT_TEXTS = 256
 
 
 def _remember_text(name: str, text: str) -> None:
-    """Let error messages find the lines of a text; the oldest texts are forgotten."""
+    """Keep the lines of a text for error messages; the oldest texts are dropped."""
     if name not in linecache.cache:
         _TEXTS.append(name)
         if len(_TEXTS) > _KEPT_TEXTS:
@@ -154,7 +157,7 @@ def _remember_text(name: str, text: str) -> None:
 
 
 def guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
-    """The argument of a call that an error message quotes."""
+    """Return the argument of a call that an error message quotes."""
     for keyword in node.keywords:
         if f"unexpected keyword argument '{keyword.arg}'" in message:
             return keyword
@@ -166,7 +169,8 @@ def guilty_argument(node: ast.Call, message: str) -> ast.AST | None:
 
 
 def error_at_caller(problem: TilesmithError) -> TilesmithError:
-    """The error with the place of the call in the user's file, for words that Python runs itself.
+    """Return the error with the position of the call in the user's file, for words that Python runs
+    itself.
 
     Annotations of parameters are evaluated by Python before the decorator parses the function.
     """

@@ -1,4 +1,4 @@
-"""From text, functions and classes to programs."""
+"""Parses texts, functions and classes into programs: the public entry points."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Where a definition stands.
+# Where a definition is.
 
 
 def _code_of(program: Any) -> CodeType | None:
-    """A piece of compiled code that tells file and line."""
+    """Return a piece of compiled code that knows its file and line."""
     code = getattr(program, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
 def definition_of(program: Any) -> Source:
-    """The source of a function or class."""
+    """Return the source of a function or class."""
     code = _code_of(program)
     if code is not None:
         return Source.from_block(
@@ -45,7 +45,9 @@ def definition_of(program: Any) -> Source:
 
 
 def _class_definition(program: type, frame: FrameType) -> Source:
-    """The source of a class: around its first function, else below the line being executed."""
+    """Return the source of a class: around its first function, else below the line being
+    executed.
+    """
     codes = [code for code in [_code_of(value) for value in vars(program).values()] if code]
     filename = codes[0].co_filename if codes else frame.f_code.co_filename
     linecache.checkcache(filename)
@@ -67,7 +69,7 @@ def _class_definition(program: type, frame: FrameType) -> Source:
 
 
 def _first_decorator(lines: list[str], line: int) -> int:
-    """The line where the decorators of a definition begin; each may span several lines."""
+    """Return the line where the decorators of a definition begin; each may span several lines."""
 
     def indentation(text: str) -> int:
         return len(text) - len(text.lstrip())
@@ -85,7 +87,7 @@ def _first_decorator(lines: list[str], line: int) -> int:
 
 
 def _class_from_inspect(program: type) -> Source:
-    """The source of a class that is decorated later than it is defined."""
+    """Return the source of a class that is decorated after it is defined."""
     try:
         _, line = inspect.getsourcelines(program)
         filename = inspect.getsourcefile(program) or inspect.getfile(program)
@@ -98,7 +100,7 @@ def _class_from_inspect(program: type) -> Source:
 
 
 def is_part_of_module(frame: FrameType) -> bool:
-    """Whether a decorator was met in the body of a class that is parsed as a module itself."""
+    """True if a decorator is inside the body of a class that is parsed as a module itself."""
     if "__qualname__" not in frame.f_locals or "__module__" not in frame.f_locals:
         return False
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
@@ -112,14 +114,15 @@ def is_part_of_module(frame: FrameType) -> bool:
 
 
 def variables_around(program: Any, frame: FrameType) -> dict[str, Any]:
-    """The variables that a definition sees: globals, those of the functions around it, its own
-    closure and, for a class, those of its methods."""
+    """Return the variables that a definition sees: globals, those of the functions around it, its
+    own closure and, for a class, those of its methods.
+    """
     known = dict(frame.f_globals)
     known.update(getattr(program, "__globals__", {}))
     outer, chain = frame, []
     while outer is not None and outer.f_locals is not outer.f_globals:
         chain.append(outer.f_locals)
-        # Only bodies of classes are skipped on the way out: their functions stand around them.
+        # Only bodies of classes are skipped on the way out: the functions around them are visible.
         if "__qualname__" not in outer.f_locals or outer.f_back is None:
             break
         outer = outer.f_back
@@ -139,12 +142,12 @@ def variables_around(program: Any, frame: FrameType) -> dict[str, Any]:
 
 
 def parse_now(function: Any, frame: FrameType, options: dict) -> Any:
-    """What the decorator of a function does: parse it, or leave it to the module around."""
+    """Parse a decorated function, or leave it to the module around it."""
     return function if is_part_of_module(frame) else parse_definition(function, frame)
 
 
 def parse_definition(program: Any, frame: FrameType) -> Any:
-    """Parse a decorated function or class where it stands; options are read from the text."""
+    """Parse a decorated function or class; options are read from the text."""
     if isinstance(program, type):
         source = _class_definition(program, frame)
     else:
@@ -172,7 +175,7 @@ def run_parser(parser: Parser, parse_tree: Callable[[Parser, Any], Any]) -> Any:
 
 
 def _raised_inside(error: BaseException) -> bool:
-    """Whether an error comes from Tilesmith itself and not from a function of the user's."""
+    """True if an error comes from Tilesmith itself and not from a function of the user's."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -193,14 +196,14 @@ def parse_node(parser: Parser, node: Any) -> Any:
 
 
 def default_variables() -> dict[str, Any]:
-    """The names that a text may use without importing them."""
+    """Return the names that a text may use without importing them."""
     from tilesmith.script import tir
 
     return {"T": tir, "I": script_ir, "tir": tir}
 
 
 class _Names(dict):
-    """Variables around a text: a dialect is found by its letter when it is met."""
+    """Variables around a text; a dialect is looked up when its letter is used."""
 
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name):
@@ -214,11 +217,12 @@ class _Names(dict):
 def from_source(
     program: Any, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True
 ) -> Any:
-    """The module or function that a text defines, or that a Python function or class stands for.
+    """Return the module or function that a text defines, or that a Python function or class stands
+    for.
 
     ``extra_vars``: names that the text may use besides ``T``, ``I`` and ``R``. A text may hold
-    several definitions (the last one is given back), assignments, and imports of the dialects.
-    ``check_well_formed``: refuse functions that use what is not defined, and the like.
+    several definitions (the last one is returned), assignments, and imports of the dialects.
+    ``check_well_formed``: refuse functions that break the rules, such as undefined variables.
     """
     if not isinstance(program, str):
         import sys
@@ -243,7 +247,7 @@ def from_source(
 
 
 def parse(program: Any, extra_vars: Any = None, check_well_formed: bool = True) -> Any:
-    """``from_source`` under another name."""
+    """Do what ``from_source`` does, under another name."""
     return from_source(program, extra_vars, check_well_formed)
 
 
@@ -273,13 +277,15 @@ _DIALECT_NAMES = {"tir": "T", "relax": "R", "ir": "I"}
 
 
 def _namespace(module: str) -> Any:
-    """The words of a dialect by the name of its module."""
+    """Return the words of a dialect by the name of its module."""
     letter = _DIALECT_NAMES[module]
     return script_ir if letter == "I" else DIALECTS.get(letter).namespace
 
 
 def _import(parser: Parser, node: Any) -> None:
-    """``from tilesmith.script import tir as T``; other packages come through ``extra_vars``."""
+    """Handle ``from tilesmith.script import tir as T``; other packages come through
+    ``extra_vars``.
+    """
     module = getattr(node, "module", None) or ""
     if isinstance(node, ast.ImportFrom) and module.endswith("script"):
         for alias in node.names:
@@ -294,13 +300,15 @@ def _import(parser: Parser, node: Any) -> None:
 
 
 class _WithArrays:
-    """``I`` for a text whose arrays were taken out before parsing: it names them by number."""
+    """``I`` for a text whose arrays were taken out before parsing: the text refers to them by
+    number.
+    """
 
     def __init__(self, blobs: list[bytes]) -> None:
         self._blobs = blobs
 
     def array(self, dtype: str, shape: tuple[int, ...], data: Any) -> Any:
-        """The array with that number."""
+        """Return the array with that number."""
         return script_ir.array(dtype, shape, self._blobs[data] if isinstance(data, int) else data)
 
     def __getattr__(self, name: str) -> Any:
@@ -310,7 +318,7 @@ class _WithArrays:
 def _take_out_arrays(text: str) -> tuple[str, list[bytes]]:
     """Decode the base64 of large constants without sending it through Python's parser.
 
-    Only whole lines of the form in which they are printed are touched.
+    Only whole lines in the printed form are replaced.
     """
     start = text.find("metadata = I.metadata({")
     if start < 0:

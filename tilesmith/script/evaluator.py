@@ -1,6 +1,6 @@
-"""Values of Python expressions inside a script: evaluated from the syntax tree, so that each error
-has its place, ``and``, ``or``, ``not`` and chained comparisons build expressions, and the two sides
-of an operator stay in the order in which they are written.
+"""Evaluates Python expressions inside a script from the syntax tree, so that each error has its
+position, ``and``, ``or``, ``not`` and chained comparisons build expressions, and the two sides of
+an operator stay in the order in which they are written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PYTHON_COMPARE: dict[type, Callable] = {
 class Evaluator:
     """Evaluates expressions in the scopes of a parser.
 
-    A dialect adapts it by class of value: ``operands`` converts what stands next to an operator,
+    A dialect adapts it by class of value: ``operands`` converts the operands of operators,
     ``subscripts`` takes over ``value[index]``, ``calls`` takes over ``value(arguments)``; each maps
     a class to a function.
     """
@@ -70,11 +70,13 @@ class Evaluator:
         self.operands: dict[type, Callable[[Any], Any]] = {}
         self.subscripts: dict[type, Callable[[Any, Any], Any]] = {}
         self.calls: dict[type, Callable[[Any, list, dict], Any]] = {}
-        self.builtins: dict[str, Any] = {}  # what takes the place of a function of Python's
-        self.literal: Callable[[Any], Any] | None = None  # what a literal stands for, if not itself
+        self.builtins: dict[str, Any] = {}  # replacements of Python functions
+        self.literal: Callable[[Any], Any] | None = None  # converts literals, if not None
 
     def evaluate(self, node: ast.expr) -> Any:
-        """The value of an expression; every failure becomes an error at the innermost place."""
+        """Return the value of an expression; every failure becomes an error at the innermost
+        position.
+        """
         method = _METHODS.get(node.__class__)
         if method is None:
             raise self.parser.error(
@@ -92,7 +94,9 @@ class Evaluator:
             raise self._explain(node, error) from error
 
     def _explain(self, node: ast.expr, error: Exception) -> ScriptError:
-        """The error, its marker under the argument or index that is wrong if that is known."""
+        """Return the error, with its marker under the argument or index that is wrong if that is
+        known.
+        """
         notes: tuple[str, ...] = ()
         place: ast.AST = node
         if isinstance(node, ast.Subscript) and isinstance(error, ShapeError):
@@ -113,7 +117,7 @@ class Evaluator:
         return self.parser.error(place, error, notes)
 
     def _no_elements(self, node: ast.Subscript, error: Exception) -> ScriptError:
-        """A value that is no buffer stands before brackets."""
+        """Explain the subscript of a value that is not a buffer."""
         value, written = self.evaluate(node.value), ast.unparse(node.value)
         if not isinstance(value, PrimExpr):
             return self.parser.error(node, error)
@@ -121,7 +125,7 @@ class Evaluator:
         return self.parser.error(node.value, problem, elements_of(written, value))
 
     def _instead_of_python(self, node: ast.Call, error: Exception) -> tuple[str, ...]:
-        """The word of the dialect, where a function of Python's refuses an expression."""
+        """Suggest the word of the dialect, where a Python function refuses an expression."""
         dialect = self.parser.dialect
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         refused = any(f"{kind.__name__}" in str(error) for kind in _kinds_of_expressions())
@@ -135,12 +139,12 @@ class Evaluator:
         return (f"write {dialect.letter}.{name}: Python cannot know the value yet",)
 
     def _declared(self, node: ast.Subscript) -> tuple[str, ...]:
-        """What a buffer was declared as."""
+        """Say how a buffer was declared."""
         buffer = self.evaluate(node.value)
         return (shape_note(ast.unparse(node.value), buffer.shape),)
 
     def _usage(self, node: ast.Call, error: Exception) -> tuple[str, ...]:
-        """The signature of the function that was called with wrong arguments."""
+        """Return the signature of the function that was called with wrong arguments."""
         if not isinstance(error, TypeError):
             return ()
         try:
@@ -167,7 +171,7 @@ class Evaluator:
         return value
 
     def _instead_of(self, name: str) -> tuple[str, ...]:
-        """What is said about a name that nothing in sight has."""
+        """Suggest what to write instead of a name that is not defined."""
         if name in self.parser.ended:
             return (f"'{name}' is known only inside of the loop, block or branch that makes it",)
         dialect = self.parser.dialect
@@ -184,7 +188,7 @@ class Evaluator:
             return getattr(value, node.attr)
         except AttributeError:
             written = ast.unparse(node.value)
-            # The marker goes under the name that is not there.
+            # The marker goes under the name that is missing.
             place = ast.copy_location(ast.Name(node.attr), node)
             place.lineno, place.col_offset = (
                 node.end_lineno or node.lineno,
@@ -226,7 +230,7 @@ class Evaluator:
         result = self._operand(node.values[0])
         for later in node.values[1:]:
             if not isinstance(result, ExprOp):
-                # As in Python, what comes later counts only where the first did not decide.
+                # As in Python, later operands count only where the earlier ones did not decide.
                 if bool(result) is isinstance(node.op, ast.Or):
                     return result
                 result = self._operand(later)
@@ -291,7 +295,9 @@ class Evaluator:
         return function(*arguments, **named)
 
     def _as_operands(self, values: Any) -> list[Any]:
-        """What functions of values get: a region stands for the vector of its elements."""
+        """Convert the arguments of functions of values: a region becomes the vector of its
+        elements.
+        """
         found = []
         for value in values:
             convert = self.operands.get(value.__class__)
@@ -412,20 +418,20 @@ _MISSING: Any = object()
 
 
 def shape_note(name: str, shape: Any) -> str:
-    """What is said about the shape of a buffer where an access has another rank."""
+    """Say which shape a buffer has, for an access with a wrong number of indices."""
     sizes = ", ".join([str(size) for size in shape])
     return f"{name} has the shape ({sizes}{',' if len(shape) == 1 else ''})"
 
 
 def elements_of(written: str, value: PrimExpr) -> tuple[str, ...]:
-    """How to come to the elements behind a handle."""
+    """Say how to access the elements behind a handle."""
     if not value.dtype.is_handle:
         return ()
     return (f"declare the buffer behind it: A = T.match_buffer({written}, shape, dtype)",)
 
 
 def _kinds_of_expressions() -> list[type]:
-    """All classes of expressions."""
+    """Return all classes of expressions."""
     found, kinds = [PrimExpr], [PrimExpr]
     while kinds:
         below = kinds.pop().__subclasses__()
@@ -435,12 +441,12 @@ def _kinds_of_expressions() -> list[type]:
 
 
 def _comparable(value: Any) -> bool:
-    """Whether a value can stand beside a scalar expression in a comparison."""
+    """True if a value can be compared with a scalar expression."""
     return isinstance(value, (ExprOp, bool, int, float)) or hasattr(value, "dtype")
 
 
 def _plain_signature(signature: inspect.Signature) -> str:
-    """A signature without annotations."""
+    """Return a signature without annotations."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in signature.parameters.values()
@@ -490,7 +496,7 @@ _OF_REGIONS = {
 
 
 def _takes_no_regions(function: Any) -> bool:
-    """Whether a function works on values, and has no use for a region of a buffer."""
+    """True if a function works on values, and cannot use a region of a buffer."""
     module = getattr(function, "__module__", None)
     if not isinstance(module, str) or not module.startswith(_OF_VALUES):
         return False
@@ -498,10 +504,11 @@ def _takes_no_regions(function: Any) -> bool:
 
 
 def _with_dtype(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
-    """The positional arguments of a call with ``dtype=…``, as scripts of older versions write it.
+    """Return the positional arguments of a call with ``dtype=…``, as scripts of older versions
+    write it.
 
-    An operator that takes the dtype first gets it there; one that has the dtype of its operands
-    does without (it leaves ``named``).
+    An operator that takes the dtype first gets it there; for one that has the dtype of its operands
+    it is dropped (from ``named``).
     """
     if not str(getattr(function, "__module__", "")).startswith("tilesmith."):
         return arguments

@@ -1,4 +1,4 @@
-"""What the comments at the head of a printed text say: words for dialects, defaults of literals.
+"""Reads the comments at the head of a printed text: words for dialects, defaults of literals.
 
     # from tilesmith.script import tir as tensor
     # printed with int_dtype="int64", float_dtype="float32", buffer_dtype="float16"
@@ -30,7 +30,7 @@ _PRINTED_WITH = "# printed with "
 
 
 def _comments(text: str) -> list[str]:
-    """The lines of comment that the text begins with."""
+    """Return the lines of comment that the text begins with."""
     found = []
     for line in text.split("\n"):
         if line.startswith("#"):
@@ -41,7 +41,9 @@ def _comments(text: str) -> list[str]:
 
 
 def imported_words(text: str) -> dict[str, str]:
-    """Word → dialect's module (``ir``, ``tir``, ``relax``), from the comments of a text."""
+    """Return for each word the dialect's module (``ir``, ``tir``, ``relax``), from the comments of
+    a text.
+    """
     matches = [_IMPORT.match(line) for line in _comments(text)]
     return {match.group(2): match.group(1) for match in matches if match}
 
@@ -71,7 +73,7 @@ def apply_header(parser: Parser, text: str) -> None:
 
 
 def _literals(int_dtype: str | None, float_dtype: str | None) -> Callable[[Any], Any] | None:
-    """What a bare number stands for, where it is not Python's own."""
+    """Return how to convert a bare number, where it does not stay Python's own."""
     if int_dtype is None and float_dtype is None:
         return None
 
@@ -89,7 +91,7 @@ def _literals(int_dtype: str | None, float_dtype: str | None) -> Callable[[Any],
 
 
 def _with_plain_numbers(function: Any, arguments: list, named: dict) -> Any:
-    """``T.int8(5)`` says itself of which dtype the number is."""
+    """Call a function with plain numbers: ``T.int8(5)`` says the dtype of the number itself."""
     return function(*[plain_value(value) for value in arguments], **named)
 
 
@@ -98,7 +100,7 @@ _BUFFERS = {"alloc_buffer": 1, "decl_buffer": 1, "match_buffer": 2}  # where the
 
 
 def _with_dtype(dtype: str) -> Callable[[Any, list, dict], Any]:
-    """Calls in which a buffer without a dtype gets this one."""
+    """Return a caller of functions that gives buffers without a dtype this one."""
 
     def call(function: Any, arguments: list, named: dict) -> Any:
         for name in _PLAIN & named.keys():

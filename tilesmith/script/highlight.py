@@ -1,4 +1,4 @@
-"""Printing of programs in colours."""
+"""Prints programs in colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the script, checked between passes: what a pass leaves parses back to itself."""
+"""Checks between passes that the printed program parses back to an equal one."""
 
 from __future__ import annotations
 

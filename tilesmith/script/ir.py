@@ -1,4 +1,4 @@
-"""``I``: modules, and what all dialects share.
+"""``I``: words for modules, and those that all dialects share.
 
 ``from tilesmith.script import ir as I``.
 """
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def Op(name: str) -> _Op:  # noqa: N802
-    """The operator of that name."""
+    """Return the operator of that name."""
     return _Op.get(name)
 
 
@@ -36,14 +36,14 @@ class ModuleFrame(Frame):
         self.scope = ModuleScope()
 
     def take_function(self, name: str, function: Any) -> bool:
-        """Functions that are built inside of the module are its own."""
+        """Add a function that is built inside the module."""
         if not name:
             raise ScriptError("a function of a module needs a name", notes=("say T.func_name",))
         self.scope.functions[name] = function
         return True
 
     def finish(self) -> None:
-        """Make the module of what was defined."""
+        """Make the module from its definitions."""
         made = IRModule({}, None, self.scope.attrs, self.scope.global_infos)
         for name, function in self.scope.functions.items():
             made[self.scope.variables.get(name, name)] = function
@@ -51,10 +51,10 @@ class ModuleFrame(Frame):
 
 
 def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
-    """``@I.ir_module`` parses a class; without one it is a frame for plain Python.
+    """Parse a class decorated with ``@I.ir_module``; without one, open a frame in plain Python.
 
-    ``check_well_formed``: refuse functions that use what is not defined, and the like; the parser
-    reads it from the text of the decorator.
+    ``check_well_formed``: refuse functions that break the rules, such as undefined variables; the
+    parser reads it from the text of the decorator.
     """
     from tilesmith.script.entry import parse_definition
 
@@ -65,7 +65,7 @@ def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
     return parse_definition(mod, sys._getframe(1))
 
 
-# Words inside of a module. While a class is parsed they go to the parser's module.
+# Words inside a module. While a class is parsed they act on the parser's module.
 
 
 def _module(word: str) -> ModuleScope:
@@ -76,13 +76,13 @@ def _module(word: str) -> ModuleScope:
         if frame is not None:
             return frame.scope
     if "__qualname__" in sys._getframe(2).f_locals:
-        # Python runs the body of the class before its decorator parses it: this run counts nothing.
+        # Python runs the body of the class before its decorator parses it: this run has no effect.
         return ModuleScope()
     raise ScriptError(f"I.{word} stands in a module")
 
 
 def module_attrs(attrs: Mapping[str, Any], allow_overwrite: bool = False) -> None:
-    """Attributes of the module."""
+    """Set attributes of the module."""
     module = _module("module_attrs")
     for key in attrs:
         if key in module.attrs and not allow_overwrite:
@@ -91,12 +91,12 @@ def module_attrs(attrs: Mapping[str, Any], allow_overwrite: bool = False) -> Non
 
 
 def module_get_attrs() -> dict[str, Any]:
-    """The attributes so far."""
+    """Return the attributes so far."""
     return dict(_module("module_get_attrs").attrs)
 
 
 def module_get_attr(attr_key: str) -> Any:
-    """One attribute, or None."""
+    """Return one attribute, or None."""
     return _module("module_get_attr").attrs.get(attr_key)
 
 
@@ -109,23 +109,23 @@ def module_set_attr(attr_key: str, attr_value: Any, allow_overwrite: bool = Fals
 
 
 def module_global_infos(global_infos: Mapping[str, Any]) -> None:
-    """Lists of global infos by name."""
+    """Set lists of global infos by name."""
     module = _module("module_global_infos")
     module.global_infos.update({name: tuple(infos) for name, infos in global_infos.items()})
 
 
 def dummy_global_info() -> DummyGlobalInfo:
-    """A fact without content."""
+    """Make a fact without content."""
     return DummyGlobalInfo()
 
 
 def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
-    """A device that tensors live on."""
+    """Make a device that tensors live on."""
     return VDevice(target, vdevice_id, memory_scope)
 
 
 def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VDevice:
-    """The device of the module with this kind of target (or ``"vdevice"``) and number."""
+    """Return the device of the module with this kind of target (or ``"vdevice"``) and index."""
     devices = _module("lookup_vdevice").global_infos.get("vdevice", ())
     if device_index < 0:
         device_index = 0
@@ -137,12 +137,12 @@ def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VD
 
 
 def current_ir_module() -> ModuleScope:
-    """The module that is being written."""
+    """Return the frame of the module that is being written."""
     return _module("current_ir_module")
 
 
 def decl_function(func_name: str, func_signature: Any = None) -> GlobalVar:
-    """The variable of a function that is defined later."""
+    """Return the variable of a function that is defined later."""
     module = _module("decl_function")
     return module.variables.setdefault(func_name, GlobalVar(func_name))
 
@@ -157,7 +157,7 @@ def def_function(func_name: str, func: Any) -> None:
 
 
 def array(dtype: str, shape: tuple[int, ...], data: Any) -> Any:
-    """An array from the base64 of its bytes."""
+    """Return an array from the base64 of its bytes."""
     import numpy
 
     from tilesmith.runtime.dtype import DataType
@@ -168,5 +168,5 @@ def array(dtype: str, shape: tuple[int, ...], data: Any) -> Any:
 
 
 def metadata(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The section of large constants: lists by kind."""
+    """Return the section of large constants: lists by kind."""
     return dict(values)

@@ -1,4 +1,4 @@
-"""Numbers that a script writes next to values of narrow dtypes.
+"""Gives dtypes to numbers that a script writes next to values of narrow dtypes.
 
 A bare ``1`` is an int32 and a bare ``0.5`` a float32, whatever stands beside it: a script with a
 float16 ``A`` computes ``A[i] * 0.5`` in float32, and with an int8 one ``A[i] + 1`` in int32, as
@@ -21,7 +21,9 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def matching(left: Any, right: Any) -> tuple[Any, Any]:
-    """Two operands, of which a bare number has become a constant of its own dtype if it counts."""
+    """Return two operands, with a bare number turned into a constant of its own dtype where that
+    matters.
+    """
     if isinstance(left, PrimExpr):
         return left, _literal(right, left)
     if isinstance(right, PrimExpr):
@@ -30,7 +32,7 @@ def matching(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _literal(value: Any, beside: PrimExpr) -> Any:
-    """``value`` as a constant, where the dtype of what stands beside it would be narrower."""
+    """Return ``value`` as a constant, where the dtype of the other operand would be narrower."""
     kind = value.__class__
     if kind is not int and kind is not float:
         return value
@@ -57,7 +59,7 @@ _OF_ONE_DTYPE: dict[Callable, int] = {
 
 
 def with_literals(function: Any, arguments: list[Any]) -> list[Any]:
-    """The arguments of a call; see ``matching``."""
+    """Return the arguments of a call, converted as ``matching`` does."""
     before = _OF_ONE_DTYPE.get(function) if function.__class__ is FunctionType else None
     if before is None or len(arguments) != before + 2:
         return arguments

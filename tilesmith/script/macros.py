@@ -1,4 +1,4 @@
-"""Macros: pieces of script that are put in where they are called.
+"""Defines macros: pieces of script that are expanded where they are called.
 
 @T.macro
 def copy(dst, src, i):
@@ -24,8 +24,7 @@ __all__ = ["ScriptMacro", "expand_macro", "inline", "local_macro", "macro"]
 class ScriptMacro:
     """A function whose body is parsed where it is called.
 
-    Hygienic: the names that it uses are those in sight where it was defined; else those in sight
-    where it is called.
+    Hygienic: its names are resolved where it was defined; else where it is called.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class ScriptMacro:
         self.scopes = scopes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """A macro only means something inside of a script."""
+        """Raise an error: a macro can be called only inside a script."""
         raise ScriptError(
             f"the macro '{self.node.name}' is called outside of a script",
             notes=("call it in a function under @T.prim_func",),
@@ -71,7 +70,7 @@ inline = macro
 
 
 def local_macro(parser: Parser, node: ast.FunctionDef) -> ScriptMacro:
-    """A macro that is defined inside of a script."""
+    """Define a macro inside a script."""
     hygienic, decorated = True, False
     for written in node.decorator_list:
         function = written.func if isinstance(written, ast.Call) else written
@@ -114,7 +113,7 @@ def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: di
 
 
 def _place(source: Source, caller: Any) -> str:
-    """Where a macro was called, as part of a sentence."""
+    """Say where a macro was called, as part of a sentence."""
     if caller is None:
         return "by the parser"
     return f"at {caller.source_name}:{caller.line}\n" + "    " + source.line(caller.line).strip()

@@ -1,7 +1,7 @@
-"""From Python's syntax tree to a program.
+"""Parses Python's syntax tree into a program.
 
-The parser knows modules (classes), functions (by their decorator), names, scopes, and how to find
-who is responsible for a piece of syntax: a **dialect**.
+The parser knows modules (classes), functions (by their decorator), names, scopes, and finds the
+**dialect** that handles a piece of syntax.
 
 How a dialect is added
 ----------------------
@@ -55,7 +55,7 @@ __all__ = ["DIALECTS", "Dialect", "ModuleScope", "Parser"]
 
 
 class Dialect:
-    """Who parses the functions with a certain decorator; see the text of this module."""
+    """Parses the functions with a certain decorator; see the module docstring."""
 
     def __init__(self, letter: str, namespace: Any) -> None:
         self.letter = letter
@@ -124,7 +124,7 @@ _INSTEAD = {
 
 
 class _Modules(threading.local):
-    """The modules that this thread is parsing: words such as ``I.module_attrs`` go to the last."""
+    """The modules that this thread is parsing; words such as ``I.module_attrs`` act on the last."""
 
     def __init__(self) -> None:
         self.stack: list[ModuleScope] = []
@@ -136,7 +136,7 @@ modules = _Modules()
 class Parser:
     """Parses one source. ``known`` holds the variables around the program.
 
-    ``check_well_formed``: whether dialects verify what they have made, unless the decorator of a
+    ``check_well_formed``: whether dialects verify finished functions, unless the decorator of a
     function or module says otherwise.
     """
 
@@ -159,17 +159,19 @@ class Parser:
     # Errors.
 
     def span(self, node: ast.AST) -> Any:
-        """Where a piece of syntax stands."""
+        """Return the position of a piece of syntax."""
         return self.source.span(node)
 
     def error(self, node: ast.AST, problem: Any, notes: tuple[str, ...] = ()) -> ScriptError:
-        """The error to raise for a problem (text or exception) at a piece of syntax."""
+        """Return the error to raise for a problem (text or exception) at a piece of syntax."""
         return self.source.error(node, problem, notes)
 
     # Names.
 
     def lookup(self, name: str, default: Any = None) -> Any:
-        """The value of a name: scopes from the inside out, then what is around the program."""
+        """Return the value of a name: scopes from the inside out, then the variables around the
+        program.
+        """
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -178,14 +180,14 @@ class Parser:
         return default
 
     def known_names(self) -> set[str]:
-        """All names in sight."""
+        """Return all names in scope."""
         names = {name for name in self.known if not name.startswith("_")}
         for scope in self.scopes:
             names |= set(scope)
         return names
 
     def is_defined_here(self, value: Any) -> bool:
-        """Whether some name of the program stands for this very object."""
+        """True if some name of the program stands for this object."""
         return any(value is known for scope in self.scopes for known in scope.values())
 
     def define(self, name: str, value: Any) -> None:
@@ -207,7 +209,7 @@ class Parser:
 
     @contextmanager
     def scope(self, names: dict[str, Any] | None = None) -> Iterator[None]:
-        """A scope of names."""
+        """Open a scope of names."""
         depth = len(self.scopes)
         self.scopes.append(dict(names or {}))
         try:
@@ -218,12 +220,12 @@ class Parser:
             del self.scopes[depth:]
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """The scopes as they are now, for a function that is called later."""
+        """Return the scopes as they are now, for a function that is called later."""
         return list(self.scopes)
 
     @contextmanager
     def in_scopes(self, scopes: list[dict[str, Any]]) -> Iterator[None]:
-        """See names as another place sees them."""
+        """Resolve names as another place does."""
         saved, self.scopes = self.scopes, list(scopes)
         try:
             yield
@@ -233,11 +235,11 @@ class Parser:
     # Expressions, statements.
 
     def evaluate(self, node: ast.expr) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         return self.evaluator.evaluate(node)
 
     def visit(self, node: ast.stmt) -> Any:
-        """Hand a statement to the dialect of the function that it stands in."""
+        """Pass a statement to the dialect of the function around it."""
         assert self.dialect is not None
         handler = self.dialect.statements.get(node.__class__)
         if handler is None:
@@ -263,7 +265,7 @@ class Parser:
             self.builder.span = outer
 
     def body(self, statements: list[ast.stmt], names: dict[str, Any] | None = None) -> Any:
-        """A block of statements in a scope of its own; frames that it opens end with it."""
+        """Parse a block of statements in a scope of its own; frames that it opens end with it."""
         with self.scope(names), ExitStack() as stack:
             self._open.append(stack)
             try:
@@ -275,7 +277,7 @@ class Parser:
                 self._open.pop()
 
     def open(self, frame: Any) -> Any:
-        """Enter a frame that lasts until the end of the present block."""
+        """Enter a frame that lasts until the end of the current block."""
         return self._open[-1].enter_context(frame)
 
     # Functions and modules.
@@ -295,7 +297,7 @@ class Parser:
             self.dialect, self.evaluator = saved
 
     def decorator_of(self, node: ast.FunctionDef) -> Any:
-        """The decorator that says which dialect a function is written in."""
+        """Return the decorator that says which dialect a function is written in."""
         for written in node.decorator_list:
             value = self.evaluate(written)
             if hasattr(value, "dialect_letter"):
@@ -308,7 +310,7 @@ class Parser:
         )
 
     def parse_function(self, node: ast.FunctionDef) -> BaseFunc:
-        """A decorated function."""
+        """Parse a decorated function."""
         decorator = self.decorator_of(node)
         dialect = DIALECTS.get(decorator.dialect_letter)
         with self.in_dialect(dialect), self.scope({}):
@@ -316,7 +318,7 @@ class Parser:
             return dialect.parse_function(self, node, decorator.options)
 
     def parse_module(self, node: ast.ClassDef) -> IRModule:
-        """A class whose functions are those of a module."""
+        """Parse a class whose functions are those of a module."""
         self.module = module = ModuleScope()
         self._module_options(node)
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
@@ -355,7 +357,9 @@ class Parser:
                 self.check_well_formed = bool(self.evaluate(keyword.value))
 
     def _renamed_functions(self, node: ast.ClassDef) -> dict[str, GlobalVar]:
-        """``f_1 = I.decl_function("f.1")``: a function whose name Python does not take."""
+        """Collect statements ``f_1 = I.decl_function("f.1")``: functions whose names are not valid
+        in Python.
+        """
         found = {}
         for item in node.body:
             name = _declared_name(item)
@@ -387,7 +391,9 @@ class Parser:
 
 
 def _declared_name(item: ast.stmt) -> str | None:
-    """The name in ``variable = I.decl_function("name")``, or None for any other statement."""
+    """Return the name in ``variable = I.decl_function("name")``, or None for any other
+    statement.
+    """
     if not (isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)):
         return None
     call = item.value
@@ -425,5 +431,5 @@ class FunctionDecorator:
 
 
 def open_frame(parser: Parser, value: Any) -> Any:
-    """Enter ``value`` for the rest of the block if it is a frame; else give it back."""
+    """Enter ``value`` for the rest of the block if it is a frame; else return it."""
     return parser.open(value) if isinstance(value, Frame) else value

@@ -96,7 +96,7 @@ BufferProxy, PtrProxy = BufferWord, PtrWord
 
 
 def __getattr__(name: str) -> Any:
-    """Words for data types that are not spelt out below (``T.int24``, ``T.float32x3``)."""
+    """Return words for data types that are not listed below (``T.int24``, ``T.float32x3``)."""
     word = _unusual_types.get(name)
     if word is None:
         try:
@@ -124,7 +124,7 @@ bool = DTypeWord("bool")  # noqa: A001 - as users know it
 
 
 def arg(name: str, obj: Any) -> Any:
-    """A parameter of the function: a buffer, or a variable. Gives what the body uses."""
+    """Add a parameter, a buffer or a variable, to the function; return what the body uses."""
     frame = _function("arg")
     param, used = parameter_of(obj, name)
     frame.params.append(param)
@@ -135,17 +135,17 @@ def arg(name: str, obj: Any) -> Any:
 
 
 def func_name(name: str) -> None:
-    """The name of the function."""
+    """Set the name of the function."""
     _function("func_name").name = name
 
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
-    """Attributes of the function."""
+    """Set attributes of the function."""
     _function("func_attr").attrs.update(attrs)
 
 
 def func_ret(ret_type: Any) -> None:
-    """The type of what the function returns."""
+    """Set the return type of the function."""
     _function("func_ret").ret_type = as_type(ret_type)
 
 
@@ -169,7 +169,7 @@ def match_buffer(
     buffer_type: str = "default",
     axis_separators: Any = None,
 ) -> Any:
-    """The buffer behind a handle parameter, or another name for a region inside a block."""
+    """Return the buffer behind a handle parameter, or another name for a region inside a block."""
     source = None if isinstance(param, Var) else region_of(param)
     if shape is None:
         if source is None:
@@ -207,7 +207,7 @@ def match_buffer(
 
 
 def _remember(made: Any, function: PrimFuncFrame | None = None) -> None:
-    """Note a buffer by its pointer, for regions that are accessed through the pointer."""
+    """Record a buffer by its pointer, for regions that are accessed through the pointer."""
     function = function or IRBuilder.current().find_frame(PrimFuncFrame)
     if function is not None:
         function.buffers.setdefault(made.data, made)
@@ -225,7 +225,7 @@ def alloc_buffer(
     buffer_type: str = "default",
     axis_separators: Any = None,
 ) -> Any:
-    """A buffer that lives in the block around (in the root block, where there is none)."""
+    """Allocate a buffer in the enclosing block (the root block if there is none)."""
     made = Buffer(
         shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
         axis_separators,
@@ -254,29 +254,29 @@ def _loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: Any = 
 
 
 def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop one iteration after the other; ``range`` in a ``for`` means the same."""
+    """Open a serial loop; ``range`` in a ``for`` means the same."""
     return _loop(ForKind.SERIAL, start, stop, annotations)
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop whose iterations run in any order on several threads."""
+    """Open a loop whose iterations run in any order on several threads."""
     return _loop(ForKind.PARALLEL, start, stop, annotations)
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop that becomes vector instructions."""
+    """Open a loop that becomes vector instructions."""
     return _loop(ForKind.VECTORIZED, start, stop, annotations)
 
 
 def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop that is written out."""
+    """Open a loop that is unrolled."""
     return _loop(ForKind.UNROLLED, start, stop, annotations)
 
 
 def thread_binding(
     start: Any, stop: Any = None, thread: Any = None, *, annotations: Any = None
 ) -> ForFrame:
-    """A loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
+    """Open a loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
     if thread is None and isinstance(stop, str):
         stop, thread = None, stop
     if thread is None:
@@ -292,7 +292,7 @@ _THREADS = [
 
 
 def _check_thread(tag: Any) -> None:
-    """Refuse the name of a thread axis that is none, but almost one."""
+    """Refuse an unknown thread axis whose name is almost that of a known one."""
     if not isinstance(tag, str) or tag in _THREADS:
         return
     advice = nearest(tag, _THREADS)
@@ -301,7 +301,7 @@ def _check_thread(tag: Any) -> None:
 
 
 def grid(*extents: Any) -> ForFrame:
-    """A nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
+    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
     domains = []
     for extent in extents:
         domain = domain_of(extent)
@@ -315,12 +315,12 @@ def grid(*extents: Any) -> ForFrame:
 
 
 def Assert(condition: Any, message: Any) -> AssertFrame:  # noqa: N802
-    """A condition that must hold, for the rest of the block."""
+    """Assert a condition for the rest of the block."""
     return AssertFrame(convert(condition), convert(message))
 
 
 def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:  # noqa: N802
-    """A variable with a value, for the rest of the block."""
+    """Bind a variable to a value for the rest of the block."""
     type_ = None if type_annotation is None else as_type(type_annotation)
     if type_ is not None and not isinstance(value, PrimExpr):
         dtype = getattr(type_, "dtype", None)
@@ -334,7 +334,7 @@ def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) 
 
 
 def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: F811, N802
-    """An expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
+    """Return an expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
     result = convert(expr)
     for var, value in reversed(where.items()):
         result = _LetNode(var, value, result)
@@ -342,14 +342,14 @@ def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: F811, N802
 
 
 def let(v: Var, value: Any, body: Any = None) -> Any:
-    """``LetStmt`` without ``body``; with one, the expression ``Let``."""
+    """Open a ``LetStmt``; with ``body``, return the expression ``Let``."""
     if body is None:
         return LetStmt(value, var=v)
     return _LetNode(v, value, body)
 
 
 def realize(buffer_slice: Any, storage_scope: str, condition: Any = True) -> RealizeFrame:
-    """The part of a buffer that is live in the rest of the block."""
+    """Declare the part of a buffer that is live in the rest of the block."""
     if isinstance(buffer_slice, _BufferNode):
         raise TypeMismatchError(
             "T.realize needs a region",
@@ -366,7 +366,9 @@ def allocate(
     annotations: Mapping[str, Any] | None = None,
     pointer: Any = None,
 ) -> AllocateFrame:
-    """Memory for the rest of the block; gives the pointer. ``pointer``: its type, if unusual."""
+    """Allocate memory for the rest of the block; return the pointer. ``pointer``: its type, if
+    unusual.
+    """
     extents = extents if isinstance(extents, (list, tuple)) else [extents]
     type_ = None if pointer is None else as_type(pointer)
     return AllocateFrame(extents, DataType(dtype), scope, condition, annotations, type_)
@@ -379,7 +381,9 @@ def allocate_const(
     annotations: Mapping[str, Any] | None = None,
     pointer: Any = None,
 ) -> AllocateConstFrame:
-    """Constant memory for the rest of the block; gives the pointer of the type ``pointer``."""
+    """Allocate constant memory for the rest of the block; return the pointer, of type
+    ``pointer``.
+    """
     import numpy
 
     if isinstance(data, (list, tuple)):
@@ -400,7 +404,9 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> DeclBufferFrame:
-    """A buffer over memory for the rest of the block; without ``data`` the memory is new."""
+    """Declare a buffer over memory for the rest of the block; without ``data`` the memory is
+    new.
+    """
     made = Buffer(
         shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
         axis_separators,
@@ -410,18 +416,18 @@ def decl_buffer(
 
 
 def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
-    """An attribute of the rest of the block."""
+    """Set an attribute for the rest of the block."""
     return AttrFrame(node, attr_key, value)
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> IterVar:
-    """An iterator over threads of a GPU, for ``launch_thread``."""
+    """Return an iterator over threads of a GPU, for ``launch_thread``."""
     _check_thread(thread_tag)
     return IterVar(None, Var("", dtype), IterVar.ThreadIndex, thread_tag)
 
 
 def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
-    """Run the rest of the block on so many threads; gives the variable that counts them."""
+    """Run the rest of the block on a number of threads; return the variable that counts them."""
     extent = convert(extent)
     if isinstance(thread, str):
         thread = env_thread(thread, extent.dtype)
@@ -432,27 +438,27 @@ def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
 
 
 def While(condition: Any) -> WhileFrame:  # noqa: N802
-    """Again and again while the condition holds."""
+    """Open a loop that runs while the condition holds."""
     return WhileFrame(convert(condition))
 
 
 def If(condition: Any) -> IfFrame:  # noqa: N802
-    """A choice: with ``Then`` and ``Else`` inside."""
+    """Open a branch, with ``Then`` and ``Else`` inside."""
     return IfFrame(convert(condition))
 
 
 def Then() -> ThenFrame:  # noqa: N802
-    """What is done where the condition holds."""
+    """Open the statements that run if the condition holds."""
     return ThenFrame()
 
 
 def Else() -> ElseFrame:  # noqa: N802
-    """What is done where it does not."""
+    """Open the statements that run if the condition does not hold."""
     return ElseFrame()
 
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """``buffer[indices] = value``; a value of another dtype is converted."""
+    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted."""
     from tilesmith.script.tir_types import index_vectors
 
     span = IRBuilder.current().span
@@ -466,7 +472,7 @@ def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -
 
 
 def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any:
-    """A hint that a region is wanted soon. With an address it is the instruction of that name."""
+    """Hint that a region is needed soon. With an address it is the instruction of that name."""
     if isinstance(bounds, (list, tuple)):
         emit(Prefetch(buffer, tuple(bounds), IRBuilder.current().span))
         return None
@@ -474,7 +480,7 @@ def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any
 
 
 def evaluate(value: Any) -> None:
-    """Evaluate an expression for its effect."""
+    """Evaluate an expression for its side effect."""
     emit(Evaluate(value, IRBuilder.current().span))
 
 
@@ -482,41 +488,41 @@ def evaluate(value: Any) -> None:
 
 
 def var(dtype: str, name: str = "") -> Var:
-    """A new variable."""
+    """Return a new variable."""
     return Var(name, dtype)
 
 
 def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
-    """A new pointer."""
+    """Return a new pointer."""
     return Ptr(dtype, storage_scope)
 
 
 def min(a: Any, b: Any) -> PrimExpr:  # noqa: A001
-    """The smaller of two values."""
+    """Return the smaller of two values."""
     a, b = _matching(a, b)
     return operators.minimum(convert(a), b)
 
 
 def max(a: Any, b: Any) -> PrimExpr:  # noqa: A001
-    """The larger of two values."""
+    """Return the larger of two values."""
     a, b = _matching(a, b)
     return operators.maximum(convert(a), b)
 
 
 def cast(value: Any, dtype: str) -> PrimExpr:
-    """A value converted to a dtype."""
+    """Convert a value to a dtype."""
     return operators.cast(dtype, convert(value))
 
 
 def iter_var(v: Any, dom: Any, iter_type: Any, thread_tag: str) -> IterVar:
-    """An iterator."""
+    """Return an iterator."""
     domain = None if dom is None else domain_of(dom)
     kind = IterVarType[iter_type] if isinstance(iter_type, str) else iter_type
     return IterVar(domain, v, kind, thread_tag)
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
-    """A combination: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
+    """Return a combiner of reductions: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
     import inspect
 
     identity = tuple([convert(value) for value in identity])
@@ -540,31 +546,31 @@ def reduce(
     condition: Any,
     value_index: int,
 ) -> Any:
-    """One value of a reduction over iterators, as tensor expressions have it."""
+    """Return one value of a reduction over iterators, as tensor expressions have it."""
     return Reduce(combiner, source, axis, condition, value_index, init)
 
 
 def index_map(
     mapping: Callable[..., Any], *, inverse_index_map: Any = None, index_dtype: str = "int64"
 ) -> Any:
-    """A mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+    """Return a mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
     from tilesmith.tir.index_map import IndexMap
 
     return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
 
 
 def target(target_config: Any, host: Any = None) -> Target:
-    """A target, from a dictionary or a text."""
+    """Return a target, from a dictionary or a text."""
     return Target(target_config, host)
 
 
 def func_gen(name: str) -> DTypeWord:
-    """The word for a data type: ``T.func_gen("int8")`` is ``T.int8``."""
+    """Return the word for a data type: ``T.func_gen("int8")`` is ``T.int8``."""
     return DTypeWord(name[0].lower() + name[1:])
 
 
 def llvm_lookup_intrinsic_id(name: str) -> str:
-    """What stands for an LLVM intrinsic in ``T.call_llvm_intrin``: its own full name.
+    """Return what identifies an LLVM intrinsic in ``T.call_llvm_intrin``: its full name.
 
     Numbers of intrinsics change with LLVM's version; programs that look them up keep working.
     """
@@ -574,7 +580,7 @@ def llvm_lookup_intrinsic_id(name: str) -> str:
 
 
 def call_kernel(kernel: Any, launch_args: Any, *args: Any, **kwargs: Any) -> PrimExpr:
-    """A kernel of another compiler inside of a script, which is not supported."""
+    """Raise an error: kernels of another compiler inside a script are not supported."""
     raise UnsupportedError(
         "T.call_kernel: kernels of other compilers cannot be put into a module",
         notes=(
@@ -585,13 +591,13 @@ def call_kernel(kernel: Any, launch_args: Any, *args: Any, **kwargs: Any) -> Pri
 
 
 class meta_var:  # noqa: N801 - as users know it
-    """``x = T.meta_var(value)`` keeps ``x`` a name of the parser: no variable is made."""
+    """Keep ``x`` in ``x = T.meta_var(value)`` a name of the parser; no variable is made."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-# The decorators close the circle: they need the parser, which needs these words.
+# Imported last: the decorators need the parser, which needs these words.
 from tilesmith.script.macros import ScriptMacro as TIRMacro  # noqa: E402, F401
 from tilesmith.script.macros import inline, macro  # noqa: E402, F401
 from tilesmith.script.tir_entry import prim_func  # noqa: E402, F401

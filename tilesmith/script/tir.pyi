@@ -390,137 +390,137 @@ uint8x8: _DTypeWord
 void: _DTypeWord
 
 def Assert(condition: Any, message: Any) -> AssertFrame:
-    """A condition that must hold, for the rest of the block."""
+    """Assert a condition for the rest of the block."""
 
 def Else() -> ElseFrame:
-    """What is done where it does not."""
+    """Open the statements that run if the condition does not hold."""
 
 def If(condition: Any) -> IfFrame:
-    """A choice: with ``Then`` and ``Else`` inside."""
+    """Open a branch, with ``Then`` and ``Else`` inside."""
 
 def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:
-    """An expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
+    """Return an expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
 
 def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:
-    """A variable with a value, for the rest of the block."""
+    """Bind a variable to a value for the rest of the block."""
 
 def Then() -> ThenFrame:
-    """What is done where the condition holds."""
+    """Open the statements that run if the condition holds."""
 
 def While(condition: Any) -> WhileFrame:
-    """Again and again while the condition holds."""
+    """Open a loop that runs while the condition holds."""
 
 def alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """A buffer that lives in the block around (in the root block, where there is none)."""
+    """Allocate a buffer in the enclosing block (the root block if there is none)."""
 
 def allocate(extents: Any, dtype: str, scope: str = 'global', condition: Any = None, annotations: Mapping[str, Any] | None = None, pointer: Any = None) -> AllocateFrame:
-    """Memory for the rest of the block; gives the pointer. ``pointer``: its type, if unusual."""
+    """Allocate memory for the rest of the block; return the pointer. ``pointer``: its type, if"""
 
 def allocate_const(data: Any, dtype: str, extents: Any, annotations: Mapping[str, Any] | None = None, pointer: Any = None) -> AllocateConstFrame:
-    """Constant memory for the rest of the block; gives the pointer of the type ``pointer``."""
+    """Allocate constant memory for the rest of the block; return the pointer, of type"""
 
 def arg(name: str, obj: Any) -> Any:
-    """A parameter of the function: a buffer, or a variable. Gives what the body uses."""
+    """Add a parameter, a buffer or a variable, to the function; return what the body uses."""
 
 def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
-    """An attribute of the rest of the block."""
+    """Set an attribute for the rest of the block."""
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """``buffer[indices] = value``; a value of another dtype is converted."""
+    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted."""
 
 def buffer_var(dtype: str, storage_scope: str = 'global') -> Var:
-    """A new pointer."""
+    """Return a new pointer."""
 
 def call_kernel(kernel: Any, launch_args: Any, *args: Any, **kwargs: Any) -> PrimExpr:
-    """A kernel of another compiler inside of a script, which is not supported."""
+    """Raise an error: kernels of another compiler inside a script are not supported."""
 
 def cast(value: Any, dtype: str) -> PrimExpr:
-    """A value converted to a dtype."""
+    """Convert a value to a dtype."""
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
-    """A combination: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
+    """Return a combiner of reductions: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
 
 def decl_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = 0, offset_factor: int = 0, buffer_type: str = '', axis_separators: Any = None) -> DeclBufferFrame:
-    """A buffer over memory for the rest of the block; without ``data`` the memory is new."""
+    """Declare a buffer over memory for the rest of the block; without ``data`` the memory is"""
 
 def env_thread(thread_tag: str, dtype: str = 'int32') -> IterVar:
-    """An iterator over threads of a GPU, for ``launch_thread``."""
+    """Return an iterator over threads of a GPU, for ``launch_thread``."""
 
 def evaluate(value: Any) -> None:
-    """Evaluate an expression for its effect."""
+    """Evaluate an expression for its side effect."""
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
-    """Attributes of the function."""
+    """Set attributes of the function."""
 
 def func_gen(name: str) -> DTypeWord:
-    """The word for a data type: ``T.func_gen("int8")`` is ``T.int8``."""
+    """Return the word for a data type: ``T.func_gen("int8")`` is ``T.int8``."""
 
 def func_name(name: str) -> None:
-    """The name of the function."""
+    """Set the name of the function."""
 
 def func_ret(ret_type: Any) -> None:
-    """The type of what the function returns."""
+    """Set the return type of the function."""
 
 def grid(*extents: Any) -> ForFrame:
-    """A nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
+    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
 
 def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None, index_dtype: str = 'int64') -> Any:
-    """A mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+    """Return a mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
 
 def iter_var(v: Any, dom: Any, iter_type: Any, thread_tag: str) -> IterVar:
-    """An iterator."""
+    """Return an iterator."""
 
 def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
-    """Run the rest of the block on so many threads; gives the variable that counts them."""
+    """Run the rest of the block on a number of threads; return the variable that counts them."""
 
 def let(v: Var, value: Any, body: Any = None) -> Any:
-    """``LetStmt`` without ``body``; with one, the expression ``Let``."""
+    """Open a ``LetStmt``; with ``body``, return the expression ``Let``."""
 
 def llvm_lookup_intrinsic_id(name: str) -> str:
-    """What stands for an LLVM intrinsic in ``T.call_llvm_intrin``: its own full name."""
+    """Return what identifies an LLVM intrinsic in ``T.call_llvm_intrin``: its full name."""
 
 def match_buffer(param: Any, shape: Any = None, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """The buffer behind a handle parameter, or another name for a region inside a block."""
+    """Return the buffer behind a handle parameter, or another name for a region inside a block."""
 
 def max(a: Any, b: Any) -> PrimExpr:
-    """The larger of two values."""
+    """Return the larger of two values."""
 
 class meta_var:
-    """``x = T.meta_var(value)`` keeps ``x`` a name of the parser: no variable is made."""
+    """Keep ``x`` in ``x = T.meta_var(value)`` a name of the parser; no variable is made."""
     def __init__(self, value: Any) -> None: ...
 
 def min(a: Any, b: Any) -> PrimExpr:
-    """The smaller of two values."""
+    """Return the smaller of two values."""
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop whose iterations run in any order on several threads."""
+    """Open a loop whose iterations run in any order on several threads."""
 
 def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any:
-    """A hint that a region is wanted soon. With an address it is the instruction of that name."""
+    """Hint that a region is needed soon. With an address it is the instruction of that name."""
 
 def realize(buffer_slice: Any, storage_scope: str, condition: Any = True) -> RealizeFrame:
-    """The part of a buffer that is live in the rest of the block."""
+    """Declare the part of a buffer that is live in the rest of the block."""
 
 def reduce(combiner: CommReducer, source: Sequence[Any], init: Sequence[Any], axis: Sequence[IterVar], condition: Any, value_index: int) -> Any:
-    """One value of a reduction over iterators, as tensor expressions have it."""
+    """Return one value of a reduction over iterators, as tensor expressions have it."""
 
 def sblock_alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """A buffer that lives in the block around (in the root block, where there is none)."""
+    """Allocate a buffer in the enclosing block (the root block if there is none)."""
 
 def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop one iteration after the other; ``range`` in a ``for`` means the same."""
+    """Open a serial loop; ``range`` in a ``for`` means the same."""
 
 def target(target_config: Any, host: Any = None) -> Target:
-    """A target, from a dictionary or a text."""
+    """Return a target, from a dictionary or a text."""
 
 def thread_binding(start: Any, stop: Any = None, thread: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
+    """Open a loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
 
 def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop that is written out."""
+    """Open a loop that is unrolled."""
 
 def var(dtype: str, name: str = '') -> Var:
-    """A new variable."""
+    """Return a new variable."""
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """A loop that becomes vector instructions."""
+    """Open a loop that becomes vector instructions."""

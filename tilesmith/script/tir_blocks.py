@@ -1,4 +1,4 @@
-"""``T``: the words that stand in a block."""
+"""``T``: the words that are used in a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["axis", "block", "block_attr", "domain_of", "init", "reads", "where",
 
 
 def block(name: str = "", no_realize: Any = False) -> BlockFrame:
-    """A block: ``with T.block("C"):``."""
+    """Open a block: ``with T.block("C"):``."""
     if not isinstance(name, str):
         raise TypeMismatchError("T.block takes the name of the block, a text")
     return BlockFrame(name, no_realize)
@@ -34,13 +34,13 @@ def _block(word: str) -> BlockFrame:
 
 
 def init() -> InitFrame:
-    """What the block does at the first value of its reduction axes: ``with T.init():``."""
+    """Open what the block does at the first value of its reduction axes: ``with T.init():``."""
     _block("init")
     return InitFrame()
 
 
 def where(predicate: Any) -> None:
-    """The condition under which the block runs."""
+    """Set the predicate of the block."""
     frame = _block("where")
     if frame.predicate is not None:
         raise ScriptError("the block has a T.where already")
@@ -55,7 +55,7 @@ def _regions(word: str, buffer_slices: tuple) -> list[BufferRegion]:
 
 
 def reads(*buffer_slices: Any) -> None:
-    """The regions that the block reads."""
+    """Set the regions that the block reads."""
     frame = _block("reads")
     if frame.reads is not None:
         raise ScriptError("the block has a T.reads already")
@@ -63,7 +63,7 @@ def reads(*buffer_slices: Any) -> None:
 
 
 def writes(*buffer_slices: Any) -> None:
-    """The regions that the block writes."""
+    """Set the regions that the block writes."""
     frame = _block("writes")
     if frame.writes is not None:
         raise ScriptError("the block has a T.writes already")
@@ -71,13 +71,13 @@ def writes(*buffer_slices: Any) -> None:
 
 
 def block_attr(attrs: Mapping[str, Any]) -> None:
-    """Annotations of the block."""
+    """Set annotations of the block."""
     frame = _block("block_attr")
     frame.annotations = {**(frame.annotations or {}), **attrs}
 
 
 class axis:  # noqa: N801 - as users know it
-    """The iterators of a block, bound to values: ``vi = T.axis.spatial(16, i)``."""
+    """Make the iterators of a block, bound to values: ``vi = T.axis.spatial(16, i)``."""
 
     @staticmethod
     def _bind(dom: Any, binding: Any, kind: int, dtype: str | None) -> Var:
@@ -95,27 +95,27 @@ class axis:  # noqa: N801 - as users know it
 
     @staticmethod
     def spatial(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
-        """An axis whose values are independent of each other."""
+        """Make an axis whose values are independent of each other."""
         return axis._bind(dom, binding, IterVar.DataPar, dtype)
 
     @staticmethod
     def reduce(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
-        """An axis that is reduced over."""
+        """Make a reduction axis."""
         return axis._bind(dom, binding, IterVar.CommReduce, dtype)
 
     @staticmethod
     def scan(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
-        """An axis whose values come in order."""
+        """Make an axis whose values come in order."""
         return axis._bind(dom, binding, IterVar.Ordered, dtype)
 
     @staticmethod
     def opaque(dom: Any, binding: Any = None, dtype: str | None = None) -> Var:
-        """An axis of which nothing is known."""
+        """Make an axis without any known property."""
         return axis._bind(dom, binding, IterVar.Opaque, dtype)
 
     @staticmethod
     def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
-        """Axes that run over just what loops run over: ``T.axis.remap("SSR", [i, j, k])``."""
+        """Make axes that run over the domains of loops: ``T.axis.remap("SSR", [i, j, k])``."""
         if len(kinds) != len(bindings):
             raise ScriptError(
                 f"T.axis.remap: {len(kinds)} kinds ('{kinds}') for {len(bindings)} loops",
@@ -137,7 +137,7 @@ class axis:  # noqa: N801 - as users know it
 
 
 def domain_of(dom: Any) -> Range:
-    """An extent, a pair of bounds, or a range as a range."""
+    """Return an extent, a pair of bounds, or a range as a range."""
     if isinstance(dom, Range):
         return dom
     if isinstance(dom, slice):
@@ -149,7 +149,7 @@ def domain_of(dom: Any) -> Range:
 
 
 def _loop_domain(var: Any) -> tuple[PrimExpr, PrimExpr]:
-    """What the loop around runs over whose variable this is."""
+    """Return the domain of the enclosing loop with this variable."""
     for frame in reversed(IRBuilder.current().frames):
         if isinstance(frame, ForFrame):
             for known, domain in zip(frame.vars, frame.domains):

@@ -20,8 +20,8 @@ _OPTIONS = ("private", "is_private", "check_well_formed", "implicit_root")
 class PrimFuncDecorator(FunctionDecorator):
     """``@T.prim_func``, ``@T.prim_func(private=True)``; ``with T.prim_func():`` in a builder.
 
-    Options: ``private`` (also ``is_private``): no symbol; ``check_well_formed``: refuse what breaks
-    a rule; ``implicit_root``: whether a root block is put around blocks that have none.
+    Options: ``private`` (also ``is_private``): no symbol; ``check_well_formed``: refuse functions
+    that break a rule; ``implicit_root``: whether a root block is put around blocks that have none.
     """
 
     def __call__(self, func: Any = None, **options: Any) -> Any:
@@ -32,7 +32,7 @@ class PrimFuncDecorator(FunctionDecorator):
                     f"T.prim_func has no option '{name}'", notes=nearest(name, _OPTIONS)
                 )
                 caller = sys._getframe(1).f_globals.get("__name__", "")
-                # The parser knows the place of what it evaluates itself.
+                # Errors in what the parser evaluates itself have their position already.
                 raise problem if caller.startswith("tilesmith.") else error_at_caller(problem)
         if "is_private" in options:
             options["private"] = options.pop("is_private")

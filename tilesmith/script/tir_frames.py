@@ -1,4 +1,6 @@
-"""Frames of the tensor dialect: each makes one statement (or function) when it is closed."""
+"""Defines the frames of the tensor dialect: each makes one statement (or function) when it is
+closed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class StmtFrame(Frame):
         self.statements: list[Stmt] = []
 
     def body(self) -> Stmt:
-        """The statements as one."""
+        """Return the statements as one."""
         flat: list[Stmt] = []
         for statement in self.statements:
             flat += statement.seq if isinstance(statement, SeqStmt) else (statement,)
@@ -60,7 +62,7 @@ class StmtFrame(Frame):
 
 
 def emit(statement: Stmt, builder: IRBuilder | None = None) -> None:
-    """Hand a statement to the innermost open frame; outside of all frames it is the result."""
+    """Add a statement to the innermost open frame; outside of all frames it is the result."""
     builder = builder or IRBuilder.current()
     frame = builder.find_frame(StmtFrame)
     if frame is not None:
@@ -119,14 +121,14 @@ def _is_root(body: Stmt) -> bool:
 
 
 class _RegionCompleter(Rewriter):
-    """Gives the regions to blocks that were written without; those of the root stay empty."""
+    """Infers the regions of blocks that were written without; those of the root stay empty."""
 
     def __init__(self, frame: PrimFuncFrame, root: Block | None) -> None:
         self.frame = frame
         self.root = root
 
     def visit_Block(self, block: Block) -> Block:
-        """Inner blocks first: what they access is part of what this one accesses."""
+        """Complete inner blocks first: their accesses are part of this one's."""
         missing = self.frame.incomplete.get(id(block))
         completed = self.children(block)
         if missing is None or block is self.root:
@@ -138,7 +140,7 @@ class _RegionCompleter(Rewriter):
         )
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
-        """There are no blocks in expressions."""
+        """Return the expression: it contains no blocks."""
         return expr
 
 
@@ -160,10 +162,10 @@ class BlockFrame(StmtFrame):
         self.match_buffers: list[MatchBufferRegion] = []
 
     def enter(self) -> None:
-        """A block stands for nothing by itself."""
+        """Return None: a block has no value."""
 
     def finish(self) -> None:
-        """Make the block; regions that were not written are completed with the function."""
+        """Make the block; missing regions are completed with the function."""
         block = Block(
             self.iter_vars, self.reads or (), self.writes or (), self.name, self.body(), self.init,
             self.alloc_buffers, self.match_buffers, self.annotations, self.span,
@@ -190,10 +192,10 @@ class InitFrame(StmtFrame):
     """What a block does first in a reduction."""
 
     def enter(self) -> None:
-        """Nothing is bound."""
+        """Return None: nothing is bound."""
 
     def finish(self) -> None:
-        """The innermost block takes the statements."""
+        """Pass the statements to the innermost block."""
         block = self.builder.frames[-1] if self.builder.frames else None
         if not isinstance(block, BlockFrame):
             raise ScriptError("T.init stands directly inside of a T.block")
@@ -206,7 +208,7 @@ class InitFrame(StmtFrame):
 
 
 class ForFrame(StmtFrame):
-    """One loop, or a nest of them; entering gives the variable, or a list of them."""
+    """One loop, or a nest of them; entering returns the variable, or a list of them."""
 
     def __init__(
         self,
@@ -225,7 +227,7 @@ class ForFrame(StmtFrame):
         self.vars = [Var("", extent.dtype) for _, extent in self.domains]
 
     def enter(self) -> Any:
-        """The loop variables."""
+        """Return the loop variables."""
         return self.vars if self.many else self.vars[0]
 
     def finish(self) -> None:
@@ -244,7 +246,7 @@ class ForFrame(StmtFrame):
 
 
 class WhileFrame(StmtFrame):
-    """``while``."""
+    """A ``while`` loop."""
 
     def __init__(self, condition: PrimExpr) -> None:
         super().__init__()
@@ -256,7 +258,7 @@ class WhileFrame(StmtFrame):
 
 
 class IfFrame(Frame):
-    """``if``: the branches are the two frames inside."""
+    """An ``if`` statement: the branches are the two frames inside."""
 
     def __init__(self, condition: PrimExpr) -> None:
         super().__init__()
@@ -272,10 +274,10 @@ class IfFrame(Frame):
 
 
 class ThenFrame(StmtFrame):
-    """The branch that is taken."""
+    """The branch for a true condition."""
 
     def finish(self) -> None:
-        """Hand the branch to the If around."""
+        """Pass the branch to the enclosing ``IfFrame``."""
         self._if().then = self.body()
 
     def _if(self) -> IfFrame:
@@ -286,14 +288,14 @@ class ThenFrame(StmtFrame):
 
 
 class ElseFrame(ThenFrame):
-    """The other branch."""
+    """The branch for a false condition."""
 
     def finish(self) -> None:
-        """Hand the branch to the If around."""
+        """Pass the branch to the enclosing ``IfFrame``."""
         self._if().otherwise = self.body()
 
 
-# What binds something for the rest of a block.
+# Frames that bind something for the rest of a block.
 
 
 class LetFrame(StmtFrame):
@@ -305,7 +307,7 @@ class LetFrame(StmtFrame):
         self.var = var
 
     def enter(self) -> Var:
-        """The variable."""
+        """Return the variable."""
         return self.var
 
     def finish(self) -> None:
@@ -321,7 +323,7 @@ class AttrFrame(StmtFrame):
         self.node, self.key, self.value = node, key, value
 
     def enter(self) -> None:
-        """Nothing is bound."""
+        """Return None: nothing is bound."""
 
     def finish(self) -> None:
         """Make the statement."""
@@ -329,14 +331,14 @@ class AttrFrame(StmtFrame):
 
 
 class LaunchThreadFrame(StmtFrame):
-    """Threads of a GPU; entering gives the variable that counts them."""
+    """Threads of a GPU; entering returns the variable that counts them."""
 
     def __init__(self, iterator: IterVar, extent: PrimExpr) -> None:
         super().__init__()
         self.iterator, self.extent = iterator, extent
 
     def enter(self) -> Var:
-        """The variable."""
+        """Return the variable."""
         return self.iterator.var
 
     def finish(self) -> None:
@@ -354,7 +356,7 @@ class AssertFrame(StmtFrame):
         self.condition, self.message = condition, message
 
     def enter(self) -> None:
-        """Nothing is bound."""
+        """Return None: nothing is bound."""
 
     def finish(self) -> None:
         """Make the statement."""
@@ -362,7 +364,7 @@ class AssertFrame(StmtFrame):
 
 
 class AllocateFrame(StmtFrame):
-    """Memory; entering gives the pointer."""
+    """Memory; entering returns the pointer."""
 
     def __init__(
         self,
@@ -379,7 +381,7 @@ class AllocateFrame(StmtFrame):
         self.var = Var("", pointer if pointer is not None else pointer_to(dtype, scope))
 
     def enter(self) -> Var:
-        """The pointer."""
+        """Return the pointer."""
         return self.var
 
     def finish(self) -> None:
@@ -392,12 +394,12 @@ class AllocateFrame(StmtFrame):
 
 
 def pointer_to(dtype: DataType, scope: str = "global") -> PointerType:
-    """The type of a pointer to elements of a dtype; booleans lie in memory as bytes."""
+    """Return the type of a pointer to elements of a dtype; booleans are stored as bytes."""
     return PointerType(prim_type(DataType("int8") if dtype.is_bool else dtype), scope)
 
 
 class AllocateConstFrame(StmtFrame):
-    """Constant memory; entering gives the pointer."""
+    """Constant memory; entering returns the pointer."""
 
     def __init__(
         self,
@@ -413,7 +415,7 @@ class AllocateConstFrame(StmtFrame):
         self.var = Var("", pointer if pointer is not None else pointer_to(dtype))
 
     def enter(self) -> Var:
-        """The pointer."""
+        """Return the pointer."""
         return self.var
 
     def finish(self) -> None:
@@ -425,14 +427,14 @@ class AllocateConstFrame(StmtFrame):
 
 
 class DeclBufferFrame(StmtFrame):
-    """A buffer over memory that is there already, or together with its memory."""
+    """A buffer over existing memory, or together with its memory."""
 
     def __init__(self, buffer: Buffer, allocated: bool) -> None:
         super().__init__()
         self.buffer, self.allocated = buffer, allocated
 
     def enter(self) -> Buffer:
-        """The buffer."""
+        """Return the buffer."""
         return self.buffer
 
     def finish(self) -> None:
@@ -454,10 +456,10 @@ class RealizeFrame(StmtFrame):
         self.region, self.storage_scope, self.condition = region, storage_scope, condition
 
     def enter(self) -> None:
-        """Nothing is bound."""
+        """Return None: nothing is bound."""
 
     def finish(self) -> None:
-        """Make the statement; the scope is noted where it is not that of the buffer."""
+        """Make the statement; the scope is added where it is not that of the buffer."""
         body = self.body()
         statement: Stmt = BufferRealize(
             self.region.buffer, self.region.region, self.condition, body, self.span

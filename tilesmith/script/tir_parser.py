@@ -1,4 +1,4 @@
-"""Statements of the tensor dialect: syntax → words of ``T`` → nodes."""
+"""Parses statements of the tensor dialect: syntax → words of ``T`` → nodes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DIALECTS.register("T", T_DIALECT)
 
 
 def _call_function(parser: Parser, variable: GlobalVar, arguments: list, named: dict) -> PrimExpr:
-    """A call of another function of the module gives what its annotation says, else nothing."""
+    """Call another function of the module; the result has the type of its annotation, else none."""
     if named:
         raise ScriptError("a function of the module takes no named arguments here")
     values = [value.data if isinstance(value, Buffer) else value for value in arguments]
@@ -53,7 +53,7 @@ def _call_function(parser: Parser, variable: GlobalVar, arguments: list, named: 
 
 @T_DIALECT.declare
 def _note_result(parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict) -> None:
-    """Keep the type that a function is annotated to return, for calls that stand before it."""
+    """Record the return type that a function is annotated with, for calls that come before it."""
     if node.returns is not None and parser.module is not None:
         result = as_type(parser.evaluate(node.returns))
         if isinstance(result, PrimType):
@@ -61,7 +61,9 @@ def _note_result(parser: Parser, node: ast.FunctionDef, variable: GlobalVar, opt
 
 
 def _prepare(parser: Parser) -> None:
-    """Buffers have their own subscripts; a region beside an operator is a vector."""
+    """Adapt the evaluator: buffers have their own subscripts; a region beside an operator is a
+    vector.
+    """
     from tilesmith.script.macros import ScriptMacro
 
     parser.evaluator.builtins.update(abs=_magnitude, min=_least, max=_greatest)
@@ -74,17 +76,17 @@ def _prepare(parser: Parser) -> None:
 
 
 def _least(*values: Any, **named: Any) -> Any:
-    """Python's ``min``; of expressions, ``T.min``."""
+    """Replace Python's ``min``; for expressions, ``T.min``."""
     return _extreme(builtins.min, T.min, values, named)
 
 
 def _greatest(*values: Any, **named: Any) -> Any:
-    """Python's ``max``; of expressions, ``T.max``."""
+    """Replace Python's ``max``; for expressions, ``T.max``."""
     return _extreme(builtins.max, T.max, values, named)
 
 
 def _magnitude(value: Any) -> Any:
-    """Python's ``abs``; of an expression, ``T.abs``."""
+    """Replace Python's ``abs``; for an expression, ``T.abs``."""
     return T.abs(value) if isinstance(value, PrimExpr) else builtins.abs(value)
 
 
@@ -103,7 +105,7 @@ T_DIALECT.prepare = _prepare
 
 @T_DIALECT.function
 def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any:
-    """A function under ``@T.prim_func``."""
+    """Parse a function under ``@T.prim_func``."""
     parser.builder.span = parser.span(node)
     with parser.builder:
         frame = PrimFuncFrame(
@@ -124,8 +126,9 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
 
 
 def _verify(parser: Parser, node: ast.FunctionDef, function: Any) -> None:
-    """Refuse a function that breaks a rule of its level, where the statement stands that does;
-    warn of what is most likely not meant."""
+    """Refuse a function that breaks a rule of its level, with an error at the statement that does;
+    warn of likely mistakes.
+    """
     doubts: list[VerifyError] = []
     try:
         verify_well_formed(function, doubts=doubts)
@@ -157,7 +160,7 @@ def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
 
 
 def _annotation(parser: Parser, node: ast.expr) -> Any:
-    """The value of an annotation, which may be quoted."""
+    """Return the value of an annotation, which may be quoted."""
     written = parser.evaluate(node)
     if not isinstance(written, str):
         return written
@@ -185,7 +188,7 @@ def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
 
 
 def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
-    """Bind a name to a value as scripts have it: expressions become variables."""
+    """Bind a name to a value as scripts do: expressions become variables."""
     old = parser.scopes[-1].get(name)
     if old is not None and old is not value and _stays(old, value):
         raise parser.error(
@@ -195,7 +198,7 @@ def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
 
 
 def _stays(old: Any, new: Any) -> bool:
-    """Whether a name keeps its meaning: that of a buffer, or of an axis when another axis comes."""
+    """True if a name keeps its meaning: that of a buffer, or of an axis when another axis comes."""
     if isinstance(old, Buffer) or not isinstance(old, Var) or not isinstance(new, Var):
         return isinstance(old, Buffer)
     block = IRBuilder.current().find_frame(BlockFrame)
@@ -273,7 +276,7 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
 
 @T_DIALECT.statement(ast.Assign)
 def parse_assign(parser: Parser, node: ast.Assign) -> None:
-    """``A[i] = value``, ``x = value``, ``vi, vj = T.axis.remap(…)``."""
+    """Parse ``A[i] = value``, ``x = value``, ``vi, vj = T.axis.remap(…)``."""
     value = parser.evaluate(node.value)
     for target in node.targets:
         _assign(parser, target, value, node.value)
@@ -281,7 +284,7 @@ def parse_assign(parser: Parser, node: ast.Assign) -> None:
 
 @T_DIALECT.statement(ast.AnnAssign)
 def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
-    """``x: T.int32 = value``: a variable with a value."""
+    """Parse ``x: T.int32 = value``: a variable with a value."""
     if not isinstance(node.target, ast.Name):
         raise parser.error(node.target, "only a name takes a type")
     type_ = as_type(_annotation(parser, node.annotation))
@@ -298,7 +301,7 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
 
 @T_DIALECT.statement(ast.AugAssign)
 def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
-    """``A[i] += value``."""
+    """Parse ``A[i] += value``."""
     if isinstance(node.target, ast.Name):
         _check_value_is_near(parser, node, node.target.id)
     reading = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
@@ -306,7 +309,7 @@ def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
 
 
 def _check_value_is_near(parser: Parser, node: ast.AST, name: str) -> None:
-    """Refuse ``total += A[i]`` in a loop where ``total`` is a value made outside of the loop."""
+    """Refuse ``total += A[i]`` in a loop where ``total`` is a value bound outside the loop."""
     value, between = parser.lookup(name), False
     for frame in reversed(parser.builder.frames):
         if isinstance(frame, LetFrame) and frame.var is value:
@@ -325,7 +328,7 @@ def _check_value_is_near(parser: Parser, node: ast.AST, name: str) -> None:
 
 
 def _as_load(target: ast.expr) -> ast.expr:
-    """The target of an assignment as something that is read."""
+    """Return the target of an assignment as an expression that is read."""
     if isinstance(target, ast.Name):
         return ast.copy_location(ast.Name(target.id, ast.Load()), target)
     if isinstance(target, ast.Subscript):
@@ -338,7 +341,7 @@ def _as_load(target: ast.expr) -> ast.expr:
 
 @T_DIALECT.statement(ast.With)
 def parse_with(parser: Parser, node: ast.With) -> None:
-    """``with T.block("C"):`` and other frames, several in one statement."""
+    """Parse ``with T.block("C"):`` and other frames, several in one statement."""
     _with_items(parser, node, 0)
 
 
@@ -360,7 +363,7 @@ def _with_items(parser: Parser, node: ast.With, position: int) -> None:
 
 
 def _name_entered(parser: Parser, target: ast.expr, value: Any) -> None:
-    """Name what a frame gives: a variable, or several."""
+    """Name what entering a frame returned: a variable, or several."""
     if isinstance(target, ast.Name):
         if isinstance(value, (list, tuple)):
             for number, item in enumerate(value):
@@ -380,7 +383,7 @@ def _name_entered(parser: Parser, target: ast.expr, value: Any) -> None:
 
 @T_DIALECT.statement(ast.For)
 def parse_for(parser: Parser, node: ast.For) -> None:
-    """A loop; over a Python list or tuple, the body once for each item."""
+    """Parse a loop; over a Python list or tuple, parse the body once for each item."""
     if node.orelse:
         raise parser.error(node.orelse[0], "a loop has no `else`")
     value = _iterable(parser, node.iter)
@@ -404,7 +407,7 @@ def parse_for(parser: Parser, node: ast.For) -> None:
 
 
 def _iterable(parser: Parser, node: ast.expr) -> Any:
-    """What a loop runs over; ``range`` is the serial loop."""
+    """Return what a loop runs over; ``range`` is the serial loop."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         if parser.lookup("range", builtins.range) is builtins.range:
             arguments = [parser.evaluate(argument) for argument in node.args]
@@ -420,7 +423,7 @@ def _iterable(parser: Parser, node: ast.expr) -> Any:
 
 
 def _without_step(arguments: list) -> tuple[str, ...]:
-    """How to write a loop with a step."""
+    """Say how to write a loop with a step."""
     if len(arguments) == 3 and all(isinstance(value, int) for value in arguments):
         begin, end, step = arguments
         index = f"i * {step}" if begin == 0 else f"{begin} + i * {step}"
@@ -431,7 +434,7 @@ def _without_step(arguments: list) -> tuple[str, ...]:
 
 @T_DIALECT.statement(ast.While)
 def parse_while(parser: Parser, node: ast.While) -> None:
-    """``while condition:``."""
+    """Parse ``while condition:``."""
     with T.While(_condition(parser, node.test)):
         parser.body(node.body)
 
@@ -448,7 +451,7 @@ def _condition(parser: Parser, node: ast.expr) -> Any:
 
 @T_DIALECT.statement(ast.If)
 def parse_if(parser: Parser, node: ast.If) -> None:
-    """A branch; where the condition is a Python value, only the branch that it chooses."""
+    """Parse a branch; if the condition is a Python value, only the branch that it chooses."""
     condition = _condition(parser, node.test)
     if not isinstance(condition, ExprOp):
         parser.body(node.body if condition else node.orelse)
@@ -463,7 +466,7 @@ def parse_if(parser: Parser, node: ast.If) -> None:
 
 @T_DIALECT.statement(ast.Assert)
 def parse_assert(parser: Parser, node: ast.Assert) -> None:
-    """``assert condition, "message"``, for the rest of the block."""
+    """Parse ``assert condition, "message"``, for the rest of the block."""
     message = parser.evaluate(node.msg) if node.msg is not None else "assertion failed"
     parser.open(T.Assert(_condition(parser, node.test), message))
 
@@ -473,7 +476,7 @@ def parse_assert(parser: Parser, node: ast.Assert) -> None:
 
 @T_DIALECT.statement(ast.Expr)
 def parse_expression(parser: Parser, node: ast.Expr) -> None:
-    """A word called for what it does, or an expression evaluated for its effect."""
+    """Parse a word called for its effect, or an expression evaluated for its side effect."""
     if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return  # a docstring
     value = parser.evaluate(node.value)
@@ -489,7 +492,7 @@ def parse_expression(parser: Parser, node: ast.Expr) -> None:
 
 @T_DIALECT.statement(ast.Return)
 def parse_return(parser: Parser, node: ast.Return) -> Any:
-    """``return value`` is ``T.ret(value)``."""
+    """Parse ``return value`` as ``T.ret(value)``."""
     if node.value is None:
         return None
     value = parser.evaluate(node.value)
@@ -506,10 +509,10 @@ def parse_return(parser: Parser, node: ast.Return) -> Any:
 
 @T_DIALECT.statement(ast.Pass, ast.Nonlocal, ast.Global)
 def parse_pass(parser: Parser, node: ast.stmt) -> None:
-    """Nothing; variables of the surroundings are in sight anyway."""
+    """Do nothing; variables around the function are visible anyway."""
 
 
 @T_DIALECT.statement(ast.FunctionDef)
 def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
-    """A macro inside of a function."""
+    """Define a macro inside a function."""
     parser.define(node.name, local_macro(parser, node))

@@ -1,4 +1,4 @@
-"""Words that stand for types, and the conversion of what scripts write into nodes."""
+"""Defines words that stand for types, and converts the values of scripts to nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class DTypeWord:
         self.dtype = DataType(dtype)
 
     def __call__(self, expr: Any = None, *, is_size_var: bool = False) -> PrimExpr:
-        """``T.int32()``: a variable; ``T.int32(5)``: a constant; ``T.int32(x)``: a conversion."""
+        """Return for ``T.int32()`` a variable, for ``T.int32(5)`` a constant, for ``T.int32(x)`` a
+        conversion.
+        """
         if expr is None:
             return (SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(expr, str):
@@ -68,7 +70,7 @@ class HandleWord(DTypeWord):
     def __call__(  # type: ignore[override]
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> PrimExpr:
-        """A new pointer."""
+        """Return a new pointer."""
         if dtype is None:
             return Var("", "handle")
         if isinstance(dtype, (int, float, PrimExpr)) and not isinstance(dtype, Var):
@@ -81,7 +83,7 @@ class PtrWord:
     """``T.Ptr``: a pointer to elements of a dtype, as a call or with brackets."""
 
     def __call__(self, dtype: Any, storage_scope: str = "global", is_size_var: bool = False) -> Var:
-        """A new pointer."""
+        """Return a new pointer."""
         dtype = dtype.dtype if isinstance(dtype, DTypeWord) else DataType(dtype)
         if is_size_var:
             raise ScriptError("a pointer is no size: leave is_size_var out")
@@ -95,7 +97,7 @@ class PtrWord:
 
 
 class BufferWord:
-    """``T.Buffer``: makes a buffer, as a call or with the brackets of older programs."""
+    """``T.Buffer``: makes a buffer, called or with the brackets of older programs."""
 
     def __call__(
         self,
@@ -110,7 +112,7 @@ class BufferWord:
         buffer_type: str = "",
         axis_separators: Any = None,
     ) -> Buffer:
-        """A buffer of a shape and dtype, over the memory behind ``data`` if given."""
+        """Return a buffer of a shape and dtype, over the memory behind ``data`` if given."""
         dtype = dtype.dtype if isinstance(dtype, DTypeWord) else dtype
         kind = "" if buffer_type == "default" else buffer_type
         try:
@@ -141,14 +143,14 @@ class BufferWord:
 
 
 def _named_strides(strides: Sequence[Any], shape: Any) -> list[Any]:
-    """Strides given as texts are new variables of these names."""
+    """Make new variables for strides given as texts."""
     sizes = shape if isinstance(shape, (list, tuple)) else [shape]
     dtype = getattr(sizes[0], "dtype", "int32") if sizes else "int32"
     return [Var(stride, dtype) if isinstance(stride, str) else stride for stride in strides]
 
 
 def as_type(value: Any) -> Type:
-    """A type from how scripts write it: a word, a text, a variable of that type, None."""
+    """Convert how scripts write a type: a word, a text, a variable of that type, None."""
     if value is None:
         return VoidType()
     if isinstance(value, Type):
@@ -165,7 +167,7 @@ def as_type(value: Any) -> Type:
 
 
 def parameter_of(annotation: Any, name: str) -> tuple[Var, Any]:
-    """The parameter that an annotation stands for, and what the body knows under its name."""
+    """Return the parameter that an annotation stands for, and what its name means in the body."""
     if isinstance(annotation, BufferWord):
         raise ScriptError(
             f"T.Buffer without a shape for parameter '{name}'",
@@ -185,7 +187,7 @@ def parameter_of(annotation: Any, name: str) -> tuple[Var, Any]:
 
 
 def region_of(value: Any) -> BufferRegion:
-    """A region from ``A[0:4, i]``, ``A[i, j]`` or ``A``."""
+    """Return a region from ``A[0:4, i]``, ``A[i, j]`` or ``A``."""
     if isinstance(value, BufferRegion):
         return value
     if isinstance(value, BufferLoad):
@@ -210,7 +212,9 @@ def _range_of_index(index: PrimExpr) -> Range:
 
 
 def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
-    """``A[i, j]`` loads; ``A[0:4, i]`` is a region; a slice with a step reads a vector."""
+    """Evaluate ``A[i, j]`` as a load, ``A[0:4, i]`` as a region, a slice with a step as a vector
+    load.
+    """
     indices = indices if isinstance(indices, tuple) else (indices,)
     check_rank(buffer, indices)
     slices = [index for index in indices if isinstance(index, slice)]
@@ -244,7 +248,7 @@ def _check_indices(buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
 
 
 def _bounds(index: slice, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Where a slice starts and stops; what is left out is the end of the dimension."""
+    """Return where a slice starts and stops; a missing bound is the end of the dimension."""
     low: Any = const(0, size.dtype) if index.start is None else index.start
     stop: Any = size if index.stop is None else index.stop
     if not isinstance(low, PrimExpr) and not isinstance(stop, PrimExpr):
@@ -253,7 +257,7 @@ def _bounds(index: slice, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
-    """Indices of an access: slices become vectors."""
+    """Return the indices of an access: slices become vectors."""
     if len(indices) != len(buffer.shape):
         raise ShapeError(
             f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(indices)} indices"
@@ -279,7 +283,7 @@ def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
 
 
 def load_of(region: BufferRegion) -> BufferLoad:
-    """What a region stands for beside an operator: the vector of its elements."""
+    """Convert a region beside an operator to the vector of its elements."""
     indices = [
         slice(item.min, operators.add(item.min, item.extent))
         if not is_const(item.extent, 1)

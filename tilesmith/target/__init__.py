@@ -1,4 +1,4 @@
-"""Targets: what code is generated for, and the figures of the machines behind them."""
+"""Describes targets: what code is generated for, and the properties of the machines behind them."""
 
 from tilesmith.target import codegen, datatype, x86
 from tilesmith.target.detect_target import detect_target_from_device

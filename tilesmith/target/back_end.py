@@ -1,11 +1,11 @@
-"""`BackEnd`: everything that the compiler knows about one way to make code, in one record.
+"""Defines `BackEnd`, one record with everything the compiler knows about one way to generate code.
 
     register_back_end(BackEnd("text", kinds=("text",), generate=write_text))
 
-A record is data: it can be asked without loading what it names. A part is a function, or its place
-as "module:attr", which is imported when the part is first used; so a record in ``codegen`` can name
-the schedules of ``schedule_rules``, which stand above it and resolve their own parts themselves.
-The record class stands on the lowest floor that asks a record (``tir`` wants the intrinsic rules).
+A record is data: reading it does not load what it names. A part is a function, or its place as
+"module:attr", which is imported when the part is first used; so a record in ``codegen`` can name
+the schedules of ``schedule_rules``, a higher floor, which resolves its own parts itself. The record
+class is on the lowest floor that reads a record (``tir`` needs the intrinsic rules).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ Part: TypeAlias = Value | str
 
 
 def part(value: Part[Value]) -> Value:
-    """The value of a part, imported if the record only names its place."""
+    """Return the value of a part, imported if the record only names its place."""
     return resolve(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
 class Code:
-    """What a back end makes of a lowered module."""
+    """The code that a back end generates for a lowered module."""
 
     formats: Mapping[str, Format]
     """Format → text or bytes, or a function that makes them. The first one is shown by default."""
     objects: Callable[[], Sequence[bytes]] | None = None
-    """Makes the object files; None where there is source only."""
+    """Makes the object files; None where there is only source."""
     advice: str = ""
-    """Where there is source only: what a user does to run it."""
+    """What a user must do to run the code, where there is only source."""
 
 
 Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"
@@ -60,10 +60,10 @@ IntrinsicRules: TypeAlias = "Sequence[Mapping[str, Callable[[Call], PrimExpr | N
 
 @dataclass(frozen=True)
 class BackEnd:
-    """One way to make code. Only the first three fields have to be given."""
+    """One way to generate code. Only the first three fields are required."""
 
     name: str
-    """What its modules answer to ``type_key``."""
+    """The ``type_key`` of its modules."""
     kinds: tuple[str, ...]
     """The kinds of targets that it serves."""
     generate: Part[Generate]
@@ -76,7 +76,7 @@ class BackEnd:
     shared_objects: Part[Callable[[Target], Sequence[bytes]]] | None = None
     """Object files that are linked once with all kernels: what launches parallel loops."""
     toolchain: Part[Callable[[Target], str]] | None = None
-    """What decides the code beside the target (a compiler, its version), for the keys of caches."""
+    """What else the code depends on (a compiler, its version), for the keys of caches."""
 
     # how code is run
     load: Part[Callable[[Sequence[bytes]], Library]] = (
@@ -84,9 +84,9 @@ class BackEnd:
     )
     """Links object files and loads them into this process."""
     runs_here: Part[Callable[[Target], bool]] | None = None
-    """Whether this machine can run the object code. None: it always can."""
+    """True if this machine can run the object code. None: it always can."""
     symbol: Part[Callable[[str], str]] | None = None
-    """How the code spells a symbol, where it cannot take every name."""
+    """Maps a symbol to its name in the code, where the code does not allow every name."""
     is_device: bool = False
     """Whether functions become kernels that functions of a host launch."""
     host: str = "llvm"
@@ -95,21 +95,21 @@ class BackEnd:
     """Runs lowered functions, wrappers included, on arrays of the host. None: their wrappers take
     arrays on a device."""
 
-    # how programs become better code
+    # how code is optimised
     intrinsic_rules: Part[IntrinsicRules] = "tilesmith.tir.transform.intrinsics:DEFAULT_RULES"
-    """Tables of rules by operator, in order: what the back end does not take becomes."""
+    """Tables of rules by operator, in order: they replace operators that the back end lacks."""
     host_passes: tuple[Part[Callable[[], Pass]], ...] = ()
     """Further passes over lowered functions."""
     default_schedule: Part[Callable[[Schedule, Target], Schedule]] | None = None
-    """Schedules a function of a whole model that nobody has scheduled. None: its loops stay."""
+    """Schedules an unscheduled function of a whole model. None: its loops stay."""
     graph_passes: tuple[Part[Callable[[Target], Pass]], ...] = ()
     """Further passes over graphs of operators, which choose layouts for the target."""
 
-    # what `tilesmith doctor` says
+    # what `tilesmith doctor` shows
     packages: tuple[Package, ...] = ()
     """The Python packages that it needs."""
     describe: Part[Callable[[], str]] | None = None
-    """What there is on this machine: the CPU, the compiler."""
+    """Describes this machine: the CPU, the compiler."""
 
 
 BACK_ENDS: Registry[BackEnd] = Registry(
@@ -124,19 +124,19 @@ BACK_ENDS: Registry[BackEnd] = Registry(
 
 
 def register_back_end(record: BackEnd) -> BackEnd:
-    """Let a back end serve the kinds of targets that it names, and return it."""
+    """Register a back end for the kinds of targets that it names, and return it."""
     for kind in record.kinds:
         BACK_ENDS.register(kind, record)
     return record
 
 
 def find_back_end(target: Target) -> BackEnd | None:
-    """The back end that serves a target; None if there is none."""
+    """Return the back end for a target, or None if there is none."""
     return BACK_ENDS.get(target.kind.name, None)
 
 
 def back_end_of(target: Target) -> BackEnd:
-    """The back end that serves a target. Raises UnsupportedError if there is none."""
+    """Return the back end for a target. Raises UnsupportedError if there is none."""
     found = find_back_end(target)
     if found is None:
         known = ", ".join(sorted(BACK_ENDS.names(load=True)))

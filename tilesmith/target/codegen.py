@@ -1,4 +1,4 @@
-"""Questions about LLVM and about the CPU of a target."""
+"""Queries LLVM and the CPU of a target."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from tilesmith.target.target import Target
 
 
 def target_has_features(cpu_features: str | list[str], target: Any = None) -> bool:
-    """Whether `target` (else the current one) has all of `cpu_features`, by LLVM's names."""
+    """True if `target` (else the current one) has all of `cpu_features`, by LLVM's names."""
     return llvm_cpu_has_features(cpu_features, target)
 
 
 def llvm_cpu_has_features(cpu_features: str | list[str], target: Any = None) -> bool:
-    """Whether the CPU of `target` (else of the current one) has all of `cpu_features`."""
+    """True if the CPU of `target` (else of the current one) has all of `cpu_features`."""
     wanted = [cpu_features] if isinstance(cpu_features, str) else list(cpu_features)
     known = features.target_features(Target.target_or_current(target))
     return all(feature in known for feature in wanted)
 
 
 def llvm_get_cpu_features(target: Any = None) -> list[str]:
-    """The features of the CPU of `target` (else of the current one)."""
+    """Return the features of the CPU of `target` (else of the current one)."""
     return sorted(features.target_features(Target.target_or_current(target)))
 
 
 def llvm_get_cpu_archlist(target: Any = None) -> list[str]:
-    """Names that `-mcpu` takes for `target` (else for the current one)."""
+    """Return the names that `-mcpu` accepts for `target` (else for the current one)."""
     return features.known_cpus(features.architecture(Target.target_or_current(target)))
 
 
 def llvm_get_system_triple() -> str:
-    """LLVM's name of this platform."""
+    """Return LLVM's name of this platform."""
     return host_cpu().triple
 
 
 def llvm_get_system_cpu() -> str:
-    """LLVM's name of this machine's CPU; on virtual machines it may be wrong."""
+    """Return LLVM's name of this machine's CPU; on virtual machines it may be wrong."""
     return host_cpu().name
 
 
 def llvm_get_system_x86_vendor() -> str:
-    """Maker of this machine's x86 CPU: `intel`, `amd` or `unknown`."""
+    """Return the maker of this machine's x86 CPU: `intel`, `amd` or `unknown`."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             vendor = next((line for line in lines if line.startswith("vendor_id")), "")
@@ -56,7 +56,7 @@ def llvm_get_system_x86_vendor() -> str:
 
 
 def llvm_get_targets() -> list[str]:
-    """Architectures for which this LLVM writes code."""
+    """Return the architectures for which this LLVM generates code."""
     from llvmlite import binding
 
     binding.initialize_all_targets()
@@ -73,9 +73,10 @@ def llvm_get_targets() -> list[str]:
 
 
 def llvm_get_vector_width(target: Any = None) -> int:
-    """Bits of the widest vector register of `target` (else of the current target), at least 128.
+    """Return the bits of the widest vector register of `target` (else of the current one), at least
+    128.
 
-    For scalable vectors (SVE, RISC-V V) it is the least that each CPU has.
+    For scalable vectors (SVE, RISC-V V) it is the smallest width that a CPU may have.
     """
     chosen = Target.target_or_current(target)
     if chosen.attrs.get("vector-width"):
@@ -90,7 +91,9 @@ def llvm_get_vector_width(target: Any = None) -> int:
 
 
 def llvm_version_major(allow_none: bool = False) -> int | None:
-    """Major version of LLVM; where llvmlite is missing None, or TargetError."""
+    """Return the major version of LLVM; without llvmlite None or, unless `allow_none`,
+    TargetError.
+    """
     try:
         from llvmlite import binding
     except ImportError:
@@ -101,7 +104,7 @@ def llvm_version_major(allow_none: bool = False) -> int | None:
 
 
 def llvm_lookup_intrinsic_id(name: str) -> int:
-    """A number that stands for the intrinsic called `name` (`llvm.fma`); 0 if it is no such name.
+    """Return a number for the intrinsic called `name` (`llvm.fma`), or 0 if there is none.
 
     The number is ours (a digest of the name): LLVM's own numbers change between its versions and
     cannot be asked for.
@@ -116,7 +119,7 @@ def llvm_lookup_intrinsic_id(name: str) -> int:
 
 
 def llvm_get_intrinsic_name(intrin_id: int) -> str:
-    """The name behind a number from `llvm_lookup_intrinsic_id`, or an empty text."""
+    """Return the name for a number from `llvm_lookup_intrinsic_id`, or an empty text."""
     return _INTRINSICS.get(int(intrin_id), "")
 
 

@@ -1,4 +1,4 @@
-"""Which targets a compilation is for, and where its values live unless something else is said."""
+"""Says which targets a compilation is for, and where its values live by default."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class CompilationConfig:
 
     @property
     def optional_homogeneous_target(self) -> Target | None:
-        """The target, if there is but one."""
+        """The target, if there is only one."""
         return self.primitive_targets[0] if len(self.primitive_targets) == 1 else None
 
 
 def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> CompilationConfig:
-    """The configuration for one target, several, or a dictionary from devices to targets.
+    """Return the configuration for one target, several, or a dictionary from devices to targets.
 
     `ctxt` is a PassContext; its option "relay.fallback_device_type" chooses, among several targets,
     the one that operators run on unless they say otherwise. Raises TargetError without a target.

@@ -1,11 +1,12 @@
-"""Data types that a library defines: their names, and what computes with them.
+"""Registers data types that a library defines: their names, and the functions that compute with
+them.
 
     register("posit", 150)
     register_op(create_lower_func({(32, 16): "FloatToPosit16"}), "Cast", "llvm", "float", "posit")
     register_op(create_lower_func({16: "Posit16Add"}), "Add", "llvm", "posit")
 
-Programs then say "custom[posit]16"; ``tir.transform.LowerCustomDatatypes`` turns each operation
-into what the registered function gives for it, and keeps values as unsigned integers.
+Programs then say "custom[posit]16"; ``tir.transform.LowerCustomDatatypes`` replaces each operation
+by the result of the registered function, and keeps values as unsigned integers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _lowering: dict[tuple[str, ...], Callable[[Any], PrimExpr]] = {}
 
 
 def register(type_name: str, type_code: int) -> None:
-    """Make "custom[type_name]BITS" a data type. ``type_code`` is free, from 129 on."""
+    """Make "custom[type_name]BITS" a data type. ``type_code`` is chosen by the caller, from 129
+    on.
+    """
     if type_code < FIRST_CODE or type_code > 255:
         raise ConfigError(
             f"a custom data type has a code from {FIRST_CODE} to 255, got {type_code}"
@@ -41,7 +44,7 @@ def register(type_name: str, type_code: int) -> None:
 
 
 def get_type_name(type_code: int) -> str:
-    """The name of a registered type code."""
+    """Return the name of a registered type code."""
     for name, code in CUSTOM_CODES.items():
         if code == type_code:
             return name
@@ -49,7 +52,7 @@ def get_type_name(type_code: int) -> str:
 
 
 def get_type_code(type_name: str) -> int:
-    """The type code of a registered name."""
+    """Return the type code of a registered name."""
     if type_name not in CUSTOM_CODES:
         known = ", ".join(sorted(CUSTOM_CODES)) or "none"
         raise UnknownNameError(f"no custom data type '{type_name}'", notes=(f"there are: {known}",))
@@ -57,7 +60,7 @@ def get_type_code(type_name: str) -> int:
 
 
 def get_type_registered(type_code: int) -> bool:
-    """Whether a type code belongs to a custom data type."""
+    """True if a type code belongs to a custom data type."""
     return type_code in CUSTOM_CODES.values()
 
 
@@ -74,7 +77,7 @@ def register_op(
     dest_type_name: str | None = None,
     intrinsic_name: str | None = None,
 ) -> None:
-    """Say what an operation on a type becomes on targets of a kind.
+    """Register the lowering of an operation on a type, for targets of a kind.
 
     ``op_name`` is the class of the expression ("Add", "Cast", "FloatImm", "LT", ...) or "Call",
     then with ``intrinsic_name`` ("tir.exp"). ``dest_type_name`` is the other type of a Cast.
@@ -97,12 +100,12 @@ def register_op(
 
 
 def find_lower_func(*key: str) -> Callable[[Any], PrimExpr] | None:
-    """What was registered for a target's kind, an operation and its types."""
+    """Return the function registered for a target's kind, an operation and its types."""
     return _lowering.get(key)
 
 
 def register_min_func(func: Callable[[int], PrimExpr], type_name: str) -> None:
-    """Say what the least value of a type is: ``func(bits)``."""
+    """Register the smallest value of a type: ``func(bits)``."""
     get_type_code(type_name)
     CUSTOM_LEAST_VALUES[f"custom[{type_name}]"] = func
 
@@ -110,7 +113,7 @@ def register_min_func(func: Callable[[int], PrimExpr], type_name: str) -> None:
 def create_min_lower_func(
     extern_func_map: Mapping[int, str], type_name: str
 ) -> Callable[[int], PrimExpr]:
-    """A function of the number of bits that calls the C function of that width."""
+    """Return a function of the number of bits that calls the C function of that width."""
 
     def lower(num_bits: int) -> PrimExpr:
         if num_bits not in extern_func_map:
@@ -122,12 +125,12 @@ def create_min_lower_func(
 
 
 def stored_dtype(dtype: DataType) -> DataType:
-    """The unsigned integer that holds a custom type; other types as they are."""
+    """Return the unsigned integer that holds a custom type; other types as they are."""
     return DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes) if dtype.is_custom else dtype
 
 
 def create_lower_func(extern_func_map: Mapping[Any, str]) -> Callable[[Any], PrimExpr]:
-    """A function for ``register_op`` that calls C functions.
+    """Return a function for ``register_op`` that calls C functions.
 
     ``extern_func_map`` gives their names by the number of bits, of a Cast by the bits of the
     operand and of the result.
@@ -156,10 +159,10 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Callable[[Any], Pri
 
 
 def lower_ite(ite_op: Call) -> PrimExpr:
-    """A choice between custom values as one between the integers that hold them."""
+    """Lower a choice between custom values to one between the integers that hold them."""
     return Call(stored_dtype(ite_op.dtype), ite_op.op, ite_op.args)
 
 
 def lower_call_pure_extern(op: Call) -> PrimExpr:
-    """A call that gives a custom value as one that gives the integer that holds it."""
+    """Lower a call with a custom result to one that returns the integer that holds it."""
     return Call(stored_dtype(op.dtype), op.op, op.args)

@@ -1,4 +1,4 @@
-"""The target that fits a device of this machine."""
+"""Finds the target for a device of this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KIND_OF_NAME = {"cpu": "llvm", "gpu": "cuda", "cl": "opencl"}
 
 
 def detect_target_from_device(dev: Any) -> Target:
-    """The target for `dev`, a Device or a name such as `"cuda"`."""
+    """Return the target for `dev`, a Device or a name such as `"cuda"`."""
     if isinstance(dev, str):
         name = dev.partition(":")[0]
         return Target(_KIND_OF_NAME.get(name, name))

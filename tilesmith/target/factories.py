@@ -1,4 +1,6 @@
-"""Targets by the name of a product: `tilesmith.target.arm_cpu("rasp4b64")`, `cuda("2080ti")`, …"""
+"""Makes targets from the names of products: `tilesmith.target.arm_cpu("rasp4b64")`,
+`cuda("2080ti")`, …
+"""
 
 from __future__ import annotations
 
@@ -89,74 +91,76 @@ def _model_options(table: dict[str, str], model: str, what: str) -> str:
 
 
 def cuda(model: str = "unknown", arch: str | None = None, options: Any = None) -> Target:
-    """An NVIDIA GPU; `arch` is its architecture (`sm_90a`)."""
+    """Return the target of an NVIDIA GPU; `arch` is its architecture (`sm_90a`)."""
     return _make(["cuda", f"-model={model}", f"-arch={arch}" if arch else ""], options)
 
 
 def rocm(model: str = "unknown", options: Any = None) -> Target:
-    """An AMD GPU."""
+    """Return the target of an AMD GPU."""
     return _make(["rocm", f"-model={model}"], options)
 
 
 def mali(model: str = "unknown", options: Any = None) -> Target:
-    """An Arm Mali GPU of the Midgard generation, through OpenCL."""
+    """Return the target of an Arm Mali GPU of the Midgard generation, through OpenCL."""
     return _make(["opencl", "-device=mali", f"-model={model}"], options)
 
 
 def bifrost(model: str = "unknown", options: Any = None) -> Target:
-    """An Arm Mali GPU of the Bifrost generation, through OpenCL."""
+    """Return the target of an Arm Mali GPU of the Bifrost generation, through OpenCL."""
     return _make(["opencl", "-device=bifrost", f"-model={model}"], options)
 
 
 def adreno(model: str = "unknown", options: Any = None) -> Target:
-    """A Qualcomm Adreno GPU, through OpenCL."""
+    """Return the target of a Qualcomm Adreno GPU, through OpenCL."""
     return _make(["opencl", "-device=adreno", f"-model={model}"], options)
 
 
 def intel_graphics(model: str = "unknown", options: Any = None) -> Target:
-    """A GPU inside an Intel CPU, through OpenCL."""
+    """Return the target of a GPU inside an Intel CPU, through OpenCL."""
     words = ["opencl", "-device=intel_graphics", f"-model={model}", "-thread_warp_size=16"]
     return _make(words, options)
 
 
 def arm_cpu(model: str = "unknown", options: Any = None) -> Target:
-    """An Arm CPU; for a board in ARM_MODELS with its platform and features."""
+    """Return the target of an Arm CPU; a board in ARM_MODELS sets its platform and features."""
     words = ["llvm", "-device=arm_cpu", f"-model={model}", ARM_MODELS.get(model, "")]
     return _make(words, options)
 
 
 def rasp(options: Any = None) -> Target:
-    """A Raspberry Pi 3 with a 32-bit system."""
+    """Return the target of a Raspberry Pi 3 with a 32-bit system."""
     return arm_cpu("rasp3b", options)
 
 
 def micro(model: str = "unknown", options: Any = None) -> Target:
-    """C code for a microcontroller."""
+    """Return a target for C code on a microcontroller."""
     table = {"unknown": "", **MICRO_MODELS}
     found = _model_options(table, model, "microcontroller")
     return _make(["c", f"-model={model}", found], options)
 
 
 def stm32(series: str = "unknown", options: Any = None) -> Target:
-    """C code for a series of STM32 microcontrollers."""
+    """Return a target for C code on a series of STM32 microcontrollers."""
     core = _model_options(STM32_SERIES, series, "STM32 series")
     return _make(["c", "-keys=arm_cpu,cpu", "-device=arm_cpu", f"-model={series}",
                   f"-mcpu={core}"], options)  # fmt: skip
 
 
 def riscv_cpu(model: str = "sifive-u54", options: Any = None) -> Target:
-    """A RISC-V CPU."""
+    """Return the target of a RISC-V CPU."""
     found = _model_options(RISCV_MODELS, model, "RISC-V model")
     return _make(["llvm", "-keys=riscv_cpu,cpu", f"-model={model}", found], options)
 
 
 def vta(model: str = "unknown", options: Any = None) -> Target:
-    """The VTA accelerator."""
+    """Return the target of the VTA accelerator."""
     return _make(["ext_dev", "-keys=vta,cpu", "-device=vta", f"-model={model}"], options)
 
 
 def hexagon(cpu_ver: str = "v68", **kwargs: Any) -> Target:
-    """A Hexagon DSP; `num_cores`, `vtcm_capacity` and `llvm_options` as keywords."""
+    """Return the target of a Hexagon DSP; `num_cores`, `vtcm_capacity` and `llvm_options` as
+    keywords.
+    """
     version = cpu_ver.lower()
     number = version.removeprefix("v")
     if not version.startswith("v") or not number.isdigit():
@@ -174,5 +178,5 @@ def hexagon(cpu_ver: str = "v68", **kwargs: Any) -> Target:
 
 
 def create(target: Any) -> Target:
-    """`Target(target)`, by its older name."""
+    """Return `Target(target)`; an older name."""
     return Target(target)

@@ -1,4 +1,4 @@
-"""Which instruction set extensions a target has, and what LLVM has to be told.
+"""Finds the instruction set extensions of a target, and the options that LLVM needs for it.
 
 The features of this machine come from LLVM; those of a CPU named by `-mcpu` from a table
 (`cpu_features.json`, written by `tools/cpu_features.py`), because LLVM answers for the host only.
@@ -17,7 +17,7 @@ from tilesmith.target.target import Target
 
 _TABLE = Path(__file__).with_name("cpu_features.json")
 
-# Other names that LLVM's tools take for a CPU.
+# Other names that LLVM's tools accept for a CPU.
 ALIASES = {
     "core-avx-i": "ivybridge",
     "core-avx2": "haswell",
@@ -39,12 +39,14 @@ ALIASES = {
 
 _FAMILIES = ("arm", "aarch64", "riscv", "x86")
 
-# The least that a platform promises when no CPU is named.
+# The minimum that a platform guarantees when no CPU is named.
 GENERIC_CPU = {"x86": "x86-64", "aarch64": "generic", "arm": "generic", "riscv": "generic-rv64"}
 
 
 def architecture_of_triple(triple: str) -> str:
-    """The family of instruction sets at the start of a triple (`x86_64-linux-gnu` → `x86`)."""
+    """Return the family of instruction sets at the start of a triple (`x86_64-linux-gnu` →
+    `x86`).
+    """
     first = triple.partition("-")[0].lower()
     if first in ("x86_64", "amd64", "i386", "i486", "i586", "i686", "x86"):
         return "x86"
@@ -63,13 +65,15 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def known_cpus(architecture: str) -> list[str]:
-    """Names that `cpu_features` knows for one architecture."""
+    """Return the names that `cpu_features` knows for one architecture."""
     return sorted(_table().get(architecture, {}))
 
 
 @cache
 def cpu_features(name: str, architecture: str) -> frozenset[str]:
-    """Features of the CPU that LLVM calls `name`; TargetError with the nearest name if unknown."""
+    """Return the features of the CPU that LLVM calls `name`; TargetError with the nearest name if
+    unknown.
+    """
     records = _table().get(architecture)
     if records is None:
         return frozenset()  # an architecture without table: LLVM's name alone decides
@@ -86,7 +90,7 @@ def cpu_features(name: str, architecture: str) -> frozenset[str]:
 
 
 def is_host(target: Target) -> bool:
-    """Whether `target` leaves the CPU to this machine."""
+    """True if `target` names no CPU, so that this machine's is used."""
     return target.kind.means_host and target.mcpu in _OWN_CPU and not target.mtriple
 
 
@@ -94,23 +98,27 @@ _OWN_CPU = ("", "native", "host")
 
 
 def architecture(target: Target) -> str:
-    """`x86`, `aarch64`, `arm`, `riscv`, or the first word of the triple."""
+    """Return `x86`, `aarch64`, `arm`, `riscv`, or the first word of the triple."""
     return architecture_of_triple(_triple(target) or host_architecture())
 
 
 def _triple(target: Target) -> str:
-    """The platform of a target; "" for this one. C has no option for it, but a CPU may tell."""
+    """Return the platform of a target; "" for this one. C targets have no option for it, but their
+    CPU may say it.
+    """
     if target.mtriple or not target.mcpu or "mtriple" in target.kind.options:
         return target.mtriple
     family = architecture_of_triple(host_architecture())
     if target.mcpu in _OWN_CPU or target.mcpu in known_cpus(family):
         return ""
     others = (name for name in _FAMILIES if target.mcpu in known_cpus(name))
-    return next(others, "unknown")  # C's compiler may know it
+    return next(others, "unknown")  # the C compiler may know it
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """The extensions that code for `target` may use: those of its CPU, changed by `-mattr`."""
+    """Return the extensions that code for `target` may use: those of its CPU, changed by
+    `-mattr`.
+    """
     cpu = target.mcpu
     is_own = cpu in _OWN_CPU and (target.kind.means_host or bool(cpu))
     return _features(_triple(target), cpu, target.mattr, is_own)
@@ -171,7 +179,9 @@ def _with_implied(name: str, family: str) -> set[str]:
 
 
 def _with_float_abi(triple: str, float_abi: str) -> str:
-    """Arm's triple for passing floats in their own registers ("hard") or not ("soft", "softfp")."""
+    """Return Arm's triple for passing floats in their own registers ("hard") or not ("soft",
+    "softfp").
+    """
     if float_abi not in ("hard", "soft", "softfp"):
         raise TargetError(f"unknown '-mfloat-abi={float_abi}'", notes=("hard, soft or softfp",))
     head, _, environment = triple.rpartition("-")
@@ -186,7 +196,7 @@ def _with_float_abi(triple: str, float_abi: str) -> str:
 
 @dataclass(frozen=True)
 class LLVMMachine:
-    """The words that LLVM's target machine is made from."""
+    """The arguments from which LLVM's target machine is made."""
 
     triple: str
     cpu: str
@@ -196,11 +206,11 @@ class LLVMMachine:
 
 
 def llvm_machine(target: Target) -> LLVMMachine:
-    """What LLVM has to be told about `target`.
+    """Return the arguments of LLVM's target machine for `target`.
 
     For this machine each feature is switched on or off, because LLVM's name for the CPU may be
-    wrong; for a named CPU only what `-mattr` changes. Where there is AVX-512, full vectors are
-    asked for (`-prefer-256-bit`), unless the target says otherwise.
+    wrong; for a named CPU only what `-mattr` changes. With AVX-512, full vectors are requested
+    (`-prefer-256-bit`), unless the target says otherwise.
     """
     changes = [change if change[0] in "+-" else "+" + change for change in target.mattr]
     family = architecture(target)

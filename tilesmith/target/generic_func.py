@@ -1,4 +1,4 @@
-"""Functions with a version per target key, chosen by the current target.
+"""Defines functions with one version per target key, chosen by the current target.
 
 @generic_func
 def schedule_dense(outs): ...
@@ -30,7 +30,7 @@ class GenericFunc:
         return self.get_packed_func()(*args, **kwargs)
 
     def get_packed_func(self) -> Callable[..., Any]:
-        """The version for the current target."""
+        """Return the version for the current target."""
         target = Target.current(allow_none=True)
         for key in target.keys if target is not None else ():
             if key in self._versions:
@@ -68,20 +68,20 @@ GENERIC_FUNCS: Registry[GenericFunc] = Registry("generic function")
 
 
 def get_native_generic_func(name: str) -> GenericFunc:
-    """The generic function called `name`, made if there is none yet."""
+    """Return the generic function called `name`, made if there is none yet."""
     found = GENERIC_FUNCS.get(name, None)
     return GENERIC_FUNCS.register(name, GenericFunc(name)) if found is None else found
 
 
 def generic_func(fdefault: Callable[..., Any]) -> Any:
-    """A generic function whose default is `fdefault`."""
+    """Return a generic function whose default is `fdefault`."""
     function = GenericFunc(fdefault.__name__, fdefault)
     functools.update_wrapper(function, fdefault)
     return function
 
 
 def override_native_generic_func(func_name: str) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator like `generic_func` for the function known as `func_name`."""
+    """Return a decorator like `generic_func` for the function registered as `func_name`."""
 
     def decorate(fdefault: Callable[..., Any]) -> GenericFunc:
         function = get_native_generic_func(func_name)

@@ -1,7 +1,7 @@
-"""This machine: its CPU's features, the cores that the process may use, and its caches.
+"""Describes this machine: its CPU's features, the cores that the process may use, and its caches.
 
 Decisions are made by features: on virtual machines LLVM's name for the CPU can be wrong while the
-features are right. Everything is asked once per process.
+features are right. Everything is queried once per process.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 @dataclass(frozen=True)
 class HostCPU:
-    """LLVM's words for this machine: triple, CPU name and the features that are on.
+    """This machine as LLVM describes it: triple, CPU name and the features that are on.
 
-    `changes` switches every feature explicitly on or off, whatever the name promises.
+    `changes` switches every feature explicitly on or off, whatever the name implies.
     """
 
     triple: str
@@ -43,7 +43,7 @@ class CacheSizes:
 
 @cache
 def host_cpu() -> HostCPU:
-    """This machine's CPU, as LLVM sees it (imports llvmlite's binding: 0.04 s).
+    """Return this machine's CPU, as LLVM sees it (imports llvmlite's binding: 0.04 s).
 
     Raises MissingDependencyError where llvmlite is not installed.
     """
@@ -53,7 +53,7 @@ def host_cpu() -> HostCPU:
         raise MissingDependencyError("llvmlite", purpose="reading this CPU's features") from error
     try:
         states = dict(binding.get_host_cpu_features())
-    except RuntimeError:  # LLVM cannot tell on this platform: the name has to do
+    except RuntimeError:  # LLVM cannot list features on this platform: only the name is used
         states = {}
     changes = tuple(("+" if is_on else "-") + name for name, is_on in sorted(states.items()))
     features = frozenset(name for name, is_on in states.items() if is_on)
@@ -61,7 +61,9 @@ def host_cpu() -> HostCPU:
 
 
 def host_architecture() -> str:
-    """The architecture of this process as triples begin with it; asks neither LLVM nor the CPU."""
+    """Return the architecture of this process as triples begin with it, without asking LLVM or the
+    CPU.
+    """
     name = platform.machine().lower()
     if sys.maxsize < 2**32:  # a process of 32 bits on a larger machine
         return {"x86_64": "i686", "amd64": "i686", "aarch64": "arm", "arm64": "arm"}.get(name, name)
@@ -69,7 +71,9 @@ def host_architecture() -> str:
 
 
 def host_cores() -> int:
-    """CPUs that this process may run on (its affinity mask where there is one)."""
+    """Return the number of CPUs that this process may run on (its affinity mask where there is
+    one).
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -77,7 +81,7 @@ def host_cores() -> int:
 
 @cache
 def host_caches(folder: Path = _CACHE_FOLDER) -> CacheSizes | None:
-    """The caches of this machine's first core, or None where the system does not tell."""
+    """Return the caches of this machine's first core, or None where the system does not say."""
     sizes: dict[int, int] = {}
     line = 64
     for index in sorted(folder.glob("index*")):
@@ -95,7 +99,7 @@ def host_caches(folder: Path = _CACHE_FOLDER) -> CacheSizes | None:
 
 
 def _bytes(text: str) -> int:
-    """`512K` → 524288."""
+    """Convert a size such as `512K` to bytes (524288)."""
     text = text.strip()
     factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1:].upper(), 1)
     return int(text.rstrip("KMGkmg")) * factor

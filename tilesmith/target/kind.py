@@ -1,4 +1,6 @@
-"""Kinds of targets: the word at the start of a target text, with the options that may follow it."""
+"""Declares kinds of targets: the word at the start of a target text, and the options that may
+follow it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class TargetOption:
     default: Any = None
 
     def parse(self, text: str, kind: str) -> Any:
-        """The value that `text` stands for on the command line of a target."""
+        """Return the value that `text` stands for on the command line of a target."""
         if self.value_type == "int":
             try:
                 return int(text, 0)
@@ -43,7 +45,9 @@ class TargetOption:
         return text
 
     def check(self, value: Any, kind: str) -> Any:
-        """`value` in canonical form (sequences as tuples); TargetError when its type is wrong."""
+        """Return `value` in canonical form (sequences as tuples); TargetError when its type is
+        wrong.
+        """
         if self.value_type == "strings":
             parts = [value] if isinstance(value, str) else value
             if isinstance(parts, list | tuple) and all(isinstance(p, str) for p in parts):
@@ -67,7 +71,7 @@ class TargetOption:
 
 
 def _options(declaration: str) -> dict[str, TargetOption]:
-    """Options from words such as `max_num_threads:int=1024`."""
+    """Parse options from words such as `max_num_threads:int=1024`."""
     result = {}
     for word in declaration.split():
         name, _, rest = word.partition(":")
@@ -79,7 +83,7 @@ def _options(declaration: str) -> dict[str, TargetOption]:
     return result
 
 
-# Every kind takes these.
+# Every kind has these.
 GENERAL_OPTIONS = _options(
     "keys:strings tag:str device:str model:str libs:strings host:target from_device:int"
     " target_device_type:int"
@@ -89,9 +93,9 @@ GENERAL_OPTIONS = _options(
 class TargetKind:
     """A kind of target: its name, DLPack device type, default keys and declared options.
 
-    `means_host` says that a target of the kind that names no CPU stands for this machine's own,
-    with all its features. `dot_products_from` is the first number of an architecture ("sm_61")
-    whose devices multiply and add packed 8-bit integers.
+    `means_host` says that a target of this kind without a CPU means this machine's CPU with all its
+    features. `dot_products_from` is the first number of an architecture ("sm_61") whose devices
+    multiply and add packed 8-bit integers.
     """
 
     __slots__ = (
@@ -128,11 +132,13 @@ class TargetKind:
 
     @staticmethod
     def options_from_name(kind_name: str) -> dict[str, str]:
-        """The options of the kind that is called `kind_name`."""
+        """Return the options of the kind that is called `kind_name`."""
         return target_kind(kind_name).options
 
     def option(self, name: str) -> TargetOption:
-        """The declaration of one option; TargetError with the nearest name if there is none."""
+        """Return the declaration of one option; TargetError with the nearest name if there is
+        none.
+        """
         found = self._options.get(name)
         if found is not None:
             return found
@@ -143,7 +149,7 @@ class TargetKind:
         raise TargetError(f"target kind '{self.name}' has no option '-{name}'", notes=(advice,))
 
     def defaults(self) -> dict[str, Any]:
-        """The options that have a value even when nobody gives one."""
+        """Return the options that have a value even when nobody gives one."""
         return {n: o.default for n, o in self._options.items() if o.default is not None}
 
     def __repr__(self) -> str:
@@ -163,7 +169,7 @@ KINDS: Registry[TargetKind] = Registry("target kind")
 
 
 def target_kind(name: str) -> TargetKind:
-    """The kind called `name`; TargetError with the nearest name if there is none."""
+    """Return the kind called `name`; TargetError with the nearest name if there is none."""
     kind = KINDS.get(name, None)
     if kind is not None:
         return kind

@@ -1,7 +1,7 @@
-"""The machine model: the figures of a CPU by which schedules are ranked.
+"""Models machines: the properties of a CPU by which schedules are ranked.
 
-Data only. Where a figure was measured it says so; the others are the makers' figures, good enough
-to rank candidates. Cache sizes and cores of this machine come from the system.
+Data only. A comment says which figures were measured; the others are the makers' figures, good
+enough to rank candidates. Cache sizes and cores of this machine come from the system.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class MachineModel:
 
     @property
     def least_accumulators(self) -> int:
-        """Independent multiply-adds in flight that keep the ports busy."""
+        """The number of independent multiply-adds in flight that keeps the ports busy."""
         return self.fma_per_cycle * self.fma_latency
 
     def peak_flops_per_cycle(self, element_bits: int = 32) -> int:
-        """Multiplications and additions per cycle of one core at most."""
+        """Return the most multiplications and additions per cycle of one core."""
         per_lane = 2 if self.has_fma else 1
         return self.lanes(element_bits) * self.fma_per_cycle * per_lane
 
@@ -100,12 +100,12 @@ SCALAR = MachineModel(
     l3_bytes=0, l2_bandwidth=4.0, l3_bandwidth=4.0, memory_bandwidth=2.0,
 )  # fmt: skip
 
-# CPUs whose vector unit is half as wide as the usual one of their class.
+# CPUs whose vector unit is half as wide as usual for their features.
 _SMALL_ARM = ("cortex-a53", "cortex-a55", "cortex-a35", "cortex-a34", "cortex-a510")
 
 
 def machine_model(target: Target) -> MachineModel:
-    """The figures for a CPU target; cache sizes and cores are this machine's where it is meant.
+    """Return the model of a CPU target; cache sizes and cores are this machine's if it is the host.
 
     `-num-cores` overrides the number of cores, `-vector-width` (in bits) that of the vectors.
     """
@@ -126,9 +126,9 @@ def machine_model(target: Target) -> MachineModel:
 
 
 def target_identity(target: Target) -> str:
-    """A text for cache keys: equal when code for `target`, made here, may be used again.
+    """Return a text for cache keys: equal when code made here for `target` may be used again.
 
-    The target's own text does not do: plain `llvm` is another CPU on another machine.
+    The target's own text is not enough: plain `llvm` means another CPU on another machine.
     """
     if target.kind.device_type != CPU:
         return target.to_json()

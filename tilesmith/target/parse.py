@@ -1,4 +1,4 @@
-"""From the ways of writing a target (text, JSON, dictionary, tag) to one canonical dictionary.
+"""Parses the forms of a target (text, JSON, dictionary, tag) into one canonical dictionary.
 
 "llvm -device=arm_cpu -mattr=+neon"
   {"kind": "llvm", "keys": ("arm_cpu", "cpu"), "device": "arm_cpu", "mattr": ("+neon",)}
@@ -20,7 +20,7 @@ LEADING = ("kind", "tag", "keys", "host")
 
 
 def config_from_text(text: str) -> dict[str, Any]:
-    """The configuration that a text stands for; its options are checked later."""
+    """Return the configuration that a text stands for; its options are checked later."""
     text = text.strip()
     if not text:
         raise TargetError("an empty text is no target", notes=("for this machine's CPU: 'llvm'",))
@@ -54,7 +54,7 @@ def _unknown_tag(name: str) -> TargetKind:
 
 
 def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[str, Any]:
-    """`-name=value`, `--name=value`, `-name value`, and `-flag` for true or false."""
+    """Parse `-name=value`, `--name=value`, `-name value`, and `-flag` for true or false."""
     result: dict[str, Any] = {}
     position = 0
     while position < len(words):
@@ -82,10 +82,12 @@ def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[s
 
 
 def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with its tag resolved, defaults and keys filled in, and every option checked."""
+    """Return `config` with its tag resolved, defaults and keys filled in, and every option
+    checked.
+    """
     config = {str(name): value for name, value in config.items() if value is not None}
     tag = config.pop("tag", "")
-    if tag and "kind" not in config:  # beside a kind it is no more than a label
+    if tag and "kind" not in config:  # beside a kind it is only a label
         if TAGS.get(tag, None) is None:
             _unknown_tag(tag)
         config = {**TAGS[tag], **config}
@@ -115,7 +117,9 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 def _keys(
     kind: TargetKind, given: tuple[str, ...] | None, attributes: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """What a strategy is chosen by, the most special first; ``given`` keys replace the kind's."""
+    """Return the keys by which a strategy is chosen, the most specific first; ``given`` keys
+    replace the kind's.
+    """
     keys = list(given or ())
     if attributes.get("device"):
         keys.append(attributes["device"])
@@ -125,7 +129,7 @@ def _keys(
 
 
 def _is_arm(kind: TargetKind, attributes: Mapping[str, Any]) -> bool:
-    """Whether code is for a CPU by Arm, as far as the options tell."""
+    """True if code is for an Arm CPU, as far as the options say."""
     if kind.device_type != CPU:
         return False
     if "mtriple" not in kind.options:
@@ -134,7 +138,7 @@ def _is_arm(kind: TargetKind, attributes: Mapping[str, Any]) -> bool:
 
 
 def to_text(config: Mapping[str, Any]) -> str:
-    """A text that parses back to `config` (which is canonical)."""
+    """Return a text that parses back to `config` (which is canonical)."""
     words = [config["kind"]]
     if config["keys"] or target_kind(config["kind"]).default_keys:
         words.append("-keys=" + ",".join(config["keys"]))

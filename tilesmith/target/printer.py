@@ -1,4 +1,4 @@
-"""Text of targets: `T.target({"kind": "llvm", …})`, which parses back to an equal target."""
+"""Prints targets as `T.target({"kind": "llvm", …})`, which parses back to an equal target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _target(node: Target, printer: Printer) -> Doc:
 
 
 def _literal(value: Any) -> str:
-    """A Python literal with double quotes, as all texts are printed."""
+    """Return a Python literal with double quotes, as all texts are printed."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Tags: short names of complete targets, such as `nvidia/geforce-rtx-4090`."""
+"""Registers tags: short names of complete targets, such as `nvidia/geforce-rtx-4090`."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ _AWS = {
 
 
 def list_tags() -> dict[str, Any]:
-    """All tags, each with the target that it stands for."""
+    """Return all tags, each with the target that it stands for."""
     from tilesmith.target.target import Target
 
     return {name: Target(config) for name, config in TAGS.items()}
 
 
 def register_tag(name: str, config: Mapping[str, Any], override: bool = False) -> Any:
-    """Let `Target(name)` stand for `config`; gives that target."""
+    """Let `Target(name)` stand for `config`; return that target."""
     from tilesmith.target.target import Target
 
     if not isinstance(config, Mapping) or "kind" not in config:

@@ -1,4 +1,4 @@
-"""`Target`: what the compiler generates code for.
+"""Defines `Target`: what the compiler generates code for.
 
 Target("llvm -mcpu=skylake-avx512 -num-cores=4")
 Target({"kind": "cuda", "arch": "sm_90a"}, host="llvm")
@@ -94,15 +94,15 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
         return Target, (self.export(),)
 
     def export(self) -> dict[str, Any]:
-        """A dictionary of JSON's values that `Target` takes back."""
+        """Return a dictionary of JSON values that `Target` accepts."""
         return {name: _plain(value) for name, value in self.config.items()}
 
     def to_json(self) -> str:
-        """The text of `export()`."""
+        """Return the text of `export()`."""
         return json.dumps(self.export())
 
     def with_host(self, host: Any = None) -> Target:
-        """This target with another host."""
+        """Return this target with another host."""
         return Target(self, host)
 
     # -- scopes
@@ -121,7 +121,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The target of the innermost `with` block of this thread.
+        """Return the target of the innermost `with` block of this thread.
 
         Outside of all blocks: None, or TargetError unless `allow_none`.
         """
@@ -136,11 +136,13 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
     # -- attributes
 
     def get_kind_attr(self, attr_name: str) -> Any:
-        """A property of the kind: `default_keys`, `device_type` or `options`; else None."""
+        """Return a property of the kind: `default_keys`, `device_type` or `options`; else None."""
         return getattr(self.kind, attr_name, None) if not attr_name.startswith("_") else None
 
     def get_target_device_type(self) -> int:
-        """DLPack device type of the code's memory; `-target_device_type` overrides the kind's."""
+        """Return the DLPack device type of the code's memory; `-target_device_type` overrides the
+        kind's.
+        """
         return int(self.attrs.get("target_device_type", self.kind.device_type))
 
     @property
@@ -185,17 +187,17 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @property
     def max_num_threads(self) -> int:
-        """Threads of one GPU block at most."""
+        """The most threads of one GPU block."""
         return self._number("max_num_threads")
 
     @property
     def max_block_size_x(self) -> int:
-        """Extent of a block along x at most."""
+        """The largest extent of a block along x."""
         return self._number("max_block_size_x", self.attrs.get("max_num_threads"))
 
     @property
     def max_block_size_y(self) -> int:
-        """Extent of a block along y at most."""
+        """The largest extent of a block along y."""
         return self._number("max_block_size_y", self.attrs.get("max_num_threads"))
 
     @property
@@ -210,7 +212,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @property
     def max_function_args(self) -> int:
-        """Arguments of a kernel at most; -1 when there is no bound."""
+        """The most arguments of a kernel; -1 when there is no bound."""
         return int(self.attrs.get("max_function_args", -1))
 
     @property
@@ -225,7 +227,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @property
     def supports_integer_dot_product(self) -> bool:
-        """Whether the device multiplies and adds packed 8-bit integers."""
+        """True if the device multiplies and adds packed 8-bit integers."""
         if "supports_integer_dot_product" in self.attrs:
             return bool(self.attrs["supports_integer_dot_product"])
         digits = "".join(c for c in self.arch if c.isdigit())
@@ -234,12 +236,12 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @property
     def supports_cooperative_matrix(self) -> bool:
-        """Whether the device has matrix instructions for a group of threads."""
+        """True if the device has matrix instructions for a group of threads."""
         return bool(self.attrs.get("supports_cooperative_matrix", False))
 
     @property
     def features(self) -> TargetFeatures:
-        """What the CPU can do, as attributes (`features.has_sve`)."""
+        """The features of the CPU, as attributes (`features.has_sve`)."""
         return TargetFeatures(self)
 
     def _number(self, name: str, default: int | None = None) -> int:
@@ -254,26 +256,26 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @staticmethod
     def from_device(device: Any) -> Target:
-        """The target that fits a device (`"cuda"`, `tilesmith.cpu(0)`)."""
+        """Return the target for a device (`"cuda"`, `tilesmith.cpu(0)`)."""
         from tilesmith.target.detect_target import detect_target_from_device
 
         return detect_target_from_device(device)
 
     @staticmethod
     def list_kinds() -> list[str]:
-        """Names of all kinds."""
+        """Return the names of all kinds."""
         return KINDS.names()
 
     @staticmethod
     def canon_target(target: Any) -> Target | None:
-        """`target` as a Target; None stays None."""
+        """Return `target` as a Target; None stays None."""
         return canon_target(target)
 
     @staticmethod
     def canon_target_and_host(
         target: Any, target_host: Any = None
     ) -> tuple[Target | None, Target | None]:
-        """Target and host, each knowing the other's place; the host inside `target` wins."""
+        """Return the target with its host, and the host; a host inside `target` wins."""
         target, target_host = canon_target(target), canon_target(target_host)
         if target is None:
             if target_host is not None:
@@ -285,7 +287,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @staticmethod
     def canon_multi_target(multi_targets: Any) -> list[Target] | None:
-        """One target, a list, or a dictionary from devices to targets, as a list."""
+        """Return one target, a list, or a dictionary from devices to targets, as a list."""
         if multi_targets is None:
             return None
         if isinstance(multi_targets, Mapping) and "kind" not in multi_targets:
@@ -296,7 +298,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @staticmethod
     def canon_multi_target_and_host(target: Any, target_host: Any = None) -> list[Target]:
-        """`canon_multi_target` with the host given to each target that has none."""
+        """Do what `canon_multi_target` does, and set the host of each target without one."""
         targets = Target.canon_multi_target(target) or []
         return [Target.canon_target_and_host(part, target_host)[0] for part in targets]
 
@@ -304,7 +306,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
     def canon_target_map_and_host(
         target_map: Mapping[Any, Any], target_host: Any = None
     ) -> tuple[dict[Target, Any], Target | None]:
-        """A dictionary whose keys are targets, and its host."""
+        """Return a dictionary whose keys are targets, and its host."""
         result: dict[Target, Any] = {}
         for target, value in target_map.items():
             target, target_host = Target.canon_target_and_host(target, target_host)
@@ -313,7 +315,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 
     @staticmethod
     def target_or_current(target: Any) -> Target:
-        """`target`, else the current one; TargetError when there is neither."""
+        """Return `target`, else the current one; TargetError when there is neither."""
         if target is None:
             return Target.current(allow_none=False)
         return Target(target)
@@ -322,7 +324,9 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
 class TargetFeatures:
     """What a target's CPU can do: `is_aarch64`, `has_asimd`, `has_dotprod`, `has_matmul_i8`,
     `has_fp16_simd`, `has_sve`, `has_sme`, `has_dsp`, `has_mve`; and `has_avx2`, … for any feature
-    by LLVM's name, with `_` for the characters that Python does not allow. Other names are None."""
+    by LLVM's name, with `_` for the characters that Python does not allow. Unknown features are
+    None.
+    """
 
     _NAMES = {
         "has_asimd": "neon",
@@ -358,7 +362,7 @@ def _identifier(feature: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` with tuples as lists and mappings as dictionaries."""
+    """Return `value` with tuples as lists and mappings as dictionaries."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     if isinstance(value, Mapping):

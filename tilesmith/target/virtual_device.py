@@ -1,4 +1,6 @@
-"""Where a value lives: a device, the target of the code that uses it, and a kind of memory."""
+"""Describes where a value lives: a device, the target of the code that uses it, and a memory
+scope.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from tilesmith.target.target import Target, canon_target
 
 @dataclass(frozen=True)
 class VirtualDevice:
-    """Each part may be left open: no device, no target, an empty scope.
+    """Where a value lives. Each part may be left open: no device, no target, an empty scope.
 
     `device_type` is DLPack's number of the device, else that of the target, else 0.
     """
@@ -24,7 +26,7 @@ class VirtualDevice:
 
     @property
     def device_type(self) -> int:
-        """DLPack's number of the kind of device; 0 when it is open."""
+        """DLPack's number of the kind of device; 0 if it is open."""
         if self.device is not None:
             return int(self.device.device_type)
         return self.target.get_target_device_type() if self.target is not None else 0

@@ -1,4 +1,4 @@
-"""Facts about x86 CPUs that schedules ask for."""
+"""Answers questions of schedules about x86 CPUs."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from tilesmith.target.target import Target
 
 
 def get_simd_32bit_lanes() -> int:
-    """Elements of 32 bits in a vector register of the current target."""
+    """Return the number of 32-bit elements in a vector register of the current target."""
     return machine_model(Target.current(allow_none=False)).lanes(32)

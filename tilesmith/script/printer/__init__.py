@@ -1,4 +1,4 @@
-"""Python text from trees of documents, for tools that write scripts of their own.
+"""Prints trees of documents as Python text, for tools that write scripts of their own.
 
 Programs are printed by ``node.script()``; its machinery is ``tilesmith.ir.printing``.
 """

@@ -1,4 +1,4 @@
-"""Documents: pieces of Python as a tree, to be written by ``doc_printer.to_python_script``.
+"""Defines documents: pieces of Python as a tree, which ``doc_printer.to_python_script`` prints.
 
 AssignDoc(IdDoc("x"), IdDoc("T").attr("int32").call(LiteralDoc(3)))     # x = T.int32(3)
 """
@@ -38,11 +38,11 @@ class ExprDoc(Doc):
     def __getitem__(self, indices: Any) -> IndexDoc:
         return IndexDoc(self, indices if isinstance(indices, tuple) else (indices,))
 
-    __iter__ = None  # an index that is not there would never end a loop
+    __iter__ = None  # iterating by __getitem__ would never end
 
 
 class StmtDoc(Doc):
-    """A statement, with a comment behind or above it."""
+    """A statement, with a comment after or above it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -290,7 +290,7 @@ class CommentDoc(StmtDoc):
 
 
 class DocStringDoc(StmtDoc):
-    """The text that explains a function or class."""
+    """The docstring of a function or class."""
 
     def __init__(self, docs: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""From trees of documents to Python text."""
+"""Prints trees of documents as Python text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _ATOM, _CONDITIONAL = 13, 0
 
 
 def to_python_script(doc: Doc, indent_spaces: int = 4) -> str:
-    """The text of a document: an expression in one line, statements in lines of their own."""
+    """Return the text of a document: an expression in one line, statements in lines of their
+    own.
+    """
     with deep_recursion():
         if isinstance(doc, ExprDoc):
             return _expression(doc)[0]
@@ -170,7 +172,7 @@ def _write(doc: StmtDoc, indent: str, step: str, lines: list[str]) -> None:
 
 
 def _header(doc: StmtDoc) -> str:
-    """The line that a block stands under."""
+    """Return the line that a block stands under."""
     if isinstance(doc, docs.IfDoc):
         return f"if {_text(doc.predicate)}:"
     if isinstance(doc, docs.WhileDoc):
@@ -190,7 +192,7 @@ def _header(doc: StmtDoc) -> str:
 
 
 def _target(doc: ExprDoc) -> str:
-    """What is assigned to: several names need no parentheses."""
+    """Return the target of an assignment: several names need no parentheses."""
     text = _text(doc)
     return text[1:-1] if isinstance(doc, docs.TupleDoc) and len(doc.elements) > 1 else text
 
