@@ -1,1 +1,1 @@
-"""Measurements of the compiler and of the code that it makes: `python -m benchmarks.run --help`."""
+"""Measures the compiler and the code that it generates: `python -m benchmarks.run --help`."""

@@ -1,10 +1,10 @@
-"""Simplifications per second, on index expressions as schedules make them.
+"""Measures simplifications per second, on index expressions as schedules make them.
 
     python -m benchmarks.arith
 
 *fresh*: every expression is new to the analyzer, over variables that it knows; *again*: the same
-objects a second time; *constraint*: entering a condition, one question, leaving. Time of the
-processor, the best of several runs.
+objects a second time; *constraint*: entering a condition, one question, leaving. Processor time,
+the best of several runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def variables(count: int) -> dict[Var, Range]:
 
 
 def fused(rng: random.Random, loops: list[tuple[Var, int]]) -> tuple[Any, int]:
-    """A flattened index over three loops, and its extent."""
+    """Return a flattened index over three loops, and its extent."""
     index, size = rng.choice(loops)
     for _ in range(2):
         var, extent = rng.choice(loops)
@@ -40,7 +40,7 @@ def fused(rng: random.Random, loops: list[tuple[Var, int]]) -> tuple[Any, int]:
 
 
 def convolution(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
-    """The access of a convolution with stride and padding to a flattened image."""
+    """Return the access of a convolution with stride and padding to a flattened image."""
     (y, _), (ky, _), (x, _), (kx, _), (c, size) = rng.sample(loops, 5)
     stride, padding = rng.choice((1, 2)), rng.choice((0, 1, 3))
     row = y * stride + ky - padding
@@ -48,7 +48,7 @@ def convolution(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
 
 
 def padding(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
-    """Whether such an access lies inside of the image."""
+    """Return whether such an access lies inside the image."""
     (y, _), (ky, _), (x, _), (kx, _) = rng.sample(loops, 4)
     row, column = y * 2 + ky, x * 2 + kx
     edge = rng.choice((1, 3))
@@ -56,14 +56,14 @@ def padding(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
 
 
 def symbolic(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
-    """Digits of an index into an array of run-time shape."""
+    """Return digits of an index into an array of run-time shape."""
     (i, _), (j, width), (k, _) = rng.sample(loops, 3)
     index = (i * N + k) * width + j
     return rng.choice((index // width, index % width, index // (N * width), index // width % N))
 
 
 def long_sum(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
-    """A sum of sixteen products, some of which cancel."""
+    """Return a sum of sixteen products, some of which cancel."""
     total: Any = 0
     for _ in range(16):
         total = total + rng.choice(loops)[0] * rng.choice((-64, -8, 1, 8, 64, 512))
@@ -71,7 +71,7 @@ def long_sum(rng: random.Random, loops: list[tuple[Var, int]]) -> Any:
 
 
 def expressions(kind: str, domains: dict[Var, Range]) -> list[Any]:
-    """Expressions of one kind."""
+    """Return expressions of one kind."""
     rng = random.Random(0)
     loops = [(var, domain.extent.value) for var, domain in domains.items()]
     if kind in SHAPES:
@@ -98,7 +98,7 @@ SHAPES: dict[str, Callable[[random.Random, list[tuple[Var, int]]], Any]] = {
 
 
 def seconds(make: Callable[[], Callable[[], Any]], runs: int = 5) -> float:
-    """The shortest of some runs; ``make`` prepares one."""
+    """Return the shortest of some runs; ``make`` prepares one."""
     best = float("inf")
     for _ in range(runs):
         run = make()
@@ -109,7 +109,7 @@ def seconds(make: Callable[[], Callable[[], Any]], runs: int = 5) -> float:
 
 
 def analyzer_of(domains: dict[Var, Range]) -> Analyzer:
-    """An analyzer that knows some loops."""
+    """Return an analyzer that knows some loops."""
     analyzer = Analyzer()
     for var, domain in domains.items():
         analyzer.bind(var, domain)
@@ -117,7 +117,7 @@ def analyzer_of(domains: dict[Var, Range]) -> Analyzer:
 
 
 def measure() -> dict[str, float]:
-    """Calls per second of each case."""
+    """Return calls per second of each case."""
     results: dict[str, float] = {}
     domains = variables(12)
     for kind in ("sum", "split", "round trip", "predicate", *SHAPES):

@@ -1,4 +1,4 @@
-"""Compile one model in this process and print, as JSON, where the time went.
+"""Compiles one model in this process and prints, as JSON, where the time went.
 
     python -m benchmarks.compile_once MODEL.onnx [--threads N] [--profile]
 

@@ -1,4 +1,6 @@
-"""The programs that are compared: each turns an ONNX model into a function without arguments."""
+"""Defines the programs that are compared: each turns an ONNX model into a function without
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class Prepared:
 def onnxruntime_contestant(
     model: onnx.ModelProto, feed: dict[str, np.ndarray], threads: int
 ) -> Run:
-    """onnxruntime's CPU provider with all its optimisations."""
+    """Prepare onnxruntime's CPU provider with all its optimisations."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -38,7 +40,7 @@ def onnxruntime_contestant(
 
 
 def torch_contestant(model: onnx.ModelProto, feed: dict[str, np.ndarray], threads: int) -> Run:
-    """Eager torch on the same graph."""
+    """Prepare eager torch on the same graph."""
     import torch
 
     from benchmarks.torch_graph import TorchGraph
@@ -49,7 +51,7 @@ def torch_contestant(model: onnx.ModelProto, feed: dict[str, np.ndarray], thread
 
 
 def tilesmith_contestant(model: onnx.ModelProto, feed: dict[str, np.ndarray], threads: int) -> Run:
-    """This compiler, for the CPU of this machine."""
+    """Prepare this compiler, for the CPU of this machine."""
     import tilesmith
 
     tilesmith.set_num_threads(threads)
@@ -72,7 +74,7 @@ CONTESTANTS: dict[str, Callable[..., Run]] = {
 
 
 def installed(names: Sequence[str]) -> list[str]:
-    """Those of `names` whose package can be imported."""
+    """Return those of `names` whose package can be imported."""
     return [name for name in names if importlib.util.find_spec(name) is not None]
 
 
@@ -86,7 +88,7 @@ def prepare(
 
 
 def largest_error(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float:
-    """max |difference| / max |reference|, over all outputs."""
+    """Return max |difference| / max |reference|, over all outputs."""
     worst = 0.0
     for found, expected in zip(outputs, reference, strict=True):
         scale = float(np.abs(expected).max()) or 1.0

@@ -1,4 +1,4 @@
-"""What a core of this machine can do at most: multiply-adds per second, and bytes per second from
+"""Measures the peak performance of one core: multiply-adds per second, and bytes per second from
 each level of the memory. Speeds of kernels are quoted as shares of these.
 
 The loops are LLVM text for the vectors of this machine, compiled by llvmlite. The best of many
@@ -22,7 +22,7 @@ KIB = 1024
 
 @contextmanager
 def native_function(text: str, name: str, *argument_types: type) -> Iterator[Callable[..., float]]:
-    """The function `name` of an LLVM module, callable while the `with` block lasts."""
+    """Yield the function `name` of an LLVM module, callable while the `with` block lasts."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     words = llvm_machine(Target("llvm"))
@@ -38,7 +38,7 @@ def native_function(text: str, name: str, *argument_types: type) -> Iterator[Cal
 
 
 def fma_loop(lanes: int, accumulators: int) -> str:
-    """A loop that does nothing but multiply-adds in registers."""
+    """Return a loop that does nothing but multiply-adds in registers."""
     vector = f"<{lanes} x float>"
     phis, steps = [], []
     for i in range(accumulators):
@@ -69,7 +69,7 @@ done:
 
 
 def read_loop(lanes: int, loads: int) -> str:
-    """A loop that reads an array `rounds` times, `loads` vectors per step."""
+    """Return a loop that reads an array `rounds` times, `loads` vectors per step."""
     vector = f"<{lanes} x float>"
     lines = []
     for i in range(loads):
@@ -113,7 +113,7 @@ done:
 
 
 def _best_seconds(run: Callable[[], object], budget: float) -> float:
-    """The shortest of as many runs as fit into `budget` seconds."""
+    """Return the shortest of as many runs as fit into `budget` seconds."""
     best, end = float("inf"), time.perf_counter() + budget
     while time.perf_counter() < end:
         start = time.perf_counter()
@@ -123,7 +123,7 @@ def _best_seconds(run: Callable[[], object], budget: float) -> float:
 
 
 def peak_flops(budget: float = 0.5) -> float:
-    """Multiplications and additions per second of one core, float32."""
+    """Return multiplications and additions per second of one core, float32."""
     model = machine_model(Target("llvm"))
     lanes, accumulators, count = model.lanes(32), 12, 20_000
     with native_function(
@@ -134,11 +134,13 @@ def peak_flops(budget: float = 0.5) -> float:
 
 
 def read_bandwidth(size: int, budget: float = 0.5) -> float:
-    """Bytes per second that one core reads from an array of `size` bytes, again and again."""
+    """Return bytes per second that one core reads from an array of `size` bytes, again and
+    again.
+    """
     lanes, loads = machine_model(Target("llvm")).lanes(32), 8
     step = lanes * loads
     floats = max(step, size // 4 // step * step)
-    # Written, because all pages that nobody has written to are the same page.
+    # Written, because untouched pages are all mapped to the same page.
     array = np.ones(floats + 16, dtype="float32")
     offset = (-array.ctypes.data % 64) // 4
     address = array.ctypes.data + 4 * offset
@@ -150,7 +152,7 @@ def read_bandwidth(size: int, budget: float = 0.5) -> float:
 
 
 def measure() -> dict[str, float]:
-    """All figures of this machine by name, in GFLOP/s and GB/s of one core."""
+    """Return all figures of this machine by name, in GFLOP/s and GB/s of one core."""
     model = machine_model(Target("llvm"))
     sizes = {
         "L1": model.l1_bytes // 2,

@@ -1,10 +1,10 @@
-"""What a node costs: making, visiting, rewriting, comparing, hashing; with and without interning.
+"""Measures what a node costs: making, visiting, rewriting, comparing, hashing; with and without
+interning.
 
     python -m benchmarks.nodes
 
-Each figure is the best of several runs, in nanoseconds per node. Interning is tried on the side,
-with a table keyed by class and fields around the same constructors, so that the two choices stand
-beside each other.
+Each figure is the best of several runs, in nanoseconds per node. Interning is simulated by a table
+keyed by class and fields around the same constructors, so that both choices can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilesmith.tir import Add, FloorDiv, FloorMod, IntImm, Mul, Var
 def expressions(
     make: Callable[..., Any], constant: Callable[..., Any], variables: list, count: int
 ) -> list:
-    """Index expressions as schedules make them: ``(i * a + j) // b * c + k % d``."""
+    """Return index expressions as schedules make them: ``(i * a + j) // b * c + k % d``."""
     rng = random.Random(0)
     made = []
     for _ in range(count):
@@ -46,7 +46,7 @@ class Table:
         self.constants: dict = {}
 
     def make(self, kind: type, a: Any, b: Any) -> Any:
-        """The one node of a class and its two operands."""
+        """Return the one node of a class and its two operands."""
         key = (kind, id(a), id(b))
         found = self.operators.get(key)
         if found is None:
@@ -54,7 +54,7 @@ class Table:
         return found
 
     def constant(self, dtype: str, value: int) -> Any:
-        """The one constant of a dtype and value."""
+        """Return the one constant of a dtype and value."""
         found = self.constants.get((dtype, value))
         if found is None:
             found = self.constants[(dtype, value)] = IntImm(dtype, value)
@@ -80,12 +80,12 @@ class Double(Rewriter):
     """Changes each constant, so that everything is rebuilt."""
 
     def visit_IntImm(self, node: IntImm) -> IntImm:
-        """Twice the constant."""
+        """Double the constant."""
         return IntImm(node.dtype, node.value * 2)
 
 
 def best(function: Callable[[], Any], nodes: int, runs: int = 7) -> float:
-    """Nanoseconds per node, the best of several runs."""
+    """Return nanoseconds per node, the best of several runs."""
     times = []
     for _ in range(runs):
         start = time.perf_counter()
@@ -95,7 +95,7 @@ def best(function: Callable[[], Any], nodes: int, runs: int = 7) -> float:
 
 
 def measure(count: int = 4000) -> dict[str, float]:
-    """All figures by name."""
+    """Return all figures by name."""
     variables = [Var(name, "int32") for name in "ijkmnpq"]
 
     def plain(kind: type, a: Any, b: Any) -> Any:

@@ -1,4 +1,6 @@
-"""What a measurement leaves behind: a table on the terminal and a JSON file with the machine."""
+"""Reports a measurement: a table on the terminal and a JSON file with a description of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions, without which figures mean little."""
+    """Return the machine and the versions, without which figures mean little."""
     from tilesmith.target import Target, host_cores, host_cpu, machine_model
 
     versions = {}

@@ -1,4 +1,4 @@
-"""The benchmarks: `python -m benchmarks.run COMMAND`. Each prints a table and writes JSON."""
+"""Runs the benchmarks: `python -m benchmarks.run COMMAND`. Each prints a table and writes JSON."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def contest(
 
 
 def limit_blas(threads: int) -> None:
-    """Give numpy's matrix products the same number of threads, if that can be done."""
+    """Give numpy's matrix products the same number of threads, where that is possible."""
     if importlib.util.find_spec("threadpoolctl") is not None:
         import threadpoolctl
 
@@ -94,7 +94,7 @@ def limit_blas(threads: int) -> None:
 
 
 def record(result: dict[str, Any]) -> dict[str, Any]:
-    """The figures of one contest for the JSON file."""
+    """Return the figures of one contest for the JSON file."""
     timings: dict[str, Timing] = result["timings"]
     ours = timings.get(OURS)
     return {
@@ -111,7 +111,7 @@ def record(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def latency(timing: Timing) -> str:
-    """Median, and half the distance from the 10th to the 90th percentile."""
+    """Return the median, and half the distance from the 10th to the 90th percentile."""
     spread = (timing.high - timing.low) / 2 / timing.median
     return f"{format_seconds(timing.median)} ±{spread:.0%}"
 
@@ -138,7 +138,7 @@ def row(name: str, result: dict[str, Any], columns: list[str]) -> list[str]:
 
 
 def table_columns(chosen: list[str]) -> list[str]:
-    """Headings that go with `row`."""
+    """Return the headings for `row`."""
     ratios = [f"× {name}" for name in chosen if name != OURS]
     return ["", *chosen, *ratios, "error"]
 
@@ -160,7 +160,7 @@ def report_failures(results: dict[str, dict[str, Any]]) -> None:
 def models(
     models: tuple[str, ...], threads: int, rounds: int, names: tuple[str, ...], path: Path | None
 ) -> None:
-    """Latency of whole MODELS (default: all) against the rivals."""
+    """Measure the latency of whole MODELS (default: all) against the rivals."""
     results = {}
     for name in models or MODELS:
         with status(f"building {name}"):
@@ -192,7 +192,7 @@ def models(
 def kernels(
     match: str, threads: int, rounds: int, names: tuple[str, ...], path: Path | None
 ) -> None:
-    """Speed of single kernels: convolutions, matrix products, reductions."""
+    """Measure the speed of single kernels: convolutions, matrix products, reductions."""
     results, rows = {}, []
     peak = peak_flops() * threads
     chosen = list(names) or [*installed(list(CONTESTANTS)), "numpy"]
@@ -222,7 +222,7 @@ def kernels(
 
 
 def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) -> dict[str, Any]:
-    """Seconds of one compilation in a fresh process; with what it printed."""
+    """Compile in a fresh process; return the seconds and what it printed."""
     command = [
         sys.executable,
         "-m",
@@ -250,7 +250,9 @@ def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) ->
 @threads_option
 @json_option
 def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path | None) -> None:
-    """Seconds to compile MODELS (default: all): without caches, and with both caches filled."""
+    """Measure the seconds to compile MODELS (default: all): without caches, and with both caches
+    filled.
+    """
     results, rows = {}, []
     with tempfile.TemporaryDirectory() as folder:
         for name in models or MODELS:
@@ -287,7 +289,9 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
 @main.command()
 @json_option
 def machine(path: Path | None) -> None:
-    """What one core can do at most: multiply-adds and reads from each level of the memory."""
+    """Measure the peak performance of one core: multiply-adds and reads from each level of the
+    memory.
+    """
     from benchmarks.machine import measure
 
     with status("measuring"):
@@ -300,7 +304,7 @@ def machine(path: Path | None) -> None:
 @click.option("--count", default=4000, show_default=True, help="Expressions per measurement.")
 @json_option
 def nodes(count: int, path: Path | None) -> None:
-    """What a node costs: making, visiting, rewriting, comparing, hashing."""
+    """Measure what a node costs: making, visiting, rewriting, comparing, hashing."""
     from benchmarks.nodes import measure
 
     figures = measure(count)

@@ -1,4 +1,4 @@
-"""What a schedule primitive costs: in a large function, and in a module of many functions.
+"""Measures what a schedule primitive costs: in a large function, and in a module of many functions.
 
     python -m benchmarks.schedule
 
@@ -26,7 +26,9 @@ SIZE = 64
 
 
 def chain(stages: int, symbol: str) -> PrimFunc:
-    """Elementwise stages over a matrix, each in a nest of its own, then a reduction of the rows."""
+    """Return elementwise stages over a matrix, each in its own nest, then a reduction of the
+    rows.
+    """
     shape = (SIZE, SIZE)
     buffers = [tir.decl_buffer(shape, "float32", f"B{k}") for k in range(stages + 1)]
     sums = tir.decl_buffer((SIZE,), "float32", "S")
@@ -65,7 +67,7 @@ def _nest(name: str, sources: list, target: Any, names: tuple, spatial: int, sta
 
 
 def count_nodes(node: Node) -> int:
-    """The number of nodes of a tree, shared ones as often as they are used."""
+    """Count the nodes of a tree, shared ones as often as they are used."""
     return 1 + sum(count_nodes(child) for child in node.children())
 
 
@@ -105,7 +107,7 @@ STEPS: dict[str, Step] = {
 
 
 def cost(module: IRModule, step: Step, runs: int = 9) -> float:
-    """Microseconds for one call of a primitive, the best of several schedules."""
+    """Return microseconds for one call of a primitive, the best of several schedules."""
     times = []
     for _ in range(runs):
         sch = tir.Schedule(module)
@@ -120,7 +122,7 @@ def cost(module: IRModule, step: Step, runs: int = 9) -> float:
 
 
 def measure() -> dict[str, dict[str, float]]:
-    """Costs by primitive and kind of module."""
+    """Return costs by primitive and kind of module."""
     small, large = chain(4, "main"), chain(32, "main")
     modules = {
         "small": IRModule({"main": small}),

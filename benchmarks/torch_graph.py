@@ -1,4 +1,4 @@
-"""Run an ONNX graph with torch, operator by operator: the rival "torch" on the very same model.
+"""Runs an ONNX graph with torch, operator by operator: the rival "torch" on the very same model.
 
 Weights are converted once and batch normalisation is folded into the convolution before it, as one
 does for inference; the rest runs as eager torch runs it.
@@ -47,7 +47,7 @@ for _name, _function in {
 
 
 def _symmetric(pads: list[int] | None) -> list[int]:
-    """ONNX's begins and ends as torch's one number per axis."""
+    """Convert ONNX's begins and ends to torch's one number per axis."""
     if not pads:
         return [0, 0]
     half = len(pads) // 2
@@ -145,7 +145,7 @@ _AS_NUMBERS = {"Reshape": 1, "Unsqueeze": 1, "ReduceSum": 1}
 
 
 def _fold_batch_norms(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> list[Any]:
-    """The nodes without the normalisations that follow a convolution; their weights in it."""
+    """Fold normalisations that follow a convolution into its weights; return the other nodes."""
     made_by = {output: node for node in model.graph.node for output in node.output}
     uses: dict[str, int] = {}
     for node in model.graph.node:

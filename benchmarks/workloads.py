@@ -1,4 +1,6 @@
-"""Single kernels as ONNX models of one or a few operators: every contestant runs the same."""
+"""Defines single kernels as ONNX models of one or a few operators: every contestant runs the
+same.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def _random(*shape: int, seed: int = 0) -> Array:
 def conv(
     name: str, channels: tuple[int, int], size: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Workload:
-    """A convolution with bias and ReLU behind it; pads to keep the size."""
+    """Return a convolution with bias and ReLU; pads to keep the size."""
     inputs, outputs = channels
     shape = (outputs, inputs // groups, kernel, kernel)
     fan_in = inputs // groups * kernel * kernel
@@ -70,7 +72,7 @@ def conv(
 
 
 def matmul(name: str, m: int, n: int, k: int, constant: bool) -> Workload:
-    """A matrix product; `constant`: the right side is a weight."""
+    """Return a matrix product; `constant`: the right side is a weight."""
     a, b = _random(m, k), _random(k, n, seed=1) / np.float32(np.sqrt(k))
     feed = {"a": a} if constant else {"a": a, "b": b}
     nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
@@ -79,7 +81,7 @@ def matmul(name: str, m: int, n: int, k: int, constant: bool) -> Workload:
 
 
 def softmax(name: str, rows: int, columns: int) -> Workload:
-    """Softmax over the last axis."""
+    """Return softmax over the last axis."""
     x = _random(rows, columns)
 
     def in_numpy() -> list[Array]:
@@ -91,7 +93,7 @@ def softmax(name: str, rows: int, columns: int) -> Workload:
 
 
 def layer_norm(name: str, rows: int, columns: int) -> Workload:
-    """Layer normalisation over the last axis, as one operator."""
+    """Return layer normalisation over the last axis, as one operator."""
     x, scale, shift = _random(rows, columns), _random(columns, seed=1), _random(columns, seed=2)
 
     def in_numpy() -> list[Array]:
@@ -104,7 +106,7 @@ def layer_norm(name: str, rows: int, columns: int) -> Workload:
 
 
 def gelu(name: str, rows: int, columns: int) -> Workload:
-    """x * (1 + erf(x / sqrt(2))) / 2 in small operators."""
+    """Return x * (1 + erf(x / sqrt(2))) / 2 in small operators."""
     x = _random(rows, columns)
     weights = {
         "sqrt2": np.array(np.sqrt(2), "float32"),
@@ -125,7 +127,7 @@ def gelu(name: str, rows: int, columns: int) -> Workload:
 
 
 def relu_add(name: str, count: int) -> Workload:
-    """max(a + b, 0)."""
+    """Return max(a + b, 0)."""
     a, b = _random(count), _random(count, seed=1)
     nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
     feed = {"a": a, "b": b}
@@ -134,7 +136,7 @@ def relu_add(name: str, count: int) -> Workload:
 
 
 def row_sums(name: str, rows: int, columns: int) -> Workload:
-    """The sum of each row."""
+    """Return the sum of each row."""
     x = _random(rows, columns)
     weights = {"axes": np.array([1], "int64")}
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]

@@ -1,10 +1,10 @@
-"""Run mypy over the package and hold each floor to its budget of type errors.
+"""Runs mypy over the package and holds each floor to its budget of type errors.
 
     python tools/check_types.py             # what `make lint` runs
     python tools/check_types.py relax       # list the errors of one package, too
 
 The packages in ``STRICT`` have none. For the others ``BUDGET`` says how many there still are: a
-number may only fall, and whoever mends some writes the new number here.
+number may only fall, and a change that fixes some errors lowers it here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUDGET = {
 
 
 def errors_by_package() -> dict[str, list[str]]:
-    """The errors that mypy reports, by the package of the house that they are in."""
+    """Return the errors that mypy reports, by the package of the house that they are in."""
     report, failure, _ = api.run(["--config-file", "pyproject.toml", "--no-error-summary"])
     if failure:
         sys.exit(failure)
@@ -45,7 +45,9 @@ def errors_by_package() -> dict[str, list[str]]:
 
 
 def main(shown: list[str]) -> int:
-    """Compare with the budgets; 1 when some package has more errors than it may have, or fewer."""
+    """Compare with the budgets; return 1 if some package has more or fewer errors than its
+    budget.
+    """
     found = errors_by_package()
     failed = False
     for package in sorted({*found, *BUDGET, *shown}):

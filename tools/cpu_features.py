@@ -1,6 +1,6 @@
-"""Write `tilesmith/target/cpu_features.json`: the instruction set extensions of each CPU of LLVM.
+"""Writes `tilesmith/target/cpu_features.json`: the instruction set extensions of each CPU of LLVM.
 
-LLVM tells the features of the host only, so the table is generated once and committed. The source
+LLVM reports the features of the host only, so the table is generated once and committed. The source
 is the copy of LLVM's CPU definitions in the standard library of Zig (`pip install ziglang`), which
 is plain text:
 
@@ -54,7 +54,7 @@ CPU = re.compile(
 
 
 def names(text: str) -> list[str]:
-    """The enumeration's words in a list such as `.avx, .@"64bit",`."""
+    """Return the enumeration's words in a list such as `.avx, .@"64bit",`."""
     return [
         word.strip().removeprefix(".").replace('@"', '"').strip('"')
         for word in text.split(",")
@@ -63,7 +63,7 @@ def names(text: str) -> list[str]:
 
 
 def closed(features: list[str], needs: dict[str, list[str]]) -> set[str]:
-    """`features` and everything that they imply."""
+    """Return `features` and everything that they imply."""
     found: set[str] = set()
     waiting = list(features)
     while waiting:
@@ -75,7 +75,7 @@ def closed(features: list[str], needs: dict[str, list[str]]) -> set[str]:
 
 
 def table(source: str, wanted: str) -> dict[str, str]:
-    """CPU name → its features, sorted and separated by blanks."""
+    """Return for each CPU name its features, sorted and separated by blanks."""
     llvm_names: dict[str, str] = {}
     needs: dict[str, list[str]] = {}
     for match in FEATURE.finditer(source):

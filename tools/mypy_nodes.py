@@ -1,4 +1,4 @@
-"""Plugin for mypy that knows the constructors of node classes.
+"""Teaches mypy the constructors of node classes (a plugin).
 
 ``ir/node.py`` derives ``__init__`` from the declared fields of a node class. This plugin gives the
 type checker the same signature:
@@ -23,7 +23,7 @@ DECLARATIONS = {f"{NODE_MODULE}.{role}" for role in ("child", "data", "defines",
 
 
 def _declared_fields(info: TypeInfo) -> dict[str, CallExpr]:
-    """The fields that a class declares itself: name → the call that declares it."""
+    """Return the fields that a class declares itself: name → the call that declares it."""
     fields: dict[str, CallExpr] = {}
     for statement in info.defn.defs.body:
         if not isinstance(statement, AssignmentStmt) or statement.type is None:
@@ -38,8 +38,9 @@ def _declared_fields(info: TypeInfo) -> dict[str, CallExpr]:
 
 
 def _remember_fields(info: TypeInfo) -> dict[str, list[bool]]:
-    """The fields of a class, kept in its metadata so that the cache of mypy has them:
-    name → [has a default, is converted, is visited]."""
+    """Store the fields of a class in its metadata, so that mypy's cache has them: name → [has a
+    default, is converted, is visited].
+    """
     if info.defn.defs.body or "tilesmith_fields" not in info.metadata:
         info.metadata["tilesmith_fields"] = {
             name: [
@@ -96,10 +97,12 @@ class NodePlugin(Plugin):
     """Hooks into every class of the package that has bases."""
 
     def get_base_class_hook(self, fullname: str) -> Callable[[ClassDefContext], None] | None:
-        """Look at classes whose base is one of ours; `_add_init` finds out whether it is a node."""
+        """Hook into classes whose base is one of ours; `_add_init` finds out whether it is a
+        node.
+        """
         return _add_init if fullname.startswith("tilesmith.") else None
 
 
 def plugin(version: str) -> type[Plugin]:
-    """The entry point that mypy calls."""
+    """Return the plugin class; mypy calls this."""
     return NodePlugin

@@ -1,10 +1,10 @@
-"""Write the stub files (`__init__.pyi`) of packages whose names are resolved at first use.
+"""Writes the stub files (`__init__.pyi`) of packages whose names are resolved at first use.
 
     python tools/write_stubs.py
 
 The tables in the packages are the source; editors and type checkers read the stubs. The stub of
-``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported; that
-of the methods of schedules has what the declarations of primitives make.
+``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported; the
+stub of the methods of schedules lists those made from the declarations of primitives.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ORIGINS = (
 
 
 def stub_path(package: str) -> Path:
-    """Where the stub of a package is."""
+    """Return the path of the stub of a package."""
     return Path(importlib.import_module(package).__file__ or "").with_suffix(".pyi")
 
 
 def stub_text(package: str) -> str:
-    """The stub of a package: one import for each row of its table PUBLIC."""
+    """Return the stub of a package: one import for each row of its table PUBLIC."""
     table: dict[str, str] = importlib.import_module(package).PUBLIC
     lines = ['"""Made by tools/write_stubs.py from the table PUBLIC; do not edit."""', ""]
     for name, path in sorted(table.items(), key=lambda row: (row[1].partition(":")[0], row[0])):
@@ -48,7 +48,7 @@ def stub_text(package: str) -> str:
 
 
 def words_text() -> str:
-    """The stub of ``T``: its own functions with their signatures, the rest as imports."""
+    """Return the stub of ``T``: its own functions with their signatures, the rest as imports."""
     module = importlib.import_module(WORDS)
     imports: set[tuple[str, str, str]] = set()
     values, functions = [], []
@@ -79,7 +79,7 @@ def words_text() -> str:
 
 
 def methods_text() -> str:
-    """The stub of the methods of schedules: one for each declared primitive."""
+    """Return the stub of the methods of schedules: one for each declared primitive."""
     from tilesmith.tir.schedule.schedule import Schedule
 
     base = importlib.import_module(METHODS).PrimitiveMethods
@@ -100,7 +100,7 @@ def methods_text() -> str:
 
 
 def _function_stub(name: str, function: Any, module: Any, imports: set) -> str:
-    """``def name(parameters) -> result``, with the first line of its text."""
+    """Return ``def name(parameters) -> result``, with the first line of its docstring."""
     signature = _signature(function)
     _note_types(signature, module, imports)
     return f"def {name}{signature}:\n{_first_line(function, 4)}\n"
@@ -113,7 +113,7 @@ def _class_stub(name: str, cls: type, module: Any, imports: set) -> str:
 
 
 def _signature(function: Any) -> str:
-    """A signature whose annotations are not quoted."""
+    """Return a signature whose annotations are not quoted."""
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
 
 

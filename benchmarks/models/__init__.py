@@ -1,4 +1,5 @@
-"""Well-known networks as ONNX, with random weights under which activations keep a size of about 1.
+"""Builds well-known networks as ONNX, with random weights under which activations keep a size of
+about 1.
 
     from benchmarks.models import build_model, model_inputs
     model = build_model("resnet18")
@@ -27,14 +28,14 @@ MODELS: dict[str, Callable[..., onnx.ModelProto]] = {
 
 
 def build_model(name: str, seed: int = 0, **options: object) -> onnx.ModelProto:
-    """The network called `name` (a key of MODELS); `options` are those of its function."""
+    """Return the network called `name` (a key of MODELS); `options` are those of its function."""
     if name not in MODELS:
         raise KeyError(f"unknown model '{name}'; known: {', '.join(MODELS)}")
     return MODELS[name](np.random.default_rng(seed), **options)
 
 
 def model_inputs(name: str, seed: int = 1) -> dict[str, np.ndarray]:
-    """One set of inputs for the network called `name`."""
+    """Return one set of inputs for the network called `name`."""
     rng = np.random.default_rng(seed)
     if name == "bert":
         return bert.inputs(rng)

@@ -1,4 +1,4 @@
-"""Write one of the networks as an ONNX file."""
+"""Writes one of the networks as an ONNX file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder of BERT's base size: 12 layers of width 768, 12 heads, sequence 128.
+"""Builds an encoder of BERT's base size: 12 layers of width 768, 12 heads, sequence 128.
 
 Layer normalisation and GELU are written out in small operators, as exporters commonly do;
 `layer_norm_op=True` uses ONNX's LayerNormalization instead.
@@ -29,7 +29,7 @@ class _Writer(GraphWriter):
         self.constant(np.array([1, SEQUENCE, HIDDEN], "int64"), "shape.joined")
 
     def linear(self, x: str, inputs: int, outputs: int, name: str) -> str:
-        """x @ W + b."""
+        """Compute x @ W + b."""
         weight = self.constant(
             self.normal((inputs, outputs), 1 / np.sqrt(inputs)), f"{name}.weight"
         )
@@ -37,7 +37,7 @@ class _Writer(GraphWriter):
         return self.node("Add", [self.node("MatMul", [x, weight]), bias])
 
     def layer_norm(self, x: str, name: str) -> str:
-        """(x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis."""
+        """Compute (x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis."""
         scale = self.constant(
             self.rng.uniform(0.8, 1.2, HIDDEN).astype("float32"), f"{name}.weight"
         )
@@ -53,16 +53,16 @@ class _Writer(GraphWriter):
         return self.node("Add", [self.node("Mul", [normal, scale]), shift])
 
     def gelu(self, x: str) -> str:
-        """x * (1 + erf(x / sqrt(2))) * 0.5."""
+        """Compute x * (1 + erf(x / sqrt(2))) * 0.5."""
         erf = self.node("Erf", [self.node("Div", [x, "sqrt2"])])
         return self.node("Mul", [self.node("Mul", [x, self.node("Add", [erf, "one"])]), "half"])
 
     def heads(self, x: str, axes: list[int]) -> str:
-        """(1, sequence, hidden) → heads apart, axes in the given order."""
+        """Split (1, sequence, hidden) into heads, axes in the given order."""
         return self.node("Transpose", [self.node("Reshape", [x, "shape.heads"])], perm=axes)
 
     def attention(self, x: str, mask: str, name: str) -> str:
-        """Each position's mixture of all positions that the mask lets it see."""
+        """Mix for each position all positions that the mask lets it see."""
         query = self.heads(self.linear(x, HIDDEN, HIDDEN, f"{name}.query"), [0, 2, 1, 3])
         key = self.heads(self.linear(x, HIDDEN, HIDDEN, f"{name}.key"), [0, 2, 3, 1])
         value = self.heads(self.linear(x, HIDDEN, HIDDEN, f"{name}.value"), [0, 2, 1, 3])
@@ -73,7 +73,7 @@ class _Writer(GraphWriter):
         return self.linear(joined, HIDDEN, HIDDEN, f"{name}.output")
 
     def embeddings(self) -> str:
-        """Words, positions and segments, summed and normalised."""
+        """Sum and normalise the embeddings of words, positions and segments."""
         words = self.constant(self.normal((VOCABULARY, HIDDEN), 0.5), "embeddings.word")
         places = self.constant(self.normal((POSITIONS, HIDDEN), 0.5), "embeddings.position")
         segments = self.constant(self.normal((2, HIDDEN), 0.5), "embeddings.token_type")
@@ -84,7 +84,7 @@ class _Writer(GraphWriter):
         return self.layer_norm(x, "embeddings.norm")
 
     def mask(self) -> str:
-        """0 where a position may be seen, -10000 elsewhere: (1, 1, 1, sequence)."""
+        """Return 0 where a position may be seen, -10000 elsewhere: (1, 1, 1, sequence)."""
         axes = self.constant(np.array([1, 2], "int64"), "mask.axes")
         seen = self.node("Unsqueeze", ["attention_mask", axes])
         seen = self.node("Cast", [seen], to=onnx.TensorProto.FLOAT)
@@ -92,7 +92,7 @@ class _Writer(GraphWriter):
 
 
 def bert_base(rng: np.random.Generator, layer_norm_op: bool = False) -> onnx.ModelProto:
-    """109 million weights, 11 GFLOP of multiply-adds at sequence 128."""
+    """Build the network: 109 million weights, 11 GFLOP of multiply-adds at sequence 128."""
     writer = _Writer(rng, layer_norm_op)
     mask = writer.mask()
     x = writer.embeddings()
@@ -119,7 +119,7 @@ def bert_base(rng: np.random.Generator, layer_norm_op: bool = False) -> onnx.Mod
 
 
 def inputs(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A text of 100 words in two segments, filled up to the length of the sequence."""
+    """Return a text of 100 words in two segments, padded to the length of the sequence."""
     places = np.arange(SEQUENCE)[None]
     return {
         "input_ids": rng.integers(0, VOCABULARY, (1, SEQUENCE)),

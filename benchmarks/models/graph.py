@@ -1,4 +1,4 @@
-"""A small writer of ONNX graphs that keeps track of the mean square of each activation."""
+"""Writes ONNX graphs and tracks the mean square of each activation."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class GraphWriter:
         self._count: dict[str, int] = {}
 
     def constant(self, value: np.ndarray, name: str) -> str:
-        """A weight or another fixed tensor."""
+        """Add a weight or another fixed tensor."""
         self.weights.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def normal(self, shape: Sequence[int], deviation: float) -> np.ndarray:
-        """Normally distributed float32 numbers."""
+        """Return normally distributed float32 numbers."""
         return self.rng.standard_normal(shape, dtype="float32") * np.float32(deviation)
 
     def node(
@@ -53,7 +53,7 @@ class GraphWriter:
         stride: int = 1,
         groups: int = 1,
     ) -> str:
-        """A convolution without bias and with He's initialisation; pads to keep the size."""
+        """Add a convolution without bias and with He's initialisation; pads to keep the size."""
         inputs, outputs = channels
         fan_in = inputs // groups * kernel * kernel
         shape = (outputs, inputs // groups, kernel, kernel)
@@ -88,15 +88,17 @@ class GraphWriter:
         return self.node("BatchNormalization", [x, *parameters], mean_square=after, epsilon=1e-5)
 
     def relu(self, x: str) -> str:
-        """max(x, 0)."""
+        """Compute max(x, 0)."""
         return self.node("Relu", [x], mean_square=self.mean_square[x] / 2)
 
     def add(self, a: str, b: str) -> str:
-        """The sum of two activations."""
+        """Add two activations."""
         return self.node("Add", [a, b], mean_square=self.mean_square[a] + self.mean_square[b])
 
     def relu_of_sum(self, branch: str, shortcut: str, is_positive: bool) -> str:
-        """max(branch + shortcut, 0); little is cut off where the shortcut is never negative."""
+        """Compute max(branch + shortcut, 0); little is cut off where the shortcut is never
+        negative.
+        """
         total = self.mean_square[branch] + self.mean_square[shortcut]
         cut = self.mean_square[branch] / 4 if is_positive else total / 2
         return self.node("Relu", [self.add(branch, shortcut)], mean_square=total - cut)
@@ -112,7 +114,9 @@ class GraphWriter:
     def finish(
         self, inputs: Sequence[tuple[str, int, list]], outputs: Sequence[tuple[str, str, int, list]]
     ) -> onnx.ModelProto:
-        """The model; an input is (name, type, shape), an output (value, new name, type, shape)."""
+        """Return the model; an input is (name, type, shape), an output (value, new name, type,
+        shape).
+        """
         names = {value: new for value, new, _, _ in outputs}
         for node in self.nodes:
             node.output[:] = [names.get(output, output) for output in node.output]
@@ -133,7 +137,7 @@ class GraphWriter:
 
 
 def image_model(writer: GraphWriter, logits: str) -> onnx.ModelProto:
-    """A model from one picture of 224 x 224 to 1000 logits."""
+    """Build a model from one picture of 224 x 224 to 1000 logits."""
     return writer.finish(
         [("image", onnx.TensorProto.FLOAT, [1, 3, 224, 224])],
         [(logits, "logits", onnx.TensorProto.FLOAT, [1, 1000])],

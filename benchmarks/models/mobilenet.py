@@ -1,4 +1,4 @@
-"""MobileNetV2: inverted residual blocks with depthwise convolutions and ReLU6 (as Clip)."""
+"""Builds MobileNetV2: inverted residual blocks with depthwise convolutions and ReLU6 (as Clip)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class _Writer(GraphWriter):
         ]
 
     def unit(self, x: str, channels: tuple[int, int], kernel: int, stride=1, groups=1) -> str:
-        """Convolution, normalisation, ReLU6."""
+        """Add convolution, normalisation, ReLU6."""
         y = self.batch_norm(self.conv(x, channels, kernel, stride, groups), channels[1])
         return self.node("Clip", [y, *self.limits], mean_square=self.mean_square[y] / 2)
 
 
 def mobilenetv2(rng: np.random.Generator) -> onnx.ModelProto:
-    """3.5 million weights, 0.3 GFLOP of multiply-adds."""
+    """Build the network: 3.5 million weights, 0.3 GFLOP of multiply-adds."""
     writer = _Writer(rng)
     x, inputs = writer.unit("image", (3, 32), 3, 2), 32
     for expansion, outputs, blocks, first_stride in STAGES:

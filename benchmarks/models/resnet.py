@@ -1,4 +1,6 @@
-"""ResNet-18 and ResNet-50 (stride in the 3x3 convolution), with batch normalisation as nodes."""
+"""Builds ResNet-18 and ResNet-50 (stride in the 3x3 convolution), with batch normalisation as
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ BRANCH_GAIN = (0.2, 0.6)
 
 
 def _join(writer: GraphWriter, branch: str, x: str, channels: tuple[int, int], stride: int) -> str:
-    """relu(branch + x), with x brought to the branch's shape by a 1x1 convolution if need be."""
+    """Compute relu(branch + x), with x brought to the branch's shape by a 1x1 convolution where
+    necessary.
+    """
     if stride == 1 and channels[0] == channels[1]:
         return writer.relu_of_sum(branch, x, is_positive=True)
     shortcut = writer.batch_norm(writer.conv(x, channels, 1, stride), channels[1])
@@ -57,10 +61,10 @@ def _resnet(name: str, rng: np.random.Generator, block, depths: tuple[int, ...])
 
 
 def resnet18(rng: np.random.Generator) -> onnx.ModelProto:
-    """11.7 million weights, 1.8 GFLOP of multiply-adds."""
+    """Build the network: 11.7 million weights, 1.8 GFLOP of multiply-adds."""
     return _resnet("resnet18", rng, _basic, (2, 2, 2, 2))
 
 
 def resnet50(rng: np.random.Generator) -> onnx.ModelProto:
-    """25.6 million weights, 4.1 GFLOP of multiply-adds."""
+    """Build the network: 25.6 million weights, 4.1 GFLOP of multiply-adds."""
     return _resnet("resnet50", rng, _bottleneck, (3, 4, 6, 3))

@@ -1,1 +1,1 @@
-"""Opt-in names of other projects, for programs that were written for them."""
+"""Provides opt-in names of other projects, for programs that were written for them."""

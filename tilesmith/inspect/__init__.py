@@ -1,1 +1,1 @@
-"""Looking at what the compiler made: measuring it, viewing it, finding what is wrong with it."""
+"""Measures and views compiled programs, and finds what is wrong with them."""

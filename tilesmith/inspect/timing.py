@@ -1,4 +1,4 @@
-"""Comparing the speed of functions on a machine that is never quiet.
+"""Compares the speed of functions on a machine that is never quiet.
 
 Contestants run in turns (A B A B …), each sample being a few calls in a row, so that a slow phase
 of the machine hits all of them. What is compared is the ratio within a round, and its median over
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def quantile(values: list[float] | tuple[float, ...], fraction: float) -> float:
-    """The value below which `fraction` of `values` lie, interpolated."""
+    """Return the value below which `fraction` of `values` lie, interpolated."""
     ordered = sorted(values)
     position = fraction * (len(ordered) - 1)
     low = int(position)
@@ -49,7 +49,7 @@ class Timing:
         return quantile(self.samples, 0.9)
 
     def as_json(self) -> dict[str, Any]:
-        """Figures for a script, in milliseconds."""
+        """Return figures for a script, in milliseconds."""
         return {
             "median_ms": self.median * 1e3,
             "p10_ms": self.low * 1e3,
@@ -59,7 +59,7 @@ class Timing:
 
 
 def ratio(a: Timing, b: Timing) -> float:
-    """How many times as long `a` takes as `b`: the median of the ratios within a round."""
+    """Return how many times as long `a` takes as `b`: the median of the ratios within a round."""
     return quantile([x / y for x, y in zip(a.samples, b.samples, strict=True)], 0.5)
 
 
@@ -110,7 +110,7 @@ def _calls_per_sample(run: Callable[[], Any], sample_seconds: float, warm_up: in
 
 
 def format_seconds(seconds: float) -> str:
-    """Three significant digits with the unit that fits: `1.23 ms`."""
+    """Format three significant digits with the unit that fits: `1.23 ms`."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"

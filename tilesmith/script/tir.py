@@ -169,7 +169,7 @@ def match_buffer(
     buffer_type: str = "default",
     axis_separators: Any = None,
 ) -> Any:
-    """Return the buffer behind a handle parameter, or another name for a region inside a block."""
+    """Return the buffer of a handle parameter, or a name for a region inside a block."""
     source = None if isinstance(param, Var) else region_of(param)
     if shape is None:
         if source is None:
@@ -225,7 +225,7 @@ def alloc_buffer(
     buffer_type: str = "default",
     axis_separators: Any = None,
 ) -> Any:
-    """Allocate a buffer in the enclosing block (the root block if there is none)."""
+    """Allocate a buffer in the enclosing block, or in the root block."""
     made = Buffer(
         shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
         axis_separators,
@@ -301,7 +301,7 @@ def _check_thread(tag: Any) -> None:
 
 
 def grid(*extents: Any) -> ForFrame:
-    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
+    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair is begin and end."""
     domains = []
     for extent in extents:
         domain = domain_of(extent)
@@ -366,9 +366,7 @@ def allocate(
     annotations: Mapping[str, Any] | None = None,
     pointer: Any = None,
 ) -> AllocateFrame:
-    """Allocate memory for the rest of the block; return the pointer. ``pointer``: its type, if
-    unusual.
-    """
+    """Allocate memory for the rest of the block; return the pointer (``pointer``: its type)."""
     extents = extents if isinstance(extents, (list, tuple)) else [extents]
     type_ = None if pointer is None else as_type(pointer)
     return AllocateFrame(extents, DataType(dtype), scope, condition, annotations, type_)
@@ -381,9 +379,7 @@ def allocate_const(
     annotations: Mapping[str, Any] | None = None,
     pointer: Any = None,
 ) -> AllocateConstFrame:
-    """Allocate constant memory for the rest of the block; return the pointer, of type
-    ``pointer``.
-    """
+    """Allocate constant memory for the rest of the block; return the pointer."""
     import numpy
 
     if isinstance(data, (list, tuple)):
@@ -404,9 +400,7 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> DeclBufferFrame:
-    """Declare a buffer over memory for the rest of the block; without ``data`` the memory is
-    new.
-    """
+    """Declare a buffer over memory (new without ``data``) for the rest of the block."""
     made = Buffer(
         shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type,
         axis_separators,
@@ -522,7 +516,7 @@ def iter_var(v: Any, dom: Any, iter_type: Any, thread_tag: str) -> IterVar:
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
-    """Return a combiner of reductions: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
+    """Return a combiner: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
     import inspect
 
     identity = tuple([convert(value) for value in identity])
@@ -570,7 +564,7 @@ def func_gen(name: str) -> DTypeWord:
 
 
 def llvm_lookup_intrinsic_id(name: str) -> str:
-    """Return what identifies an LLVM intrinsic in ``T.call_llvm_intrin``: its full name.
+    """Return the name that identifies an LLVM intrinsic in ``T.call_llvm_intrin``.
 
     Numbers of intrinsics change with LLVM's version; programs that look them up keep working.
     """

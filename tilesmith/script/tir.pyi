@@ -411,13 +411,13 @@ def While(condition: Any) -> WhileFrame:
     """Open a loop that runs while the condition holds."""
 
 def alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """Allocate a buffer in the enclosing block (the root block if there is none)."""
+    """Allocate a buffer in the enclosing block, or in the root block."""
 
 def allocate(extents: Any, dtype: str, scope: str = 'global', condition: Any = None, annotations: Mapping[str, Any] | None = None, pointer: Any = None) -> AllocateFrame:
-    """Allocate memory for the rest of the block; return the pointer. ``pointer``: its type, if"""
+    """Allocate memory for the rest of the block; return the pointer (``pointer``: its type)."""
 
 def allocate_const(data: Any, dtype: str, extents: Any, annotations: Mapping[str, Any] | None = None, pointer: Any = None) -> AllocateConstFrame:
-    """Allocate constant memory for the rest of the block; return the pointer, of type"""
+    """Allocate constant memory for the rest of the block; return the pointer."""
 
 def arg(name: str, obj: Any) -> Any:
     """Add a parameter, a buffer or a variable, to the function; return what the body uses."""
@@ -438,10 +438,10 @@ def cast(value: Any, dtype: str) -> PrimExpr:
     """Convert a value to a dtype."""
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
-    """Return a combiner of reductions: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
+    """Return a combiner: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
 
 def decl_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = 0, offset_factor: int = 0, buffer_type: str = '', axis_separators: Any = None) -> DeclBufferFrame:
-    """Declare a buffer over memory for the rest of the block; without ``data`` the memory is"""
+    """Declare a buffer over memory (new without ``data``) for the rest of the block."""
 
 def env_thread(thread_tag: str, dtype: str = 'int32') -> IterVar:
     """Return an iterator over threads of a GPU, for ``launch_thread``."""
@@ -462,7 +462,7 @@ def func_ret(ret_type: Any) -> None:
     """Set the return type of the function."""
 
 def grid(*extents: Any) -> ForFrame:
-    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair gives begin and end."""
+    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair is begin and end."""
 
 def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None, index_dtype: str = 'int64') -> Any:
     """Return a mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
@@ -477,10 +477,10 @@ def let(v: Var, value: Any, body: Any = None) -> Any:
     """Open a ``LetStmt``; with ``body``, return the expression ``Let``."""
 
 def llvm_lookup_intrinsic_id(name: str) -> str:
-    """Return what identifies an LLVM intrinsic in ``T.call_llvm_intrin``: its full name."""
+    """Return the name that identifies an LLVM intrinsic in ``T.call_llvm_intrin``."""
 
 def match_buffer(param: Any, shape: Any = None, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """Return the buffer behind a handle parameter, or another name for a region inside a block."""
+    """Return the buffer of a handle parameter, or a name for a region inside a block."""
 
 def max(a: Any, b: Any) -> PrimExpr:
     """Return the larger of two values."""
@@ -505,7 +505,7 @@ def reduce(combiner: CommReducer, source: Sequence[Any], init: Sequence[Any], ax
     """Return one value of a reduction over iterators, as tensor expressions have it."""
 
 def sblock_alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
-    """Allocate a buffer in the enclosing block (the root block if there is none)."""
+    """Allocate a buffer in the enclosing block, or in the root block."""
 
 def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
     """Open a serial loop; ``range`` in a ``for`` means the same."""

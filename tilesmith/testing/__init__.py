@@ -1,4 +1,4 @@
-"""Helpers for tests: comparing arrays and programs, parameters, what this machine can run."""
+"""Helps tests: compares arrays and programs, makes parameters, says what this machine can run."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ __all__ = sorted(_TABLE)
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is looked up at its first use: pytest is needed for some of them only."""
+    """Look up a name at its first use: only some of them need pytest."""
     if name.startswith("requires_") and name not in _TABLE:
         value = resolve(f"tilesmith.testing.requirements:{name}")
     elif name in _TABLE:

@@ -1,4 +1,5 @@
-"""``CompareBeforeAfter``: a pass is tested by the program it gets and the program it has to give.
+"""Defines ``CompareBeforeAfter``: tests a pass by a program and the program that the pass must make
+of it.
 
 class TestRemoveIf(tilesmith.testing.CompareBeforeAfter):
     transform = tilesmith.tir.transform.Simplify()
@@ -33,9 +34,9 @@ class CompareBeforeAfter:
     """A test of a pass, by structural comparison.
 
     ``before`` and ``expected`` are TVMScript: a function without decorator, one with it, or a class
-    of functions (a module). They may also be methods with ``self`` (and fixtures) that give the
-    program, or fixtures. ``expected`` may be a class of exceptions, or stay ``before`` itself for a
-    pass that must change nothing. ``transform`` is a pass, or a method or fixture giving one.
+    of functions (a module). They may also be methods with ``self`` (and fixtures) that return the
+    program, or fixtures. ``expected`` may be a class of exceptions, or ``before`` itself for a pass
+    that must change nothing. ``transform`` is a pass, or a method or fixture returning one.
     ``check_well_formed`` says whether the written programs are verified.
     """
 
@@ -68,7 +69,7 @@ class CompareBeforeAfter:
 
     @classmethod
     def _parse(cls, given: Any) -> Any:
-        """The program of a definition, which may lack its decorator."""
+        """Return the program of a definition, which may lack its decorator."""
         text = textwrap.dedent(inspect.getsource(given))
         if not text.startswith("@"):
             text = ("@I.ir_module\n" if inspect.isclass(given) else "@T.prim_func\n") + text
@@ -92,7 +93,9 @@ class CompareBeforeAfter:
         raise TypeMismatchError(f"{cls.__name__}.transform is no pass, got {given!r}")
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
-        """The pass makes ``expected`` of ``before``, or raises what ``expected`` names."""
+        """Check that the pass turns ``before`` into ``expected``, or raises what ``expected``
+        names.
+        """
         if inspect.isclass(expected) and issubclass(expected, BaseException):
             with pytest.raises(expected):
                 transform(_as_module(before))
@@ -129,5 +132,5 @@ def _as_module(program: Any) -> IRModule:
 
 
 def _named(function: Any) -> Any:
-    """Under one name on both sides, whatever the methods of the test are called."""
+    """Give both functions the same name, whatever the methods of the test are called."""
     return function.with_attr("global_symbol", "main") if hasattr(function, "attrs") else function

@@ -1,4 +1,5 @@
-"""Parameters of tests as fixtures: ``parameter``, ``parameters``, ``fixture``, choice of targets.
+"""Makes fixtures from the parameters of tests: ``parameter``, ``parameters``, ``fixture``, choice
+of targets.
 
     size, dtype = tilesmith.testing.parameters((16, "float32"), (512, "float16"))
     layout = tilesmith.testing.parameter("NCHW", "NHWC")
@@ -43,7 +44,7 @@ def parameter(
     ids: Sequence[str] | Callable[[Any], str] | None = None,
     by_dict: dict[str, Any] | None = None,
 ) -> Any:
-    """A fixture that takes each of the values in turn.
+    """Return a fixture that takes each of the values in turn.
 
     ``ids`` are the texts shown for the values; ``by_dict`` gives both, text → value.
     """
@@ -59,7 +60,7 @@ def parameter(
 
 
 def parameters(*value_sets: Sequence[Any], ids: Sequence[str] | None = None) -> list[Any]:
-    """Fixtures that vary together: one for each position of the sets.
+    """Return fixtures that vary together: one for each position of the sets.
 
     Unlike several ``parameter``s no product is made: a test runs once for each set. Raises
     TypeMismatchError for sets of different lengths.
@@ -94,7 +95,8 @@ def parameters(*value_sets: Sequence[Any], ids: Sequence[str] | None = None) -> 
 
 
 def fixture(func: Callable[..., Any] | None = None, *, cache_return_value: bool = False) -> Any:
-    """Like ``pytest.fixture``; with ``cache_return_value`` the value is made once for equal inputs.
+    """Make a fixture like ``pytest.fixture``; with ``cache_return_value`` the value is made once
+    for equal inputs.
 
     Each test gets a deep copy of the cached value, so that tests stay independent.
     """
@@ -136,7 +138,7 @@ def _marking(mark: str, arguments: Sequence[Any]) -> Any:
 
 
 def parametrize_targets(*args: Any) -> Any:
-    """Run a test for these targets, as far as they are enabled, instead of all enabled ones."""
+    """Run a test for those of these targets that are enabled, instead of all enabled ones."""
     return _marking("targets_wanted", args)
 
 
@@ -146,7 +148,7 @@ def exclude_targets(*args: Any) -> Any:
 
 
 def known_failing_targets(*args: Any) -> Any:
-    """A test is expected to fail for these kinds of targets."""
+    """Expect a test to fail for these kinds of targets."""
     return _marking("targets_failing", args)
 
 

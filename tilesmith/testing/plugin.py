@@ -1,4 +1,4 @@
-"""A pytest plugin: tests with ``target`` and ``dev`` run for each enabled target.
+"""Runs tests with ``target`` and ``dev`` for each enabled target (a pytest plugin).
 
 Load it with ``-p tilesmith.testing.plugin`` or ``pytest_plugins = ["tilesmith.testing.plugin"]``.
 """
@@ -76,12 +76,12 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 @pytest.fixture
 def dev(target: Any) -> Any:
-    """The device for the ``target`` of a test."""
+    """Return the device for the ``target`` of a test."""
     return device(_kind(target))
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Apply what was said of single parameters by their texts."""
+    """Apply the marks that were set for single parameters by their texts."""
     for item in items:
         parts = item.callspec.id if hasattr(item, "callspec") else ""
         for name, mark in (

@@ -1,4 +1,4 @@
-"""What a test needs of the machine: decorators that skip it, and say why, where that is missing.
+"""Skips tests, with the reason, where the machine lacks what they need.
 
     @tilesmith.testing.requires_x86_vnni
     def test_dot_product(): ...
@@ -31,12 +31,12 @@ FEATURES: Registry[Feature] = Registry("feature for tests")
 
 
 class Feature:
-    """Something that a machine or an installation may lack.
+    """A property that a machine or an installation may lack.
 
     ``target_kind_enabled`` is a kind of target that must have a back end, ``target_kind_hardware``
-    one whose device must be there. ``compile_time_check`` and ``run_time_check`` give True, or
+    one whose device must be there. ``compile_time_check`` and ``run_time_check`` return True, or
     False or a text that says what is missing. ``parent_features`` names features needed besides.
-    ``cmake_flag`` is accepted and means nothing: there is nothing to configure here.
+    ``cmake_flag`` is accepted and ignored: there is no CMake configuration here.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Feature:
         FEATURES.register(name, self, override=True)
 
     def missing(self, support_required: str = "compile-and-run") -> str:
-        """What is missing for this feature, or an empty text.
+        """Return what is missing for this feature, or an empty text.
 
         ``support_required`` is "compile-and-run", "compile-only" (no device needed) or "optional"
         (nothing needed).
@@ -94,7 +94,9 @@ class Feature:
         return "" if found else f"{self.long_name} is missing here"
 
     def marks(self, support_required: str = "compile-and-run") -> list[Any]:
-        """The marks of a test that needs this feature, for ``pytest.param(..., marks=...)``."""
+        """Return the marks of a test that needs this feature, for ``pytest.param(...,
+        marks=...)``.
+        """
         pytest = _pytest()
         made = [pytest.mark.gpu] if self._on_gpu() else []
         reason = self.missing(support_required)
@@ -120,7 +122,7 @@ class Feature:
 
     @classmethod
     def require(cls, name: str, support_required: str = "compile-and-run") -> Callable[[Any], Any]:
-        """The decorator for a feature by name. Raises UnknownNameError for unknown ones."""
+        """Return the decorator for a feature by name. Raises UnknownNameError for unknown ones."""
         return FEATURES.get(name)(support_required=support_required)
 
 
@@ -171,7 +173,9 @@ def _not_yet() -> str:
 
 
 def requires_package(*packages: str) -> Callable[[Any], Any]:
-    """A decorator for tests that need Python packages: skipped, with the reason, without them."""
+    """Return a decorator for tests that need Python packages; without them they are skipped, with
+    the reason.
+    """
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     return _skip_if(bool(missing), f"needs {', '.join(missing)}")
 
@@ -179,14 +183,14 @@ def requires_package(*packages: str) -> Callable[[Any], Any]:
 def requires_nvcc_version(
     major_version: int, minor_version: int = 0, release_version: int = 0
 ) -> Callable[[Any], Any]:
-    """A decorator for tests that need at least this version of CUDA's compiler."""
+    """Return a decorator for tests that need at least this version of CUDA's compiler."""
     return FEATURES.get("cuda")(support_required="compile-only")
 
 
 def requires_cuda_compute_version(
     major_version: int, minor_version: int = 0
 ) -> Callable[[Any], Any]:
-    """A decorator for tests that need a CUDA device of at least this compute capability."""
+    """Return a decorator for tests that need a CUDA device of at least this compute capability."""
     found = device("cuda")
     text = str(found.compute_version) if found.exist else "0.0"
     has = tuple(int(part) for part in text.split(".")[:2])
@@ -195,17 +199,17 @@ def requires_cuda_compute_version(
 
 
 def skip_if_32bit(reason: str) -> Callable[[Any], Any]:
-    """A decorator for tests that do not run in 32-bit processes."""
+    """Skip a test in 32-bit processes."""
     return _skip_if(sys.maxsize < 2**32, reason)
 
 
 def skip_if_no_reference_system(func: Any) -> Any:
-    """A decorator for tests of simulated boards."""
+    """Return a decorator for tests of simulated boards."""
     return FEATURES.get("corstone300")(func)
 
 
 def uses_gpu(*args: Any) -> Any:
-    """A decorator for tests that may use a GPU and do not need one: a mark, nothing more."""
+    """Mark a test that may use a GPU but does not need one."""
     mark = _pytest().mark.gpu
     return mark(args[0]) if args and callable(args[0]) else mark
 
@@ -243,7 +247,7 @@ for _name in (
 
 
 def __getattr__(name: str) -> Any:
-    """``requires_NAME`` is the feature NAME."""
+    """Return the feature NAME for ``requires_NAME``."""
     feature = FEATURES.get(name.removeprefix("requires_"), None)
     if feature is not None and name.startswith("requires_"):
         return feature

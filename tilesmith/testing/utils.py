@@ -1,4 +1,4 @@
-"""The functions behind ``tilesmith.testing``."""
+"""Implements the functions of ``tilesmith.testing``."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _array(value: Any) -> numpy.ndarray:
 def assert_allclose(
     actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True
 ) -> None:
-    """Both arrays (numpy, NDArray) have one shape and are close. Raises AssertionError."""
+    """Assert that both arrays (numpy, NDArray) have one shape and are close."""
     actual, desired = _array(actual), _array(desired)
     numpy.testing.assert_allclose(actual.shape, desired.shape)
     numpy.testing.assert_allclose(actual, desired, rtol=rtol, atol=atol, verbose=verbose)
 
 
 def assert_prim_expr_equal(lhs: PrimExpr, rhs: PrimExpr) -> None:
-    """Both expressions are provably equal. Raises AssertionError."""
+    """Assert that both expressions are provably equal."""
     if not Analyzer().can_prove_equal(lhs, rhs):
         raise AssertionError(f"{lhs} and {rhs} cannot be proved equal")
 
@@ -58,7 +58,7 @@ def check_numerical_grads(
     rtol: float = 0.1,
     acceptable_fail_percentage: float = 0.05,
 ) -> None:
-    """Gradients agree with central differences of ``function``, element by element.
+    """Assert that gradients agree with central differences of ``function``, element by element.
 
     ``input_values`` and ``grad_values`` are lists, or mappings by parameter name. Raises
     AssertionError when more than the acceptable share of elements differs.
@@ -93,7 +93,7 @@ def check_numerical_grads(
 
 
 def device_enabled(target: Any) -> bool:
-    """Whether code for a target can be compiled and run on this machine."""
+    """True if code for a target can be compiled and run on this machine."""
     try:
         chosen = Target(target)
         record = find_back_end(chosen)
@@ -104,14 +104,15 @@ def device_enabled(target: Any) -> bool:
 
 
 def enabled_targets() -> list[tuple[str, Device]]:
-    """Pairs of target and device that tests can use on this machine."""
+    """Return pairs of target and device that tests can use on this machine."""
     return [("llvm", cpu())]
 
 
 def check_bool_expr_is_true(
     bool_expr: PrimExpr, vranges: dict[Any, Any], cond: PrimExpr | None = None
 ) -> None:
-    """A condition holds for all values of its variables (where ``cond`` holds), by trying them.
+    """Assert that a condition holds for all values of its variables (where ``cond`` holds), by
+    trying them.
 
     ``vranges`` maps each variable to its Range, whose ends are constants. Raises AssertionError
     with the first values for which it does not hold.
@@ -133,8 +134,9 @@ def check_bool_expr_is_true(
 def check_int_constraints_trans_consistency(
     constraints_trans: Any, vranges: dict[Any, Any] | None = None
 ) -> None:
-    """Both directions of an ``arith.IntConstraintsTransform`` undo each other, and map what
-    fulfils the constraints of one side to what fulfils those of the other, by trying all values.
+    """Assert, by trying all values, that both directions of an ``arith.IntConstraintsTransform``
+    are inverse to each other, and map solutions of the constraints of one side to solutions of the
+    other.
 
     ``vranges`` holds ranges of variables that are not solved for. Raises AssertionError otherwise.
     """
@@ -147,8 +149,9 @@ def check_int_constraints_trans_consistency(
 def _check_direction(
     given: Any, other: Any, to_given: dict[Any, Any], to_other: dict[Any, Any], known: dict
 ) -> None:
-    """For all values of ``given``'s variables; ``to_given`` maps the other side's variables to
-    expressions over them."""
+    """Check all values of ``given``'s variables; ``to_given`` maps the other side's variables to
+    expressions over them.
+    """
     ranges = {**known, **dict(given.ranges)}
     fulfilled = _all(given.relations)
     wanted = [substitute(relation, to_given) for relation in other.relations]
@@ -171,7 +174,7 @@ def _all(conditions: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def identity_after(x: Any, sleep: float) -> Any:
-    """``x``, after some seconds; for tests of workers."""
+    """Return ``x`` after some seconds; for tests of workers."""
     time.sleep(sleep)
     return x
 
@@ -182,13 +185,13 @@ def terminate_self() -> None:
 
 
 def is_ampere_or_newer() -> bool:
-    """Whether there is a CUDA device of compute capability 8.0 or more."""
+    """True if there is a CUDA device of compute capability 8.0 or more."""
     found = device("cuda")
     return bool(found.exist) and float(found.compute_version) >= 8.0
 
 
 def strtobool(val: str) -> bool:
-    """The truth that a text stands for: y, yes, t, true, on, 1 or n, no, f, false, off, 0.
+    """Return the boolean that a text stands for: y, yes, t, true, on, 1 or n, no, f, false, off, 0.
 
     Raises ValueError for other texts.
     """

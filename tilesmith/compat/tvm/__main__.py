@@ -1,4 +1,4 @@
-"""``python -m tilesmith.compat.tvm PROGRAM.py ARGUMENTS``: run a program under the aliases.
+"""Runs a program under the aliases: ``python -m tilesmith.compat.tvm PROGRAM.py ARGUMENTS``.
 
 With ``-m``, a module instead of a file: ``python -m tilesmith.compat.tvm -m pytest tests``.
 """

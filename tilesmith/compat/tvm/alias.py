@@ -1,4 +1,4 @@
-"""Alias modules: each has the names of one of Tilesmith's modules, and older spellings.
+"""Makes alias modules: each has the names of one of Tilesmith's modules, and older spellings.
 
 An alias holds in its ``__dict__`` what its target has loaded, because many tools look names up
 there without asking the module (``inspect.getattr_static``, and with it pytest's plugin manager,
@@ -25,14 +25,15 @@ TOP_LEVEL = ("tvm", "topi")
 
 
 def target_of(name: str) -> str:
-    """The module here for a module of users' programs."""
+    """Return Tilesmith's module for a module name of users' programs."""
     return _spellings(name)[-1]
 
 
 def _spellings(name: str) -> list[str]:
-    """The names of a module from that of users' programs to that of the module here.
+    """Return the names of a module from that of users' programs to Tilesmith's.
 
-    In each step the longest prefix in the table counts; a row may lead to another row.
+    In each step the longest matching prefix in the table is replaced; a row may lead to another
+    row.
     """
     found = [name]
     while found[-1].partition(".")[0] in TOP_LEVEL:
@@ -46,7 +47,9 @@ def _spellings(name: str) -> list[str]:
 
 
 def _further_names(name: str) -> tuple[dict[str, str], str | None]:
-    """The rows of NAMES for a module: name → where it lives, and the module that "*" stands for."""
+    """Return the rows of NAMES for a module: name → where it lives, and the module that "*" stands
+    for.
+    """
     rows: dict[str, str] = {}
     for spelling in reversed(_spellings(name)):
         rows.update(NAMES.get(spelling, {}))
@@ -54,7 +57,7 @@ def _further_names(name: str) -> tuple[dict[str, str], str | None]:
 
 
 def exists(name: str) -> bool:
-    """Whether a module of users' programs has one here."""
+    """True if a module name of users' programs has a module here."""
     try:
         return importlib.util.find_spec(target_of(name)) is not None
     except (ImportError, ValueError):
@@ -78,7 +81,7 @@ class Alias(ModuleType):
         self.__dict__["__path__"] = []
 
     def hold_loaded_names(self) -> None:
-        """Put into ``__dict__`` what can be had without loading a module of Tilesmith."""
+        """Put all names into ``__dict__`` that need no further import."""
         for name, path in self._rows.items():
             module, _, attribute = path.partition(":")
             if module in sys.modules and not attribute:
@@ -104,7 +107,7 @@ class Alias(ModuleType):
     def __dir__(self) -> list[str]:
         names = {*dir(self._target), *self._rows, *_children(self.__name__)}
         for name in names - vars(self).keys():
-            # Who lists names looks at them next. A name that fails says why when it is used.
+            # Tools that list names look at them next. A name that fails says why when it is used.
             with contextlib.suppress(ImportError, TilesmithError):
                 getattr(self, name)
         return sorted(names)
@@ -134,7 +137,7 @@ class Alias(ModuleType):
 
 
 def _children(name: str) -> list[str]:
-    """The modules that only the table knows to be below a module."""
+    """Return the modules that only the table knows to be below a module."""
     start = name + "."
     return [
         module[len(start) :]

@@ -1,7 +1,7 @@
-"""Spellings of several generations of programs, and what they mean here.
+"""Lists spellings of several generations of programs, and what they mean here.
 
-``MODULES`` maps a module of users' programs to the module here, or to another module of theirs
-that has the same names; what is not listed has the same path. ``NAMES`` maps a module of users'
+``MODULES`` maps a module of users' programs to the module here, or to another module of theirs that
+has the same names; a module that is not listed has the same path. ``NAMES`` maps a module of users'
 programs to further names in it ("module:attribute", or "module" for a module; "*" adds all public
 names of one). Names that a module has here need no row.
 """

@@ -1,4 +1,4 @@
-"""``tvm.convert``: values of Python as what the interfaces take."""
+"""Defines ``tvm.convert``: converts Python values to those that the interfaces accept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _AS_THEY_ARE = (NDArray, Module, Device, DataType, PackedFunc, ShapeTuple, Strin
 
 
 def convert(value: Any) -> Any:
-    """Numbers and truth values as constants (int32, float32, bool), texts as they are, sequences
-    and dictionaries item by item, Python functions as packed functions, anything that the
-    compiler or the runtime has made as it is.
+    """Convert numbers and booleans to constants (int32, float32, bool), sequences and dictionaries
+    item by item, and Python functions to packed functions. Texts and objects of the compiler or the
+    runtime are returned as they are.
 
     Raises TypeMismatchError for anything else.
     """

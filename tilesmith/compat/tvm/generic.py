@@ -1,4 +1,4 @@
-"""Arithmetic on anything that scalar expressions can be made of, as functions."""
+"""Defines arithmetic functions on anything that converts to a scalar expression."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["add", "cast", "divide", "floordiv", "multiply", "subtract"]
 
 
 def cast(src: Any, dtype: str, span: Any = None) -> PrimExpr:
-    """``src`` converted to ``dtype``."""
+    """Convert ``src`` to ``dtype``."""
     return operators.cast(dtype, src)

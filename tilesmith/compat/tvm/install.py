@@ -1,7 +1,7 @@
-"""``install()``: from now on ``import tvm`` finds Tilesmith's modules.
+"""Defines ``install()``, after which ``import tvm`` finds Tilesmith's modules.
 
-A finder at the head of ``sys.meta_path`` answers for ``tvm`` and what is below it with modules
-that hand each name on to Tilesmith's: first the spellings of ``aliases.py``, then its own names.
+A finder at the head of ``sys.meta_path`` finds ``tvm`` and the modules below it. They look each
+name up in Tilesmith's modules: first by the spellings of ``aliases.py``, then as it is.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take the aliases away again."""
+    """Remove the aliases."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     for name in [n for n, m in sys.modules.items() if isinstance(m, Alias)]:

@@ -1,4 +1,6 @@
-"""Passes that users know and that have no meaning here. Each says what does the work instead."""
+"""Refuses passes that users know and that do not apply here. Each says what does the work
+instead.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ def _refuse(name: str, reason: str, advice: str) -> NoReturn:
 
 
 def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
-    """Raises UnsupportedError: one plan for the memory of all functions belongs to boards without
-    an operating system."""
+    """Raise UnsupportedError: one memory plan for all functions is for boards without an operating
+    system.
+    """
     _refuse(
         "UnifiedStaticMemoryPlanner",
         "it lays out the memory of microcontrollers, which have no back end yet",
@@ -28,7 +31,7 @@ def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: 
 
 
 def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
-    """Raises UnsupportedError: tile primitives are none of our statements."""
+    """Raise UnsupportedError: there are no tile primitives among our statements."""
     _refuse(
         "TilePrimitiveDispatch",
         "programs have no tile primitives",
@@ -37,10 +40,10 @@ def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
 
 
 def LowerTIRx(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
-    """Raises UnsupportedError: there is one tensor IR."""
+    """Raise UnsupportedError: there is one tensor IR."""
     _refuse("LowerTIRx", "there is one tensor IR", "tilesmith.lower lowers it")
 
 
 def LowerTIRxOpaque(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
-    """Raises UnsupportedError: there is one tensor IR."""
+    """Raise UnsupportedError: there is one tensor IR."""
     _refuse("LowerTIRxOpaque", "there is one tensor IR", "LowerOpaqueBlock lowers its blocks")

@@ -1,4 +1,4 @@
-"""A run of the fuzzer: seeds to workers, findings shrunk and saved, everything counted."""
+"""Runs the fuzzer: sends seeds to workers, shrinks and saves findings, counts everything."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ __all__ = ["Options", "Summary", "fuzz"]
 
 @dataclass
 class Options:
-    """What a run is asked for. It ends after ``seconds``, after ``most_cases`` programs, or at the
-    first finding where ``stop_at_first``."""
+    """The settings of a run. It ends after ``seconds``, after ``most_cases`` programs, or at the
+    first finding where ``stop_at_first``.
+    """
 
     seconds: float
     seed: int = 0
@@ -39,7 +40,7 @@ class Options:
 
 @dataclass
 class Summary:
-    """What a run tried and found."""
+    """The counts and findings of a run."""
 
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     findings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -48,7 +49,7 @@ class Summary:
     seconds: float = 0.0
 
     def table(self, word: str) -> dict[str, int]:
-        """Counts that begin with a word, without it."""
+        """Return the counts whose names begin with a word, without that word."""
         return {
             name[len(word) + 1 :]: count
             for name, count in sorted(self.counts.items())
@@ -56,7 +57,7 @@ class Summary:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Return everything as plain data."""
         applied, refused = self.table("applied"), self.table("refused")
         return {
             "seconds": round(self.seconds, 1),
@@ -96,7 +97,7 @@ class _Campaign:
         self.errors: list[BaseException] = []
 
     def take_seed(self) -> int | None:
-        """The next seed; None at the end of the run."""
+        """Return the next seed, or None at the end of the run."""
         options = self.options
         with self.lock:
             tried = self.next_seed - options.seed
@@ -114,7 +115,7 @@ class _Campaign:
         try:
             while (seed := self.take_seed()) is not None:
                 self.one(runner, seed)
-        except BaseException as error:  # the run must not end in silence
+        except BaseException as error:  # the run must report this error
             self.errors.append(error)
         finally:
             runner.close()
@@ -143,7 +144,7 @@ class _Campaign:
             self.summary.findings[signature] = finding
 
     def smaller(self, runner: IsolatedRunner, finding: dict[str, Any]) -> dict[str, Any]:
-        """The finding of the smallest case that goes wrong in the same way."""
+        """Return the finding of the smallest case that fails in the same way."""
         best = finding
 
         def fails(case: Case) -> bool:

@@ -1,4 +1,4 @@
-"""Cases: from a seed to a program with a schedule, and what became of it."""
+"""Makes cases: from a seed to a program with a schedule, and the result of checking it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ CONFIGS: tuple[tuple[str, Any], ...] = (
     ("tir.enable_buffer_level_predication", True),
     ("tir.InjectDoubleBuffer", {"split_loop": 2}),
 )
-"""Options of the pass context that are tried."""
+"""Options of the pass context to try."""
 
 ONLY = ("primitive", "pass", "codegen")
 
 
 def make_case(seed: int, only: str | None = None, field: str | None = None) -> Case:
-    """The case of a seed: the same in every process, as long as no primitive is added. ``field``
-    is one of ``FIELDS``; by default the seed decides."""
+    """Return the case of a seed: the same in every process, as long as no primitive is added.
+    ``field`` is one of ``FIELDS``; by default the seed decides.
+    """
     rng = random.Random(seed * 7919 + 1)
     kinds = list(SAMPLERS)
     weights = [SAMPLERS[kind][0] for kind in kinds]
@@ -72,7 +73,9 @@ def make_case(seed: int, only: str | None = None, field: str | None = None) -> C
 
 
 def argument_sets(recipe: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """What the function is called with: twice, with other sizes, where sizes are symbolic."""
+    """Return the arguments of the function: two sets, with different sizes, where sizes are
+    symbolic.
+    """
     made = [arguments_of(recipe)]
     if recipe["symbolic"]:
         smaller = {name: max(1, recipe["dims"][name] - 2) for name in recipe["symbolic"]}
@@ -84,7 +87,7 @@ _prepared = False
 
 
 def run_case(case: Case) -> dict[str, Any]:
-    """Carry a case out: counts, and the finding (None where all is well)."""
+    """Run a case; return counts, and the finding (None if everything is correct)."""
     global _prepared
     if not _prepared:
         intrinsics.register()
@@ -137,7 +140,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
 
 
 def describe(finding: Finding, checker: Checker, case: Case) -> dict[str, Any]:
-    """A finding as plain data, with the program, the schedule and what it was about."""
+    """Return a finding as plain data, with the program, the schedule and the details."""
     try:
         after = checker.current.script() if checker.current is not None else ""
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Carries one case out: a program, a schedule, the passes, generated code, all compared.
+"""Checks one case: a program, a schedule, the passes, generated code, all compared.
 
-A case is plain data: ``{"seed", "recipe", "steps": [[kind, seed], …], "only", "back_ends"}``. What
-goes wrong is a ``Finding``; its signature names the step that broke and how.
+A case is plain data: ``{"seed", "recipe", "steps": [[kind, seed], …], "only", "back_ends"}``. A
+failure is a ``Finding``; its signature names the step that failed and how.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ BARRIER_PASSES = 3
 """How often ThreadSync runs for a device: for each kind of memory that threads share."""
 
 _WATCHED = Options(check_races=True, check_undefined=True)
-"""From the last barrier on, threads run freely: what they need of each other they wait for."""
+"""Used once all barriers are placed: threads may then run in any order between barriers."""
 
 _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegalize")
-"""From these on, functions that are no exact operations may round otherwise."""
+"""After these passes, functions that are not exact operations may round differently."""
 
 _MOST_STATEMENTS = 200_000
 
@@ -69,7 +69,7 @@ PHASES = ("script", "primitive", "trace", "pass", "codegen")
 
 
 class Finding(Exception):
-    """Something that is wrong: where (phase, name), how, and what to look at."""
+    """A failure: where (phase, name), how, and the details."""
 
     def __init__(self, phase: str, name: str, failure: str, detail: str = "") -> None:
         super().__init__(f"{phase} {name}: {failure}")
@@ -80,16 +80,16 @@ class Finding(Exception):
 
     @property
     def signature(self) -> str:
-        """The same for findings that have, most likely, the same cause."""
+        """A text that is equal for findings that most likely have the same cause."""
         return f"{self.phase}: {self.name}: {self.failure}"
 
 
 def note_place(phase: str, name: str) -> None:
-    """Called at the begin of each step; a worker writes it down in case that the step kills it."""
+    """Record the step that begins; a worker writes it down in case that the step kills it."""
 
 
 def _place(error: BaseException) -> str:
-    """The innermost place of the package in a traceback, without line numbers."""
+    """Return the innermost position of the package in a traceback, without line numbers."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if "/tilesmith/" in frame.filename and "/fuzz/" not in frame.filename:
             return f"{frame.filename.rpartition('/tilesmith/')[2]}:{frame.name}"
@@ -97,7 +97,7 @@ def _place(error: BaseException) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What a verifier complains of, without names: part of a signature."""
+    """Return the complaint of a verifier without names, as a part of a signature."""
     if not isinstance(error, (VerifyError, InternalError)):
         return ""
     message = re.sub(r"'[^']*'|\d+", "_", error.message.splitlines()[0].rpartition("]: ")[2])
@@ -105,14 +105,14 @@ def _words(error: Exception) -> str:
 
 
 def _detail(error: Exception) -> str:
-    """What was raised, first its message, then where."""
+    """Return the text of an error: first its message, then where it was raised."""
     frames = traceback.format_tb(error.__traceback__)[-4:]
     message = "\n".join(str(error).splitlines()[:6])
     return f"{type(error).__name__}: {message}\n{''.join(frames)}"
 
 
 class Checker:
-    """Runs one program through everything; ``counts`` says what was tried."""
+    """Runs one program through all checks; ``counts`` says what was tried."""
 
     def __init__(self, function: PrimFunc, argument_sets: list[list[dict[str, Any]]]) -> None:
         self.function = function
@@ -124,14 +124,14 @@ class Checker:
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
         self.device: str | None = None  # the device that lowering is for; None: this CPU
-        self.options = Options()  # what runs look for besides the result
+        self.options = Options()  # what runs check besides the result
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # what was looked at last, for reports
         verify_well_formed(function, strict=False)
         self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
 
     def _sizes(self, arrays: list[Any]) -> dict[Var, int]:
-        """The symbolic sizes that arguments stand for."""
+        """Return the symbolic sizes that arguments imply."""
         found: dict[Var, int] = {}
         for param, array in zip(self.function.params, arrays):
             buffer = self.function.buffer_map.get(param)
@@ -144,8 +144,9 @@ class Checker:
         return found
 
     def is_too_large(self, module: IRModule) -> bool:
-        """Whether to interpret a module would take minutes: what is computed again in each
-        iteration of a nest multiplies. Such a program is left out, and counted."""
+        """True if interpreting a module would take minutes, because recomputation in nested loops
+        multiplies. Such a program is skipped, and counted.
+        """
         function = module["main"]
         sizes = [self._sizes(arrays) for arrays in self.inputs]
         if max(promised_statements(function, one) for one in sizes) <= _MOST_STATEMENTS:
@@ -164,7 +165,9 @@ class Checker:
         return copies
 
     def _by_name(self, function: PrimFunc, arrays: list[Any]) -> list[Any]:
-        """The arguments of what a wrapper calls: it gets the sizes as parameters of its own."""
+        """Return the arguments of the function inside a wrapper, which has the sizes as parameters
+        of its own.
+        """
         known: dict[str, Any] = {}
         for param, array in zip(self.function.params, arrays):
             buffer = self.function.buffer_map.get(param)
@@ -190,7 +193,9 @@ class Checker:
         return None
 
     def compare(self, program: Any, entry: str | None = None, rounded: bool = False) -> None:
-        """The program computes what the original does; else Finding without a place."""
+        """Check that the program computes the same as the original; else raise a Finding without a
+        place.
+        """
         for arrays, want in zip(self.inputs, self.expected):
             try:
                 got = self._outputs(program, arrays, entry)
@@ -202,7 +207,7 @@ class Checker:
                 raise Finding("", "", "wrong result", text)
 
     def compare_orders(self, module: IRModule) -> None:
-        """Parallel loops compute the same from their last iteration to their first."""
+        """Check that parallel loops compute the same from their last iteration to their first."""
         turned = _turned(module)
         if turned is not module:
             try:
@@ -213,7 +218,7 @@ class Checker:
 
     @contextmanager
     def guarded(self, phase: str, name: str) -> Iterator[None]:
-        """What is raised inside is a finding about this step."""
+        """Turn whatever is raised inside into a finding about this step."""
         note_place(phase, name)
         try:
             yield
@@ -228,7 +233,7 @@ class Checker:
     # Script and JSON.
 
     def check_script(self, program: Any) -> None:
-        """Printing and parsing, saving and loading give an equal program."""
+        """Check that printing and parsing, and saving and loading, return an equal program."""
         self.counts["script"] += 1
         with self.guarded("script", "print and parse"):
             text = program.script()
@@ -245,7 +250,7 @@ class Checker:
     # Schedules.
 
     def schedule(self) -> Schedule:
-        """A schedule of the program that checks itself, with its recorder."""
+        """Return a schedule of the program that checks itself, with its recorder."""
         sch = Schedule(self.function, seed=1, debug_mask="all", error_render_level="none")
         self.recorder = Recorder(sch)
         return sch
@@ -253,8 +258,9 @@ class Checker:
     def check_steps(
         self, steps: list[list[Any]], recipe: dict[str, Any], compare: bool
     ) -> IRModule | None:
-        """Apply steps; after each one the program is compared. Gives the scheduled module, None
-        when it became too large to go on."""
+        """Apply steps and compare the program after each one. Return the scheduled module, or None
+        when it became too large to go on.
+        """
         sch = self.schedule()
         recorder = self.recorder
         assert recorder is not None
@@ -286,7 +292,7 @@ class Checker:
         return sch.mod
 
     def _refused(self, kind: str, sch: Schedule, error: ScheduleError) -> None:
-        """A refusal changes nothing; what the sampler did before it stays."""
+        """Check that a refused primitive changed nothing; earlier calls of the sampler stay."""
         self.counts[f"refused {kind}"] += 1
         assert self.recorder is not None
         if sch.mod is not self.recorder.before:
@@ -294,7 +300,7 @@ class Checker:
         self.recorder.calls.pop()
 
     def check_trace(self, result: IRModule) -> None:
-        """The trace, through JSON and simplified, gives an equal program again."""
+        """Check that the trace, through JSON and simplified, makes an equal program again."""
         assert self.recorder is not None
         trace = self.recorder.sch.trace
         self.counts["trace"] += 1
@@ -316,8 +322,9 @@ class Checker:
     # Passes.
 
     def check_passes(self, module: IRModule, target: Target, compare: bool) -> IRModule | None:
-        """Lower step by step; each pass that changes something is compared. None where a pass says
-        that the program is not supported."""
+        """Lower step by step; compare after each pass that changes something. Return None if a pass
+        says that the program is not supported.
+        """
         rounded, barriers = False, 0
         for step in self._passes(module, target):
             name = step.info.name
@@ -367,7 +374,7 @@ class Checker:
     # Code.
 
     def check_code(self, lowered: IRModule, target: Target) -> None:
-        """Generated code computes what the interpreter does."""
+        """Check that generated code computes what the interpreter does."""
         name = target.kind.name
         self.current = lowered
         with self.guarded("codegen", name):
@@ -384,7 +391,7 @@ class Checker:
     def check_lowering(
         self, module: IRModule, back_ends: list[str], compare: bool, code: bool
     ) -> None:
-        """Passes, then code for each back end."""
+        """Check the passes, then the code for each back end."""
         with PassContext(config=self.config):
             self._check_lowering(module, back_ends, compare, code)
 
@@ -393,7 +400,7 @@ class Checker:
     ) -> None:
         if self.device is not None:
             if self.counts["refused threads: rest"]:
-                return  # a nest that cannot be bound to threads is none for a device
+                return  # a nest that cannot be bound to threads cannot run on a device
             lowered = self.check_passes(module, Target(self.device, host="llvm"), compare)
             if lowered is not None:
                 self.counts[f"device {self.device}"] += 1
@@ -409,7 +416,9 @@ class Checker:
 
 
 def _shared(value: Any) -> tuple[Any, Any]:
-    """What a compiled function is given, and (where its memory is shared) the array behind it."""
+    """Return the argument for a compiled function and (where its memory is shared) the array behind
+    it.
+    """
     if not isinstance(value, numpy.ndarray):
         return value, value
     if whole(value) is value:
@@ -433,7 +442,7 @@ class _Turner(Rewriter):
 
 
 def _turned(module: IRModule) -> IRModule:
-    """The module with its parallel loops the other way round; itself if it has none."""
+    """Return the module with its parallel loops reversed; the same module if it has none."""
     made = module.shallow_copy()
     changed = False
     for variable, function in module.functions.items():
@@ -461,10 +470,10 @@ def _has_threads(module: IRModule) -> bool:
 
 
 def run_steps(checker: Checker, steps: Callable[[Any], None]) -> IRModule:
-    """Apply a schedule written as Python, all of it compared at its end."""
+    """Apply a schedule written as Python, and compare everything at its end."""
     sch = checker.schedule()
     with checker.guarded("primitive", "schedule"):
-        with suppress(ScheduleError):  # a refusal is an answer, too
+        with suppress(ScheduleError):  # a refusal is a valid result
             steps(sch)
         checker.current = sch.mod
         checker.compare(sch.mod)

@@ -1,4 +1,4 @@
-"""Random expressions of recipes, with what is known of their values."""
+"""Draws random expressions for recipes, together with the ranges of their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOATS = ("float32", "float16", "float64", "bfloat16", "float8_e4m3fn", "float8
 
 
 class Expressions:
-    """Draws expressions over the axes of a stage and the tensors that exist already."""
+    """Draws expressions over the axes of a stage and the existing tensors."""
 
     def __init__(
         self, rng: random.Random, tensors: list[dict[str, Any]], axes: list[dict[str, Any]],
@@ -29,13 +29,15 @@ class Expressions:
         self.focus: dict[str, Any] | None = None  # a tensor that is read more often than others
 
     def chance(self, probability: float) -> bool:
-        """True with a probability."""
+        """Return True with a probability."""
         return self.rng.random() < probability
 
     # Places.
 
     def index(self, size: Any) -> tuple[list[Any], list[Any] | None]:
-        """An index into a dimension, and the condition under which it is inside (None: always)."""
+        """Return an index into a dimension, and the condition under which it is in bounds (None:
+        always).
+        """
         same = [k for k, axis in enumerate(self.axes) if axis["size"] == size]
         if same:
             k = self.rng.choice(same)
@@ -56,11 +58,11 @@ class Expressions:
         return ["floormod", self.any_integer(), ["size", size]], None
 
     def moved(self, axis: list[Any], by: int) -> list[Any]:
-        """An axis plus a number."""
+        """Return an axis plus a number."""
         return ["add", axis, ["int", by]] if by > 0 else ["sub", axis, ["int", -by]]
 
     def any_integer(self) -> list[Any]:
-        """An index expression of any value."""
+        """Return an index expression of any value."""
         if not self.axes:
             return ["int", self.rng.randint(0, 9)]
         axis: list[Any] = ["axis", self.rng.randrange(len(self.axes))]
@@ -81,14 +83,14 @@ class Expressions:
         return axis
 
     def load(self, tensor: dict[str, Any]) -> Value:
-        """An element of a tensor; 0 (or a constant) where the index is outside of it."""
+        """Return an element of a tensor; 0 (or a constant) where the index is out of bounds."""
         indices, conditions = [], []
         plain = self.plain_indices(tensor["shape"]) if self.chance(0.5) else None
         if plain is not None:
             known = Known(tensor["dtype"], tensor["low"], tensor["high"], tensor["ulp"])
             return ["load", tensor["name"], *plain], known
         for size in tensor["shape"]:
-            gathers, self.gathers = self.gathers, False  # not deeper than once
+            gathers, self.gathers = self.gathers, False  # at most one level deep
             if gathers and self.chance(0.3):
                 self.gathers = True
             index, condition = self.index(size)
@@ -107,7 +109,7 @@ class Expressions:
         )
 
     def plain_indices(self, shape: list[Any]) -> list[list[Any]] | None:
-        """An axis of its own for each dimension; None where there are not such axes."""
+        """Return a separate axis for each dimension, or None if there are not enough."""
         free = list(range(len(self.axes)))
         indices: list[list[Any]] = []
         for size in shape:
@@ -122,7 +124,7 @@ class Expressions:
     # Values.
 
     def value(self, dtype: str, depth: int) -> Value:
-        """An exact expression of a dtype."""
+        """Return an exact expression of a dtype."""
         drawn = self.rng.random()
         if depth <= 0 or drawn < 0.15:
             return self.leaf(dtype)
@@ -140,13 +142,13 @@ class Expressions:
         return self.unary(dtype, depth)
 
     def other_dtype(self) -> str:
-        """The dtype of one of the tensors, mostly."""
+        """Return a dtype, mostly that of one of the tensors."""
         if self.tensors and self.chance(0.8):
             return self.rng.choice(self.tensors)["dtype"]
         return self.rng.choice(["float32", "int32", "int8", "uint8"])
 
     def leaf(self, dtype: str) -> Value:
-        """A constant, an axis, or an element of a tensor of that dtype."""
+        """Return a constant, an axis, or an element of a tensor of that dtype."""
         fitting = [t for t in self.tensors if t["dtype"] == dtype and t["ulp"] is None]
         if self.focus is not None and self.chance(0.5):
             return self.converted(self.load(self.focus), dtype)
@@ -167,13 +169,13 @@ class Expressions:
         return self.converted(self.load(self.rng.choice(usable)), dtype)
 
     def most(self, size: Any) -> int:
-        """The largest number that a size may stand for."""
+        """Return the largest number that a size may stand for."""
         from tilesmith.testing.fuzz.recipe import number_of
 
         return number_of(size, self.largest)
 
     def converted(self, value: Value, dtype: str) -> Value:
-        """A value cast to another dtype; squeezed first where the cast would lose it."""
+        """Cast a value to another dtype; reduce its range first where the cast would lose it."""
         expr, known = value
         if known.dtype == dtype:
             return value
@@ -192,7 +194,7 @@ class Expressions:
         return ["cast", dtype, expr], Known(dtype, known.low, known.high)
 
     def arithmetic(self, dtype: str, depth: int) -> Value:
-        """Two operands and an operator that stays exact."""
+        """Return two operands under an operator that stays exact."""
         left, right = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
         if dtype == "bool":
             kind = self.rng.choice(["land", "lor", "ne"])
@@ -203,7 +205,9 @@ class Expressions:
         return self.combine(self.rng.choice(kinds), left, right)
 
     def combine(self, kind: str, left: Value, right: Value) -> Value:
-        """Two values under an operator; a minimum where the operator would not stay exact."""
+        """Return two values under an operator; a minimum where the operator would not stay
+        exact.
+        """
         (one, a), (other, b) = left, right
         dtype = a.dtype
         if kind in ("add", "sub", "mul"):
@@ -231,7 +235,7 @@ class Expressions:
         return [kind, one, other], Known(dtype, pick(a.low, b.low), pick(a.high, b.high))
 
     def division(self, kind: str, value: Value) -> Value:
-        """A division or remainder by a constant, of either sign."""
+        """Return a division or remainder by a constant of either sign."""
         expr, known = value
         signed = not DataType(known.dtype).is_uint
         number = self.rng.choice([2, 3, 4, 5, 7, 8] + ([-2, -3, -4] if signed else []))
@@ -242,7 +246,7 @@ class Expressions:
         return [kind, expr, ["const", known.dtype, number]], Known(known.dtype, low, most)
 
     def condition(self, depth: int) -> list[Any]:
-        """A truth value."""
+        """Return a boolean expression."""
         if self.axes and self.chance(0.5):
             k = self.rng.randrange(len(self.axes))
             number = ["int", self.rng.randint(0, 6)]
@@ -259,14 +263,14 @@ class Expressions:
         return ["not", made] if self.chance(0.2) else made
 
     def choice(self, dtype: str, depth: int) -> Value:
-        """A select or conditional expression."""
+        """Return a select or conditional expression."""
         (one, a), (other, b) = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
         kind = self.rng.choice(["select", "if"])
         known = Known(dtype, min(a.low, b.low), max(a.high, b.high))
         return [kind, self.condition(depth - 1), one, other], known
 
     def unary(self, dtype: str, depth: int) -> Value:
-        """A function of one value that stays exact."""
+        """Return a function of one value that stays exact."""
         expr, known = self.value(dtype, depth - 1)
         if dtype == "bool":
             return ["not", expr], known
@@ -288,7 +292,7 @@ class Expressions:
         return ["call", name, expr], known
 
     def inexact(self, dtype: str, depth: int) -> Value:
-        """A function of an exact value that is rounded; ``dtype`` is one of floats."""
+        """Return a function of an exact value that is rounded; ``dtype`` is a float."""
         expr, known = self.value(dtype, depth - 1)
         small = ["max", ["min", expr, ["const", dtype, 6]], ["const", dtype, -6]]
         positive = ["max", expr, ["const", dtype, 1]]

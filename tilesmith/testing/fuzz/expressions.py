@@ -1,4 +1,4 @@
-"""The expressions of recipes as expressions of programs."""
+"""Builds the expressions of recipes as expressions of programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BINARY: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
 
 
 class ExpressionBuilder:
-    """Makes expressions, given buffers by name, the values of axes, and the sizes."""
+    """Builds expressions, given buffers by name, the values of axes, and the sizes."""
 
     def __init__(
         self, buffers: dict[str, Buffer], axes: dict[int, PrimExpr], sizes: Any, index: str
@@ -51,10 +51,10 @@ class ExpressionBuilder:
         self.sizes = sizes
         self.index = index
         self.lets: list[Var] = []
-        self.fixed: dict[str, int] = {}  # first indices that a view has taken over, by tensor
+        self.fixed: dict[str, int] = {}  # leading indices that are part of a view, by tensor
 
     def make(self, expr: list[Any]) -> PrimExpr:
-        """The expression that a nested list stands for."""
+        """Return the expression that a nested list stands for."""
         kind, *parts = expr
         operator = BINARY.get(kind)
         if operator is not None:
@@ -80,7 +80,9 @@ class ExpressionBuilder:
         return tir.BufferLoad(self.buffers[name], self.make_indices(name, indices))
 
     def make_indices(self, name: str, indices: Any) -> list[PrimExpr]:
-        """The indices of an access to a tensor; 0 for those that its view has taken over."""
+        """Return the indices of an access to a tensor; 0 for those that its view contains
+        already.
+        """
         count = self.fixed.get(name, 0)
         zeros: list[PrimExpr] = [const(0, self.index)] * count
         return zeros + [self.make(index) for index in indices[count:]]

@@ -1,4 +1,4 @@
-"""Fields of the proof machine: what a case is about besides plain programs of blocks.
+"""Defines the fields of the fuzzer: what a case is about besides plain programs of blocks.
 
 A field changes the case of a seed: its recipe, its steps, or how it is lowered. Each one is a small
 function here, drawn with a weight, and can be asked for by name. To add one, write a function that
@@ -27,16 +27,16 @@ Case = dict[str, Any]
 
 
 def _blocks(case: Case, rng: random.Random) -> None:
-    """Programs of blocks as they are."""
+    """Leave programs of blocks as they are."""
 
 
 def _scripts(case: Case, rng: random.Random) -> None:
-    """Each module between two passes is printed and parsed, saved and loaded."""
+    """Print and parse, save and load each module between two passes."""
     case["scripts"] = True
 
 
 def _layouts(case: Case, rng: random.Random) -> None:
-    """Parameters with strides, offsets and alignments."""
+    """Give parameters strides, offsets and alignments."""
     recipe = case["recipe"]
     dtypes = {tensor["name"]: tensor["dtype"] for tensor in recipe["inputs"]}
     ranks = {tensor["name"]: len(tensor["shape"]) for tensor in recipe["inputs"]}
@@ -52,7 +52,7 @@ def _layouts(case: Case, rng: random.Random) -> None:
 
 
 def _statements(case: Case, rng: random.Random) -> None:
-    """Opaque and nested blocks, views, branches, places and counts that the data decide."""
+    """Add opaque and nested blocks, views, branches, and indices and counts that depend on data."""
     case["recipe"] = recipe = Generator(random.Random(case["seed"]), MORE_STAGES).draw()
     for stage in recipe["stages"]:
         if rng.random() < 0.6:
@@ -60,7 +60,7 @@ def _statements(case: Case, rng: random.Random) -> None:
 
 
 def _threads(case: Case, rng: random.Random) -> None:
-    """Loops bound to threads, memory that they share; lowered for a device."""
+    """Bind loops to threads with shared memory, and lower for a device."""
     drawn = [kind for kind, (weight, _) in THREAD_STEPS.items() if weight]
     weights = [THREAD_STEPS[kind][0] for kind in drawn]
     kinds = rng.choices(["ComputeInline", "ReverseComputeInline"], k=rng.choice([0, 0, 1, 2]))
@@ -84,7 +84,7 @@ _DEVICE_CONFIGS: tuple[tuple[str, Any], ...] = (
 
 
 def _pipelines(case: Case, rng: random.Random) -> None:
-    """Software pipelines, double buffers, virtual threads; lowered for this CPU."""
+    """Add software pipelines, double buffers, virtual threads; lower for this CPU."""
     weights = [weight for weight, _ in PIPELINE_STEPS.values()]
     kinds = rng.choices(_BEFORE_PIPELINES, k=rng.choice([0, 1, 2]))
     kinds += rng.choices(list(PIPELINE_STEPS), weights, k=rng.choice([1, 1, 2]))
@@ -92,18 +92,18 @@ def _pipelines(case: Case, rng: random.Random) -> None:
 
 
 def _tensors(case: Case, rng: random.Random) -> None:
-    """Programs that ``te.create_prim_func`` makes."""
+    """Make programs with ``te.create_prim_func``."""
     stages = {name: STAGES[name] for name in TENSOR_STAGES}
     case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
     case["program"] = "tensors"
 
 
 def _loops(case: Case, rng: random.Random) -> None:
-    """Classic loop programs, through the pipeline for them; the primitives need blocks."""
+    """Make classic loop programs, for their own pipeline; schedule primitives need blocks."""
     stages = {name: STAGES[name] for name in LOOP_STAGES}
     made = Generator(random.Random(case["seed"]), stages).draw()
     if not made["stages"]:
-        return  # nothing fitted: the case stays one of blocks
+        return  # no form applied: the case stays one of blocks
     case["recipe"] = made
     for stage in made["stages"]:
         stage["loops"] = draw_loops(rng, stage)
@@ -115,7 +115,7 @@ _BEFORE_PIPELINES = ("Split", "Fuse", "Reorder", "ComputeAt", "Vectorize", "Deco
 
 
 def _narrow(case: Case, rng: random.Random) -> None:
-    """Small floats and integers, and the passes that compute them in wider ones."""
+    """Use small floats and integers, and the passes that compute them in wider types."""
     case["recipe"] = Generator(random.Random(case["seed"]), None, NARROW).draw()
     for name in ("BF16ComputeLegalize", "FP8ComputeLegalize"):
         if rng.random() < 0.6:
@@ -133,15 +133,15 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "loops": (1, _loops),
     "narrow": (1, _narrow),
 }
-"""Name → how often it is drawn, and what makes a case of it."""
+"""Name → how often it is drawn, and the function that applies it to a case."""
 
 
 def draw_field(rng: random.Random) -> str:
-    """The name of a field."""
+    """Return the name of a random field."""
     return rng.choices(list(FIELDS), [weight for weight, _ in FIELDS.values()])[0]
 
 
 def apply_field(case: Case, field: str) -> None:
-    """Make a case one of a field."""
+    """Apply a field to a case."""
     case["field"] = field
     FIELDS[field][1](case, random.Random(case["seed"] * 104729 + 11))

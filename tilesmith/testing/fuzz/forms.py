@@ -43,7 +43,7 @@ _SIMPLE = ("compute", "reduce")
 
 
 def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
-    """The form of a stage, one or two things at once; empty where nothing fits."""
+    """Return a random form of a stage, with one or two properties; empty where none applies."""
     axes, form = stage["axes"], Form()
     spatial = 0
     while spatial < len(axes) and axes[spatial]["type"] == "S":
@@ -78,7 +78,7 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
 
 
 class FormBuilder(StageBuilder):
-    """Makes the nest of a stage in its form."""
+    """Builds the nest of a stage in its form."""
 
     def __init__(self, stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: str):
         super().__init__(stage, dict(buffers), sizes, index)
@@ -92,7 +92,7 @@ class FormBuilder(StageBuilder):
         self.allocated: list[Buffer] = []
 
     def nest(self) -> Stmt:
-        """The loops with the block, and what is around them."""
+        """Return the loops with the block, and the statements around them."""
         nest = super().nest()
         if self.form.get("assertion"):
             least = self.extents[0] >= const(1, self.index)
@@ -100,7 +100,7 @@ class FormBuilder(StageBuilder):
         return nest
 
     def block(self) -> tuple[list[int], Block]:
-        """The block, and the axes that it has as its own."""
+        """Return the block, and the axes that it iterates itself."""
         if self.form.get("matched"):
             self._match()
         return super().block()
@@ -122,7 +122,9 @@ class FormBuilder(StageBuilder):
         return self._inner_block(body, init, first), None
 
     def _inner_block(self, body: Stmt, init: Stmt | None, first: int) -> Stmt:
-        """A block over the axes from ``first`` on; the others belong to the block around it."""
+        """Return a block over the axes from ``first`` on; the others belong to the enclosing
+        block.
+        """
         own = list(range(first, len(self.axes)))
         block = self._block(own, self.stage["name"] + "_inner", body, init)
         self.axes = self.axes[:first]
@@ -133,7 +135,7 @@ class FormBuilder(StageBuilder):
         return realize
 
     def _through_a_buffer(self, store: BufferStore) -> Stmt:
-        """The value is kept in a buffer that belongs to the block."""
+        """Pass the value through a buffer that the block allocates."""
         name = self.stage["name"] + "_kept"
         kept = decl_buffer((1,), store.buffer.dtype, name, scope="local")
         self.allocated.append(kept)
@@ -152,7 +154,7 @@ class FormBuilder(StageBuilder):
         return block
 
     def _with_views(self, block: Block) -> Block:
-        """The block with what it allocates and matches; it touches the sources of its views."""
+        """Return the block with its allocations and views; it accesses the sources of its views."""
         matches, allocated = self.matches, self.allocated
         self.matches, self.allocated = [], []
         block = block.with_fields(alloc_buffers=tuple(allocated), match_buffers=tuple(matches))
@@ -172,7 +174,7 @@ class FormBuilder(StageBuilder):
     # Views.
 
     def _match(self) -> None:
-        """Replace each tensor, where all accesses have the same first indices, by a view."""
+        """Replace each tensor, where all accesses have the same leading indices, by a view."""
         stage = self.stage
         targets = [one["name"] for one in stage["tensors"]]
         found: dict[str, list[list[Any]]] = {name: [stage["indices"]] for name in targets}
@@ -186,8 +188,9 @@ class FormBuilder(StageBuilder):
                 self._view(name, places, count)
 
     def _view(self, name: str, places: list[list[Any]], count: int) -> None:
-        """A view of one buffer: a row (or less) where its first indices are the same everywhere,
-        and iterators of this block."""
+        """Return a view of one buffer: a row (or less) where its leading indices are the same
+        everywhere and consist of iterators of this block.
+        """
         buffer = self.buffers[name]
         fixed = 0
         while fixed < len(places[0]) and all(place[fixed] == places[0][fixed] for place in places):
@@ -195,7 +198,7 @@ class FormBuilder(StageBuilder):
             if kind != "axis" or rest[0] >= count or rest[0] in self.inside:
                 break
             if not structural_equal(buffer.shape[fixed], self.extents[rest[0]]):
-                break  # some iterations may be outside, under a condition
+                break  # under a condition some iterations may be out of bounds
             fixed += 1
         one = const(1, self.index)
         zero = const(0, self.index)
@@ -231,7 +234,7 @@ class FormBuilder(StageBuilder):
         return For(variable, const(0, self.index), extent, chosen, body)
 
     def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
-        """The block under what lies between it and its loops."""
+        """Return the block inside the statements between it and its loops."""
         if self.form.get("let") and values and isinstance(values[0], Var):
             variable = Var("at", self.index)
             made = BlockRealize([variable, *values[1:]], predicate, block)
@@ -252,7 +255,7 @@ class FormBuilder(StageBuilder):
     # Kinds of stages that only this builder knows.
 
     def _body_scatter(self) -> tuple[Stmt, None]:
-        """Sums at places that the data decide, in one opaque block."""
+        """Return sums at indices that depend on data, in one opaque block."""
         buffer, indices = self._target()
         self.inside = []
         value = self.builder.make(self.stage["value"])
@@ -266,7 +269,7 @@ class FormBuilder(StageBuilder):
         return stmt_seq(clear, store), None
 
     def _body_until(self) -> tuple[Stmt, None]:
-        """A value added up as often as the data say."""
+        """Add up a value as often as the data say."""
         buffer, indices = self._target()
         counter = decl_buffer((1,), self.index, self.stage["name"] + "_count", scope="local")
         self.allocated.append(counter)
@@ -291,7 +294,7 @@ def _everything(region: BufferRegion) -> BufferRegion:
 
 
 def _collect(expr: Any, found: dict[str, list[list[Any]]]) -> None:
-    """The indices of all loads, by tensor."""
+    """Return the indices of all loads, by tensor."""
     if isinstance(expr, list):
         if expr and expr[0] == "load":
             found.setdefault(expr[1], []).append(expr[2:])

@@ -1,4 +1,4 @@
-"""Random recipes of programs, from a seed."""
+"""Draws random recipes of programs from a seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Generator:
         return self.recipe["dims"]
 
     def draw(self) -> Recipe:
-        """The recipe."""
+        """Return the recipe."""
         for _ in range(self.rng.choice([1, 1, 2])):
             self.input([self.dim() for _ in range(self.rng.choice([1, 2, 2, 3]))])
         for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4])):
@@ -55,7 +55,7 @@ class Generator:
     # Pieces.
 
     def dim(self) -> Any:
-        """A size: mostly the name of a dimension."""
+        """Return a size, mostly the name of a dimension."""
         drawn = self.rng.random()
         name = self.rng.choice("abcd")
         if drawn < 0.85:
@@ -65,11 +65,11 @@ class Generator:
         return self.rng.choice([1, 2, 4])
 
     def dtype(self) -> str:
-        """One of the dtypes of this program, mostly."""
+        """Return a dtype, mostly one of this program."""
         return self.rng.choice(self.dtypes if self.rng.random() < 0.85 else self.among)
 
     def input(self, shape: list[Any], dtype: str | None = None, **more: Any) -> dict[str, Any]:
-        """A further parameter."""
+        """Add a parameter."""
         dtype = dtype or self.dtype()
         least, most = range_of(dtype)
         tensor = {
@@ -81,14 +81,16 @@ class Generator:
         return tensor
 
     def with_shape(self, shape: list[Any], dtype: str) -> dict[str, Any]:
-        """A tensor of a shape whose values are exact: one that exists, or another input."""
+        """Return a tensor of a shape with exact values: an existing one, or a new input."""
         known = [t for t in self.tensors if t["shape"] == shape and t["ulp"] is None]
         if known and self.rng.random() < 0.7:
             return self.rng.choice(known)
         return self.input(shape, dtype)
 
     def axes(self, sizes: list[Any], kinds: str) -> list[dict[str, Any]]:
-        """Axes that this program can still afford; sizes beyond that become small numbers."""
+        """Return axes within the program's budget of iterations; larger sizes become small
+        numbers.
+        """
         made, total = [], 1
         for size, kind in zip(sizes, kinds):
             number = number_of(size, self.dims)
@@ -100,7 +102,7 @@ class Generator:
         return made
 
     def expressions(self, axes: list[dict[str, Any]]) -> Expressions:
-        """What draws expressions over these axes."""
+        """Return the source of expressions over these axes."""
         draw = Expressions(self.rng, self.tensors, axes, self.dims)
         if self.recipe["stages"] and self.rng.random() < 0.6:
             tensor = self.recipe["stages"][-1]["tensors"][-1]
@@ -129,7 +131,7 @@ class Generator:
         self.tensors += stage["tensors"]
 
     def binding(self) -> str:
-        """How loops drive a spatial block."""
+        """Return how loops drive a spatial block."""
         return self.rng.choice(["plain"] * 7 + ["fused", "tiled", "tiled", "inner"])
 
 
@@ -166,7 +168,7 @@ def _compute(make: Generator) -> None:
 
 
 def _accumulated(known: Known, axes: list[dict[str, Any]], draw: Expressions) -> Known | None:
-    """What is known of a sum over the reduction axes; None where it would not be exact."""
+    """Return the range of a sum over the reduction axes, or None if it would not be exact."""
     count = 1
     for axis in axes:
         count *= draw.most(axis["size"]) if axis["type"] == "R" else 1
@@ -228,7 +230,7 @@ def _contraction(make: Generator) -> None:
 
 
 def _multiply(make: Generator, axes: list[dict[str, Any]], left: Any, right: Any) -> None:
-    """A sum of products in a dtype that holds it, widened where the factors' own does not."""
+    """Add a sum of products in a dtype that holds it, widened where the factors' dtype does not."""
     draw = make.expressions(axes)
     own = left[1]["dtype"]
     candidates = [own, "float32", "int32", "float64", "int64"]
@@ -319,7 +321,7 @@ def _scan(make: Generator) -> None:
 
 
 def _update(make: Generator) -> None:
-    """A change in place of a tensor that an earlier stage computes."""
+    """Add an update in place of a tensor that an earlier stage computes."""
     computed = [
         tensor
         for stage in make.recipe["stages"]
@@ -353,7 +355,7 @@ def _update(make: Generator) -> None:
         stage["condition"] = draw.condition(1)
     number = len(make.recipe["stages"])
     make.add(stage, target["shape"], [Known(target["dtype"], low, high)])
-    # The same buffer under its old name, with its new range.
+    # The same buffer under its old name, with the new range of its values.
     for tensor in [*make.recipe["stages"][number]["tensors"]]:
         make.tensors.remove(tensor)
         tensor["name"] = target["name"]
@@ -362,7 +364,7 @@ def _update(make: Generator) -> None:
 
 
 def _epilogue(make: Generator) -> None:
-    """Something added to (or compared with) the result of the reduction before it."""
+    """Add to (or compare with) the result of the reduction before it."""
     rng = make.rng
     last = make.recipe["stages"][-1] if make.recipe["stages"] else None
     if last is None or last["kind"] != "reduce" or last["tensors"][0]["ulp"] is not None:
@@ -389,7 +391,7 @@ def _epilogue(make: Generator) -> None:
 
 
 def _padding(make: Generator) -> None:
-    """A tensor with padding around it."""
+    """Pad a tensor."""
     rng = make.rng
     source = rng.choice(make.tensors)
     pads = [(rng.choice([0, 0, 1, 2]), rng.choice([0, 1, 2])) for _ in source["shape"]]
@@ -420,7 +422,7 @@ def _padding(make: Generator) -> None:
 
 
 def _pooling(make: Generator) -> None:
-    """Windows over the tensor before, which is made larger by as much as a window needs."""
+    """Pool windows over the previous tensor, which is padded for them."""
     rng = make.rng
     window, outer = rng.choice([2, 3]), rng.choice("abcd")
     inner = make.axes([["+", outer, window - 1], make.dim()], "SS")
@@ -441,7 +443,7 @@ def _pooling(make: Generator) -> None:
 
 
 def _scatter(make: Generator) -> None:
-    """Sums at places that the data decide."""
+    """Add up values at indices that depend on data."""
     axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 1, 2]))], "SS")
     draw = make.expressions(axes)
     place = make.dim()
@@ -457,7 +459,7 @@ def _scatter(make: Generator) -> None:
 
 
 def _until(make: Generator) -> None:
-    """A value added up as often as the data say, four times at most."""
+    """Add up a value as often as the data say, at most four times."""
     axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 2]))], "SS")
     draw = make.expressions(axes)
     value, known = draw.value(make.rng.choice(["int32", "float32", "int8"]), 1)
@@ -478,12 +480,12 @@ STAGES: Stages = {
     "update": (1, _update), "epilogue": (2, _epilogue),
     "padding": (1, _padding), "pooling": (1, _pooling),
 }  # fmt: skip
-"""Kinds of stages: how often they are drawn, and what draws them."""
+"""Kinds of stages: how often each is drawn, and the function that draws it."""
 
 MORE_STAGES: Stages = {**STAGES, "scatter": (2, _scatter), "until": (2, _until)}
-"""The same with those whose blocks hide from the schedule what they do."""
+"""The same with stages whose blocks are opaque to the schedule."""
 
 
 def generate(seed: int) -> Recipe:
-    """The recipe of a seed: the same in every process."""
+    """Return the recipe of a seed: the same in every process."""
     return Generator(random.Random(seed)).draw()

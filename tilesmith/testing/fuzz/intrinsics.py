@@ -1,4 +1,4 @@
-"""Tensor intrinsics of the fuzzer's own, so that ``tensorize`` has something to find."""
+"""Registers tensor intrinsics for the fuzzer, so that ``tensorize`` finds one that fits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DTYPES = ("float32", "int32", "int8", "float64")
 
 
 def fitting(block: Block) -> str | None:
-    """The intrinsic that may do what a block does; None where none could."""
+    """Return the intrinsic that may compute what a block does, or None."""
     store = block.body
     if not isinstance(store, BufferStore):
         return None
@@ -55,7 +55,7 @@ def fitting(block: Block) -> str | None:
 
 
 def driving_variable(realize: BlockRealize) -> Var | None:
-    """The loop variable that runs over the last dimension of a fitting block's accesses."""
+    """Return the loop variable that runs over the last dimension of a matching block's accesses."""
     store = realize.block.body
     assert isinstance(store, BufferStore)
     access = store if realize.block.init is None else store.value.b.a
@@ -67,10 +67,10 @@ def driving_variable(realize: BlockRealize) -> Var | None:
 
 
 def register() -> None:
-    """Put the intrinsics into the registry."""
+    """Register the intrinsics."""
     for kind, source in (("copy", _COPY), ("dot", _DOT)):
         for dtype in _DTYPES:
             text = source.replace("{dtype}", dtype)
-            # What is described and what carries it out are the same loops here.
+            # Description and implementation are the same loops here.
             function = from_source(text)
             TensorIntrin.register(f"fuzz.{kind}.{dtype}", function, function, override=True)

@@ -1,4 +1,4 @@
-"""One worker process that may die: cases go in, findings come out."""
+"""Runs cases in one worker process that may crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE_SIZE = 256
 
 
 class IsolatedRunner:
-    """Runs cases in a process of their own; a crash or a hang is a finding about the case."""
+    """Runs cases in a separate process; a crash or a hang is a finding about the case."""
 
     def __init__(self, patch: str | None = None, timeout: float = 60.0) -> None:
         self.timeout = timeout
@@ -32,11 +32,11 @@ class IsolatedRunner:
         return self._worker.request(request, timeout=self.timeout)[0]
 
     def run(self, case: Case) -> dict[str, Any]:
-        """What ``run_case`` gives, or a finding about a crash."""
+        """Return the result of ``run_case``, or a finding about a crash."""
         return self._guarded({"case": case}, lambda: case)
 
     def run_seed(self, seed: int, only: str | None, field: str | None = None) -> dict[str, Any]:
-        """The same for the case of a seed."""
+        """Do the same for the case of a seed."""
         request = {"seed": seed, "only": only, "field": field}
         return self._guarded(request, lambda: make_case(seed, only, field))
 
@@ -62,7 +62,7 @@ class IsolatedRunner:
         }  # fmt: skip
 
     def replay(self, path: Path) -> str | None:
-        """Run the test of a replay file; what fails, or None."""
+        """Run the test of a replay file; return the failure, or None."""
         try:
             return self._request({"replay": str(path)})["failed"]
         except CodegenError as error:

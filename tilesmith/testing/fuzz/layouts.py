@@ -1,4 +1,4 @@
-"""Parameters that do not lie densely in memory: strides, offsets, alignments (``match_buffer``).
+"""Draws parameters that are not dense in memory: strides, offsets, alignments (``match_buffer``).
 
 A tensor of a recipe may have a ``layout``: ``order`` (its dimensions as they lie in memory, the
 fastest last), ``step`` (elements between neighbours), ``gaps`` (elements left free after each row),
@@ -17,13 +17,13 @@ from tilesmith.ir import PrimExpr, Var, const
 __all__ = ["LAID_OUT", "array_in_gaps", "copied", "declaration", "draw_layout", "whole"]
 
 LAID_OUT = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "bool")
-"""Dtypes that numpy shares with compiled functions where they lie with gaps between them."""
+"""Dtypes that numpy shares with compiled functions when there are gaps between elements."""
 
 _ALIGNMENT = 64
 
 
 def draw_layout(rng: random.Random, rank: int) -> dict[str, Any]:
-    """A layout of a tensor."""
+    """Return a random layout of a tensor."""
     order = list(range(rank))
     if rng.random() < 0.4:
         rng.shuffle(order)
@@ -36,7 +36,7 @@ def draw_layout(rng: random.Random, rank: int) -> dict[str, Any]:
 
 
 def _strides(layout: dict[str, Any], shape: list[Any], one: Any) -> list[Any]:
-    """Strides in elements, numbers or expressions as the shape has them, and the size of all."""
+    """Return strides in elements, numbers or expressions like the shape's, and the total size."""
     strides: list[Any] = [one] * len(shape)
     now = one * layout["step"]
     for dimension, gap in zip(reversed(layout["order"]), layout["gaps"]):
@@ -48,7 +48,7 @@ def _strides(layout: dict[str, Any], shape: list[Any], one: Any) -> list[Any]:
 def declaration(
     name: str, layout: dict[str, Any], shape: list[PrimExpr], index: str
 ) -> dict[str, Any]:
-    """How a parameter is declared: arguments of ``decl_buffer``."""
+    """Return the arguments of ``decl_buffer`` that declare a parameter."""
     more: dict[str, Any] = {"data_alignment": layout["align"], "offset_factor": layout["factor"]}
     if layout["dense"]:
         return more
@@ -60,7 +60,7 @@ def declaration(
 
 
 def array_in_gaps(array: numpy.ndarray, layout: dict[str, Any]) -> numpy.ndarray:
-    """The same numbers in memory of that layout; what lies between them is 77."""
+    """Return the same numbers in memory of that layout; the gaps are filled with 77."""
     if layout["dense"] or array.size == 0:
         return array
     *strides, size = _strides(layout, list(array.shape), 1)
@@ -91,7 +91,7 @@ def _laid(flat: numpy.ndarray, shape: Any, strides: list[int]) -> numpy.ndarray:
 
 
 def copied(array: numpy.ndarray) -> numpy.ndarray:
-    """A copy in memory of its own, laid out in the same way."""
+    """Return a copy in its own memory, laid out in the same way."""
     memory = getattr(array, "memory", None)
     if memory is None:
         return array.copy()
@@ -101,6 +101,6 @@ def copied(array: numpy.ndarray) -> numpy.ndarray:
 
 
 def whole(array: numpy.ndarray) -> numpy.ndarray:
-    """All of the memory that belongs to an array: what lies in its gaps must not change either."""
+    """Return all of the memory of an array, with its gaps, which must not change either."""
     memory = getattr(array, "memory", None)
     return array if memory is None else memory

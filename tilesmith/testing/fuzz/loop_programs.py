@@ -1,4 +1,6 @@
-"""Recipes as classic loop programs: no blocks, parts of buffers are realized around their uses."""
+"""Builds recipes as classic loop programs: no blocks; parts of buffers are realized around their
+uses.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tilesmith.tir.stmt import AttrStmt, BufferRealize, For, Stmt, stmt_seq
 __all__ = ["LOOP_STAGES", "build_loops", "draw_loops"]
 
 LOOP_STAGES = ("compute", "reduce", "contraction", "convolution", "epilogue", "padding", "argmax")
-"""What the generator draws for such programs."""
+"""Stages that the generator draws for such programs."""
 
 _KINDS = {
     "unroll": ForKind.UNROLLED, "parallel": ForKind.PARALLEL, "vectorized": ForKind.VECTORIZED,
@@ -22,8 +24,9 @@ _KINDS = {
 
 
 def draw_loops(rng: random.Random, stage: dict[str, Any]) -> dict[str, Any]:
-    """How a stage becomes loops: ``kinds`` of loops, ``margins`` of what is realized around the
-    part that is used, ``scope``, an ``unroll`` pragma."""
+    """Return how a stage becomes loops: ``kinds`` of loops, ``margins`` around the part of a buffer
+    that is used, ``scope``, an ``unroll`` pragma.
+    """
     axes = stage["axes"]
     made: dict[str, Any] = {
         "margins": [rng.choice([0, 0, 1, 2]) for _ in range(2 * len(stage["tensors"][0]["shape"]))],
@@ -38,7 +41,7 @@ def draw_loops(rng: random.Random, stage: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_loops(recipe: Recipe) -> PrimFunc:
-    """The classic program of a recipe."""
+    """Return the classic program of a recipe."""
     sizes = Sizes(recipe)
     index = recipe["index"]
     buffers: dict[str, Buffer] = {}
@@ -64,7 +67,7 @@ def build_loops(recipe: Recipe) -> PrimFunc:
 
 
 def _realized(buffer: Buffer, loops: dict[str, Any], body: Stmt, index: str) -> Stmt:
-    """Memory for a buffer around those who use it, with margins that nobody uses."""
+    """Realize a buffer around its uses, with margins that are not used."""
     margins = loops.get("margins", [0] * (2 * len(buffer.shape)))
     bounds = []
     for size, before, after in zip(buffer.shape, margins[::2], margins[1::2]):
@@ -74,7 +77,7 @@ def _realized(buffer: Buffer, loops: dict[str, Any], body: Stmt, index: str) -> 
 
 
 def _nest(stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: str) -> Stmt:
-    """Loops over the spatial axes; inside, first values, and the loops that reduce."""
+    """Return loops over the spatial axes; inside, initial values, and the reduction loops."""
     builder = _Bodies(stage, buffers, sizes, index)
     body, init = builder.bodies()
     form = stage.get("loops", {})
@@ -90,14 +93,14 @@ def _nest(stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: 
 
 
 class _Bodies(StageBuilder):
-    """What a stage does in each iteration, without a block around it."""
+    """What a stage does in each iteration, without an enclosing block."""
 
     def bodies(self) -> tuple[Stmt, Stmt | None]:
-        """The update, and the first value."""
+        """Return the update, and the initial value."""
         return self._body()
 
     def loop(self, number: int, form: dict[str, Any], body: Stmt) -> Stmt:
-        """The loop of an axis."""
+        """Return the loop of an axis."""
         kind = _KINDS.get(form.get("kinds", {}).get(str(number), ""), ForKind.SERIAL)
         is_last = number == len(self.stage["axes"]) - 1
         if kind is ForKind.VECTORIZED and not is_last:

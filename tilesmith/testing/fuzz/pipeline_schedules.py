@@ -1,4 +1,4 @@
-"""Schedules whose iterations overlap: software pipelines, double buffers, virtual threads."""
+"""Schedules overlapping iterations: software pipelines, double buffers, virtual threads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def _serial(pick: Pick, block: Any) -> list[Any]:
 
 
 def _produced_under(pick: Pick, block: Any, loop: Any) -> str:
-    """Put a producer of the block under the loop: a copy of what it reads, or one that exists.
-    Says which ("copy", "block"); empty where that is not possible."""
+    """Put a producer of the block under the loop: a copy of what it reads, or an existing block.
+    Returns which ("copy", "block"), or "" where neither is possible.
+    """
     near = pick.call("get_producers", block)
     kind = "block" if near and pick.chance(0.4) else "copy"
     if kind == "block":
@@ -47,10 +48,10 @@ def _produced_under(pick: Pick, block: Any, loop: Any) -> str:
 
 
 def pipeline(pick: Pick) -> None:
-    """A loop over one or two producers and their consumer, as a pipeline.
+    """Make a pipeline of a loop over one or two producers and their consumer.
 
-    Stages and order are mostly such that the pipeline is possible: producers first. The pass has to
-    refuse the others.
+    Stages and order mostly form a possible pipeline: producers first. The pass must refuse the
+    others.
     """
     block = pick.block()
     loop = pick.among(_serial(pick, block))
@@ -64,7 +65,7 @@ def pipeline(pick: Pick) -> None:
         pick.rng.shuffle(stages)
     if pick.chance(0.5):
         pick.rng.shuffle(order)
-    # Only copies can be left to themselves: a sum would read what it has not written yet.
+    # Only copies may run asynchronously: a sum would read its own result before it is written.
     alone = "block" not in made and count == len(made) + 1 and stages[-1] > 0
     if pick.chance(0.3) and alone:
         pick.call("annotate", loop, "software_pipeline_async_stages", [0])
@@ -73,7 +74,7 @@ def pipeline(pick: Pick) -> None:
 
 
 def double_buffer(pick: Pick) -> None:
-    """Memory of a producer in a loop, twice."""
+    """Double-buffer the memory of a producer in a loop."""
     block = pick.block()
     loop = pick.among(_serial(pick, block))
     if not _produced_under(pick, block, loop):
@@ -83,7 +84,9 @@ def double_buffer(pick: Pick) -> None:
 
 
 def virtual_threads(pick: Pick) -> None:
-    """A loop as virtual threads; what they hold is theirs, so that others cannot read it."""
+    """Bind a loop to virtual threads; their buffers are private, so that others cannot read
+    them.
+    """
     block = pick.block(
         lambda one: one.init is None and all(r.buffer.scope() != "local" for r in one.writes)
     )
@@ -98,4 +101,4 @@ PIPELINE_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
     "pipelines: double": (1.5, double_buffer),
     "pipelines: virtual": (1, virtual_threads),
 }
-"""Kind of step → how often it is drawn, and what carries it out."""
+"""Kind of step → how often it is drawn, and the function that does it."""

@@ -1,4 +1,4 @@
-"""Recipes of programs: plain data that can be drawn, saved as JSON, shrunk and built.
+"""Builds programs from recipes: plain data that can be drawn, saved as JSON, shrunk.
 
 A recipe names sizes, inputs and stages. A *size* is a number, the name of a dimension, or
 ``["+", size, number]``, ``["*", size, size]``, ``["ceil", size, number]``. An *expression* is a
@@ -29,7 +29,7 @@ Size = Any
 
 
 def number_of(size: Size, dims: dict[str, int]) -> int:
-    """The number that a size stands for."""
+    """Return the number that a size stands for."""
     if isinstance(size, int):
         return size
     if isinstance(size, str):
@@ -52,7 +52,7 @@ class Sizes:
         self.variables = {name: Var(name, self.dtype) for name in recipe["symbolic"]}
 
     def expr(self, size: Size) -> PrimExpr:
-        """The size as an expression of the index dtype; a constant where it is known."""
+        """Return the size as an expression of the index dtype; a constant where it is known."""
         if not self._is_symbolic(size):
             return const(number_of(size, self.dims), self.dtype)
         if isinstance(size, str):
@@ -72,7 +72,7 @@ class Sizes:
 
 
 def outputs_of(recipe: Recipe) -> list[str]:
-    """Names of the tensors that the program gives: marked ones, and those that nobody reads."""
+    """Return the tensors that the program returns: marked ones, and those that are never read."""
     used: set[str] = set()
     for stage in recipe["stages"]:
         used |= all_loads(stage)
@@ -94,7 +94,7 @@ def _loads(expr: Any, found: set[str]) -> None:
 
 
 def all_loads(stage: dict[str, Any]) -> set[str]:
-    """Names of the tensors that a stage reads."""
+    """Return the names of the tensors that a stage reads."""
     found: set[str] = set()
     for key in ("value", "other", "condition", "indices"):
         _loads(stage.get(key), found)
@@ -102,8 +102,9 @@ def all_loads(stage: dict[str, Any]) -> set[str]:
 
 
 def build(recipe: Recipe) -> PrimFunc:
-    """The function of a recipe: parameters are scalars for symbolic sizes that no buffer has as its
-    own, inputs, outputs."""
+    """Return the function of a recipe. Its parameters are scalars for symbolic sizes that are not a
+    size of any buffer, inputs, outputs.
+    """
     sizes = Sizes(recipe)
     buffers: dict[str, Buffer] = {}
     names = parameters_of(recipe)
@@ -138,7 +139,7 @@ def _tensors(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def parameters_of(recipe: Recipe) -> list[str]:
-    """Names of the inputs that are read, then of the outputs."""
+    """Return the names of the inputs that are read, then of the outputs."""
     read: set[str] = set()
     for stage in recipe["stages"]:
         read |= all_loads(stage)
@@ -151,7 +152,7 @@ def parameters_of(recipe: Recipe) -> list[str]:
 
 
 def unbound_sizes(recipe: Recipe) -> list[str]:
-    """Symbolic sizes that are parameters, because no buffer has them as its own."""
+    """Return the symbolic sizes that are parameters, because no buffer has them as a size."""
     names = set(parameters_of(recipe))
     bound = {
         size
@@ -164,7 +165,7 @@ def unbound_sizes(recipe: Recipe) -> list[str]:
 
 
 def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Argument]:
-    """What is passed for each parameter, with ``dims`` for the numbers of symbolic sizes."""
+    """Return the argument for each parameter, with ``dims`` for the numbers of symbolic sizes."""
     dims = {**recipe["dims"], **(dims or {})}
     tensors: dict[str, dict[str, Any]] = {}
     for tensor in _tensors(recipe):
@@ -193,7 +194,7 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Raise InternalError for a recipe that no generator makes (a damaged file)."""
+    """Raise InternalError for a recipe that the generator does not make (a damaged file)."""
     missing = {"index", "dims", "symbolic", "inputs", "stages"} - set(recipe)
     if missing:
         raise InternalError(f"the recipe lacks {', '.join(sorted(missing))}")

@@ -1,4 +1,4 @@
-"""Findings as files that are tests: the program as TVMScript, the schedule as Python."""
+"""Saves findings as files that are tests: the program as TVMScript, the schedule as Python."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def check(
     config: dict[str, Any] | None = None,
     device: str | None = None,
 ) -> None:
-    """Carry a program with its schedule out, up to a phase. Raises Finding where a step changes
-    what the program computes, or fails. A primitive may refuse. ``extra``, ``config``
-    and ``device``: further passes, options and a device to lower for, as a case has them."""
+    """Check a program with its schedule, up to a phase. Raises Finding where a step fails or
+    changes what the program computes. A primitive may refuse. ``extra``, ``config`` and ``device``:
+    further passes, options and a device to lower for, as a case has them.
+    """
     intrinsics.register()
     checker = Checker(function, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
@@ -46,20 +47,20 @@ def check(
 
 
 def check_case(case: dict[str, Any]) -> None:
-    """The same for a case whose program cannot be written as a script."""
+    """Do the same for a case whose program cannot be written as a script."""
     finding = run_case(case)["finding"]
     if finding is not None:
         raise Finding(finding["phase"], finding["name"], finding["failure"], finding["detail"])
 
 
 def slug(signature: str) -> str:
-    """A file name for a signature: its words, and a digest."""
+    """Return a file name for a signature: its words, and a digest."""
     words = re.sub(r"[^a-z0-9]+", "_", signature.lower()).strip("_")[:60].strip("_")
     return f"{words}_{hashlib.blake2b(signature.encode(), digest_size=2).hexdigest()}"
 
 
 def file_text(finding: dict[str, Any]) -> str:
-    """The file for a finding."""
+    """Return the file for a finding."""
     case, phase = finding["case"], finding["phase"]
     seed = f"Found by ``tilesmith fuzz tir``, seed {case['seed']}."
     head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
@@ -88,7 +89,7 @@ def _comment(detail: str) -> str:
 
 
 def save(finding: dict[str, Any], folder: Path) -> Path:
-    """Write the file for a finding; gives its path."""
+    """Write the file for a finding; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"test_{slug(finding['signature'])}_script.py"
     path.write_text(file_text(finding), encoding="utf-8")
@@ -96,7 +97,7 @@ def save(finding: dict[str, Any], folder: Path) -> Path:
 
 
 def run_file(path: Path) -> str | None:
-    """Run the tests of a replay file in this process; what fails, or None."""
+    """Run the tests of a replay file in this process; return the failure, or None."""
     spec = importlib.util.spec_from_file_location(f"replay_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

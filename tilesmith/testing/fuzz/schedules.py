@@ -1,6 +1,7 @@
-"""What draws the arguments of each schedule primitive: one small function each, registered by the
-name of the primitive's instructions. A primitive without one says why in its declaration
-(``no_sampler``); a test holds to that."""
+"""Draws the arguments of each schedule primitive: one small function each, registered by the name
+of the primitive's instructions. A primitive without one says why in its declaration
+(``no_sampler``); a test checks that.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from tilesmith.tir.stmt import Block
 __all__ = ["SAMPLERS", "sampler"]
 
 SAMPLERS: dict[str, tuple[float, Callable[[Pick], Any]]] = {}
-"""Kind → how often it is drawn, and what draws its arguments and calls it."""
+"""Kind → how often it is drawn, and the function that draws its arguments and calls it."""
 
 
 def sampler(kind: str, weight: float = 1.0) -> Callable[[Callable[[Pick], Any]], Any]:
-    """Register what draws the arguments of a kind of instruction."""
+    """Register the function that draws the arguments of a kind of instruction."""
 
     def add(function: Callable[[Pick], Any]) -> Callable[[Pick], Any]:
         SAMPLERS[kind] = (weight, function)
@@ -34,12 +35,12 @@ def _regions(block: Block, kind: str) -> Any:
 
 
 def _buffer(pick: Pick, block: Any, kind: str) -> int:
-    """The number of a buffer that a block reads or writes."""
+    """Return the position of a buffer that a block reads or writes."""
     return pick.among(range(len(_regions(pick.statement(block), kind))))
 
 
 def _scope(pick: Pick) -> str:
-    """A storage scope; threads share only what is global."""
+    """Return a storage scope; threads share only global memory."""
     if pick.has_threads:
         return "global"
     return pick.among(["global", "global", "local", "shared"])
@@ -140,7 +141,7 @@ def reorder(pick: Pick) -> None:
 
 @sampler("Merge", 0.7)
 def merge(pick: Pick) -> None:
-    """Mostly loops of neighbouring blocks, at the same depth."""
+    """Merge loops, mostly of neighbouring blocks at the same depth."""
     root = pick.call("get_block", "root", func_name="main")
     blocks = pick.call("get_child_blocks", root)
     if len(blocks) < 2 or pick.chance(0.1):
@@ -175,8 +176,9 @@ def add_unit_loop(pick: Pick) -> None:
 
 
 def _free_loops(pick: Pick, block: Any) -> list[Any]:
-    """The loops around a block that are not bound to threads. Without its threads, a nest that
-    holds other loops over threads would be run by all of them, at once."""
+    """Return the loops around a block that are not bound to threads. Without its threads, a nest
+    that contains other loops over threads would be run by all of them at once.
+    """
     return [loop for loop in pick.loops(block) if pick.statement(loop).thread_binding is None]
 
 
@@ -199,7 +201,9 @@ def unroll(pick: Pick) -> None:
 
 @sampler("Bind", 0.15)
 def bind(pick: Pick) -> None:
-    """Only while all memory is global: the rest would belong to single threads."""
+    """Bind a loop to threads, only while all memory is global: other memory would be private to
+    threads.
+    """
     if any(buffer.scope() != "global" for buffer in pick.buffers_now()):
         raise Nothing
     pick.call("bind", pick.loop(), pick.among(["threadIdx.x", "blockIdx.x", "vthread.x"]))
@@ -209,7 +213,7 @@ def bind(pick: Pick) -> None:
 
 
 def _placement(pick: Pick, around: str) -> None:
-    """Mostly a block and a loop around one of its consumers (producers)."""
+    """Return a block and a loop, mostly around one of its consumers (producers)."""
     more: dict[str, Any] = {"preserve_unit_loops": True} if pick.chance(0.4) else {}
     if pick.chance(0.2):
         more["index"] = pick.among([-1, -2, 0])
@@ -220,7 +224,7 @@ def _placement(pick: Pick, around: str) -> None:
 
 
 def _connected(pick: Pick, around: str) -> Callable[[Block], bool]:
-    """Whether a block has a consumer (producer) among the others."""
+    """True if a block has a consumer (producer) among the others."""
     kind = "reads" if around == "consumers" else "writes"
     touched = {region.buffer for block in pick.blocks_now() for region in getattr(block, kind)}
     own = "writes" if around == "consumers" else "reads"
@@ -302,7 +306,7 @@ def pad_einsum(pick: Pick) -> None:
 
 @sampler("RollingBuffer", 0.7)
 def rolling_buffer(pick: Pick) -> None:
-    """Mostly of a block that has been put under a loop of its consumer."""
+    """Roll a buffer, mostly of a block that was put under a loop of its consumer."""
     block = pick.block(_connected(pick, "consumers"))
     near = pick.call("get_consumers", block)
     if near and pick.chance(0.8):
@@ -328,7 +332,7 @@ def cache_write(pick: Pick) -> None:
 
 
 def _cache_map(pick: Pick, block: Any) -> IndexMapText:
-    """A map from a block's iterators to the indices of its cache."""
+    """Return a map from a block's iterators to the indices of its cache."""
     axes = pick.statement(block).iter_vars
     names = [f"i{k}" for k in range(len(axes))]
     if not names:
@@ -406,7 +410,7 @@ _WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
 
 @sampler("UnsafeSetDType", 0.3)
 def unsafe_set_dtype(pick: Pick) -> None:
-    """Only to a dtype that holds the same numbers: the primitive promises no more."""
+    """Change a dtype, only to one that holds the same numbers: the primitive promises no more."""
     exact = {
         tensor["name"]
         for stage in pick.recipe["stages"]
@@ -427,7 +431,7 @@ def unsafe_set_dtype(pick: Pick) -> None:
 
 @sampler("TransformLayout", 2)
 def transform_layout(pick: Pick) -> None:
-    """Only of buffers that callers do not see."""
+    """Transform the layout of a buffer that callers do not see."""
     block = pick.block()
     kind = pick.among(["read", "write"])
     number = _buffer(pick, block, kind)
@@ -449,7 +453,7 @@ def transform_block_layout(pick: Pick) -> None:
 
 @sampler("SetAxisSeparator", 0.4)
 def set_axis_separator(pick: Pick) -> None:
-    """Only of buffers that callers do not see: a parameter would get another shape."""
+    """Set separators of a buffer that callers do not see: a parameter would change its shape."""
     block = pick.block()
     number = _buffer(pick, block, "write")
     buffer = pick.statement(block).writes[number].buffer
@@ -474,7 +478,9 @@ def blockize(pick: Pick) -> None:
 
 @sampler("Tensorize", 0.8)
 def tensorize(pick: Pick) -> None:
-    """With intrinsics of the fuzzer's own, at a loop of four iterations that is made innermost."""
+    """Tensorize with the fuzzer's own intrinsics, at a loop of four iterations that is made
+    innermost.
+    """
     block = pick.block(lambda one: intrinsics.fitting(one) is not None)
     statement = pick.statement(block)
     loops = list(pick.loops(block))
@@ -514,7 +520,9 @@ def unannotate(pick: Pick) -> None:
 
 @sampler("AnnotateBufferAccess", 0.3)
 def annotate_buffer_access(pick: Pick) -> None:
-    """The whole buffer instead of the part that is touched; what is written must stay exact."""
+    """Declare the whole buffer instead of the part that is accessed; written values must stay
+    exact.
+    """
     block = pick.block()
     kind = "read"
     number = _buffer(pick, block, kind)
@@ -529,7 +537,7 @@ def annotate_buffer_access(pick: Pick) -> None:
 
 @sampler("UnsafeHideBufferAccess", 0.1)
 def unsafe_hide_buffer_access(pick: Pick) -> None:
-    """What is hidden, later primitives cannot respect: the schedule ends here."""
+    """Hide an access. Later primitives cannot respect it, so the schedule ends here."""
     block = pick.block()
     kind = pick.among(["read", "write"])
     pick.call("unsafe_hide_buffer_access", block, kind, [_buffer(pick, block, kind)])

@@ -1,8 +1,8 @@
-"""Makes the case of a finding smaller, as long as the same thing goes wrong.
+"""Shrinks the case of a finding as long as it fails in the same way.
 
 Steps are dropped, stages become inputs, sizes become numbers and small, expressions become one of
 their operands, dtypes float32 or int32. Each attempt runs in an isolated process; a recipe that
-cannot be built simply does not fail in the same way.
+cannot be built does not fail in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEEP_RANGE = {"add", "sub", "mul", "select", "if", "let", "land", "lor", "neg",
 
 
 _NEEDED = {"threads: rest"}
-"""Steps without which a program is no longer one for the device."""
+"""Steps that a program for a device cannot do without."""
 
 
 class _Shrinker:
@@ -61,7 +61,7 @@ class _Shrinker:
         return self.case
 
     def drop_steps(self) -> None:
-        """Halves, quarters, …, single steps."""
+        """Drop halves, quarters, …, single steps."""
         size = max(1, len(self.case["steps"]) // 2)
         while size:
             start = 0
@@ -85,7 +85,7 @@ class _Shrinker:
 
 
 def shrink(case: Case, fails: Fails, seconds: float = 30.0) -> Case:
-    """The smallest case found within some seconds for which ``fails`` is true."""
+    """Return the smallest case found within some seconds for which ``fails`` is true."""
     return _Shrinker(case, fails, seconds).run()
 
 
@@ -94,7 +94,7 @@ def _changed(case: Case) -> Case:
 
 
 def _without_stage(case: Case) -> Iterator[Case]:
-    """A stage less: what others read of it becomes an input."""
+    """Remove a stage: its results become inputs of other stages."""
     for number in reversed(range(len(case["recipe"]["stages"]))):
         if len(case["recipe"]["stages"]) == 1:
             return

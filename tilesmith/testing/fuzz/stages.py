@@ -1,4 +1,4 @@
-"""Stages of recipes as loop nests with blocks."""
+"""Builds stages of recipes as loop nests with blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = {"S": IterVar.DataPar, "R": IterVar.CommReduce, "O": IterVar.Opaque}
 
 
 class StageBuilder:
-    """Makes the nest of one stage.
+    """Builds the nest of one stage.
 
     ``binding`` says how loops drive the block's iterators: "plain" (a loop each, in
     ``loop_order``), "fused" (one loop for all spatial axes), "tiled" (the last spatial axis as two
@@ -40,11 +40,11 @@ class StageBuilder:
         self.builder = ExpressionBuilder(buffers, values, sizes, index)
 
     def nest(self) -> Stmt:
-        """The loops with the block."""
+        """Return the loops with the block."""
         return self._loops(*self.block())
 
     def block(self) -> tuple[list[int], Block]:
-        """The block, and the axes that it has as its own."""
+        """Return the block, and the axes that it iterates itself."""
         body, init = self._body()
         for number in reversed(self.inside):
             body = self._loop(self.iterators[number], self.extents[number], body)
@@ -92,7 +92,7 @@ class StageBuilder:
         return realize
 
     def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
-        """The block with the values of its iterators."""
+        """Return the block with the values of its iterators."""
         return BlockRealize(values, predicate, block)
 
     def _fused(self, spatial: list[int]) -> tuple[list, dict[int, PrimExpr]]:
@@ -139,7 +139,7 @@ class StageBuilder:
         return BufferStore(buffer, value, indices), None
 
     def _body_update(self) -> tuple[Stmt, None]:
-        """A block that changes elements in place, maybe only where a condition holds."""
+        """Return a block that changes elements in place, maybe only under a condition."""
         buffer, indices = self._target()
         own = BufferLoad(buffer, indices)
         value = self.builder.make(self.stage["value"])
@@ -188,7 +188,7 @@ class StageBuilder:
         return body, init
 
     def _body_scan(self) -> tuple[Stmt, None]:
-        """Running sums over the last axis, in a loop inside the block; maybe a ``while``."""
+        """Return running sums over the last axis, in a loop inside the block; maybe a ``while``."""
         buffer, _ = self._target()
         last = len(self.axes) - 1
         self.inside = [last]

@@ -1,4 +1,4 @@
-"""A schedule whose calls are written down as Python, and draws among what it has now."""
+"""Records the calls of a schedule as Python, and draws their arguments from the current program."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
 
 
 class Nothing(Exception):
-    """The program has nothing that a sampler could choose."""
+    """Raised when the program has nothing that a sampler could choose."""
 
 
 class IndexMapText:
-    """A function of indices that can be called and written down."""
+    """A function of indices that can be called and printed."""
 
     def __init__(self, rank: int, results: list[str]) -> None:
         names = ", ".join(f"i{k}" for k in range(rank))
@@ -33,16 +33,16 @@ class IndexMapText:
 
 
 class Recorder:
-    """Calls the methods of a schedule and keeps what was called, for a script."""
+    """Calls the methods of a schedule and records the calls as a script."""
 
     def __init__(self, sch: Schedule) -> None:
         self.sch = sch
         self.calls: list[tuple[str, tuple, dict[str, Any], Any]] = []
         self.before: Any = None  # the module before the latest call
-        self.is_final = False  # a step that promises nothing about later ones was made
+        self.is_final = False  # a step after which correctness is not guaranteed was made
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method; it is kept even if it raises."""
+        """Call a method; the call is recorded even if it raises."""
         self.calls.append((method, args, kwargs, None))
         self.before = self.sch.mod
         given = [_plain(value) for value in args]
@@ -52,8 +52,9 @@ class Recorder:
         return result
 
     def source(self) -> list[str]:
-        """Lines of Python that do the same with a schedule called ``sch``; looks whose results
-        nobody uses are left out."""
+        """Return lines of Python that do the same with a schedule called ``sch``; queries whose
+        results are not used are left out.
+        """
         needed: set[int] = set()
         kept = []
         for number, (method, args, kwargs, result) in enumerate(reversed(self.calls)):
@@ -107,7 +108,7 @@ def _text(value: Any, names: dict[int, str]) -> str:
 
 
 class Pick:
-    """Draws blocks, loops and numbers of the program as it is now, and calls primitives."""
+    """Draws blocks, loops and numbers of the current program, and calls primitives."""
 
     def __init__(self, recorder: Recorder, rng: random.Random, recipe: dict[str, Any]) -> None:
         self.recorder = recorder
@@ -119,15 +120,15 @@ class Pick:
     # Numbers.
 
     def number(self, low: int, high: int) -> int:
-        """A whole number within bounds."""
+        """Return an integer within bounds."""
         return self.rng.randint(low, high)
 
     def chance(self, probability: float = 0.5) -> bool:
-        """True with a probability."""
+        """Return True with a probability."""
         return self.rng.random() < probability
 
     def among(self, values: Any) -> Any:
-        """One of some values; Nothing if there are none."""
+        """Return one of some values; raise Nothing if there are none."""
         values = list(values)
         if not values:
             raise Nothing
@@ -137,23 +138,23 @@ class Pick:
 
     @property
     def has_threads(self) -> bool:
-        """Whether a loop was bound to a thread."""
+        """True if a loop was bound to a thread."""
         return any(method == "bind" for method, *_ in self.recorder.calls)
 
     def buffers_now(self) -> list[Any]:
-        """The buffers that blocks read and write."""
+        """Return the buffers that blocks read and write."""
         return [
             region.buffer for block in self.blocks_now() for region in (*block.reads, *block.writes)
         ]
 
     @property
     def function(self) -> PrimFunc:
-        """The function as it is now."""
+        """Return the current function."""
         (function,) = self.sch.mod.functions.values()
         return function
 
     def blocks_now(self) -> list[Block]:
-        """The blocks of the program, without the root."""
+        """Return the blocks of the program, without the root."""
         found: list[Block] = []
 
         def look(stmt: Stmt) -> None:
@@ -169,7 +170,7 @@ class Pick:
         return found[1:]
 
     def block(self, wanted: Callable[[Block], bool] = lambda block: True) -> Any:
-        """A block by its name, or by its place where names are not unique."""
+        """Return a block by its name, or by its position where names are not unique."""
         blocks = self.blocks_now()
         names = [block.name_hint for block in blocks]
         chosen = self.among([block for block in blocks if wanted(block)])
@@ -179,33 +180,33 @@ class Pick:
         return self.among([one for one in found if self.sch.get(one) is chosen])
 
     def statement(self, variable: Any) -> Any:
-        """The block or loop behind a variable."""
+        """Return the block or loop behind a variable."""
         return self.sch.get(variable)
 
     def realize(self, block: Any) -> BlockRealize:
-        """The block with its bindings."""
+        """Return the block with its bindings."""
         found: BlockRealize = self.sch.cursor(block).stmt
         return found
 
     def loops(self, block: Any) -> list[Any]:
-        """The loops around a block."""
+        """Return the loops around a block."""
         return self.call("get_loops", block)
 
     def loop(self, block: Any = None) -> Any:
-        """A loop around a block."""
+        """Return a loop around a block."""
         return self.among(self.loops(self.block() if block is None else block))
 
     def extent(self, loop: Any) -> int | None:
-        """The number of iterations of a loop, where it is known."""
+        """Return the number of iterations of a loop, where it is known."""
         stmt: For = self.sch.get(loop)
         return stmt.extent.value if isinstance(stmt.extent, IntImm) else None
 
     def is_parameter(self, buffer: Any) -> bool:
-        """Whether a buffer is one that callers see."""
+        """True if a buffer is one that callers see."""
         return any(buffer is one for one in self.function.buffer_map.values())
 
     def index_map(self, shape: Any, exact: bool = True) -> IndexMapText:
-        """A map of indices that changes a layout: turned, tiled, fused, or padded."""
+        """Return a map of indices that changes a layout: transposed, tiled, fused, or padded."""
         rank = len(shape)
         names = [f"i{k}" for k in range(rank)]
         kind = self.number(0, 3)

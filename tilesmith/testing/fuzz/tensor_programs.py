@@ -1,4 +1,4 @@
-"""Recipes as tensor expressions: what ``te.create_prim_func`` makes of them computes the same."""
+"""Builds recipes as tensor expressions; ``te.create_prim_func`` makes the same program of them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["TENSOR_STAGES", "build_tensors"]
 TENSOR_STAGES = (
     "compute", "reduce", "contraction", "convolution", "epilogue", "padding", "pooling",
 )  # fmt: skip
-"""What the generator draws for such programs: stages that are one expression per element."""
+"""Stages that the generator draws for such programs: one expression per element."""
 
 _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 
 
 class _Expressions(ExpressionBuilder):
-    """Loads are elements of tensors."""
+    """Builds expressions whose loads are elements of tensors."""
 
     def make_load(self, name: str, *indices: Any) -> PrimExpr:
-        """An element of a tensor."""
+        """Return an element of a tensor."""
         tensor: Any = self.buffers[name]
         return tensor(*[self.make(index) for index in indices])
 
 
 def build_tensors(recipe: Recipe) -> PrimFunc:
-    """The function that ``te.create_prim_func`` makes of a recipe."""
+    """Return the function that ``te.create_prim_func`` makes of a recipe."""
     sizes = Sizes(recipe)
     tensors: dict[str, Any] = {}
     for one in recipe["inputs"]:

@@ -1,7 +1,7 @@
-"""Schedules for devices: loops bound to threads, memory that they share, reductions over threads.
+"""Schedules for devices: loops bound to threads, shared memory, reductions over threads.
 
 Each template is a step like those of ``schedules``, but calls several primitives, because only some
-combinations mean something: memory of one thread is filled and read by that thread, shared memory
+combinations are valid: memory of one thread is written and read by that thread, shared memory
 within one block of threads.
 """
 
@@ -30,7 +30,7 @@ def _tag(pick: Pick, loop: Any) -> str:
 
 
 def _bound(pick: Pick, block: Any) -> list[str]:
-    """The threads that the loops around a block, in all scopes, are bound to."""
+    """Return the threads that the loops around a block, in all scopes, are bound to."""
     around = [cursor.stmt for cursor in pick.sch.cursor(block).ancestors()]
     return [
         str(stmt.thread_binding.thread_tag)
@@ -40,7 +40,7 @@ def _bound(pick: Pick, block: Any) -> list[str]:
 
 
 def _try(pick: Pick, method: str, *args: Any, **kwargs: Any) -> bool:
-    """Call a primitive that may refuse; whether it did what it was asked for."""
+    """Call a primitive that may refuse; True if it did not."""
     try:
         pick.call(method, *args, **kwargs)
     except ScheduleError:
@@ -55,7 +55,7 @@ def _top_blocks(pick: Pick) -> list[Any]:
 
 
 def _driven(pick: Pick, block: Any, kind: int) -> list[Any]:
-    """The loops around a block that drive only iterators of one kind."""
+    """Return the loops around a block that drive only iterators of one kind."""
     realize = pick.realize(block)
     used: dict[int, set[int]] = {}
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -69,7 +69,9 @@ def _driven(pick: Pick, block: Any, kind: int) -> list[Any]:
 
 
 def tile(pick: Pick) -> None:
-    """The spatial loops of a block as one, divided among blocks, virtual threads and threads."""
+    """Fuse the spatial loops of a block and divide them among blocks, virtual threads and
+    threads.
+    """
     block = pick.among([one for one in _top_blocks(pick) if not _bound(pick, one)])
     loops = _driven(pick, block, IterVar.DataPar)
     if not loops:
@@ -104,21 +106,25 @@ def _tile_two(pick: Pick, first: Any, second: Any, others: list[Any]) -> None:
 
 
 def _in_kernel(pick: Pick) -> Any:
-    """A block under threads, but no copy that they share out: each does a part of it only."""
+    """Return a block under threads that is not a cooperative copy: there each thread does only a
+    part.
+    """
     blocks = [(one, _bound(pick, one)) for one in _top_blocks(pick)]
     fitting = [one for one, tags in blocks if "threadIdx.x" in tags and len(set(tags)) == len(tags)]
     return pick.among(fitting)
 
 
 def share(pick: Pick) -> None:
-    """What a block reads, copied for its block of threads (by all of them), or by each thread."""
+    """Copy what a block reads to memory of its thread block (by all its threads), or of each
+    thread.
+    """
     block = _in_kernel(pick)
     statement: Block = pick.statement(block)
     written = {region.buffer for region in statement.writes}
     scope = pick.among(["shared", "shared", "shared.dyn", "local"])
     numbers = [
         k for k, one in enumerate(statement.reads)
-        # what each thread has for itself cannot be shared
+        # private memory of threads cannot be shared
         if one.buffer not in written and (scope == "local" or one.buffer.scope() != "local")
     ]  # fmt: skip
     loops = list(pick.loops(block))
@@ -127,7 +133,7 @@ def share(pick: Pick) -> None:
     blocks = max((k for k, tag in enumerate(tags) if tag.startswith("blockIdx")), default=-1)
     if blocks < 0:
         raise Nothing
-    # Under the blocks, or in a loop of the threads; what is local only inside of all threads.
+    # Under the thread blocks, or in a loop of the threads; local memory only inside all threads.
     first = last if scope == "local" else pick.among([blocks, last])
     place = loops[first] if first == blocks else pick.among(loops[last:])
     cache = pick.call("cache_read", block, pick.among(numbers), scope)
@@ -139,7 +145,7 @@ def share(pick: Pick) -> None:
 
 
 def _cooperate(pick: Pick, cache: Any, tags: list[str], loops: list[Any]) -> None:
-    """The loops of a copy, divided among the threads that also use it."""
+    """Divide the loops of a copy among the threads that also use it."""
     sizes = {_tag(pick, loop): pick.extent(loop) for loop in loops if _tag(pick, loop)}
     around = [pick.statement(loop).loop_var for loop in loops]
     own = [
@@ -155,7 +161,7 @@ def _cooperate(pick: Pick, cache: Any, tags: list[str], loops: list[Any]) -> Non
 
 
 def _fitting_scope(pick: Pick, copy: Any) -> str:
-    """The scope of a cache that stays where it was made: those who see it are around its copy."""
+    """Return the scope of a cache such that all threads that read it also see the copy."""
     tags = _bound(pick, copy)
     if any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
         return "local"
@@ -163,7 +169,7 @@ def _fitting_scope(pick: Pick, copy: Any) -> str:
 
 
 def keep(pick: Pick) -> None:
-    """What a block writes, first in memory of each thread."""
+    """Write the result of a block to memory of each thread first."""
     block = _in_kernel(pick)
     loops = pick.loops(block)
     last = max(k for k, loop in enumerate(loops) if _tag(pick, loop))
@@ -174,7 +180,7 @@ def keep(pick: Pick) -> None:
 
 
 def reduce(pick: Pick) -> None:
-    """A reduction carried out by the threads of a block together."""
+    """Let the threads of a block compute a reduction together."""
     unbound = [one for one in _top_blocks(pick) if not _bound(pick, one)]
     block = pick.among([one for one in unbound if pick.statement(one).init is not None])
     loops = _driven(pick, block, IterVar.CommReduce)
@@ -194,7 +200,7 @@ def reduce(pick: Pick) -> None:
 
 
 def bind_the_rest(pick: Pick) -> None:
-    """Every nest that has no threads yet gets some, so that the device does all the work."""
+    """Bind every nest that has no threads yet, so that the device does all the work."""
     for block in _top_blocks(pick):
         if _bound(pick, block):
             continue
@@ -217,4 +223,4 @@ THREAD_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
     "threads: reduce": (1.5, reduce),
     "threads: rest": (0, bind_the_rest),
 }
-"""Kind of step → how often it is drawn, and what carries it out; "rest" comes at the end."""
+"""Kind of step → how often it is drawn, and the function that does it; "rest" comes last."""

@@ -1,4 +1,4 @@
-"""What is known of the values of a generated program, and how two results are compared.
+"""Tracks the ranges of values of a generated program, and compares results.
 
 Reordering a sum of floats changes its last bits. So floats that are added up hold small integers,
 for which every order is exact: each tensor has a range, and an addition or product is generated
@@ -47,7 +47,9 @@ place of the result's dtype. A function that both sides round correctly has 0.""
 
 
 class Known(NamedTuple):
-    """What is known of a value: its dtype, its range, and how far computations may differ."""
+    """The known facts about a value: its dtype, its range, and by how much computations may
+    differ.
+    """
 
     dtype: str
     low: int
@@ -57,12 +59,12 @@ class Known(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether every way to compute it gives the same bits."""
+        """True if every way to compute it gives the same bits."""
         return self.ulp is None
 
 
 def range_of(dtype: str) -> tuple[int, int]:
-    """The integers that a dtype holds exactly, and (int32, int64, floats) may reach."""
+    """Return the integers that a dtype holds exactly, and (int32, int64, floats) may reach."""
     if dtype == "bool":
         return 0, 1
     if dtype in _EXACT:
@@ -74,24 +76,24 @@ def range_of(dtype: str) -> tuple[int, int]:
 
 
 def exact_limit(dtype: str) -> int:
-    """The largest integer up to which a dtype holds all integers."""
+    """Return the largest integer up to which a dtype holds all integers."""
     return range_of(dtype)[1]
 
 
 def wraps(dtype: str) -> bool:
-    """Whether overflow is defined: unsigned and narrow integers are modulo a power of two."""
+    """True if overflow is defined: unsigned and narrow integers are modulo a power of two."""
     kind = DataType(dtype)
     return kind.is_uint or (kind.is_int and kind.bits < 32)
 
 
 def fits(dtype: str, low: int, high: int) -> bool:
-    """Whether a range lies within what a dtype holds exactly."""
+    """True if a range lies within what a dtype holds exactly."""
     least, most = range_of(dtype)
     return least <= low and high <= most
 
 
 def _ordered(array: numpy.ndarray) -> numpy.ndarray:
-    """The floats of an array as integers, neighbours one apart, both zeros 0."""
+    """Map floats to integers such that neighbours differ by one and both zeros are 0."""
     width = array.dtype.itemsize
     raw = array.view(f"i{width}").astype(numpy.int64)
     sign = numpy.int64(-(1 << (8 * width - 1)))
@@ -110,9 +112,10 @@ def _ulp_distance(got: numpy.ndarray, want: numpy.ndarray) -> numpy.ndarray:
 
 
 def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
-    """What differs between two arrays by more than ``ulp`` units in the last place; None: nothing.
+    """Say what differs between two arrays by more than ``ulp`` units in the last place; None if
+    nothing.
 
-    Zeros of both signs are equal, and so are all values that are no number.
+    Zeros of both signs are equal, and so are all NaNs.
     """
     got, want = numpy.asarray(got), numpy.asarray(want)
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -138,11 +141,11 @@ def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
 
 
 def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
-    """Arrays and numbers to call a function with.
+    """Return arrays and numbers to call a function with.
 
     An argument is ``{"value": number}``, or has a shape and a dtype and, for an input, the range of
-    its values (``distinct``: each number once). Outputs are full of 77. With a ``layout`` it lies
-    in memory in that way.
+    its values (``distinct``: each number once). Outputs are filled with 77. With a ``layout`` it
+    lies in memory in that way.
     """
     generator = numpy.random.default_rng(seed)
     made: list[Any] = []

@@ -1,4 +1,4 @@
-"""A process that carries cases out. Started as ``python -m``; fed through its pipe.
+"""Runs cases in a process started as ``python -m``, which receives them through its pipe.
 
 ``--place FILE``: where it notes the step it is at, for the parent to read after a crash.
 ``--patch MODULE:FUNCTION``: called once before the first case; tests break the compiler with it.
@@ -33,7 +33,7 @@ def _note_places(path: Path) -> None:
 
 
 def handle(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
-    """What a worker does with a message: run a case, given whole or by its seed."""
+    """Handle a message: run a case, given whole or by its seed."""
     if "replay" in request:
         from tilesmith.testing.fuzz.replay import run_file
 

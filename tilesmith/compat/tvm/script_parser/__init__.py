@@ -1,4 +1,4 @@
-"""The machinery of the parser under the names that users know."""
+"""Names the machinery of the parser as users know it."""
 
 from tilesmith.compat.tvm.script_parser import diagnostics, entry, evaluator, parser, utils
 from tilesmith.compat.tvm.script_parser.entry import parse, scan_macro

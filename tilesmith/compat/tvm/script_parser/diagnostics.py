@@ -1,4 +1,4 @@
-"""Source text with its place, and errors that show it."""
+"""Holds source text with its position, and raises errors that show it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["Diagnostics", "Source", "findsource", "getsourcelines"]
 
 
 def findsource(obj: Any) -> tuple[list[str], int]:
-    """All lines of the file of a function or class, and the number (from 0) of its first line."""
+    """Return all lines of the file of a function or class, and the number (from 0) of its first
+    line.
+    """
     try:
         return inspect.findsource(obj)
     except (OSError, TypeError) as error:
@@ -25,7 +27,7 @@ def findsource(obj: Any) -> tuple[list[str], int]:
 
 
 def getsourcelines(obj: Any) -> tuple[list[str], int]:
-    """The lines of a function or class, and the number (from 1) of the first."""
+    """Return the lines of a function or class, and the number (from 1) of the first."""
     lines, first = findsource(obj)
     return inspect.getblock(lines[first:]), first + 1
 
@@ -51,7 +53,7 @@ class Source:
 
     @property
     def definition(self) -> ast.AST:
-        """The function or class; of a text, its only definition, else the whole."""
+        """The function or class; for a text, its only definition, else the whole."""
         tree = self._parsed.tree
         if isinstance(tree, ast.Module) and len(tree.body) == 1:
             return tree.body[0]
@@ -65,14 +67,14 @@ class Source:
         return "\n".join(lines)
 
     def as_ast(self) -> ast.AST:
-        """The syntax tree, as Python's ``ast`` has it."""
+        """Return the syntax tree, as Python's ``ast`` has it."""
         tree = self._parsed.tree
         if isinstance(tree, ast.stmt):
             return ast.Module(body=[tree], type_ignores=[])
         return tree
 
     def as_parsed(self) -> diagnostics.Source:
-        """The form that the parser uses."""
+        """Return the form that the parser uses."""
         return self._parsed
 
 
@@ -83,5 +85,5 @@ class Diagnostics:
         self.source = source
 
     def error(self, node: ast.AST, message: str) -> NoReturn:
-        """An error at a piece of syntax: file, line, and a marker under it."""
+        """Raise an error at a piece of syntax: file, line, and a marker under it."""
         raise self.source.as_parsed().error(node, message)

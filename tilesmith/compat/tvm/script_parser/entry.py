@@ -1,4 +1,4 @@
-"""From text, functions and classes to programs and macros."""
+"""Parses texts, functions and classes into programs and macros."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["parse", "scan_macro"]
 
 
 def scan_macro(program: Any, extra_vars: Mapping[str, Any] | None = None) -> ScriptMacro:
-    """The macro that a function, or the text of one, stands for; hygienic.
+    """Return the macro that a function, or the text of one, stands for; hygienic.
 
-    ``extra_vars``: what its body may use; of a function, what is around it if left out.
+    ``extra_vars``: variables that its body may use; for a function, by default those around it.
     """
     source = Source(program)
     if not isinstance(source.definition, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""Values of expressions of a script."""
+"""Evaluates expressions of a script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ExprEvaluator", "eval_assign", "eval_expr"]
 
 
 class ExprEvaluator:
-    """Evaluates expressions with further names in sight."""
+    """Evaluates expressions with additional variables."""
 
     def __init__(self, parser: Parser, value_table: Mapping[str, Any]) -> None:
         self.parser = parser
@@ -20,19 +20,19 @@ class ExprEvaluator:
 
     @staticmethod
     def eval(parser: Parser, value_table: Mapping[str, Any], node: ast.AST) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         expression = node.body if isinstance(node, ast.Expression) else node
         with parser.scope(dict(value_table)):
             return parser.evaluate(expression)  # type: ignore[arg-type]
 
 
 def eval_expr(parser: Parser, node: ast.AST, dict_globals: Mapping[str, Any] | None = None) -> Any:
-    """The value of an expression, with further names in sight."""
+    """Return the value of an expression, with additional variables."""
     return ExprEvaluator.eval(parser, dict_globals or {}, node)
 
 
 def eval_assign(parser: Parser, target: ast.expr, source: Any) -> dict[str, Any]:
-    """The names that an assignment of a value to a target (names, tuples of them) binds."""
+    """Return the names that an assignment of a value to a target (names, tuples of them) binds."""
     with parser.scope():
         parser.bind_target(target, source)
         return dict(parser.scopes[-1])

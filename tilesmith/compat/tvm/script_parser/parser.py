@@ -1,4 +1,4 @@
-"""The parser, and its table of names."""
+"""Defines the parser, and its table of names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VarTableFrame:
         self.vars: list[str] = []
 
     def add(self, var: str) -> None:
-        """Note a name; a second time is an error."""
+        """Add a name; adding it twice is an error."""
         if var in self.vars:
             raise ValueError(f"'{var}' is defined already in this scope")
         self.vars.append(var)
@@ -44,7 +44,7 @@ class VarTable:
 
     @contextmanager
     def with_frame(self) -> Iterator[VarTableFrame]:
-        """A scope; its names end with it."""
+        """Open a scope; its names end with it."""
         frame = VarTableFrame()
         self.frames.append(frame)
         try:
@@ -54,7 +54,9 @@ class VarTable:
             self.frames.pop()
 
     def add(self, var: str, value: Any, allow_shadowing: bool = False) -> None:
-        """Bind a name in the innermost scope; with ``allow_shadowing``, perhaps anew."""
+        """Bind a name in the innermost scope; ``allow_shadowing`` permits a name that is bound
+        there already.
+        """
         if allow_shadowing and var in self.frames[-1].vars:
             self.name2value[var][-1] = value
             return
@@ -62,11 +64,11 @@ class VarTable:
         self.name2value.setdefault(var, []).append(value)
 
     def get(self) -> dict[str, Any]:
-        """Each name in sight with its innermost value."""
+        """Return each name in scope with its innermost value."""
         return {name: values[-1] for name, values in self.name2value.items() if values}
 
     def exist(self, value: Any) -> bool:
-        """Whether some name stands for this very object."""
+        """True if some name stands for this object."""
         return any(value is known for values in self.name2value.values() for known in values)
 
 
@@ -86,13 +88,13 @@ class Parser(parsing.Parser):
         self.function_annotations = function_annotations
 
     def parse(self, extra_vars: Mapping[str, Any] | None = None) -> Any:
-        """The function or module that the source defines."""
+        """Return the function or module that the source defines."""
         self.known = {**default_variables(), **(extra_vars or {})}
         whole = isinstance(self.source.tree, ast.Module)
         return run_parser(self, parse_program if whole else parse_node)
 
     def eval_expr(self, node: ast.AST, extra_vars: Mapping[str, Any] | None = None) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         return eval_expr(self, node, extra_vars)
 
     def eval_assign(self, target: ast.expr, source: ast.expr, bind_value: Any) -> dict[str, Any]:
@@ -117,5 +119,5 @@ class Parser(parsing.Parser):
             self.source = saved
 
     def visit_body(self, node: list[ast.stmt]) -> Any:
-        """A block of statements."""
+        """Parse a block of statements."""
         return self.body(node)

@@ -1,4 +1,4 @@
-"""What functions and classes see around them."""
+"""Finds the variables that functions and classes see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def get_func_nonlocals(func: Callable[..., Any]) -> dict[str, Any]:
-    """The variables that a function takes from the functions around it."""
+    """Return the variables that a function takes from the functions around it."""
     func = inspect.unwrap(getattr(func, "__func__", func))
     found: dict[str, Any] = {}
     for name, cell in zip(func.__code__.co_freevars, func.__closure__ or ()):
@@ -26,12 +26,12 @@ def get_func_nonlocals(func: Callable[..., Any]) -> dict[str, Any]:
 
 
 def inspect_function_capture(func: Callable[..., Any]) -> dict[str, Any]:
-    """All variables that a function sees: globals, and those of the functions around it."""
+    """Return all variables that a function sees: globals, and those of the functions around it."""
     return {**inspect.unwrap(func).__globals__, **get_func_nonlocals(func)}
 
 
 def inspect_class_capture(cls: type) -> dict[str, Any]:
-    """All variables that the methods of a class see."""
+    """Return all variables that the methods of a class see."""
     found: dict[str, Any] = {}
     for value in vars(cls).values():
         if inspect.isfunction(value):
@@ -40,10 +40,10 @@ def inspect_class_capture(cls: type) -> dict[str, Any]:
 
 
 def is_defined_in_class(frames: list[Any], obj: Any) -> bool:
-    """Whether a function is being defined in the body of a class.
+    """True if a function is being defined in the body of a class.
 
-    ``frames``: those of the stack, innermost first, as ``inspect.stack()`` gives them; the second
-    is the one in which the decorator of ``obj`` stands.
+    ``frames``: the stack, innermost first, as ``inspect.stack()`` returns it; the second frame
+    applies the decorator of ``obj``.
     """
     if len(frames) < 3:
         return False
