@@ -11,7 +11,7 @@ TREES = {
 
 # Classes that collect what they find in `self.found`. The number may only fall: what lists nodes is
 # a function of ir/queries.py or tir/queries.py. Lower it when a class goes.
-FINDERS = 24
+FINDERS = 15
 
 
 def names_by_getattr(tree: ast.AST) -> list[int]:

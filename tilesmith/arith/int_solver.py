@@ -11,7 +11,7 @@ from tilesmith.arith.forms import Sum, coefficient_gcd, exact_quotient, plus, sh
 from tilesmith.arith.int_set import eval_set
 from tilesmith.arith.pattern import coefficient_of, conjuncts, nonnegative_forms
 from tilesmith.arith.smith import smith_normal_form
-from tilesmith.ir import EQ, PrimExpr, Range, Var, const, convert
+from tilesmith.ir import EQ, PrimExpr, Range, Var, const, convert, queries
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.recursion import deep_recursion
@@ -110,7 +110,7 @@ def solve_linear_equations(
     relations of the new system.
     """
     conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
-    unknowns = _listed(variables) or _variables_of(conditions)
+    unknowns = _listed(variables) or queries.variables(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()
     engine = analyzer.engine
@@ -128,17 +128,6 @@ def solve_linear_equations(
     if not unknowns:
         return IntConstraintsTransform(source, source, {}, {})
     return _transformed(analyzer, source, matrix, right, others)
-
-
-def _variables_of(conditions: Sequence[PrimExpr]) -> list[Var]:
-    from tilesmith.ir import post_order_visit
-
-    found: dict[Var, None] = {}
-    for condition in conditions:
-        post_order_visit(
-            condition, lambda node: found.setdefault(node) if isinstance(node, Var) else None
-        )
-    return list(found)
 
 
 def _row(engine: Any, condition: EQ, unknowns: Sequence[Var]) -> tuple[list[int], Sum] | None:
@@ -216,7 +205,7 @@ def _ranges_of(
     found: dict[Var, Range] = {}
     for var, value in definitions.items():
         interval = eval_set(value, ranges)
-        used = set(_variables_of([value]))
+        used = set(queries.variables(value))
         if interval.has_lower_bound() and interval.has_upper_bound() and used <= set(ranges):
             extent = Analyzer().simplify(interval.max_value - interval.min_value + 1)
             found[var] = Range.from_min_extent(interval.min_value, extent)
@@ -260,7 +249,7 @@ def solve_linear_inequalities(
     ``deskew_range``.
     """
     conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
-    unknowns = _listed(variables) or _variables_of(conditions)
+    unknowns = _listed(variables) or queries.variables(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()
     engine = analyzer.engine

@@ -28,8 +28,8 @@ from tilesmith.arith.forms import (
     times,
 )
 from tilesmith.arith.intervals import INFINITY
-from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var, post_order_visit
-from tilesmith.ir.queries import called_name
+from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var
+from tilesmith.ir.queries import called_name, mentions
 
 Ends = tuple[Sum | None, Sum | None]
 """Smallest and largest value, None where there is no bound."""
@@ -77,16 +77,7 @@ class IntervalEvaluator:
 
     def _occurs(self, atom: Atom) -> bool:
         if isinstance(atom, Leaf):
-            if isinstance(atom.expr, Var):
-                return atom.expr in self.domains
-            found: list[Any] = []
-
-            def note(node: Any) -> None:
-                if isinstance(node, Var) and node in self.domains:
-                    found.append(node)
-
-            post_order_visit(atom.expr, note)  # type: ignore[arg-type]
-            return bool(found)
+            return mentions(atom.expr, self.domains)
         if isinstance(atom, Product):
             return self._any(atom.factors)
         if isinstance(atom, Extreme):

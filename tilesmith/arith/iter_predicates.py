@@ -24,10 +24,9 @@ from tilesmith.ir import (
     PrimExpr,
     Range,
     Var,
-    post_order_visit,
 )  # fmt: skip
 from tilesmith.ir import operators as op
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, variables
 
 __all__ = ["Predicates", "narrowed"]
 
@@ -190,7 +189,7 @@ def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Ra
     kind, a, b = type(part), part.a, part.b
     if b.__class__ is not a.__class__ and isinstance(b, Var) and b in domains:
         kind, a, b = _MIRRORED[kind], b, a
-    if not isinstance(a, Var) or a not in domains or any(var in domains for var in _variables(b)):
+    if not isinstance(a, Var) or a not in domains or any(var in domains for var in variables(b)):
         return None
     low, extent = domains[a].min, domains[a].extent
     analyzer = Analyzer()
@@ -204,17 +203,6 @@ def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Ra
     if op.is_const(left, 1) or analyzer.can_prove(left <= 0):
         return None  # of one value the iterator would be gone
     return a, Range.from_min_extent(low, left)
-
-
-def _variables(expr: PrimExpr) -> list[Var]:
-    found: list[Var] = []
-
-    def note(node: Any) -> None:
-        if isinstance(node, Var):
-            found.append(node)
-
-    post_order_visit(expr, note)
-    return found
 
 
 def _number_of_args(item: tuple[IterSumExpr, Any, Any]) -> int:

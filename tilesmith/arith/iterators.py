@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
 from tilesmith.arith.iter_sizes import Sizes
-from tilesmith.ir import Cast, PrimExpr, Range, Sub, Var, post_order_visit
+from tilesmith.ir import Cast, PrimExpr, Range, Sub, Var
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import mentions
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["Cap", "Iterators"]
@@ -56,14 +57,7 @@ class Iterators:
 
     def uses(self, expr: Any) -> bool:
         """Tells whether an iterator occurs in an expression."""
-        found: list[Any] = []
-
-        def note(node: Any) -> None:
-            if isinstance(node, Var) and node in self.values:
-                found.append(node)
-
-        post_order_visit(expr, note)
-        return bool(found)
+        return mentions(expr, self.values)
 
     def origin(self, mark: IterMark) -> IterMark:
         """Gives the iterator of which a mark is the copy in another dtype."""

@@ -30,7 +30,7 @@ from tilesmith.ir import (
     Var,
     const,
     convert,
-    post_order_visit,
+    queries,
 )  # fmt: skip
 from tilesmith.ir import operators as op
 from tilesmith.ir.queries import is_call
@@ -60,7 +60,7 @@ class PresburgerSet(IntSet):
         if not self.condition.dtype.is_bool:
             raise TypeMismatchError(f"a set needs a condition, got {self.condition.dtype}")
         if variables is None:
-            variables = _variables_of(self.condition)
+            variables = queries.variables(self.condition)
         for var in variables:
             if not is_index(var.dtype):
                 raise TypeMismatchError(f"'{var.name}' is not int32 or int64, but {var.dtype}")
@@ -196,17 +196,6 @@ class PresburgerSet(IntSet):
     def __repr__(self) -> str:
         names = ", ".join([var.name for var in self.variables])
         return f"PresburgerSet{{({names}) : {self.condition}}}"
-
-
-def _variables_of(condition: PrimExpr) -> list[Var]:
-    found: dict[Var, None] = {}
-
-    def note(node: Any) -> None:
-        if isinstance(node, Var):
-            found.setdefault(node)
-
-    post_order_visit(condition, note)
-    return list(found)
 
 
 def _beyond(system: System, column: int, sign: int, value: int) -> System:

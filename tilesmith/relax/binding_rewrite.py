@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.relax.analysis.variables import used_vars
 from tilesmith.relax.block_builder import BlockBuilder, NameSupply
 from tilesmith.relax.expr import (
     Binding,
@@ -24,24 +25,10 @@ from tilesmith.relax.expr import (
     as_expr,
     known_struct_info,
 )
-from tilesmith.relax.expr_functor import PyExprMutator, PyExprVisitor
+from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.support.errors import DiagnosticError, UnknownNameError
 
 __all__ = ["DataflowBlockRewrite"]
-
-
-class _Uses(PyExprVisitor):
-    def __init__(self) -> None:
-        self.found: set[Var] = set()
-
-    def visit_var_(self, op: Var) -> None:
-        self.found.add(op)
-
-
-def _uses(expr: Any) -> set[Var]:
-    visitor = _Uses()
-    visitor.visit_expr(expr)
-    return visitor.found
 
 
 class _Replace(PyExprMutator):
@@ -82,12 +69,12 @@ class DataflowBlockRewrite:
         """Add a binding, after what it uses and before what uses it."""
         if any(known.var is binding.var for known in self.bindings):
             raise DiagnosticError(f"'{binding.var.name_hint}' is bound already")
-        needed = _uses(binding.value)
+        needed = used_vars(binding.value)
         place = 0
         for index, known in enumerate(self.bindings):
             if known.var in needed:
                 place = index + 1
-        users = [i for i, b in enumerate(self.bindings) if binding.var in _uses(b.value)]
+        users = [i for i, b in enumerate(self.bindings) if binding.var in used_vars(b.value)]
         if not users:
             place = len(self.bindings)
         self.bindings.insert(place, binding)
@@ -102,12 +89,12 @@ class DataflowBlockRewrite:
         return var
 
     def _is_used(self, var: Var) -> bool:
-        if any(var in _uses(binding.value) for binding in self.bindings):
+        if any(var in used_vars(binding.value) for binding in self.bindings):
             return True
         later = self.function.body.blocks[self.block_index + 1 :]
-        if any(var in _uses(b.value) for block in later for b in block.bindings):
+        if any(var in used_vars(b.value) for block in later for b in block.bindings):
             return True
-        return var in _uses(self.body)
+        return var in used_vars(self.body)
 
     def remove_unused(self, var: Var, allow_undef: bool = False) -> None:
         """Remove the binding of an unused variable."""

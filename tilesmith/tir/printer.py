@@ -9,6 +9,7 @@ from tilesmith.ir import PrimType, Var, is_const
 from tilesmith.ir.printer import type_doc
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
 from tilesmith.ir.printing.doc import Piece, listed
+from tilesmith.ir.queries import mentions
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
@@ -22,7 +23,6 @@ from tilesmith.tir.printer_buffers import (
     points_to,
     range_arguments,
     region_doc,
-    variables_of,
     write_buffer,
 )
 from tilesmith.tir.stmt import (
@@ -458,7 +458,7 @@ def _nest(node: For, printer: Printer) -> list[For]:
         ):
             break  # a marker under the line must mean this one loop
         outer = {loop.loop_var for loop in loops}
-        if inner.loop_var in outer or any(var in outer for var in variables_of(inner.extent)):
+        if inner.loop_var in outer or mentions(inner.extent, outer):
             break
         loops.append(inner)
     return loops

@@ -9,6 +9,7 @@ from tilesmith.ir.node import Role
 from tilesmith.ir.printer import type_doc
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
 from tilesmith.ir.printing.doc import Piece, tupled
+from tilesmith.ir.queries import variables
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir import printer as statements
 from tilesmith.tir import printer_buffers as buffers
@@ -293,7 +294,7 @@ def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
             continue
         needed = [buffer.data]
         for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            needed += buffers.variables_of(value)
+            needed += variables(value)
         # What nothing in the function defines will not become known by waiting.
         pending.append((buffer, [var for var in needed if id(var) in uses.defined]))
     printer.state["buffers"] = pending

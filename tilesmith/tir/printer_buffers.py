@@ -7,7 +7,6 @@ from typing import Any
 from tilesmith.ir import (
     Add,
     IntImm,
-    Node,
     PrimExpr,
     PrimType,
     Ramp,
@@ -20,6 +19,7 @@ from tilesmith.ir.operators import add, subtract
 from tilesmith.ir.printer import declaration
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints, quoted
 from tilesmith.ir.printing.doc import Piece, listed, tupled
+from tilesmith.ir.queries import nodes, variables
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
@@ -36,7 +36,7 @@ from tilesmith.tir.index_map import IndexMap
 
 __all__ = [
     "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "index_docs",
-    "pointer_fits", "points_to", "range_arguments", "region_doc", "stop_of", "variables_of",
+    "pointer_fits", "points_to", "range_arguments", "region_doc", "stop_of",
     "write_buffer",
 ]  # fmt: skip
 
@@ -141,7 +141,7 @@ def _own_variables(buffer: Buffer, printer: Printer) -> list[tuple[Var, str]]:
     used = [
         id(var)
         for value in (*buffer.shape, *buffer.strides, buffer.elem_offset)
-        for var in variables_of(value)
+        for var in nodes(value, Var)
     ]
     return [
         (value, text)
@@ -177,20 +177,10 @@ def declare_sizes(buffer: Buffer, printer: Printer) -> None:
     """Write ``n = T.int32()`` for each variable of a shape that is not known yet."""
     own = {id(var) for var, _ in _own_variables(buffer, printer)}
     for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-        for var in variables_of(value):
+        for var in variables(value):
             if id(var) not in own and printer.defined(var) is None:
                 name = printer.define(var, var.name)
                 printer.line(Doc(name, node=var), " = ", declaration(var, printer))
-
-
-def variables_of(expr: Node) -> list[Var]:
-    """The variables in an expression, in order, with repetitions."""
-    if isinstance(expr, Var):
-        return [expr]
-    found: list[Var] = []
-    for inner in expr.children():
-        found += variables_of(inner)
-    return found
 
 
 def define_buffer(buffer: Buffer, printer: Printer) -> Doc:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir.queries import nodes
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -101,20 +102,9 @@ def post_order_visit(expr: Any, fvisit: Callable[[Any], Any]) -> None:
     _PostOrder(fvisit).visit_expr(expr)
 
 
-class _Bindings(PyExprVisitor):
-    def __init__(self) -> None:
-        self.found: list[Binding] = []
-
-    def visit_binding(self, binding: Binding) -> None:
-        super().visit_binding(binding)
-        self.found.append(binding)
-
-
 def bindings_of(expr: Any) -> list[Binding]:
     """Return all bindings of an expression or function, including branches and local functions."""
-    visitor = _Bindings()
-    visitor.visit_expr(expr)
-    return visitor.found
+    return list(nodes(expr, Binding))
 
 
 def get_var2val(func: Function) -> dict[Var, Any]:

@@ -13,6 +13,7 @@ from tilesmith.ir import (
     IntImm,
     IRModule,
     Let,
+    Node,
     Not,
     PrimExpr,
     Select,
@@ -222,23 +223,19 @@ def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> in
     return sum(_align(_bytes_of(node), alignment) for node in nodes(func.body, AllocateConst))
 
 
-class _Reductions(Visitor):
+def _reductions(root: Stmt) -> list[tuple[Block, int]]:
     """Blocks with an ``init``, with the number of times that they run."""
-
-    def __init__(self) -> None:
-        self.times = 1
-        self.found: list[tuple[Block, int]] = []
-
-    def visit_For(self, node: For) -> None:
-        outer = self.times
-        self.times *= node.extent.value if isinstance(node.extent, IntImm) else 1
-        self.visit(node.body)
-        self.times = outer
-
-    def visit_Block(self, node: Block) -> None:
-        if node.init is not None:
-            self.found.append((node, self.times))
-        self.visit(node.body)
+    found: list[tuple[Block, int]] = []
+    stack: list[tuple[Node, int]] = [(root, 1)]
+    while stack:
+        node, times = stack.pop()
+        if isinstance(node, For):
+            times *= node.extent.value if isinstance(node.extent, IntImm) else 1
+        elif isinstance(node, Block) and node.init is not None:
+            found.append((node, times))
+        inner = [child for child in node.children() if isinstance(child, Stmt)]
+        stack += [(child, times) for child in reversed(inner)]
+    return found
 
 
 def find_anchor_block(mod: IRModule) -> Block | None:
@@ -252,9 +249,8 @@ def find_anchor_block(mod: IRModule) -> Block | None:
         entry = functions[0]
     if entry is None:
         return None
-    finder = _Reductions()
+    found = _reductions(entry.body)
+    if not found:
+        return None
     with deep_recursion():
-        finder.visit(entry.body)
-        if not finder.found:
-            return None
-        return max(finder.found, key=lambda pair: pair[1] * _Flops().visit(pair[0].body))[0]
+        return max(found, key=lambda pair: pair[1] * _Flops().visit(pair[0].body))[0]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, Var, Visitor
-from tilesmith.ir.queries import is_call
+from tilesmith.ir import Node, Var
+from tilesmith.ir.queries import is_call, walk
 from tilesmith.support.errors import VerifyError
-from tilesmith.support.recursion import deep_recursion
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, BufferStore, For, ForKind
@@ -19,44 +17,27 @@ _HOST_DEVICES = (1,)  # kDLCPU; kernels for these run on the host's own memory
 _DEVICE_MARKS = ("thread_extent", "pipeline_exec_scope", "device_scope", "target")
 
 
-class _HostAccesses(Visitor):
-    """Collects accesses of the parameters' memory that stand outside of all threads."""
+def _runs_on_host(node: Node) -> bool:
+    """Whether what a node contains runs outside of all threads; an address is not an access."""
+    if isinstance(node, AttrStmt):
+        return node.attr_key not in _DEVICE_MARKS
+    if isinstance(node, For):
+        return node.kind is not ForKind.THREAD_BINDING
+    return not is_call(node, "tir.address_of")
 
-    def __init__(self, func: PrimFunc) -> None:
-        self.depth = 0
-        self.found: list[str] = []
-        self.outside: dict[Var, str] = {b.data: b.name for b in func.buffers}
-        for param in func.params:
-            if param.dtype.is_handle and param not in func.buffer_map:
-                self.outside[param] = param.name
 
-    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
-        marks = attribute.attr_key in _DEVICE_MARKS
-        self.depth += marks
-        self.visit(attribute.body)
-        self.depth -= marks
-
-    def visit_For(self, loop: For) -> None:
-        marks = loop.kind is ForKind.THREAD_BINDING
-        self.depth += marks
-        self.visit_children(loop)
-        self.depth -= marks
-
-    def access(self, buffer: Buffer, what: str) -> None:
-        if not self.depth and buffer.data in self.outside:
-            self.found.append(f"the buffer '{buffer.name}' is {what} outside of all threads")
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.access(load.buffer, "read")
-        self.visit_children(load)
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.access(store.buffer, "written")
-        self.visit_children(store)
-
-    def visit_Call(self, call: Call) -> None:
-        if not is_call(call, "tir.address_of"):  # an address is no access
-            self.visit_children(call)
+def _host_accesses(func: PrimFunc) -> list[str]:
+    """Accesses of the parameters' memory that stand outside of all threads, as texts."""
+    outside: dict[Var, str] = {b.data: b.name for b in func.buffers}
+    for param in func.params:
+        if param.dtype.is_handle and param not in func.buffer_map:
+            outside[param] = param.name
+    found = []
+    for node in walk(func.body, _runs_on_host):
+        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer.data in outside:
+            what = "read" if isinstance(node, BufferLoad) else "written"
+            found.append(f"the buffer '{node.buffer.name}' is {what} outside of all threads")
+    return found
 
 
 def memory_violations(func: PrimFunc) -> list[str]:
@@ -70,10 +51,7 @@ def memory_violations(func: PrimFunc) -> list[str]:
         return []
     if int(func.attrs.get("calling_conv", 0)) == 2 or func.attrs.get("tir.is_global_func"):
         return []
-    finder = _HostAccesses(func)
-    with deep_recursion():
-        finder.visit(func.body)
-    return finder.found
+    return _host_accesses(func)
 
 
 def verify_memory(func: PrimFunc) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, CallEffectKind, GlobalVar, Var, Visitor, structural_equal
+from tilesmith.ir import Call, CallEffectKind, GlobalVar, Var, structural_equal
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import called_name, calls
+from tilesmith.ir.queries import called_name, calls, walk
 from tilesmith.support.errors import VerifyError
-from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import loads
 from tilesmith.tir.stmt import Allocate, Block, BufferStore
@@ -16,41 +15,23 @@ from tilesmith.tir.stmt import Allocate, Block, BufferStore
 __all__ = ["assert_pure_function", "expr_deep_equal", "is_pure_function", "side_effect"]
 
 
-class _Impurity(Visitor):
-    """Finds the first effect that can be seen from outside."""
-
-    def __init__(self) -> None:
-        self.own: set[Var] = set()
-        self.found: str = ""
-
-    def visit_Allocate(self, node: Allocate) -> None:
-        self.own.add(node.buffer_var)
-        node.for_each_child(self.visit)
-
-    def visit_Block(self, node: Block) -> None:
-        self.own.update([buffer.data for buffer in node.alloc_buffers])
-        self.own.update(
-            [m.buffer.data for m in node.match_buffers if m.source.buffer.data in self.own]
-        )
-        node.for_each_child(self.visit)
-
-    def visit_BufferStore(self, node: BufferStore) -> None:
-        if node.buffer.data not in self.own:
-            self.found = self.found or f"it writes to the buffer '{node.buffer.name}'"
-        node.for_each_child(self.visit)
-
-    def visit_Call(self, node: Call) -> None:
-        if effect_of(node) is CallEffectKind.UpdateState:
-            name = node.op.name_hint if isinstance(node.op, GlobalVar) else called_name(node)
-            self.found = self.found or f"it calls {name}"
-        node.for_each_child(self.visit)
-
-
 def _impurity(func: PrimFunc) -> str:
-    finder = _Impurity()
-    with deep_recursion():
-        finder.visit(func.body)
-    return finder.found
+    """The first effect that can be seen from outside; "" where there is none."""
+    own: set[Var] = set()
+    for node in walk(func.body):
+        if isinstance(node, Allocate):
+            own.add(node.buffer_var)
+        elif isinstance(node, Block):
+            own.update([buffer.data for buffer in node.alloc_buffers])
+            matches = [m for m in node.match_buffers if m.source.buffer.data in own]
+            own.update([match.buffer.data for match in matches])
+        elif isinstance(node, BufferStore):
+            if node.buffer.data not in own:
+                return f"it writes to the buffer '{node.buffer.name}'"
+        elif isinstance(node, Call) and effect_of(node) is CallEffectKind.UpdateState:
+            name = node.op.name_hint if isinstance(node.op, GlobalVar) else called_name(node)
+            return f"it calls {name}"
+    return ""
 
 
 def is_pure_function(func: PrimFunc) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, GlobalVar, IntImm, IRModule, Node, PrimExpr, Var, Visitor
+from tilesmith.ir import Call, GlobalVar, IntImm, IRModule, Node, PrimExpr, Var
 from tilesmith.ir.instrument import register_module_check
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import walk
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.covered_regions import uncovered_access
@@ -133,10 +134,9 @@ class _Checker(ScopeWalker):
     def go_to_user(self, block: Block, value: Var) -> None:
         """From a region of a block to the statement inside that makes the region so."""
         if any(isinstance(node, BufferRegion) for node in self.parents):
-            finder = _UseFinder(value)
-            finder.visit(block.body)
-            if finder.found is not None:
-                self.parents += [block, finder.found]
+            user = _first_user(block.body, value)
+            if user is not None:
+                self.parents += [block, user]
 
     def fail_unbound(self, value: Var) -> None:
         """Say why a variable is not known here."""
@@ -312,22 +312,15 @@ class _Checker(ScopeWalker):
         return begins
 
 
-class _UseFinder(Visitor):
-    """The first statement that uses a variable."""
-
-    def __init__(self, variable: Var) -> None:
-        self.variable = variable
-        self.statement: Stmt | None = None
-        self.found: Stmt | None = None
-
-    def visit(self, node: Any) -> None:
+def _first_user(body: Stmt, variable: Var) -> Stmt | None:
+    """The first statement with a place in the text that uses a variable."""
+    statement: Stmt | None = None
+    for node in walk(body):
         if isinstance(node, Stmt) and node.span is not None:
-            self.statement = node
-        super().visit(node)
-
-    def visit_Var(self, node: Var) -> None:
-        if node is self.variable and self.found is None:
-            self.found = self.statement
+            statement = node
+        elif node is variable:
+            return statement
+    return None
 
 
 def _thread_of(node: Any) -> str | None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set
-from tilesmith.ir import PrimExpr, Range, Var, Visitor, const
+from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.queries import statements, stores
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
@@ -22,8 +23,11 @@ from tilesmith.tir.stmt import (
     BufferStore,
     For,
     ForKind,
+    IfThenElse,
     LetStmt,
+    MatchBufferRegion,
     Stmt,
+    While,
     stmt_list,
     stmt_seq,
 )
@@ -190,47 +194,24 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
     ]
 
 
-class _Stores(Visitor):
-    """Looks for stores to a buffer that a condition may leave out."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.conditions = 0
-        self.found = False
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        if store.buffer is self.buffer and (self.conditions or store.predicate is not None):
-            self.found = True
-
-    def _conditional(self, stmt: Any) -> None:
-        self.conditions += 1
-        self.visit_children(stmt)
-        self.conditions -= 1
-
-    visit_IfThenElse = visit_While = _conditional
-
-    def visit_BlockRealize(self, realize: BlockRealize) -> None:
-        if is_const(realize.predicate, 1):
-            self.visit_children(realize)
-        else:
-            self._conditional(realize)
-
-    def visit_MatchBufferRegion(self, match: Any) -> None:
-        # Nobody has looked what is written through the match.
-        self.found = self.found or match.source.buffer is self.buffer
-
-    def visit_PrimExpr(self, expr: PrimExpr) -> None:
-        pass
-
-    def visit_Var(self, variable: Var) -> None:
-        pass
-
-
 def writes_always(block: Block, buffer: Buffer) -> bool:
     """Whether no condition inside of a block may leave a store to a buffer out."""
-    visitor = _Stores(buffer)
-    visitor.visit(block.body)
-    return not visitor.found
+    for match in nodes(block.body, MatchBufferRegion):
+        if match.source.buffer is buffer:
+            return False  # nobody has looked what is written through the match
+    for stmt in statements(block.body):
+        if isinstance(stmt, BufferStore):
+            if stmt.buffer is buffer and stmt.predicate is not None:
+                return False
+        elif _is_conditional(stmt) and next(stores(stmt, buffer), None) is not None:
+            return False
+    return True
+
+
+def _is_conditional(stmt: Stmt) -> bool:
+    if isinstance(stmt, BlockRealize):
+        return not is_const(stmt.predicate, 1)
+    return isinstance(stmt, (IfThenElse, While))
 
 
 def region_at(

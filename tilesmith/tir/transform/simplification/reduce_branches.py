@@ -19,16 +19,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, Visitor, const
+from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import calls, is_call, variables
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.queries import free_variables, has_side_effect
+from tilesmith.tir.queries import free_variables, has_side_effect, stores
 from tilesmith.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, Stmt
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.simplification.known_values import with_known_values
@@ -49,41 +49,36 @@ class _Assumption:
         self.value = value
 
 
-class _AssumptionFinder(Visitor):
-    def __init__(self) -> None:
-        self.found: dict[Buffer, list[_Assumption]] = {}
-        self.written: set[Var] = set()
+def _assumptions(body: Stmt) -> dict[Buffer, list[_Assumption]]:
+    """What ``T.assume`` says about the elements of buffers."""
+    found: dict[Buffer, list[_Assumption]] = {}
+    for call in calls(body, "tir.assume"):
+        assumption = _assumption(call.args[0])
+        if assumption is not None:
+            found.setdefault(assumption[0], []).append(assumption[1])
+    return found
 
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.written.add(store.buffer.data)
-        self.visit_children(store)
 
-    def visit_Var(self, var: Var) -> None:
-        if var.dtype.is_handle:
-            self.written.add(var)  # somebody gets the pointer
+def _assumption(condition: PrimExpr) -> tuple[Buffer, _Assumption] | None:
+    """Read ``… or A[i] == value`` as a buffer and what is known about it."""
+    parts = _disjuncts(condition)
+    for number, part in enumerate(parts):
+        if isinstance(part, EQ):
+            for load, value in ((part.a, part.b), (part.b, part.a)):
+                if isinstance(load, BufferLoad) and not isinstance(value, BufferLoad):
+                    if not all(isinstance(index, Var) for index in load.indices):
+                        return None
+                    rest = [*parts[:number], *parts[number + 1 :]]
+                    otherwise = ops.any_of(*rest) if rest else const(False, "bool")
+                    return load.buffer, _Assumption(load.indices, otherwise, value)
+    return None
 
-    def visit_Call(self, call: Call) -> None:
-        name = called_name(call)
-        if name == "tir.assume":
-            self.assumption(call.args[0])
-        elif name == "tir.address_of":
-            self.written.add(call.args[0].buffer.data)
-        self.visit_children(call)
 
-    def assumption(self, condition: PrimExpr) -> None:
-        parts = _disjuncts(condition)
-        for number, part in enumerate(parts):
-            if isinstance(part, EQ):
-                for load, value in ((part.a, part.b), (part.b, part.a)):
-                    if isinstance(load, BufferLoad) and not isinstance(value, BufferLoad):
-                        rest = [*parts[:number], *parts[number + 1 :]]
-                        self.add(load, ops.any_of(*rest) if rest else const(False, "bool"), value)
-                        return
-
-    def add(self, load: BufferLoad, otherwise: PrimExpr, value: PrimExpr) -> None:
-        if all(isinstance(index, Var) for index in load.indices):
-            known = self.found.setdefault(load.buffer, [])
-            known.append(_Assumption(load.indices, otherwise, value))
+def _written(body: Stmt) -> set[Var]:
+    """The memory that is stored to, or whose pointer somebody gets."""
+    pointers = {var for var in variables(body) if var.dtype.is_handle}
+    pointers |= {store.buffer.data for store in stores(body)}
+    return pointers | {call.args[0].buffer.data for call in calls(body, "tir.address_of")}
 
 
 def _disjuncts(condition: PrimExpr) -> list[PrimExpr]:
@@ -235,12 +230,11 @@ def reduce_branches(func: PrimFunc, statements: bool) -> PrimFunc:
 
     ``statements``: drop if statements as well, not only choices inside of values.
     """
-    finder = _AssumptionFinder()
-    finder.visit(func.body)
+    written = _written(func.body)
     known = {
         buffer: found
-        for buffer, found in finder.found.items()
-        if buffer.data not in finder.written or statements and _is_stable(func, buffer, found)
+        for buffer, found in _assumptions(func.body).items()
+        if buffer.data not in written or statements and _is_stable(func, buffer, found)
     }
     return func.with_body(_Reducer(known, statements).visit(func.body))
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, Visitor, const
+from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, const
 from tilesmith.ir.operators import bitwise_xor
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, nodes, variables
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import accesses
 from tilesmith.tir.redirection import AccessRedirection
-from tilesmith.tir.stmt import Block, BufferStore
+from tilesmith.tir.stmt import Block, Stmt
 
 __all__ = ["inject_permuted_layout"]
 
@@ -31,39 +31,17 @@ MARK = "permuted_layout"
 PIECE = 8  # elements that stay together
 
 
-class _Finder(Visitor):
-    """Collects the shared buffers that marked blocks touch."""
-
-    def __init__(self) -> None:
-        self.marked = 0
-        self.found: dict[Var, Buffer] = {}
-        self.buffers: dict[Var, Buffer] = {}
-
-    def visit_Block(self, node: Block) -> None:
-        for buffer in node.alloc_buffers:
-            self.buffers[buffer.data] = buffer
-        mark = bool(node.annotations.get(MARK))
-        self.marked += mark
-        if node.init is not None:
-            self.visit(node.init)
-        self.visit(node.body)
-        self.marked -= mark
-
-    def touch(self, buffer: Buffer) -> None:
-        if self.marked and buffer.scope().startswith("shared"):
-            self.found[buffer.data] = buffer
-
-    def visit_BufferLoad(self, node: BufferLoad) -> None:
-        self.touch(node.buffer)
-        self.visit_children(node)
-
-    def visit_BufferStore(self, node: BufferStore) -> None:
-        self.touch(node.buffer)
-        self.visit_children(node)
-
-    def visit_Var(self, node: Var) -> None:
-        if node in self.buffers:
-            self.touch(self.buffers[node])
+def _marked_buffers(body: Stmt) -> dict[Var, Buffer]:
+    """The shared buffers that marked blocks touch, by their pointers."""
+    blocks = list(nodes(body, Block))
+    allocated = {buffer.data: buffer for block in blocks for buffer in block.alloc_buffers}
+    touched: dict[Var, Buffer] = {}
+    for block in blocks:
+        if block.annotations.get(MARK):
+            parts = [block.body] if block.init is None else [block.init, block.body]
+            touched.update({access.buffer.data: access.buffer for access in accesses(parts)})
+            touched.update({v: allocated[v] for v in variables(parts) if v in allocated})
+    return {v: buffer for v, buffer in touched.items() if buffer.scope().startswith("shared")}
 
 
 def _row_size(buffer: Buffer) -> int:
@@ -162,8 +140,5 @@ def inject_permuted_layout(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` with the rows of marked shared buffers permuted.
     """
-    finder = _Finder()
-    finder.visit(func.body)
-    if not finder.found:
-        return func
-    return func.with_body(_Permuter(finder.found).visit(func.body))
+    marked = _marked_buffers(func.body)
+    return func.with_body(_Permuter(marked).visit(func.body)) if marked else func
