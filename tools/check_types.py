@@ -26,7 +26,7 @@ BUDGET = {
     "target": 10,
     "te": 22,
     "testing": 43,
-    "tir": 347,
+    "tir": 346,
     "topi": 138,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -126,7 +127,7 @@ class Vectorizer(Rewriter):
         return base if stride is None or ops.is_const(stride, 0) else Ramp(base, stride, self.lanes)
 
     @contextmanager
-    def scope(self):  # noqa: ANN201 - a context manager
+    def scope(self) -> Iterator[None]:
         """Enter code in which falling back to single lanes is not possible."""
         self.bound += 1
         try:
@@ -135,7 +136,7 @@ class Vectorizer(Rewriter):
             self.bound -= 1
 
     @contextmanager
-    def masked(self, mask: PrimExpr, condition: PrimExpr | None = None):  # noqa: ANN201
+    def masked(self, mask: PrimExpr, condition: PrimExpr | None = None) -> Iterator[None]:
         """Enter code that only some lanes run."""
         outer = self.mask
         self.mask = mask if outer is None else And(outer, mask)
