@@ -78,7 +78,7 @@ def compile_command(
 
 
 def _print_fallbacks(report: FallbackReport) -> None:
-    """One table: what was given up, where, why, how often."""
+    """Print one table: what was given up, where, why, how often."""
     if not len(report):
         click.echo("nothing was given up")
         return

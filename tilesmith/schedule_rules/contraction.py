@@ -53,7 +53,7 @@ def _loads(block: Block) -> list[BufferLoad]:
 
 
 def multiplies_and_adds(block: Block) -> bool:
-    """Whether a block sums up products, so that it may be a contraction."""
+    """Return whether a block sums products, so that it may be a contraction."""
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or not store.indices:
         return False

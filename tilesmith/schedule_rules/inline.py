@@ -31,7 +31,7 @@ def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
 
 
 def _is_inside(sch: Schedule, block: BlockRV) -> bool:
-    """Whether nothing but other blocks of the function reads what a block writes."""
+    """Return whether only blocks of this function read what a block writes."""
     (written,) = [region.buffer for region in sch.get(block).writes[:1]] or (None,)
     outputs = [one for f in sch.mod.functions.values() for one in f.buffer_map.values()]
     return bool(sch.get_consumers(block)) and not any(written is one for one in outputs)

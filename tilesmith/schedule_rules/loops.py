@@ -15,7 +15,7 @@ FEWEST_FOR_THREADS = 1 << 16
 
 
 def describe(sch: Schedule, block: BlockRV) -> str:
-    """A block as reports name it."""
+    """Return the name of a block for reports."""
     return f"block '{sch.get(block).name_hint}'"
 
 

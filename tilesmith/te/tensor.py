@@ -128,7 +128,7 @@ class Tensor(DataProducer, key="te.Tensor"):
         return _topi("mod", self, other)
 
     def astype(self, dtype: str) -> Any:
-        """This tensor with its elements converted."""
+        """Return this tensor with its elements converted."""
         return _topi("cast", self, dtype)
 
     def __repr__(self) -> str:

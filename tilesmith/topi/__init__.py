@@ -1,4 +1,4 @@
-"""The inventory of operators as tensor expressions."""
+"""Operators as tensor expressions (TOPI)."""
 
 from tilesmith.topi import image, nn, tag, utils
 from tilesmith.topi.broadcast import *  # noqa: F403

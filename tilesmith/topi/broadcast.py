@@ -25,7 +25,7 @@ __all__ = [
 
 
 def broadcast_shape(*shapes: Any) -> list[PrimExpr]:
-    """The common shape of operands: sizes from the right must be equal or 1."""
+    """Return the common shape of operands: sizes from the right must be equal or 1."""
     ndim = max(len(shape) for shape in shapes)
     result: list[Any] = []
     for axis in range(-ndim, 0):
@@ -49,7 +49,7 @@ def broadcast_shape(*shapes: Any) -> list[PrimExpr]:
 
 
 def _element(tensor: Tensor, indices: tuple, shape: Any) -> PrimExpr:
-    """The element of an operand that belongs to an index of the result."""
+    """Return the element of an operand for an index of the result."""
     own = indices[len(indices) - len(tensor.shape) :]
     target = shape[len(shape) - len(tensor.shape) :]
     picked = []
@@ -60,7 +60,7 @@ def _element(tensor: Tensor, indices: tuple, shape: Any) -> PrimExpr:
 
 
 def _operand(value: Any, other: Tensor) -> Any:
-    """A number beside a tensor takes the tensor's dtype where it can."""
+    """Convert a number beside a tensor to the tensor's dtype where possible."""
     if isinstance(value, (Tensor, PrimExpr)):
         return value
     if isinstance(value, float) and not other.dtype.is_float:
@@ -89,22 +89,22 @@ def _binary(name: str, function: Callable[[Any, Any], PrimExpr], a: Any, b: Any)
 
 
 def add(lhs: Any, rhs: Any) -> Any:
-    """``lhs + rhs``."""
+    """Return ``lhs + rhs``."""
     return _binary("add", op.add, lhs, rhs)
 
 
 def subtract(lhs: Any, rhs: Any) -> Any:
-    """``lhs - rhs``."""
+    """Return ``lhs - rhs``."""
     return _binary("subtract", op.subtract, lhs, rhs)
 
 
 def multiply(lhs: Any, rhs: Any) -> Any:
-    """``lhs * rhs``."""
+    """Return ``lhs * rhs``."""
     return _binary("multiply", op.multiply, lhs, rhs)
 
 
 def divide(lhs: Any, rhs: Any) -> Any:
-    """``lhs / rhs``; integers are rounded toward zero."""
+    """Return ``lhs / rhs``; integers are rounded toward zero."""
     return _binary("divide", _divide, lhs, rhs)
 
 
@@ -114,12 +114,12 @@ def _divide(a: Any, b: Any) -> PrimExpr:
 
 
 def floor_divide(lhs: Any, rhs: Any) -> Any:
-    """``lhs / rhs`` rounded down."""
+    """Return ``lhs / rhs`` rounded down."""
     return _binary("floor_divide", op.floordiv, lhs, rhs)
 
 
 def mod(lhs: Any, rhs: Any) -> Any:
-    """The remainder of division toward zero."""
+    """Return the remainder of division that rounds toward zero."""
     return _binary("mod", _mod, lhs, rhs)
 
 
@@ -129,7 +129,7 @@ def _mod(a: Any, b: Any) -> PrimExpr:
 
 
 def floor_mod(lhs: Any, rhs: Any) -> Any:
-    """The remainder that has the sign of the divisor."""
+    """Return the remainder that has the sign of the divisor."""
     return _binary("floor_mod", _floor_mod, lhs, rhs)
 
 
@@ -139,7 +139,7 @@ def _floor_mod(a: Any, b: Any) -> PrimExpr:
 
 
 def power(lhs: Any, rhs: Any) -> Any:
-    """``lhs`` to the power of ``rhs``. Small constant exponents become products."""
+    """Return ``lhs`` to the power of ``rhs``. Small constant exponents become products."""
     return _binary("power", _power, lhs, rhs)
 
 
@@ -155,62 +155,62 @@ def _power(a: Any, b: Any) -> PrimExpr:
 
 
 def maximum(lhs: Any, rhs: Any) -> Any:
-    """The larger of the two."""
+    """Return the larger of the two."""
     return _binary("maximum", op.maximum, lhs, rhs)
 
 
 def minimum(lhs: Any, rhs: Any) -> Any:
-    """The smaller of the two."""
+    """Return the smaller of the two."""
     return _binary("minimum", op.minimum, lhs, rhs)
 
 
 def equal(lhs: Any, rhs: Any) -> Any:
-    """``lhs == rhs``."""
+    """Return ``lhs == rhs``."""
     return _binary("equal", op.equal, lhs, rhs)
 
 
 def not_equal(lhs: Any, rhs: Any) -> Any:
-    """``lhs != rhs``."""
+    """Return ``lhs != rhs``."""
     return _binary("not_equal", op.not_equal, lhs, rhs)
 
 
 def less(lhs: Any, rhs: Any) -> Any:
-    """``lhs < rhs``."""
+    """Return ``lhs < rhs``."""
     return _binary("less", op.less, lhs, rhs)
 
 
 def less_equal(lhs: Any, rhs: Any) -> Any:
-    """``lhs <= rhs``."""
+    """Return ``lhs <= rhs``."""
     return _binary("less_equal", op.less_equal, lhs, rhs)
 
 
 def greater(lhs: Any, rhs: Any) -> Any:
-    """``lhs > rhs``."""
+    """Return ``lhs > rhs``."""
     return _binary("greater", op.greater, lhs, rhs)
 
 
 def greater_equal(lhs: Any, rhs: Any) -> Any:
-    """``lhs >= rhs``."""
+    """Return ``lhs >= rhs``."""
     return _binary("greater_equal", op.greater_equal, lhs, rhs)
 
 
 def logical_and(lhs: Any, rhs: Any) -> Any:
-    """Both are true."""
+    """Return whether both are true."""
     return _binary("logical_and", op.logical_and, lhs, rhs)
 
 
 def logical_or(lhs: Any, rhs: Any) -> Any:
-    """One of them is true."""
+    """Return whether at least one is true."""
     return _binary("logical_or", op.logical_or, lhs, rhs)
 
 
 def logical_xor(lhs: Any, rhs: Any) -> Any:
-    """Exactly one of them is true."""
+    """Return whether exactly one of them is true."""
     return _binary("logical_xor", op.not_equal, lhs, rhs)
 
 
 def logical_not(data: Any) -> Any:
-    """The opposite."""
+    """Return the logical negation."""
     if not isinstance(data, Tensor):
         return op.logical_not(data)
     return te.compute(
@@ -219,22 +219,22 @@ def logical_not(data: Any) -> Any:
 
 
 def bitwise_and(lhs: Any, rhs: Any) -> Any:
-    """``lhs & rhs``."""
+    """Return ``lhs & rhs``."""
     return _binary("bitwise_and", op.bitwise_and, lhs, rhs)
 
 
 def bitwise_or(lhs: Any, rhs: Any) -> Any:
-    """``lhs | rhs``."""
+    """Return ``lhs | rhs``."""
     return _binary("bitwise_or", op.bitwise_or, lhs, rhs)
 
 
 def bitwise_xor(lhs: Any, rhs: Any) -> Any:
-    """``lhs ^ rhs``."""
+    """Return ``lhs ^ rhs``."""
     return _binary("bitwise_xor", op.bitwise_xor, lhs, rhs)
 
 
 def bitwise_not(data: Any) -> Any:
-    """``~data``."""
+    """Return ``~data``."""
     if not isinstance(data, Tensor):
         return op.bitwise_not(data)
     return te.compute(
@@ -243,17 +243,17 @@ def bitwise_not(data: Any) -> Any:
 
 
 def left_shift(lhs: Any, rhs: Any) -> Any:
-    """``lhs << rhs``."""
+    """Return ``lhs << rhs``."""
     return _binary("left_shift", op.shift_left, lhs, rhs)
 
 
 def right_shift(lhs: Any, rhs: Any) -> Any:
-    """``lhs >> rhs``."""
+    """Return ``lhs >> rhs``."""
     return _binary("right_shift", op.shift_right, lhs, rhs)
 
 
 def broadcast_to(data: Tensor, shape: Any) -> Tensor:
-    """``data`` stretched to a shape."""
+    """Broadcast ``data`` to a shape."""
     target = [convert(size) for size in shape]
     common = broadcast_shape(data.shape, target)
     if len(common) != len(target):
@@ -264,7 +264,7 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    """``x`` where the condition holds, ``y`` elsewhere; all three broadcast."""
+    """Return ``x`` where the condition holds, ``y`` elsewhere; all three broadcast."""
     tensors = [value for value in (condition, x, y) if isinstance(value, Tensor)]
     shape = broadcast_shape(*[tensor.shape for tensor in tensors])
     sample = next((value for value in (x, y) if isinstance(value, Tensor)), None)

@@ -1,4 +1,4 @@
-"""Einstein's sum."""
+"""Einstein summation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["einsum"]
 
 
 def _terms(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result."""
+    """Return the letters of each operand and of the result."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if "." in subscripts:
@@ -35,7 +35,8 @@ def _terms(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
 
 
 def einsum(subscripts: str, *operand: Tensor) -> Tensor:
-    """The sum of products that ``subscripts`` describe; "ij,jk->ik" is a product of matrices.
+    """Return the sum of products that ``subscripts`` describe; "ij,jk->ik" is a product of
+    matrices.
 
     Letters that the result does not have are summed over. Raises ShapeError where a letter stands
     for different sizes.

@@ -79,27 +79,27 @@ trunc = _rounding("trunc", "x rounded toward zero.")
 
 
 def round(x: Any) -> Any:
-    """x rounded to the nearest integer, halves to the even one."""
+    """Round x to the nearest integer, halves to the even one."""
     return _unary("T_round", lambda v: tir.nearbyint(v) if v.dtype.is_float else v, x)
 
 
 def abs(x: Any) -> Any:
-    """The magnitude."""
+    """Return the absolute value."""
     return _unary("T_abs", lambda v: v if v.dtype.is_uint else tir.abs(v), x)
 
 
 def identity(x: Any) -> Any:
-    """A copy."""
+    """Return a copy."""
     return _unary("T_identity", lambda v: v, x)
 
 
 def negative(x: Any) -> Any:
-    """-x."""
+    """Return -x."""
     return _unary("T_negative", op.negate, x)
 
 
 def sign(x: Any) -> Any:
-    """-1, 0 or 1."""
+    """Return the sign: -1, 0 or 1."""
 
     def function(value: PrimExpr) -> PrimExpr:
         zero, one, minus = const(0, value.dtype), const(1, value.dtype), const(-1, value.dtype)
@@ -109,7 +109,7 @@ def sign(x: Any) -> Any:
 
 
 def clip(x: Any, a_min: Any, a_max: Any) -> Any:
-    """x limited to ``[a_min, a_max]``."""
+    """Limit x to ``[a_min, a_max]``."""
 
     def function(value: PrimExpr) -> PrimExpr:
         low, high = (
@@ -122,7 +122,7 @@ def clip(x: Any, a_min: Any, a_max: Any) -> Any:
 
 
 def cast(x: Any, dtype: str, span: Any = None) -> Any:
-    """x converted to another dtype."""
+    """Convert x to another dtype."""
     target = DataType(dtype)
 
     def function(value: PrimExpr) -> PrimExpr:

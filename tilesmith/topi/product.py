@@ -23,7 +23,8 @@ def matmul(
     transp_b: bool = False,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """The product over the last axis of ``a`` and the last but one of ``b``, as numpy's ``@``.
+    """Return the product over the last axis of ``a`` and the last but one of ``b``, as numpy's
+    ``@``.
 
     Vectors get an axis that is dropped again; leading axes are batches and broadcast.
     """
@@ -72,7 +73,7 @@ def matmul(
 def tensordot(
     a: Tensor, b: Tensor, axes: int | tuple[Sequence[int] | int, Sequence[int] | int]
 ) -> Tensor:
-    """The sum of products over pairs of axes, as numpy's.
+    """Return the sum of products over pairs of axes, as numpy's.
 
     ``axes``: that many last axes of ``a`` with first ones of ``b``, or the axes of ``a`` and those
     of ``b``. The other axes stay, those of ``a`` first. Raises ShapeError where sizes differ.

@@ -27,7 +27,7 @@ _any = tir.comm_reducer(lambda x, y: tir.Or(x, y), lambda dtype: const(False, "b
 
 
 class _Axes:
-    """Which dimensions are reduced, and how an index of the result becomes one of the input."""
+    """The reduced dimensions, and the mapping of an index of the result to one of the input."""
 
     def __init__(self, data: Tensor, axis: Axes, keepdims: bool) -> None:
         self.data = data
@@ -45,7 +45,7 @@ class _Axes:
                 self.shape.append(size)
 
     def indices(self, indices: tuple) -> list[Any]:
-        """The index of the input for an index of the result."""
+        """Return the index of the input for an index of the result."""
         own, given = [], list(indices)
         for number in range(len(self.data.shape)):
             if number not in self.iterators:
@@ -73,32 +73,32 @@ def _reduce(
 
 
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes (all of them for None)."""
+    """Return the sum over axes (all of them for None)."""
     return _reduce(data, axis, keepdims, te.sum, "T_sum")
 
 
 def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The product over axes."""
+    """Return the product over axes."""
     return _reduce(data, axis, keepdims, _prod, "T_prod")
 
 
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest value over axes."""
+    """Return the largest value over axes."""
     return _reduce(data, axis, keepdims, te.max, "T_max")
 
 
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest value over axes."""
+    """Return the smallest value over axes."""
     return _reduce(data, axis, keepdims, te.min, "T_min")
 
 
 def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all values over axes are true."""
+    """Return whether all values over axes are true."""
     return _reduce(data, axis, keepdims, _all, "T_all")
 
 
 def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether some value over axes is true."""
+    """Return whether some value over axes is true."""
     return _reduce(data, axis, keepdims, _any, "T_any")
 
 
@@ -138,14 +138,14 @@ def _arg(
 def argmax(
     data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
-    """The index of the largest value along an axis (of the flattened tensor for None)."""
+    """Return the index of the largest value along an axis (of the flattened tensor for None)."""
     return _arg(data, axis, keepdims, "argmax", op.greater, tir.min_value, select_last_index)
 
 
 def argmin(
     data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
-    """The index of the smallest value along an axis (of the flattened tensor for None)."""
+    """Return the index of the smallest value along an axis (of the flattened tensor for None)."""
     return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
 
 
@@ -163,24 +163,24 @@ def _count(data: Tensor, axis: Axes) -> PrimExpr:
 
 
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over axes, in the dtype of ``data`` (integers are divided toward zero)."""
+    """Return the mean over axes, in the dtype of ``data`` (integers are divided toward zero)."""
     return _divided(sum(data, axis, keepdims), _count(data, axis), "T_mean")
 
 
 def variance(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean of the squared differences from the mean over axes."""
+    """Return the mean of the squared differences from the mean over axes."""
     difference = subtract(data, mean(data, axis, True))
     squares = multiply(difference, difference)
     return _divided(sum(squares, axis, keepdims), _count(data, axis), "T_variance")
 
 
 def std(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation over axes: the square root of ``variance``."""
+    """Return the standard deviation over axes: the square root of ``variance``."""
     return sqrt(variance(data, axis, keepdims))
 
 
 def collapse_sum(data: Tensor, target_shape: Shape) -> Tensor:
-    """The sum of ``data`` over what broadcasting ``target_shape`` to its shape repeats.
+    """Return the sum of ``data`` over the elements that broadcasting ``target_shape`` would repeat.
 
     (2, 3, 4) to (3, 1): summed over the first axis, and over the last one, which stays with size 1.
     Raises ShapeError where ``target_shape`` has more axes than ``data``.

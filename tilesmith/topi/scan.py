@@ -49,7 +49,7 @@ def scanop(
     dtype: DType | None = None,
     exclusive: bool | None = None,
 ) -> Tensor:
-    """The elements up to each one combined with ``binop``, along an axis (of the flattened tensor
+    """Combine the elements up to each one with ``binop``, along an axis (of the flattened tensor
     for None).
 
     ``binop`` is associative, ``identity_value`` its neutral value; ``dtype`` is the one of the
@@ -65,7 +65,7 @@ def cumsum(
     dtype: DType | None = None,
     exclusive: bool | None = None,
 ) -> Tensor:
-    """The sums of the elements up to each one; parameters as in `scanop`."""
+    """Return the sums of the elements up to each one; parameters as in `scanop`."""
     return _scan(data, te.sum, 0, "cumsum", axis, dtype, exclusive)
 
 
@@ -75,5 +75,5 @@ def cumprod(
     dtype: DType | None = None,
     exclusive: bool | None = None,
 ) -> Tensor:
-    """The products of the elements up to each one; parameters as in `scanop`."""
+    """Return the products of the elements up to each one; parameters as in `scanop`."""
     return scanop(data, lambda a, b: a * b, 1, "cumprod", axis, dtype, exclusive)

@@ -36,7 +36,7 @@ def _scan_updates(
     reduction: str,
     name: str,
 ) -> Tensor:
-    """``data`` with those of ``count`` updates that ``hit`` an element merged into it in order."""
+    """Return an element of ``data`` after merging, in order, the updates that ``hit`` it."""
     if reduction not in _REDUCTIONS:
         raise UnsupportedError(
             f"{name}: reduction '{reduction}' is not one of {', '.join(_REDUCTIONS)}"
@@ -71,7 +71,7 @@ def _scan_updates(
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update"
 ) -> Tensor:
-    """``data`` with ``updates`` at the places that ``indices`` give along an axis.
+    """Return ``data`` with ``updates`` at the places that ``indices`` give along an axis.
 
     ``indices`` and ``updates`` have one shape, no larger than that of ``data`` in the other axes;
     negative indices count from the end, those out of range change nothing. ``reduction``: "update",
@@ -106,7 +106,8 @@ def scatter_elements(
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Tensor:
-    """``data`` with ``updates`` at index tuples, which stand along the first axis of ``indices``.
+    """Return ``data`` with ``updates`` at index tuples, which stand along the first axis of
+    ``indices``.
 
     indices (M, Y...), updates (Y..., the axes of data from M on). ``mode``: as the ``reduction`` of
     `scatter_elements`.

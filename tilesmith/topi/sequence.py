@@ -18,7 +18,7 @@ __all__ = ["reverse_sequence", "sequence_mask"]
 def sequence_mask(
     data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0
 ) -> Tensor:
-    """``data`` with ``mask_value`` from the valid length of each sequence on.
+    """Set the elements of ``data`` from the valid length of each sequence on to ``mask_value``.
 
     Sequences run along ``axis``, 0 or 1; the other of the two axes numbers them, and
     ``valid_length`` has one length for each. Raises ShapeError for other axes.
@@ -38,8 +38,9 @@ def sequence_mask(
 def reverse_sequence(
     a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
 ) -> Tensor:
-    """The first ``seq_lengths[b]`` elements along ``seq_axis`` backwards, for each index b of
-    ``batch_axis``; the others stay where they are."""
+    """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` for each index b of
+    ``batch_axis``; the others stay where they are.
+    """
     (seq_axis,) = normalize_axes(seq_axis, len(a.shape))
     (batch_axis,) = normalize_axes(batch_axis, len(a.shape))
     if seq_axis == batch_axis:

@@ -21,7 +21,9 @@ __all__ = ["argsort", "sort", "topk"]
 
 
 def _rank(x: Tensor, axis: int, ascending: bool) -> Tensor:
-    """For each element how many come before it along an axis: its place in the order."""
+    """Return, for each element, how many come before it along an axis: its position in the
+    order.
+    """
     k = te.reduce_axis((0, x.shape[axis]), name="k")
 
     def element(*i: Any) -> PrimExpr:
@@ -34,7 +36,9 @@ def _rank(x: Tensor, axis: int, ascending: bool) -> Tensor:
 
 
 def _order(x: Tensor, axis: int, ascending: bool, count: int | None = None) -> Tensor:
-    """For each place of the order the index (int64) of the element that belongs there."""
+    """Return, for each position in the order, the index (int64) of the element that belongs
+    there.
+    """
     rank = _rank(x, axis, ascending)
     shape = list(x.shape)
     if count is not None:
@@ -60,7 +64,7 @@ def _indices(order: Tensor, dtype: DType) -> Tensor:
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
-    """The elements in order along an axis."""
+    """Sort the elements along an axis."""
     (axis,) = normalize_axes(axis, len(data.shape))
     return _at(data, _order(data, axis, bool(is_ascend)), axis)
 
@@ -72,7 +76,7 @@ def argsort(
     is_ascend: bool = True,
     dtype: DType = "float32",
 ) -> Tensor:
-    """The indices, as ``dtype``, that put the elements in order along an axis.
+    """Return the indices, as ``dtype``, that sort the elements along an axis.
 
     Raises UnsupportedError for a ``valid_count`` (rows that are sorted in part).
     """
@@ -90,8 +94,8 @@ def topk(
     is_ascend: bool = False,
     dtype: DType = "int64",
 ) -> Tensor | list[Tensor]:
-    """The first ``k`` elements in order along an axis (all of them for k < 1), largest first unless
-    ``is_ascend``.
+    """Return the first ``k`` elements in order along an axis (all of them for k < 1), largest first
+    unless ``is_ascend``.
 
     ``ret_type``: "values", "indices" (of dtype ``dtype``), or "both" for a list of the two.
     """

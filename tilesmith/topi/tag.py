@@ -18,10 +18,10 @@ __all__ = [
 
 
 def is_broadcast(tag: str) -> bool:
-    """Whether a tag stands for an elementwise operation, maybe with broadcasting."""
+    """Return whether a tag stands for an elementwise operation, maybe with broadcasting."""
     return tag in (ELEMWISE, BROADCAST) or tag.startswith((ELEMWISE, BROADCAST))
 
 
 def is_injective(tag: str) -> bool:
-    """Whether each element comes from at most one element of each input."""
+    """Return whether each element comes from at most one element of each input."""
     return is_broadcast(tag) or tag.startswith(INJECTIVE)

@@ -16,7 +16,7 @@ __all__ = ["elemwise_sum", "full", "full_like"]
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
-    """The sum of tensors of one shape and dtype."""
+    """Return the sum of tensors of one shape and dtype."""
 
     def function(*indices: Any) -> PrimExpr:
         total = xs[0](*indices)
@@ -28,12 +28,12 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
 
 
 def full(shape: Shape, dtype: DType, fill_value: Number) -> Tensor:
-    """A tensor of one value, which is converted to ``dtype``."""
+    """Return a tensor of one value, which is converted to ``dtype``."""
     value = fill_value if isinstance(fill_value, PrimExpr) else const(fill_value, dtype)
     value = op.cast(dtype, value)
     return te.compute(shape, lambda *i: value, name="T_full", tag=tag.ELEMWISE)
 
 
 def full_like(x: Tensor, fill_value: Number) -> Tensor:
-    """A tensor of one value with the shape and dtype of another."""
+    """Return a tensor of one value with the shape and dtype of another."""
     return full(x.shape, x.dtype, fill_value)

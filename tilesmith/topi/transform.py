@@ -37,7 +37,7 @@ __all__ = [
 
 
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
-    """``a`` with new axes of size 1 before ``axis``."""
+    """Insert axes of size 1 before ``axis``."""
     ndim = len(a.shape)
     axis = axis + ndim + 1 if axis < 0 else axis
     if not 0 <= axis <= ndim:
@@ -53,7 +53,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
 
 
 def expand_like(a: Tensor, shape_like: Tensor, axis: Axes) -> Tensor:
-    """``a`` stretched along ``axis`` to the shape of another tensor."""
+    """Broadcast ``a`` along ``axis`` to the shape of another tensor."""
     axes = normalize_axes(axis, len(shape_like.shape))
     kept = [k for k in range(len(shape_like.shape)) if k not in axes]
     return te.compute(
@@ -65,7 +65,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Axes) -> Tensor:
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """``a`` with its axes in another order, reversed by default."""
+    """Permute the axes of ``a``; reversed by default."""
     ndim = len(a.shape)
     order = list(range(ndim))[::-1] if axes is None else [int(axis) % ndim for axis in axes]
     if sorted(order) != list(range(ndim)):
@@ -83,7 +83,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def flip(a: Tensor, axis: int = 0) -> Tensor:
-    """``a`` with one axis backwards."""
+    """Reverse ``a`` along an axis."""
     (axis,) = normalize_axes(axis, len(a.shape))
     size = a.shape[axis]
     return te.compute(
@@ -95,8 +95,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
 
 
 def reshape(a: Tensor, newshape: Shape) -> Tensor:
-    """``a`` in another shape with the same number of elements; one size may be -1, which is then
-    the number that is left."""
+    """Reshape ``a``; one size may be -1, which then follows from the number of elements."""
     sizes = [convert(size) for size in newshape]
     if any(op.is_const(size, -1) for size in sizes):
         rest = product([size for size in sizes if not op.is_const(size, -1)])
@@ -115,7 +114,7 @@ def reshape(a: Tensor, newshape: Shape) -> Tensor:
 
 
 def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
-    """``a`` without axes of size 1 (all of them by default)."""
+    """Remove axes of size 1 (all of them by default)."""
     ndim = len(a.shape)
     if axis is None:
         axes = [k for k, size in enumerate(a.shape) if equal_const_int(size, 1)]
@@ -136,7 +135,7 @@ def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
 
 
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors one after the other along an axis."""
+    """Concatenate tensors along an axis."""
     tensors = list(a_tuple)
     (axis,) = normalize_axes(axis, len(tensors[0].shape))
     total = tensors[0].shape[axis]
@@ -161,7 +160,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """Stack tensors of one shape along a new axis."""
     tensors = list(tensors)
     axis = axis + len(tensors[0].shape) + 1 if axis < 0 else axis
     return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis)
@@ -170,7 +169,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 def split(
     ary: Tensor, indices_or_sections: int | Sequence[int | PrimExpr], axis: int = 0
 ) -> list[Tensor]:
-    """Parts along an axis: that many equal ones, or cut at the given indices."""
+    """Split along an axis: into equal parts, or at the given indices."""
     (axis,) = normalize_axes(axis, len(ary.shape))
     size = ary.shape[axis]
     if isinstance(indices_or_sections, (int, IntImm)):
@@ -208,7 +207,7 @@ def strided_slice(
     slice_mode: str = "end",
     assume_inbound: bool = False,
 ) -> Tensor:
-    """``a[begin:end:strides]`` along ``axes`` (the first ones by default), as numpy slices.
+    """Return ``a[begin:end:strides]`` along ``axes`` (the first ones by default), as numpy slices.
 
     ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest, and strides are not looked at.
     ``assume_inbound``: begin and end are known to lie within the axes, so that nothing is clamped.
@@ -243,7 +242,7 @@ def take(
     batch_dims: int = 0,
     mode: str = "clip",
 ) -> Tensor:
-    """Elements (slices along ``axis``) at the given indices.
+    """Return elements (slices along ``axis``) at the given indices.
 
     ``mode``: "clip" limits indices to the range, "wrap" takes them modulo the size, "fast" trusts
     them. Negative indices count from the end in modes "clip" and "wrap".
@@ -285,7 +284,8 @@ def _index_in_mode(index: PrimExpr, size: PrimExpr, mode: str) -> PrimExpr:
 
 
 def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
-    """The gradient of `take` by its data: each place of the data sums what was taken from it.
+    """Return the gradient of `take` by its data: each place of the data sums what was taken from
+    it.
 
     ``axis`` None stands for the only axis of a vector. Negative indices count from the end.
     """
@@ -304,7 +304,7 @@ def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = N
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """``data`` at ``indices`` along an axis, elementwise in the other ones."""
+    """Return ``data`` at ``indices`` along an axis, elementwise in the other ones."""
     (axis,) = normalize_axes(axis, len(data.shape))
     size = data.shape[axis]
 
@@ -317,7 +317,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Slices of ``a`` at index tuples, which stand along the first axis of ``indices``."""
+    """Return slices of ``a`` at index tuples, which lie along the first axis of ``indices``."""
     depth = get_const_int(indices.shape[0])
     count = len(indices.shape) - 1
     shape = [*indices.shape[1:], *a.shape[depth + batch_dims :]]
@@ -332,7 +332,7 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
 
 def repeat(a: Tensor, repeats: int, axis: int | None = None) -> Tensor:
-    """Each element several times along an axis (of the flattened tensor for None)."""
+    """Repeat each element along an axis (of the flattened tensor for None)."""
     if axis is None:
         a, axis = reshape(a, [product(a.shape)]), 0
     (axis,) = normalize_axes(axis, len(a.shape))
@@ -347,7 +347,7 @@ def repeat(a: Tensor, repeats: int, axis: int | None = None) -> Tensor:
 
 
 def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
-    """Copies of ``a`` side by side, ``reps`` along each axis."""
+    """Repeat ``a`` as a whole, ``reps`` times along each axis."""
     reps = list(reps) if isinstance(reps, (list, tuple)) else [reps]
     ndim = max(len(reps), len(a.shape))
     reps = [1] * (ndim - len(reps)) + reps
@@ -363,7 +363,7 @@ def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
 
 
 def shape(array: Tensor, dtype: DType = "int32") -> Tensor:
-    """The shape of a tensor as a tensor."""
+    """Return the shape of a tensor as a tensor."""
     sizes = list(array.shape)
 
     def element(index: Any) -> PrimExpr:
@@ -378,7 +378,9 @@ def shape(array: Tensor, dtype: DType = "int32") -> Tensor:
 def arange(
     start: Number, stop: Number | None = None, step: Number = 1, dtype: DType = "float32"
 ) -> Tensor:
-    """``start, start + step, ...`` as long as they lie before ``stop``; one number is the stop."""
+    """Return ``start, start + step, ...`` as long as they lie before ``stop``; one number is the
+    stop.
+    """
     if stop is None:
         start, stop = 0, start
     start, stop, step = convert(start), convert(stop), convert(step)
@@ -393,8 +395,9 @@ def arange(
 def one_hot(
     indices: Tensor, on_value: Number, off_value: Number, depth: int, axis: int, dtype: DType
 ) -> Tensor:
-    """``on_value`` where the index along a new axis of size ``depth`` is the one in ``indices``,
-    ``off_value`` elsewhere; an index out of range gives no ``on_value``."""
+    """Return ``on_value`` where the index along a new axis of size ``depth`` is the one in
+    ``indices``, ``off_value`` elsewhere; an index out of range gives no ``on_value``.
+    """
     axis = axis % (len(indices.shape) + 1)
     size_dtype = indices.shape[0].dtype if indices.shape else "int32"
     new_shape = [*indices.shape[:axis], const(int(depth), size_dtype), *indices.shape[axis:]]
@@ -410,7 +413,7 @@ def one_hot(
 
 
 def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
-    """The upper (or lower) triangle of the last two axes, zero elsewhere; ``k`` shifts the
+    """Return the upper (or lower) triangle of the last two axes, zero elsewhere; ``k`` shifts the
     diagonal.
     """
 
@@ -426,7 +429,8 @@ def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
 
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) -> Tensor:
-    """An array in another layout: letters are axes, a number before a small letter is a block size.
+    """Convert an array to another layout: letters are axes, a number before a small letter is a
+    block size.
 
     layout_transform(x, "NCHW", "NCHW16c")
     """
@@ -452,7 +456,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
 def index_map_transform(
     data: Tensor, index_map: tir.IndexMap, pad_value: int | float | None = None
 ) -> Tensor:
-    """Each element at the place to which ``index_map`` sends its indices.
+    """Move each element to the position that ``index_map`` gives for its indices.
 
     Places of the result to which no element is sent hold ``pad_value`` (0 for None). Raises what
     ``IndexMap.non_surjective_inverse`` raises for a map that has no inverse.

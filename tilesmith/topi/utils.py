@@ -1,4 +1,4 @@
-"""What the computes share: shapes, constants, index arithmetic."""
+"""Helpers that the computes share: shapes, constants, index arithmetic."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Shape: TypeAlias = Sequence[int | PrimExpr]
 
 
 def simplify(expr: Any) -> Any:
-    """A simpler form of an expression; Python numbers stay."""
+    """Return a simpler form of an expression; Python numbers stay."""
     return Analyzer().simplify(expr) if isinstance(expr, PrimExpr) else expr
 
 
 def get_const_int(expr: Any) -> int:
-    """The int that an expression is."""
+    """Return the value of a constant expression."""
     if isinstance(expr, (int, IntImm)):
         return int(expr)
     simple = simplify(expr)
@@ -44,26 +44,26 @@ def get_const_int(expr: Any) -> int:
 
 
 def get_const_tuple(values: Any) -> tuple:
-    """Sizes as ints where they are constant, as expressions where not."""
+    """Return sizes as ints where they are constant, else as expressions."""
     simple = [simplify(value) for value in values]
     return tuple([int(value) if isinstance(value, (int, IntImm)) else value for value in simple])
 
 
 def equal_const_int(expr: Any, value: int) -> bool:
-    """Whether an expression is that constant."""
+    """Return whether an expression is the given constant."""
     simple = simplify(expr)
     return isinstance(simple, (int, IntImm)) and int(simple) == value
 
 
 def same_size(a: Any, b: Any) -> bool:
-    """Whether two sizes are provably equal."""
+    """Return whether two sizes are provably equal."""
     if a is b:
         return True
     return Analyzer().can_prove_equal(convert(a), convert(b))
 
 
 def product(sizes: Any) -> PrimExpr:
-    """The product of sizes."""
+    """Return the product of sizes."""
     result: PrimExpr | None = None
     for size in sizes:
         size = convert(size)
@@ -72,7 +72,7 @@ def product(sizes: Any) -> PrimExpr:
 
 
 def normalize_axes(axis: Any, ndim: int, what: str = "axis") -> list[int]:
-    """Axes as a sorted list of numbers from 0; None means all of them."""
+    """Return axes as a sorted list of numbers from 0; None means all of them."""
     if axis is None:
         return list(range(ndim))
     axes = [axis] if isinstance(axis, (int, IntImm)) else list(axis)
@@ -88,7 +88,7 @@ def normalize_axes(axis: Any, ndim: int, what: str = "axis") -> list[int]:
 
 
 def ravel_index(indices: Any, shape: Any) -> PrimExpr:
-    """The flat, row-major position of indices in a shape."""
+    """Return the flat, row-major position of indices in a shape."""
     flat: PrimExpr | None = None
     for index, size in zip(indices, shape):
         flat = convert(index) if flat is None else flat * size + index
@@ -96,7 +96,7 @@ def ravel_index(indices: Any, shape: Any) -> PrimExpr:
 
 
 def unravel_index(flat: PrimExpr, shape: Any) -> list[PrimExpr]:
-    """The indices in a shape of a flat, row-major position."""
+    """Return the indices in a shape of a flat, row-major position."""
     indices: list[PrimExpr] = []
     for number, size in enumerate(reversed(list(shape))):
         last = number == len(shape) - 1
@@ -106,12 +106,14 @@ def unravel_index(flat: PrimExpr, shape: Any) -> list[PrimExpr]:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is a tensor rather than a number."""
+    """Return whether a value is a tensor rather than a number."""
     return isinstance(value, Tensor)
 
 
 def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """How many values ``start, start + step, ...`` lie before ``stop``: exactly for constants."""
+    """Return how many values ``start, start + step, ...`` lie before ``stop``: exactly for
+    constants.
+    """
     integers = start.dtype.is_integer and stop.dtype.is_integer and step.dtype.is_integer
     constants = [item.value for item in (start, stop, step) if isinstance(item, (IntImm, FloatImm))]
     dtype = op.match_types(op.match_types(start, stop)[0], step)[0].dtype if integers else "int64"
@@ -140,7 +142,7 @@ def slice_bounds(
     stride: int = 1,
     assume_inbound: bool = False,
 ) -> tuple[PrimExpr, PrimExpr]:
-    """The first index and the number of elements of a slice by Python's rule.
+    """Return the first index and the number of elements of a slice by Python's rule.
 
     Constant negative indices count from the end; symbolic ones are taken as not negative.
     ``assume_inbound``: begin and end are known to lie within the size, so that nothing is clamped.

@@ -97,7 +97,7 @@ class DFPattern:
         return SameShapeConstraint(self, *args)
 
     def children(self) -> list[DFPattern]:
-        """The patterns inside."""
+        """Return the patterns inside."""
         return []
 
 
@@ -153,7 +153,7 @@ class CallPattern(DFPattern):
         self.varg_default_wildcard = varg_default_wildcard
 
     def children(self) -> list[DFPattern]:
-        """The callee and the arguments."""
+        """Return the callee and the arguments."""
         return [self.op, *self.args]
 
 
@@ -165,7 +165,7 @@ class FunctionPattern(DFPattern):
         self.body = body
 
     def children(self) -> list[DFPattern]:
-        """Parameters and body."""
+        """Return parameters and body."""
         return [*self.params, self.body]
 
 
@@ -176,7 +176,7 @@ class TuplePattern(DFPattern):
         self.fields = [as_pattern(field) for field in fields]
 
     def children(self) -> list[DFPattern]:
-        """The fields."""
+        """Return the fields."""
         return list(self.fields)
 
 
@@ -192,7 +192,7 @@ class TupleGetItemPattern(DFPattern):
         self.index = index
 
     def children(self) -> list[DFPattern]:
-        """The tuple."""
+        """Return the tuple."""
         return [self.tuple]
 
 
@@ -203,7 +203,7 @@ class OrPattern(DFPattern):
         self.left, self.right = left, right
 
     def children(self) -> list[DFPattern]:
-        """Both."""
+        """Return both patterns."""
         return [self.left, self.right]
 
 
@@ -224,7 +224,7 @@ class _Restricted(DFPattern):
     pattern: DFPattern
 
     def children(self) -> list[DFPattern]:
-        """The pattern inside."""
+        """Return the pattern inside."""
         return [self.pattern]
 
 

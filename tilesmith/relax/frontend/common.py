@@ -1,4 +1,4 @@
-"""What all importers share: parameters that travel with a module."""
+"""Functions that all importers share: parameters that travel with a module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["detach_params"]
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
-    """The module without the parameters that its functions carry, and these by function name.
+    """Return the module without its functions' attached parameters, and these by function name.
 
     Importers with ``keep_params_in_input`` leave weights as parameters of the function, after its
     inputs, and attach their values (NDArrays in that order) as the attribute ``params``.

@@ -38,5 +38,5 @@ __all__ = sorted([*functions(), "OpSpec", "builtin", "define", "grad", "image", 
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function(name)

@@ -27,7 +27,7 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 def _gelu_gradient(g: Any, x: Any, y: Any) -> Any:
-    """Φ(x) + x φ(x)"""
+    """Return Φ(x) + x φ(x)."""
     distribution = (erf(x * math.sqrt(0.5)) + 1) * 0.5
     density = exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
     return g * (distribution + x * density)
@@ -110,13 +110,13 @@ def _log_softmax(attrs: Any, x: Any) -> Any:
 
 
 def _softmax_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """(g - Σ g y) y"""
+    """Return (g - Σ g y) y."""
     total = sum(output_grad * orig_var, orig_call.attrs.axis, True)
     return [(output_grad - total) * orig_var]
 
 
 def _log_softmax_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """g - softmax Σ g"""
+    """Return g - softmax Σ g."""
     total = sum(output_grad, orig_call.attrs.axis, True)
     return [output_grad - total * exp(orig_var)]
 

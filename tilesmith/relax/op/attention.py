@@ -99,7 +99,7 @@ def _cross_entropy(attrs: Any, predictions: Any, labels: Any) -> Any:
 def _cross_entropy_gradient(
     orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any
 ) -> list[Any]:
-    """-g labels / batch and -g predictions / batch"""
+    """Return -g labels / batch and -g predictions / batch."""
     predictions, labels = orig_call.args
     sizes = sizes_of(known_struct_info(predictions))
     grad = -output_grad
@@ -149,7 +149,7 @@ def _nll_loss(attrs: Any, predictions: Any, targets: Any, weights: Any = None) -
 
 
 def _nll_loss_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """By the predictions"""
+    """Return the gradient of the predictions."""
     attrs = orig_call.attrs
     by_predictions = nll_loss_backward(
         output_grad, *orig_call.args, reduction=attrs.reduction, ignore_index=attrs.ignore_index

@@ -1,4 +1,4 @@
-"""Calls of functions, and what turns shapes, texts and conditions into values.
+"""Calls of functions, and operators that turn shapes, strings and conditions into values.
 
 ``call_tir(f, (x, y), out_sinfo)`` calls a PrimFunc of the module in destination-passing style: its
 results are allocated by the caller and handed over after the arguments. ``call_dps_packed`` does
@@ -38,7 +38,7 @@ from tilesmith.relax.struct_info import (
 )
 from tilesmith.support.errors import TypeMismatchError
 
-# Results of calls are told by the caller
+# The caller declares the results of these calls
 
 
 def _infer_given(call: Call) -> Any:
@@ -226,7 +226,7 @@ _invoke_pure_closure = define(
 
 @function_of(_make_closure)
 def make_closure(func: Any, args: Any) -> Call:
-    """A function with its first arguments fixed."""
+    """Make a closure: a function with its first arguments fixed."""
     return call(_make_closure.op, func, _arguments(args))
 
 

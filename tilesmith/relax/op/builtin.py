@@ -11,5 +11,5 @@ globals().update(functions("builtin."))
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function("builtin." + name)

@@ -1,4 +1,4 @@
-"""What the inference of many operators needs: arguments as tensors, broadcasting, axes, results."""
+"""Helpers for inference: arguments as tensors, broadcasting, axes, results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def argument_name(call: Call, index: int) -> str:
-    """``argument 'weight' of relax.nn.conv2d``."""
+    """Return ``argument 'weight' of relax.nn.conv2d``."""
     spec = call.op.spec if isinstance(call.op, Op) else None
     names = [one.name for one in spec.arguments] if spec is not None else []
     name = f"'{names[index]}'" if index < len(names) else str(index)
@@ -40,7 +40,7 @@ def argument_name(call: Call, index: int) -> str:
 
 
 def tensor(call: Call, index: int) -> TensorStructInfo:
-    """The struct info of an argument that has to be a tensor."""
+    """Return the struct info of an argument that has to be a tensor."""
     if index >= len(call.args):
         raise TypeMismatchError(f"{argument_name(call, index)} is missing")
     info = known_struct_info(call.args[index])
@@ -60,7 +60,7 @@ def tensor_or_scalar(call: Call, index: int) -> TensorStructInfo:
 
 
 def tensors(call: Call, index: int) -> list[TensorStructInfo]:
-    """The struct infos of an argument that has to be a tuple of tensors."""
+    """Return the struct infos of an argument that has to be a tuple of tensors."""
     info = known_struct_info(call.args[index])
     if not isinstance(info, TupleStructInfo):
         raise TypeMismatchError(
@@ -76,7 +76,7 @@ def tensors(call: Call, index: int) -> list[TensorStructInfo]:
 
 
 def shape_argument(call: Call, index: int) -> ShapeStructInfo:
-    """The struct info of an argument that has to be a shape."""
+    """Return the struct info of an argument that has to be a shape."""
     info = known_struct_info(call.args[index])
     if not isinstance(info, ShapeStructInfo):
         raise TypeMismatchError(
@@ -86,7 +86,7 @@ def shape_argument(call: Call, index: int) -> ShapeStructInfo:
 
 
 def check_ndim(call: Call, index: int, info: TensorStructInfo, *ranks: int) -> None:
-    """Raise ShapeError unless a tensor has one of the ranks (or it is not known)."""
+    """Raise ShapeError unless a tensor has one of the ranks (or its rank is unknown)."""
     if info.ndim != -1 and info.ndim not in ranks:
         wanted = " or ".join([str(rank) for rank in ranks])
         raise ShapeError(
@@ -104,7 +104,7 @@ def check_float(call: Call, index: int, info: TensorStructInfo) -> None:
 
 
 def check_dtypes(call: Call, infos: Sequence[TensorStructInfo]) -> DataType:
-    """The dtype that the tensors share (void if none is known)."""
+    """Check that tensors share a dtype and return it (void if none is known)."""
     known = [info.dtype for info in infos if not info.dtype.is_void]
     for dtype in known[1:]:
         if dtype != known[0]:
@@ -116,7 +116,7 @@ def check_dtypes(call: Call, infos: Sequence[TensorStructInfo]) -> DataType:
 
 
 def result(sizes: Any, dtype: Any, ndim: int = -1, like: TensorStructInfo | None = None) -> Any:
-    """A tensor of sizes (None: unknown) and dtype."""
+    """Return the struct info of a tensor of sizes (None: unknown) and dtype."""
     vdevice = like.vdevice if like is not None else None
     if sizes is None:
         return TensorStructInfo(None, dtype, vdevice, ndim)
@@ -124,20 +124,22 @@ def result(sizes: Any, dtype: Any, ndim: int = -1, like: TensorStructInfo | None
 
 
 def first_info(call: Call) -> TensorStructInfo:
-    """The result is like the first argument."""
+    """Return the struct info of the first argument."""
     info = tensor(call, 0)
     return info
 
 
 def size(value: Any) -> PrimExpr:
-    """A size as an int64 expression."""
+    """Return a size as an int64 expression."""
     return value if isinstance(value, PrimExpr) else const(int(value), "int64")
 
 
 def broadcast_sizes(
     call: Call, a: Sequence[PrimExpr], b: Sequence[PrimExpr]
 ) -> list[PrimExpr] | None:
-    """The sizes that two shapes give by numpy's rule; None where symbolic sizes leave it open."""
+    """Return the broadcast sizes of two shapes by numpy's rule; None if symbolic sizes leave it
+    open.
+    """
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     sizes = list(long[: len(long) - len(short)])
     is_open = False
@@ -161,7 +163,7 @@ def _shown(sizes: Sequence[PrimExpr]) -> str:
 
 
 def check_axis(call: Call, axis: int, ndim: int) -> int:
-    """An axis counted from the front; raises ShapeError if there is no such axis."""
+    """Return an axis counted from the front; raises ShapeError if there is no such axis."""
     axis = int(axis)
     if ndim == -1:
         return axis
@@ -171,7 +173,7 @@ def check_axis(call: Call, axis: int, ndim: int) -> int:
 
 
 def check_axes(call: Call, axes: Sequence[int], ndim: int) -> list[int]:
-    """Several axes counted from the front, none of them twice."""
+    """Return axes counted from the front; raises ShapeError if one occurs twice."""
     found = [check_axis(call, axis, ndim) for axis in axes]
     if len(set(found)) != len(found):
         raise ShapeError(f"{call.op.name}: an axis occurs twice in {tuple(axes)}")
@@ -179,7 +181,7 @@ def check_axes(call: Call, axes: Sequence[int], ndim: int) -> list[int]:
 
 
 def number_of_elements(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    """The product of sizes."""
+    """Return the product of sizes."""
     total: PrimExpr = const(1, "int64")
     for item in sizes:
         total = total * item
@@ -187,7 +189,7 @@ def number_of_elements(sizes: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def as_shape(value: Any) -> Any:
-    """A list of sizes as a ShapeExpr; an expression as it is."""
+    """Return a list of sizes as a ShapeExpr; an expression unchanged."""
     if isinstance(value, (list, tuple, int, PrimExpr)):
         return ShapeExpr(value)
     return value

@@ -89,7 +89,7 @@ def _infer(rank: int, transpose: bool) -> Any:
 
 
 def to_primal_array(array: Any, layout: str, primal: str) -> Any:
-    """An array in ``layout`` with its axes in the order of ``primal``, split axes joined."""
+    """Return an array in ``layout`` with its axes in the order of ``primal``, split axes joined."""
     if layout == primal:
         return array
     axes = parse_layout(layout, primal)
@@ -103,7 +103,7 @@ def to_primal_array(array: Any, layout: str, primal: str) -> Any:
 
 
 def from_primal_array(array: Any, layout: str, primal: str) -> Any:
-    """The inverse of ``to_primal_array``."""
+    """Return the inverse of ``to_primal_array``."""
     if layout == primal:
         return array
     axes = parse_layout(layout, primal)
@@ -120,7 +120,7 @@ def from_primal_array(array: Any, layout: str, primal: str) -> Any:
 
 
 def _convolve(data: Any, weight: Any, strides: Any, dilation: Any, groups: int) -> Any:
-    """The convolution of padded data (N, C, spatial) with a weight (O, I, spatial)."""
+    """Return the convolution of padded data (N, C, spatial) with a weight (O, I, spatial)."""
     rank = data.ndim - 2
     batch, out_channels = data.shape[0], weight.shape[0]
     extents = [
@@ -181,7 +181,7 @@ def _evaluate(rank: int, transpose: bool) -> Any:
 
 
 def _as_convolution(attrs: Any, data: Any, weight: Any, padding: Any, rank: int) -> Any:
-    """A transposed convolution is a convolution of the spread data with the turned weight."""
+    """Compute a transposed convolution as a convolution of dilated data with the flipped weight."""
     strides, dilation = attrs.strides, attrs.dilation
     extra = attrs.output_padding
     spread = [(n - 1) * s + 1 for n, s in zip(data.shape[2:], strides)]
@@ -233,7 +233,9 @@ def _transposed_expression(attrs: Any, data: Any, weight: Any) -> Any:
 
 
 def _gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """A transposed convolution for the data, a convolution of data and gradient for the weight"""
+    """Return a transposed convolution for the data, a convolution of data and gradient for the
+    weight.
+    """
     data, weight = orig_call.args
     attrs = orig_call.attrs
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")

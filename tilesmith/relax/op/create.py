@@ -1,4 +1,4 @@
-"""Tensors out of nothing, and triangles of matrices."""
+"""Operators that create tensors, and triangles of matrices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _value(fill_value: Any, dtype: Any) -> RelaxExpr:
 
 @function_of(_full)
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Call:
-    """A tensor whose elements all have one value."""
+    """Return a tensor whose elements all have one value."""
     return call(_full.op, as_shape(shape), _value(fill_value, dtype), dtype=dtype)
 
 
@@ -68,7 +68,7 @@ _full_like = define(
 
 @function_of(_full_like)
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Call:
-    """``full`` in the shape of ``x``."""
+    """Return ``full`` in the shape of ``x``."""
     if dtype is None and not isinstance(fill_value, RelaxExpr):
         dtype = getattr(x.struct_info, "dtype", None)
     return call(_full_like.op, x, _value(fill_value, dtype), dtype=dtype)
@@ -138,7 +138,9 @@ _arange = define(
 
 @function_of(_arange)
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Call:
-    """``start``, ``start + step``, … before ``end``; with one number: from 0 to before it."""
+    """Return ``start``, ``start + step``, … before ``end``; with one number: from 0 to before
+    it.
+    """
     if end is None:
         start, end = 0, start
     values = [

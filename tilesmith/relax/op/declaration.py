@@ -1,4 +1,4 @@
-"""Declaring operators: the record, the operator, and the function that users call.
+"""Declares operators: the record, the operator, and the function that users call.
 
     softmax = define("nn.softmax", "data", infer_softmax, schema=Schema(axis=integer(-1)), …)
     softmax(x, axis=1)                      # makes a call
@@ -105,7 +105,7 @@ def define(
 
 
 def _made_function(op: Op, spec: OpSpec) -> OpFunction:
-    """The function that packs its arguments into a call."""
+    """Return the function that packs its arguments into a call."""
 
     converted = [
         (position, CONVERT[argument.kind])
@@ -149,21 +149,21 @@ def _publish(name: str, made: Written) -> Written:
 
 
 def functions(prefix: str = "") -> dict[str, OpFunction]:
-    """The functions of a namespace (``"nn."``) that are known so far, by their names in it."""
+    """Return the known functions of a namespace (``"nn."``), by their names in it."""
     found = {name.removeprefix(prefix): made for name, made in _FUNCTIONS.items()
              if name.startswith(prefix)}  # fmt: skip
     return {name: made for name, made in found.items() if "." not in name}
 
 
 def find_function(name: str) -> OpFunction:
-    """The function ``name`` (``"nn.relu"``); AttributeError where there is none."""
+    """Return the function ``name`` (``"nn.relu"``); raises AttributeError if there is none."""
     if name not in _FUNCTIONS:
         raise AttributeError(f"relax.op has no operator '{name}'")
     return _FUNCTIONS[name]
 
 
 def call(op: Op, *args: Any, **attrs: Any) -> Call:
-    """A call of an operator; arguments that are None at the end are left out."""
+    """Make a call of an operator; trailing None arguments are omitted."""
     while args and args[-1] is None:
         args = args[:-1]
     return Call(op, [as_expr(arg) for arg in args], attrs or None)
@@ -173,8 +173,9 @@ def call(op: Op, *args: Any, **attrs: Any) -> Call:
 
 
 def operand(value: Any, like: Any) -> RelaxExpr:
-    """An operand of an elementwise operator: a Python number takes the dtype of the tensor beside
-    it."""
+    """Convert an operand of an elementwise operator: a Python number takes the other operand's
+    dtype.
+    """
     if isinstance(value, RelaxExpr) or not isinstance(value, (bool, int, float)):
         return as_expr(value)
     info = getattr(like, "struct_info", None)

@@ -33,19 +33,19 @@ _FOLLOW = Precision.FOLLOW
 
 
 def infer_same(call: Call) -> Any:
-    """The result is like the first argument."""
+    """Infer the struct info of the first argument."""
     return tensor(call, 0)
 
 
 def infer_float(call: Call) -> Any:
-    """The result is like the first argument, which is of floats."""
+    """Infer the struct info of the first argument, which has to be a float tensor."""
     info = tensor(call, 0)
     check_float(call, 0, info)
     return info
 
 
 def infer_predicate(call: Call) -> Any:
-    """Booleans in the shape of the first argument."""
+    """Infer booleans in the shape of the first argument."""
     info = tensor(call, 0)
     return result(sizes_of(info), "bool", info.ndim, info)
 
@@ -102,12 +102,12 @@ def _infer_binary(call: Call, dtype: Any) -> Any:
 
 
 def infer_arithmetic(call: Call) -> Any:
-    """Broadcast; the dtype of both operands."""
+    """Infer the broadcast shape and the dtype of both operands."""
     return _infer_binary(call, None)
 
 
 def infer_comparison(call: Call) -> Any:
-    """Broadcast; booleans."""
+    """Infer booleans in the broadcast shape."""
     return _infer_binary(call, "bool")
 
 
@@ -227,13 +227,13 @@ _where = define(
 
 @function_of(_where)
 def where(condition: Any, x1: Any, x2: Any) -> Call:
-    """``x1`` where the condition holds, else ``x2``, elementwise with broadcasting."""
+    """Return ``x1`` where the condition holds, else ``x2``, elementwise with broadcasting."""
     return call(_where.op, condition, operand(x1, x2), operand(x2, x1))
 
 
 @function("masked_fill")
 def masked_fill(x: Any, mask: Any, value: Any) -> Call:
-    """``value`` where the mask holds, else ``x``."""
+    """Return ``value`` where the mask holds, else ``x``."""
     return where(mask, operand(value, x), x)
 
 
@@ -340,7 +340,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _choice(g: Any, is_first: Any) -> list[Any]:
-    """The gradients where one operand is chosen: it takes all."""
+    """Return the gradients of a choice: the chosen operand takes all."""
     return [where(is_first, g, 0), where(is_first, 0, g)]
 
 

@@ -1,4 +1,4 @@
-"""Running one operator with numpy: what constant folding and the interpreter share."""
+"""Evaluates one operator with numpy, for constant folding and the interpreter."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ __all__ = ["NotConstantError", "as_declared", "constant_value", "evaluate_call",
 
 
 class NotConstantError(Exception):
-    """An argument is not known at compile time."""
+    """Raised if an argument is not known at compile time."""
 
 
 def constant_value(expr: Any) -> Any:
-    """The value of a leaf: arrays, tuples of integers for shapes, Python scalars; raises
-    NotConstantError for anything that is not known."""
+    """Return the value of a leaf: arrays, tuples of integers for shapes, Python scalars; raises
+    NotConstantError for anything that is not known.
+    """
     if isinstance(expr, Constant):
         return expr.data._view()
     if isinstance(expr, ShapeExpr):
@@ -52,7 +53,7 @@ def constant_value(expr: Any) -> Any:
 
 
 def evaluate_call(call: Call, arguments: list[Any]) -> Any:
-    """The value of an operator's call for values of its arguments."""
+    """Return the value of an operator's call for values of its arguments."""
     if not isinstance(call.op, Op) or call.op.spec is None or call.op.spec.evaluate is None:
         raise NotConstantError
     with numpy.errstate(all="ignore"):
@@ -61,7 +62,7 @@ def evaluate_call(call: Call, arguments: list[Any]) -> Any:
 
 
 def as_declared(value: Any, info: Any) -> Any:
-    """A value in the dtype that its struct info declares."""
+    """Return a value in the dtype that its struct info declares."""
     if isinstance(info, TensorStructInfo):
         array = numpy.asarray(value)
         return array if info.dtype.is_void else array.astype(info.dtype.numpy(), copy=False)
@@ -73,7 +74,7 @@ def as_declared(value: Any, info: Any) -> Any:
 
 
 def to_constant(value: Any, info: Any) -> Any:
-    """A value as an expression of the graph."""
+    """Return a value as an expression of the graph."""
     if isinstance(info, TupleStructInfo):
         return Tuple([to_constant(item, field) for item, field in zip(value, info.fields)])
     if isinstance(info, ShapeStructInfo):

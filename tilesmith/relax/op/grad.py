@@ -1,5 +1,4 @@
-"""``relax.op.grad``: markers of differentiation, and the adjoints that need operators of their
-own."""
+"""``relax.op.grad``: markers of differentiation, and gradients that need their own operators."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ end_checkpoint = _marker("end_checkpoint", "The end of a part that is computed a
 
 
 def window_schema(rank: int) -> Schema:
-    """The attributes of a pooling over ``rank`` spatial axes."""
+    """Return the attributes of a pooling over ``rank`` spatial axes."""
     return Schema(
         pool_size=repeated(rank),
         strides=repeated(rank),
@@ -64,7 +63,9 @@ def _infer_like_data(call: Call) -> Any:
 
 
 def _places(attrs: Any, size: int, count: int, axis: int) -> Any:
-    """For each window (rows) and place in it (columns): the index in the data; -1 outside."""
+    """Return for each window (rows) and element in it (columns) the index in the data; -1
+    outside.
+    """
     window, stride = attrs.pool_size[axis], attrs.strides[axis]
     index = numpy.arange(count)[:, None] * stride + numpy.arange(window) * attrs.dilation[axis]
     index = index - attrs.padding[axis]
@@ -92,7 +93,7 @@ def _max_backward(attrs: Any, grad: Any, data: Any) -> Any:
 
 
 def _padded_count(attrs: Any, size: int, window: int, axis: int) -> int:
-    """How many places of a window lie within the padded data."""
+    """Return how many elements of a window lie within the padded data."""
     start = window * attrs.strides[axis] - attrs.padding[axis]
     places = start + numpy.arange(attrs.pool_size[axis]) * attrs.dilation[axis]
     return int((places < size + attrs.padding[axis + 2]).sum())
@@ -210,5 +211,5 @@ nll_loss_backward = define(
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function("grad." + name)

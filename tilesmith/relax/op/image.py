@@ -45,7 +45,7 @@ def _infer_resize2d(call: Call) -> Any:
 
 
 def _coordinates(attrs: Any, before: int, after: int) -> Any:
-    """Where, in the old image, the centre of each new pixel lies."""
+    """Return the position of the centre of each new pixel in the old image."""
     x, mode = numpy.arange(after, dtype="float64"), attrs.coordinate_transformation_mode
     if mode == "align_corners":
         return x * ((before - 1) / (after - 1)) if after > 1 else x * 0
@@ -162,7 +162,7 @@ def resize2d(
     extrapolation_value: float = 0.0,
     out_dtype: Any = None,
 ) -> Call:
-    """An image in another size; ``size`` is (height, width) or one number.
+    """Resize an image; ``size`` is (height, width) or one number.
 
     ``method``: "nearest_neighbor", "linear" or "cubic". ``coordinate_transformation_mode``:
     "half_pixel", "align_corners", "asymmetric" or "pytorch_half_pixel".
@@ -193,5 +193,5 @@ def resize2d(
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function("image." + name)

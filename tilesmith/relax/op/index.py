@@ -61,7 +61,7 @@ def _take(attrs: Any, x: Any, indices: Any) -> Any:
 
 
 def _take_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """Back to the places that were taken from"""
+    """Return the gradient scattered back to the positions that were taken."""
     x, indices = orig_call.args
     return [take_backward(output_grad, x, indices, orig_call.attrs.axis), None]
 
@@ -133,7 +133,7 @@ def _gather_nd(attrs: Any, data: Any, indices: Any) -> Any:
 
 
 def index_tuples_first(indices: Any) -> Any:
-    """Indices of `gather_nd` as topi takes them: their tuples along the first axis."""
+    """Return indices of `gather_nd` as topi takes them: their tuples along the first axis."""
     last = len(indices.shape) - 1
     return topi.transpose(indices, [last, *range(last)])
 
@@ -157,7 +157,7 @@ gather_nd = define(
 
 
 def _scalars(call: Call, index: int) -> list[PrimExpr]:
-    """An argument that is a tuple of known scalars."""
+    """Return an argument that is a tuple of known scalars."""
     arg = call.args[index]
     info = known_struct_info(arg)
     if isinstance(info, TupleStructInfo):
@@ -173,7 +173,7 @@ def _scalars(call: Call, index: int) -> list[PrimExpr]:
 
 
 def slice_arguments(call: Call) -> tuple[list[int], list[Any], list[Any], list[int]]:
-    """Axes, begins, ends and strides of a strided_slice."""
+    """Return axes, begins, ends and strides of a strided_slice."""
     axes = [int(value) for value in _scalars(call, 1)]  # type: ignore[call-overload]
     begin, end = _scalars(call, 2), _scalars(call, 3)
     if len(call.args) > 4:
@@ -220,7 +220,7 @@ def _strided_slice(attrs: Any, x: Any, axes: Any, begin: Any, end: Any, strides:
 def _strided_slice_gradient(
     orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any
 ) -> list[Any]:
-    """Zeros around the part"""
+    """Return the gradient with zeros around the slice."""
     x = orig_call.args[0]
     axes, begin, end, strides = slice_arguments(orig_call)
     sizes = sizes_of(known_struct_info(x))

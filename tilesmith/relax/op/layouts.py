@@ -16,7 +16,7 @@ __all__ = ["from_primal", "parse_layout", "to_primal"]
 
 
 def parse_layout(layout: str, primal: str) -> list[tuple[str, int]]:
-    """The axes of a layout in order: (letter, 1) or (letter, size of the inner part).
+    """Return the axes of a layout in order: (letter, 1) or (letter, size of the inner part).
 
     Raises OpAttributeInvalid unless it has the axes of ``primal``.
     """
@@ -33,7 +33,9 @@ def parse_layout(layout: str, primal: str) -> list[tuple[str, int]]:
 
 
 def to_primal(sizes: Sequence[PrimExpr], layout: str, primal: str) -> list[PrimExpr]:
-    """The sizes along the axes of ``primal`` of a tensor in ``layout``; split axes are joined."""
+    """Return the sizes along the axes of ``primal`` of a tensor in ``layout``; split axes are
+    joined.
+    """
     if layout == primal:
         return list(sizes)
     found: dict[str, Any] = {}
@@ -43,7 +45,7 @@ def to_primal(sizes: Sequence[PrimExpr], layout: str, primal: str) -> list[PrimE
 
 
 def from_primal(sizes: Sequence[PrimExpr], layout: str, primal: str) -> list[PrimExpr]:
-    """The sizes in ``layout`` of a tensor with these sizes along the axes of ``primal``."""
+    """Return the sizes in ``layout`` of a tensor with these sizes along the axes of ``primal``."""
     if layout == primal:
         return list(sizes)
     by_axis = dict(zip(primal, sizes))

@@ -72,7 +72,7 @@ def _turned(expr: Any) -> Any:
 
 
 def _matmul_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """g bᵀ and aᵀ g; vectors as rows and columns"""
+    """Return g bᵀ and aᵀ g; vectors as rows and columns."""
     a, b = orig_call.args
     rank_a, rank_b = known_struct_info(a).ndim, known_struct_info(b).ndim
     left = ctx.emit(expand_dims(a, 0)) if rank_a == 1 else a
@@ -110,7 +110,7 @@ matmul = define(
 
 @function("linear")
 def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Call:
-    """``data @ weight.T + bias``."""
+    """Return ``data @ weight.T + bias``."""
     product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
     return product if bias is None else add(product, bias)
 
@@ -129,7 +129,7 @@ def _infer_dense(call: Call) -> Any:
 
 
 def _dense_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """g w and gᵀ x"""
+    """Return g w and gᵀ x."""
     x, weight = orig_call.args
     if known_struct_info(x).ndim != 2:
         raise UnsupportedError("the gradient of nn.dense needs a matrix; use matmul")

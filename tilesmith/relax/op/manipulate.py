@@ -59,7 +59,7 @@ def _infer_permute(call: Call) -> Any:
 
 
 def _permute_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """Axes back in the old order"""
+    """Return the gradient with its axes in the old order."""
     axes = orig_call.attrs.axes
     if axes is None:
         return [permute_dims(output_grad)]
@@ -96,7 +96,7 @@ def _infer_broadcast_to(call: Call) -> Any:
 
 
 def _broadcast_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """The sum over what was repeated"""
+    """Return the sum over repeated elements."""
     return [collapse_sum_to(output_grad, shape_like(orig_call.args[0])), None]
 
 
@@ -145,7 +145,7 @@ def _infer_concat(call: Call) -> Any:
 
 
 def _concat_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """The parts"""
+    """Return the parts of the gradient."""
     info = known_struct_info(orig_call.args[0])
     axis = (orig_call.attrs.axis or 0) % info.fields[0].ndim
     ends, total = [], 0
@@ -234,7 +234,7 @@ def _split(attrs: Any, x: Any) -> Any:
 
 
 def _split_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """The parts together"""
+    """Return the concatenated gradients of the parts."""
     return [concat(output_grad, orig_call.attrs.axis)]
 
 
@@ -378,7 +378,7 @@ def layout_transform(
     axis_separators: Any = None,
     input_axis_separators: Any = None,
 ) -> Call:
-    """``x`` with its elements at other places: ``layout_transform(x, lambda i, j: (j, i))``."""
+    """Move the elements of ``x`` by an index map: ``layout_transform(x, lambda i, j: (j, i))``."""
     if callable(index_map) and not hasattr(index_map, "map_shape"):
         from tilesmith.tir.index_map import IndexMap
 

@@ -1,4 +1,4 @@
-"""Memory as the memory plan sees it: storage, tensors in it, and views."""
+"""Memory operators for the memory plan: storage, tensors in it, and views."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ kill_tensor = define(
 def builtin_alloc_tensor(
     shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global"
 ) -> Call:
-    """A new tensor with undefined contents."""
+    """Return a new tensor with undefined contents."""
     return _builtin_alloc_tensor(shape, dtype, runtime_device_index, storage_scope)
 
 
@@ -106,7 +106,7 @@ function("ensure_zero_offset")(ensure_zero_offset)
 @function("view")
 @function_of(_view_call)
 def view(data: Any, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> Call:
-    """The memory of a tensor in another shape and dtype."""
+    """Return a view of a tensor's memory with another shape and dtype."""
     info = data.struct_info
     return _view_call(
         data,
@@ -126,5 +126,5 @@ stop_lift_params = define(
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function("memory." + name)

@@ -20,5 +20,5 @@ globals().update(functions("nn."))
 
 
 def __getattr__(name: str) -> Any:
-    """Finds operators that were declared later, by programs."""
+    """Find operators that were declared later, by programs."""
     return find_function("nn." + name)

@@ -35,7 +35,7 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 
 
 def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first: int) -> None:
-    """The parameters from number ``first`` on have the sizes of ``data`` along ``axes``."""
+    """Check that parameters from number ``first`` on have the sizes of ``data`` along ``axes``."""
     sizes = sizes_of(data)
     for index in range(first, len(call.args)):
         info = tensor(call, index)
@@ -53,8 +53,9 @@ def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first
 
 
 def infer_normalization(call: Call) -> Any:
-    """The result is like the data; the other arguments lie along its channels (``channel_axis``
-    or ``axis``), else along the normalised ``axes``."""
+    """Infer the struct info of the data; the other arguments lie along its channels
+    (``channel_axis`` or ``axis``), else along the normalised ``axes``.
+    """
     data, attrs = tensor(call, 0), call.attrs
     check_float(call, 0, data)
     along = check_axes(call, attrs.axes, data.ndim) if "axes" in attrs else []
@@ -102,8 +103,9 @@ batch_norm = define(
 
 
 def _over_axes(values: Any, ndim: int, axes: Any) -> Any:
-    """``values``, whose axes are ``axes`` of a tensor of rank ``ndim``, in a shape that
-    broadcasts."""
+    """Reshape ``values``, whose axes are ``axes`` of a tensor of rank ``ndim``, so that it
+    broadcasts.
+    """
     shape = [1] * ndim
     for axis, extent in zip(axes, values.shape):
         shape[axis] = extent
@@ -124,7 +126,7 @@ def _layer_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _layer_norm_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """By data, factor and summand"""
+    """Return the gradients of data, gamma and beta."""
     x, gamma, beta = orig_call.args
     attrs = orig_call.attrs
     rank = known_struct_info(x).ndim
@@ -147,7 +149,7 @@ def _layer_norm_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: 
 
 
 def _scale_and_shift(attrs: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
-    """gamma and beta, None for the one that a call leaves out."""
+    """Return gamma and beta, None for an omitted one."""
     return gamma if attrs.scale else None, beta if attrs.center else None
 
 
@@ -273,7 +275,7 @@ def _infer_dropout(call: Call) -> Any:
 
 
 def _dropout_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """The identity: nothing is dropped"""
+    """Return the gradient unchanged, since nothing is dropped."""
     return [output_grad.fields[0] if isinstance(output_grad, Tuple) else output_grad[0]]
 
 

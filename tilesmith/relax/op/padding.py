@@ -1,4 +1,4 @@
-"""Padding: more or fewer elements at the ends of axes."""
+"""Padding: adds or removes elements at the ends of axes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _pad_call = define(
 
 @function_of(_pad_call)
 def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """``data`` with more (negative: fewer) elements at both ends of each axis.
+    """Pad ``data`` at both ends of each axis; negative widths remove elements.
 
     ``pad_width``: before and after for each axis, flat or as pairs. ``pad_mode``: "constant",
     "reflect", "replicate" (the last element again) or "circular".

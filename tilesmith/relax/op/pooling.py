@@ -1,4 +1,4 @@
-"""Poolings: the largest or mean value of windows, and of equal parts of the whole."""
+"""Pooling: the largest or mean value of windows, and of equal parts of the whole."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def _window(attrs: Any) -> Any:
 
 
 def _windows(data: Any, attrs: Any, rank: int, fill: Any) -> list[Any]:
-    """For each place in the window, the data that the windows have there; outside stands
-    ``fill``."""
+    """Return, for each position in the window, the data of all windows there; ``fill`` outside."""
     window, strides, dilation, padding = _window(attrs)
     extents, width = [], []
     for i in range(rank):

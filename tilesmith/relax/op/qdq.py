@@ -1,4 +1,4 @@
-"""Quantised numbers: from floats to small integers and back."""
+"""Quantisation: floats to small integers and back."""
 
 from __future__ import annotations
 

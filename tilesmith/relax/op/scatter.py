@@ -1,4 +1,4 @@
-"""Scattering: updates at given places, and sums over what broadcasting repeated."""
+"""Scatter operators: updates at given positions, and sums over repeated elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
-# Sums over what broadcasting repeated
+# Sums over repeated elements
 
 
 def _collapse(x: Any, shape: Any) -> Any:
@@ -72,13 +72,13 @@ collapse_sum_like = define(
 
 
 def shape_like(expr: Any) -> Any:
-    """The shape of a tensor as an operand."""
+    """Return the shape of a tensor as an operand."""
     sizes = sizes_of(known_struct_info(expr))
     return shape_of(expr) if sizes is None else ShapeExpr(sizes)
 
 
 def collapsed(grad: Any, x: Any) -> Any:
-    """A gradient summed over what broadcasting of ``x`` repeated."""
+    """Return a gradient summed over the elements of ``x`` that broadcasting repeated."""
     own, wanted = sizes_of(grad.struct_info), sizes_of(known_struct_info(x))
     if own is not None and wanted is not None and len(own) == len(wanted):
         if all(prove_equal(a, b) for a, b in zip(own, wanted)):

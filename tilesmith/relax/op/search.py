@@ -144,7 +144,7 @@ def numpy_unique(
     return_counts: Any,
     axis: Any = None,
 ) -> Any:
-    """The values that occur in an array (a registered function: sizes depend on the data)."""
+    """Return the distinct values of an array (a registered function: sizes depend on the data)."""
     found = numpy.unique(
         numpy.asarray(x),
         return_index=bool(return_index),
@@ -181,7 +181,7 @@ def _infer_nonzero(call: Call) -> Any:
 
 
 def numpy_nonzero(x: Any) -> Any:
-    """The indices of the elements that are not 0, one row per axis."""
+    """Return the indices of the nonzero elements, one row per axis."""
     return numpy.stack(numpy.nonzero(numpy.asarray(x)))
 
 

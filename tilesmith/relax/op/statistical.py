@@ -30,7 +30,7 @@ from tilesmith.support.errors import UnsupportedError
 
 
 def infer_reduction(call: Call, out_dtype: Any = None) -> Any:
-    """The sizes without the reduced axes (1 in their place with keepdims)."""
+    """Infer the sizes without the reduced axes (1 in their place with keepdims)."""
     data, axes = tensor(call, 0), call.attrs.axis
     out = data.dtype if out_dtype is None else out_dtype
     if isinstance(axes, int):
@@ -55,7 +55,7 @@ def _axes(attrs: Any) -> Any:
 
 
 def _kept(value: Any, call: Call) -> Any:
-    """A result of a reduction, or its gradient, with the reduced axes as size 1."""
+    """Return a result of a reduction, or its gradient, with the reduced axes as size 1."""
     if call.attrs.keepdims:
         return value
     axes = reduced_axes(call)
@@ -63,13 +63,13 @@ def _kept(value: Any, call: Call) -> Any:
 
 
 def reduced_axes(call: Call) -> list[int]:
-    """The axes that a reduction of a tensor of known rank leaves out."""
+    """Return the axes that a reduction of a tensor of known rank reduces."""
     rank, axes = known_struct_info(call.args[0]).ndim, call.attrs.axis
     return list(range(rank)) if axes is None else [axis % rank for axis in axes]
 
 
 def _count(call: Call) -> int:
-    """How many elements meet in one of the result."""
+    """Return how many elements are reduced to one."""
     sizes = sizes_of(known_struct_info(call.args[0]))
     reduced = [sizes[axis] for axis in reduced_axes(call)] if sizes is not None else [None]
     known = [size_.value for size_ in reduced if isinstance(size_, IntImm)]
@@ -112,7 +112,7 @@ def reduction(
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Narrow floats are summed in float64, so that the reference is the precise one."""
+    """Convert narrow floats to float64 for sums, so that the reference is precise."""
 
     def evaluate(x: Any, axis: Any, keepdims: bool) -> Any:
         wide = x.astype("float64") if x.dtype.kind not in "iub" else x
@@ -122,7 +122,7 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extreme_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """To the elements that are the extreme one, in equal parts"""
+    """Return the gradient divided equally among the elements that are the extreme one."""
     hit = astype(equal(x, y), known_struct_info(x).dtype)
     return hit / sum(hit, call.attrs.axis, True) * g
 
@@ -190,7 +190,7 @@ def _infer_scan(call: Call) -> Any:
 
 
 def _cumsum_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """The sums from the other end"""
+    """Return the cumulative sums from the other end."""
     x, attrs = orig_call.args[0], orig_call.attrs
     if attrs.axis is None:
         turned = flip(cumsum(flip(output_grad, 0), 0, None, attrs.exclusive), 0)

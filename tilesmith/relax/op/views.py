@@ -37,7 +37,7 @@ _FOLLOW = Precision.FOLLOW
 
 
 def _reshape_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """In the old shape"""
+    """Return the gradient in the old shape."""
     rest = [None] * (len(orig_call.args) - 1)
     return [reshape(output_grad, shape_like(orig_call.args[0])), *rest]
 
@@ -74,8 +74,9 @@ _reshape_call = define(
 
 @function_of(_reshape_call)
 def reshape(x: Any, shape: Any) -> Call:
-    """``x`` with other sizes, elements in the same order; -1 stands for what is left, 0 for the
-    old size."""
+    """Reshape ``x`` with elements in the same order; -1 stands for the remaining size, 0 for the
+    old size.
+    """
     shape = as_shape(shape)
     if isinstance(shape, ShapeExpr):
         shape = _complete_shape(x, shape)

@@ -119,7 +119,9 @@ _CALL_TIR = operators.call_tir.op
 
 
 def can_evaluate(call: Call) -> bool:
-    """Whether numpy can compute a call of constants; what can run at run time only is recorded."""
+    """Return whether numpy can compute a call of constants; record calls that only run at run
+    time.
+    """
     spec = call.op.spec if isinstance(call.op, Op) else None
     if spec is None:
         return False

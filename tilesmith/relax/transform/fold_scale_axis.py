@@ -43,7 +43,7 @@ def _axes(call: Call) -> tuple[int, int] | None:
 
 
 def _takes_factors(call: Call) -> bool:
-    """Whether a call has a constant weight into which factors may go."""
+    """Return whether a call has a constant weight that can absorb factors."""
     return len(call.args) > 1 and isinstance(call.args[1], Constant) and _axes(call) is not None
 
 

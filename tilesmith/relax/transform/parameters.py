@@ -343,9 +343,8 @@ class _Lift:
 
 @compiler_pass("LiftTransformParams")
 def lift_transform_params(mod: IRModule, shared_transform: Any = False) -> IRModule:
-    """What depends on weights alone (parameters after the first ``num_input``) moves into a
-    function
-    ``NAME_transform_params``: from the tuple of weights to the tuple that the rest takes.
+    """Return what depends on weights alone (parameters after the first ``num_input``) moves into a
+    function ``NAME_transform_params``: from the tuple of weights to the tuple that the rest takes.
 
     ``relax.op.stop_lift_params`` keeps a value where it is.
     """

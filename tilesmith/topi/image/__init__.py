@@ -1,3 +1,3 @@
-"""Computes of images."""
+"""Operators on images."""
 
 from tilesmith.topi.image.resize import *  # noqa: F403

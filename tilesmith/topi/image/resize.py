@@ -24,7 +24,7 @@ _ROUNDINGS = ("", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_
 
 @dataclass(frozen=True)
 class _Rule:
-    """Which old pixels, with which weights, a new pixel is made of."""
+    """Which old pixels, with which weights, make up a new pixel."""
 
     method: str
     coordinates: str
@@ -42,7 +42,7 @@ class _Rule:
                 raise UnsupportedError(f"resize: {what} '{value}' is not one of {', '.join(known)}")
 
     def coordinate(self, index: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
-        """Where, in the old image, a new pixel lies."""
+        """Return the position of a new pixel in the old image."""
         x, half = op.cast("float32", index), const(0.5, "float32")
         one_pixel = equal_const_int(after, 1)
         if self.coordinates == "align_corners":
@@ -57,7 +57,9 @@ class _Rule:
         return (x + half) * ratio - half
 
     def nearest(self, index: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
-        """The old pixel next to a new one; by integer arithmetic where the rule allows it."""
+        """Return the old pixel nearest to a new one, by integer arithmetic if the rule allows
+        it.
+        """
         if self.rounding == "floor" and self.coordinates == "asymmetric":
             return op.floordiv(index * before, after)
         place, half = self.coordinate(index, before, after), const(0.5, "float32")
@@ -72,7 +74,7 @@ class _Rule:
     def taps(
         self, index: PrimExpr, before: PrimExpr, after: PrimExpr
     ) -> list[tuple[PrimExpr, PrimExpr | None]]:
-        """Old pixels along one axis with their weights (None where there is one pixel only)."""
+        """Return old pixels along one axis with their weights (None if there is only one pixel)."""
         zero, last = const(0, before.dtype), before - 1
 
         def inside(place: PrimExpr) -> PrimExpr:
@@ -166,7 +168,7 @@ def resize1d(
     out_dtype: DType | None = None,
     output_shape: Shape | None = None,
 ) -> Tensor:
-    """A signal in another size along W; parameters as in `resize2d`."""
+    """Resize a signal along W; parameters as in `resize2d`."""
     rule = _Rule(
         method,
         coordinate_transformation_mode,
@@ -191,8 +193,7 @@ def resize2d(
     out_dtype: DType | None = None,
     output_shape: Shape | None = None,
 ) -> Tensor:
-    """An image in another size (height, width), in the dtype of ``data`` unless ``out_dtype`` says
-    otherwise.
+    """Resize an image to (height, width), in the dtype of ``data`` unless ``out_dtype`` is given.
 
     ``method``: "nearest_neighbor", "linear" or "cubic" (with ``bicubic_alpha``; ``bicubic_exclude``
     leaves out what lies outside of the image and scales the other weights).
@@ -225,7 +226,7 @@ def resize3d(
     out_dtype: DType | None = None,
     output_shape: Shape | None = None,
 ) -> Tensor:
-    """A volume in another size (depth, height, width); parameters as in `resize2d`."""
+    """Resize a volume to (depth, height, width); parameters as in `resize2d`."""
     rule = _Rule(
         method,
         coordinate_transformation_mode,

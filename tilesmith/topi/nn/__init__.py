@@ -1,4 +1,4 @@
-"""Computes of neural networks."""
+"""Operators of neural networks."""
 
 from tilesmith.topi.nn.attention import *  # noqa: F403
 from tilesmith.topi.nn.conv1d import *  # noqa: F403

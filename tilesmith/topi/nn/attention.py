@@ -27,7 +27,7 @@ def attention(
     causal_mask: str | None = None,
     window_size: int | None = None,
 ) -> Tensor:
-    """``softmax(query @ key.T * scale + bias) @ value`` for each head.
+    """Return ``softmax(query @ key.T * scale + bias) @ value`` for each head.
 
     query (batch, length, heads, size), key and value (batch, keys, heads, size), bias broadcast to
     (batch, heads, length, keys). ``scale``: 1 / sqrt(size) by default. ``causal_mask``: "TopLeft"

@@ -21,8 +21,9 @@ def conv1d(
     kernel_layout: str = "",
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution in any plain layout; the filter is OIW for NCW and WIO for NWC by default. See
-    `conv`."""
+    """Return a convolution in any plain layout; the filter is OIW for NCW and WIO for NWC by
+    default. See `conv`.
+    """
     return conv(
         data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype
     )
@@ -36,7 +37,7 @@ def conv1d_ncw(
     dilation: Numbers = 1,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NCW data with an OIW filter; see `conv`."""
+    """Return a convolution of NCW data with an OIW filter; see `conv`."""
     return conv(data, kernel, strides, padding, dilation, 1, "NCW", out_dtype=out_dtype)
 
 
@@ -48,7 +49,7 @@ def conv1d_nwc(
     dilation: Numbers = 1,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NWC data with a WIO filter; see `conv`."""
+    """Return a convolution of NWC data with a WIO filter; see `conv`."""
     return conv(data, kernel, strides, padding, dilation, 1, "NWC", out_dtype=out_dtype)
 
 
@@ -61,7 +62,7 @@ def group_conv1d_ncw(
     groups: int = 1,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NCW data with an OIW filter, the channels in groups; see `conv`."""
+    """Return a convolution of NCW data with an OIW filter, the channels in groups; see `conv`."""
     return conv(data, kernel, strides, padding, dilation, groups, "NCW", out_dtype=out_dtype)
 
 
@@ -74,5 +75,5 @@ def group_conv1d_nwc(
     groups: int = 1,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NWC data with a WIO filter, the channels in groups; see `conv`."""
+    """Return a convolution of NWC data with a WIO filter, the channels in groups; see `conv`."""
     return conv(data, kernel, strides, padding, dilation, groups, "NWC", out_dtype=out_dtype)

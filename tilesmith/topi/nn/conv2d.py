@@ -27,8 +27,9 @@ def conv2d(
     kernel_layout: str = "",
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution in any plain layout; the filter is OIHW for NCHW and HWIO for NHWC by default.
-    See `conv`."""
+    """Return a convolution in any plain layout; the filter is OIHW for NCHW and HWIO for NHWC by
+    default. See `conv`.
+    """
     return conv(input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
 
@@ -40,7 +41,7 @@ def conv2d_nchw(
     dilation: Numbers,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NCHW data with an OIHW filter; see `conv`."""
+    """Return a convolution of NCHW data with an OIHW filter; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", out_dtype=out_dtype)
 
 
@@ -52,7 +53,7 @@ def conv2d_nhwc(
     dilation: Numbers,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NHWC data with a HWIO filter; see `conv`."""
+    """Return a convolution of NHWC data with a HWIO filter; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", out_dtype=out_dtype)
 
 
@@ -64,7 +65,7 @@ def conv2d_hwcn(
     dilation: Numbers,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of HWCN data with a HWIO filter; see `conv`."""
+    """Return a convolution of HWCN data with a HWIO filter; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, 1, "HWCN", out_dtype=out_dtype)
 
 
@@ -77,7 +78,7 @@ def group_conv2d_nchw(
     groups: int,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NCHW data whose channels fall into groups; see `conv`."""
+    """Return a convolution of NCHW data whose channels fall into groups; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", out_dtype=out_dtype)
 
 
@@ -90,5 +91,5 @@ def group_conv2d_nhwc(
     groups: int,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NHWC data whose channels fall into groups; see `conv`."""
+    """Return a convolution of NHWC data whose channels fall into groups; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", out_dtype=out_dtype)

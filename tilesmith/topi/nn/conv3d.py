@@ -19,7 +19,7 @@ def conv3d_ncdhw(
     groups: int,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NCDHW data with an OIDHW filter; see `conv`."""
+    """Return a convolution of NCDHW data with an OIDHW filter; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", out_dtype=out_dtype)
 
 
@@ -32,5 +32,5 @@ def conv3d_ndhwc(
     groups: int,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """A convolution of NDHWC data with a DHWIO filter; see `conv`."""
+    """Return a convolution of NDHWC data with a DHWIO filter; see `conv`."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NDHWC", out_dtype=out_dtype)

@@ -21,8 +21,7 @@ def conv1d_transpose_ncw(
     out_dtype: DType | None = None,
     output_padding: Numbers = 0,
 ) -> Tensor:
-    """A transposed convolution of NCW data with an IOW filter; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCW data with an IOW filter; see `conv_transpose`."""
     return conv_transpose(
         data, kernel, stride, padding, output_padding, 1, 1, "NCW", "IOW", out_dtype
     )
@@ -37,8 +36,9 @@ def group_conv1d_transpose_ncw(
     output_padding: Numbers = 0,
     groups: int = 1,
 ) -> Tensor:
-    """A transposed convolution of NCW data with an IOW filter, the channels in groups; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCW data with an IOW filter, the channels in groups; see
+    `conv_transpose`.
+    """
     return conv_transpose(
         data, kernel, stride, padding, output_padding, 1, groups, "NCW", "IOW", out_dtype
     )
@@ -52,8 +52,7 @@ def conv2d_transpose_nchw(
     out_dtype: DType | None = None,
     output_padding: Numbers = 0,
 ) -> Tensor:
-    """A transposed convolution of NCHW data with an IOHW filter; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCHW data with an IOHW filter; see `conv_transpose`."""
     return conv_transpose(
         Input, Filter, strides, padding, output_padding, 1, 1, "NCHW", "IOHW", out_dtype
     )
@@ -68,8 +67,9 @@ def group_conv2d_transpose_nchw(
     output_padding: Numbers = 0,
     groups: int = 1,
 ) -> Tensor:
-    """A transposed convolution of NCHW data with an IOHW filter, the channels in groups; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCHW data with an IOHW filter, the channels in groups; see
+    `conv_transpose`.
+    """
     return conv_transpose(
         data, kernel, stride, padding, output_padding, 1, groups, "NCHW", "IOHW", out_dtype
     )
@@ -83,8 +83,7 @@ def conv3d_transpose_ncdhw(
     out_dtype: DType | None = None,
     output_padding: Numbers = 0,
 ) -> Tensor:
-    """A transposed convolution of NCDHW data with an IODHW filter; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCDHW data with an IODHW filter; see `conv_transpose`."""
     return conv_transpose(
         Input, Filter, strides, padding, output_padding, 1, 1, "NCDHW", "IODHW", out_dtype
     )
@@ -99,8 +98,9 @@ def group_conv3d_transpose_ncdhw(
     output_padding: Numbers = 0,
     groups: int = 1,
 ) -> Tensor:
-    """A transposed convolution of NCDHW data with an IODHW filter, the channels in groups; see
-    `conv_transpose`."""
+    """Return a transposed convolution of NCDHW data with an IODHW filter, the channels in groups;
+    see `conv_transpose`.
+    """
     return conv_transpose(
         data, kernel, strides, padding, output_padding, 1, groups, "NCDHW", "IODHW", out_dtype
     )

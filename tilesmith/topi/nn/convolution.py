@@ -38,7 +38,7 @@ _LOOPS = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
 
 
 class _Geometry:
-    """The numbers of a convolution, by letter of the axis."""
+    """The parameters of a convolution, by letter of the axis."""
 
     def __init__(
         self,
@@ -77,12 +77,13 @@ class _Geometry:
         return f"conv{len(self.letters)}d_{self.out_layout.lower()}"
 
     def reach(self, letter: str) -> PrimExpr:
-        """How far the filter reaches along an axis, counted from its first element."""
+        """Return how far the filter extends along an axis, counted from its first element."""
         return (self.kernel[letter] - 1) * self.dilation[letter]
 
     def iterators(self, channels: PrimExpr) -> dict[str, IterVar]:
-        """The reduction axes (``channels`` of a group, and places in the filter) in the order in
-        which they stand in the filter."""
+        """Return the reduction axes (``channels`` of a group, and filter positions) in the order of
+        the filter's layout.
+        """
         return {
             letter: te.reduce_axis(
                 (0, channels if letter == "I" else self.kernel[letter]), name=_ITERATORS[letter]
@@ -93,7 +94,7 @@ class _Geometry:
 
 
 def _is_depthwise(g: _Geometry, groups: int) -> bool:
-    """One filter for each channel, in the layout that has a compute of its own."""
+    """Return whether each channel has one filter, in the layout with a compute of its own."""
     if (g.data_layout, g.kernel_layout, g.out_layout) != ("NCHW", "OIHW", "NCHW") or groups == 1:
         return False
     channels = g.size["C"]
@@ -126,7 +127,7 @@ def conv(
     out_dtype: DType | None = None,
     out_layout: str | None = None,
 ) -> Tensor:
-    """A convolution along one, two or three axes.
+    """Compute a convolution along one, two or three axes.
 
     In NCHW ``out[n, o, y, x]`` is the sum over c, ky, kx of
     ``inp[n, c, y*s + ky*d, x*s + kx*d] * filt[o, c, ky, kx]``; layouts are orders of the letters N,
@@ -192,7 +193,7 @@ def conv_transpose(
     out_dtype: DType | None = None,
     out_layout: str | None = None,
 ) -> Tensor:
-    """The transposed convolution: what a convolution's gradient by its input is.
+    """Compute a transposed convolution: the gradient of a convolution by its input.
 
     Parameters as in `conv`, but I are the channels of ``data`` and O the ones of the result in each
     group; ``padding`` is cut off the result, ``output_padding`` is added at its end.

@@ -25,7 +25,7 @@ def dense(
     auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> Tensor:
-    """``data @ weight.T + bias``: data of shape (..., K), weight (N, K)."""
+    """Return ``data @ weight.T + bias``: data of shape (..., K), weight (N, K)."""
     out_dtype = out_dtype or data.dtype
     if not same_size(data.shape[-1], weight.shape[-1]):
         raise ShapeError(f"dense: the inner sizes {data.shape[-1]} and {weight.shape[-1]} differ")
@@ -58,7 +58,9 @@ def batch_matmul(
     auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> Tensor:
-    """Products of matrices in a batch: (B, M, K) by (B, N, K), either one transposed as told."""
+    """Multiply matrices in a batch: (B, M, K) by (B, N, K), with optional transposition of
+    either.
+    """
     out_dtype = out_dtype or tensor_a.dtype
     inner_a = tensor_a.shape[1 if transpose_a else 2]
     inner_b = tensor_b.shape[2 if transpose_b else 1]
@@ -87,6 +89,8 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:
-    """`topi.matmul` of two tensors, each transposed as told, plus a bias along the last axis."""
+    """Apply `topi.matmul` to two optionally transposed tensors and add a bias along the last
+    axis.
+    """
     result = product.matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
     return result if bias is None else add(result, cast(bias, result.dtype))

@@ -1,4 +1,4 @@
-"""Convolutions of each channel on its own."""
+"""Depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def depthwise_conv2d_nchw(
     dilation: Numbers,
     out_dtype: DType | None = None,
 ) -> Tensor:
-    """Each channel of NCHW data convolved on its own: ``Filter`` is (channels, multiplier, ky, kx),
-    the result has channels * multiplier channels. ``padding`` as in `get_pad_tuple`."""
+    """Convolve each channel of NCHW data on its own: ``Filter`` is (channels, multiplier, ky, kx),
+    the result has channels * multiplier channels. ``padding`` as in `get_pad_tuple`.
+    """
     out_dtype = out_dtype or Input.dtype
     (sy, sx), (dy, dx) = per_axis(stride, 2, "stride"), per_axis(dilation, 2, "dilation")
     batch, channels, height, width = Input.shape

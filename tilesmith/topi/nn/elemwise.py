@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def relu(x: Any) -> Any:
-    """The larger of x and 0."""
+    """Return the larger of x and 0."""
     if not isinstance(x, Tensor):
         return op.maximum(x, const(0, x.dtype))
     return te.compute(
@@ -35,7 +35,7 @@ def relu(x: Any) -> Any:
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
-    """x, or x times alpha where it is negative."""
+    """Return x, or x times alpha where it is negative."""
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i)
@@ -45,7 +45,7 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """x, or alpha * (exp(x) - 1) where it is negative."""
+    """Return x, or alpha * (exp(x) - 1) where it is negative."""
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i)
@@ -56,7 +56,7 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
-    """x, or x times the slope of its channel (along ``axis``) where it is negative."""
+    """Return x, or x times the slope of its channel (along ``axis``) where it is negative."""
     (axis,) = normalize_axes(axis, len(x.shape))
 
     def element(*i: Any) -> PrimExpr:
@@ -67,7 +67,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: bool = False) -> Tensor:
-    """x times the normal distribution function at x; with tanh where approximate."""
+    """Return x times the normal distribution function at x, or its tanh approximation."""
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i)
@@ -83,14 +83,14 @@ def gelu(x: Tensor, approximate: bool = False) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """x times its sigmoid."""
+    """Return x times its sigmoid."""
     return te.compute(
         x.shape, lambda *i: x(*i) * tir.sigmoid(x(*i)), name="T_silu", tag=tag.ELEMWISE
     )
 
 
 def hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
-    """``alpha * x + beta`` limited to [0, 1]."""
+    """Return ``alpha * x + beta`` limited to [0, 1]."""
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i) * const(alpha, x.dtype) + const(beta, x.dtype)
@@ -100,7 +100,7 @@ def hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
 
 
 def hard_swish(x: Tensor) -> Tensor:
-    """x times ``x / 6 + 1/2`` limited to [0, 1]."""
+    """Return x times ``x / 6 + 1/2`` limited to [0, 1]."""
 
     def element(*i: Any) -> PrimExpr:
         value = x(*i)
@@ -111,5 +111,5 @@ def hard_swish(x: Tensor) -> Tensor:
 
 
 def flatten(data: Tensor) -> Tensor:
-    """All axes but the first as one."""
+    """Flatten all axes but the first into one."""
     return reshape(data, [data.shape[0], simplify(product(data.shape[1:]))])

@@ -21,8 +21,9 @@ _REDUCTIONS = ("none", "sum", "mean")
 
 
 def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
-    """Minus the sum of ``predictions * labels``, divided by the size of the first axis where there
-    are two or more."""
+    """Return minus the sum of ``predictions * labels``, divided by the size of the first axis if
+    there are two or more.
+    """
     total = negative(sum(multiply(predictions, labels)))
     if len(predictions.shape) < 2:
         return total
@@ -33,7 +34,7 @@ def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
 def _class_weight(
     targets: Tensor, weights: Tensor | None, dtype: Any, ignore_index: int
 ) -> Callable[..., tuple[PrimExpr, PrimExpr]]:
-    """The class at a place of the targets and its weight: class 0 and weight 0 where ignored."""
+    """Return the class of a target and its weight: class 0 and weight 0 if ignored."""
     ignored = const(ignore_index, targets.dtype)
 
     def at(*i: Any) -> tuple[PrimExpr, PrimExpr]:
@@ -65,11 +66,12 @@ def nll_loss(
     reduction: str = "mean",
     ignore_index: int = -100,
 ) -> Tensor:
-    """The negative log-likelihood: minus the prediction of the target's class times its weight.
+    """Return the negative log-likelihood: minus the prediction of the target's class times its
+    weight.
 
     predictions (N, C, ...) and targets (N, ...), or (C,) and a scalar; weights (C,), ones by
-    default. Targets equal to ``ignore_index`` count as nothing. ``reduction``: "none", "sum", or
-    "mean" (the sum divided by the sum of the weights).
+    default. Targets equal to ``ignore_index`` are ignored. ``reduction``: "none", "sum", or "mean"
+    (the sum divided by the sum of the weights).
     """
     _check_reduction(reduction)
     at = _class_weight(targets, weights, predictions.dtype, ignore_index)
@@ -94,7 +96,9 @@ def nll_loss_grad(
     reduction: str = "mean",
     ignore_index: int = -100,
 ) -> Tensor:
-    """The gradient of `nll_loss` by its predictions: minus the weight at the target's class."""
+    """Return the gradient of `nll_loss` by its predictions: minus the weight at the target's
+    class.
+    """
     _check_reduction(reduction)
     dtype = predictions.dtype
     axis = 1 if len(predictions.shape) > 1 else 0

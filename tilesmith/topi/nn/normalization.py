@@ -40,7 +40,7 @@ def _max_and_exp(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """``exp(x - max) / sum(exp(x - max))`` along an axis."""
+    """Return ``exp(x - max) / sum(exp(x - max))`` along an axis."""
     (axis,) = normalize_axes(axis, len(x.shape))
     shape = [size for k, size in enumerate(x.shape) if k != axis]
     _, exponential = _max_and_exp(x, axis)
@@ -61,7 +61,7 @@ fast_softmax = softmax
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """``x - max - log(sum(exp(x - max)))`` along an axis."""
+    """Return ``x - max - log(sum(exp(x - max)))`` along an axis."""
     (axis,) = normalize_axes(axis, len(x.shape))
     shape = [size for k, size in enumerate(x.shape) if k != axis]
     largest, exponential = _max_and_exp(x, axis)
@@ -91,7 +91,7 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
 ) -> list[Tensor]:
-    """Normalisation with given statistics: the result, and the statistics as they were."""
+    """Normalise with given statistics; return the result and the unchanged statistics."""
     if training:
         raise UnsupportedError("batch_norm: training is not served, statistics are taken as given")
     (axis,) = normalize_axes(axis, len(data.shape))
@@ -118,7 +118,7 @@ def batch_norm(
 
 
 def _moments(data: Tensor, axes: list[int], dtype: Any) -> tuple[Tensor, Tensor, list[int]]:
-    """Sum and sum of squares over some axes, in one pass."""
+    """Compute sum and sum of squares over some axes, in one pass."""
     kept = [k for k in range(len(data.shape)) if k not in axes]
     iterators = {axis: te.reduce_axis((0, data.shape[axis]), name=f"k{axis}") for axis in axes}
 
@@ -145,8 +145,8 @@ def _moments(data: Tensor, axes: list[int], dtype: Any) -> tuple[Tensor, Tensor,
 def layer_norm(
     data: Tensor, gamma: Tensor | None, beta: Tensor | None, axis: Axes = -1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalisation over ``axis`` (one or several): ``(x - mean) / sqrt(variance + epsilon) * gamma
-    + beta``.
+    """Normalise over ``axis`` (one or several): ``(x - mean) / sqrt(variance + epsilon) * gamma +
+    beta``.
     """
     axes = normalize_axes(axis, len(data.shape))
     dtype = "float32" if data.dtype == "float16" else data.dtype
@@ -174,7 +174,7 @@ def instance_norm(
     epsilon: float = 1e-5,
     channel_axis: int = 1,
 ) -> Tensor:
-    """Normalisation over ``axis`` (the spatial axes) of each channel of each sample: ``(x - mean) /
+    """Normalise over ``axis`` (the spatial axes) of each channel of each sample: ``(x - mean) /
     sqrt(variance + epsilon) * gamma + beta``, with gamma and beta of shape (channels,).
     """
     channel_axis = channel_axis % len(data.shape)
@@ -201,7 +201,7 @@ def group_norm(
     axes: Axes,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """Normalisation over each of ``num_groups`` groups of channels and over ``axes``.
+    """Normalise over each of ``num_groups`` groups of channels and over ``axes``.
 
     ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, with gamma and beta of shape
     (channels,), or None to leave one out.
@@ -239,7 +239,7 @@ def lrn(
     beta: float = 0.75,
     bias: float = 2,
 ) -> Tensor:
-    """Local response normalisation: ``data / (bias + alpha / size * s) ** beta``.
+    """Normalise by local response: ``data / (bias + alpha / size * s) ** beta``.
 
     s is the sum of squares over a window of ``size`` elements along an axis.
     """
@@ -264,7 +264,7 @@ def lrn(
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-5) -> Tensor:
-    """``x / sqrt(mean of squares + epsilon) * weight`` over ``axis``."""
+    """Return ``x / sqrt(mean of squares + epsilon) * weight`` over ``axis``."""
     axes = normalize_axes(axis, len(data.shape))
     kept = [k for k in range(len(data.shape)) if k not in axes]
     iterators = {a: te.reduce_axis((0, data.shape[a]), name=f"k{a}") for a in axes}

@@ -1,4 +1,4 @@
-"""Convolutions and products over channels-last data, with weights packed for vectors.
+"""Convolutions and products of channels-last data with weights packed for vectors.
 
 A packed weight has its output channels in tiles of ``T``: the last axis holds the channels of a
 tile, the first one counts the tiles, so that the weights that a tile of results needs are one
@@ -21,7 +21,7 @@ __all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "matmul_packed"
 def _sizes(
     data: Tensor, kernel: tuple[int, int], strides: Any, padding: Any, dilation: Any
 ) -> tuple[Tensor, list[Any]]:
-    """The padded data and the height and width of the result."""
+    """Return the padded data and the height and width of the result."""
     top, left, bottom, right = [int(value) for value in padding]
     padded = pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
     sizes = []
@@ -34,7 +34,7 @@ def _sizes(
 def conv2d_nhwc_packed(
     data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
 ) -> Tensor:
-    """A convolution of NHWC data; ``weight`` is (tiles, ky, kx, C, T), ``channels`` the outputs.
+    """Convolve NHWC data; ``weight`` is (tiles, ky, kx, C, T), ``channels`` the outputs.
 
     ``padding`` is top, left, bottom, right.
     """
@@ -60,7 +60,7 @@ def conv2d_nhwc_packed(
 def depthwise_conv2d_nhwc_packed(
     data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any
 ) -> Tensor:
-    """Each channel of NHWC data convolved on its own; ``weight`` is (ky, kx, C)."""
+    """Convolve each channel of NHWC data on its own; ``weight`` is (ky, kx, C)."""
     ky, kx = get_const_int(weight.shape[0]), get_const_int(weight.shape[1])
     padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
     (sy, sx), (dy, dx) = strides, dilation
@@ -77,7 +77,7 @@ def depthwise_conv2d_nhwc_packed(
 
 
 def matmul_packed(data: Tensor, weight: Tensor, columns: int) -> Tensor:
-    """``data @ B`` over the last axis of data, for a packed B: (tiles, K, T)."""
+    """Return ``data @ B`` over the last axis of data, for a packed B: (tiles, K, T)."""
     width = get_const_int(weight.shape[2])
     k = te.reduce_axis((0, data.shape[-1]), name="k")
     return te.compute(

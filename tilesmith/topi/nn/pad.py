@@ -24,7 +24,7 @@ def pad(
     name: str = "PadInput",
     attrs: Any = None,
 ) -> Tensor:
-    """``data`` with ``pad_value`` around it; nothing is made where no axis is padded."""
+    """Pad ``data`` with ``pad_value``; returned unchanged if no axis is padded."""
     before = [convert(value) for value in pad_before]
     after = before if pad_after is None else [convert(value) for value in pad_after]
     if len(before) != len(data.shape) or len(after) != len(data.shape):
@@ -54,7 +54,7 @@ def _padded(
     place: Callable[[PrimExpr, PrimExpr], PrimExpr],
     name: str,
 ) -> Tensor:
-    """``data`` with elements of its own around it.
+    """Pad ``data`` with elements of its own.
 
     ``place(index, size)`` is the element at an index of an axis, counted from its first element: it
     is negative before it, and not below the size behind the last one.
@@ -82,7 +82,7 @@ def mirror_pad(
     mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Tensor:
-    """``data`` with its own mirror image around it; "REFLECT" leaves the border element out."""
+    """Pad ``data`` with its mirror image; "REFLECT" leaves the border element out."""
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise UnsupportedError(f"mirror_pad: mode '{mode}' is neither SYMMETRIC nor REFLECT")
     shift = 1 if mode == "REFLECT" else 0
@@ -100,7 +100,7 @@ def reflect_pad(
     pad_after: Sequence[int] | None = None,
     name: str = "ReflectPadInput",
 ) -> Tensor:
-    """``data`` with its mirror image around it, without the border elements: 3 2 (1 2 3) 2 1."""
+    """Pad ``data`` with its mirror image without the border elements: 3 2 (1 2 3) 2 1."""
     return mirror_pad(data, pad_before, pad_after, "REFLECT", name)
 
 
@@ -110,7 +110,7 @@ def replicate_pad(
     pad_after: Sequence[int] | None = None,
     name: str = "ReplicatePadInput",
 ) -> Tensor:
-    """``data`` with its border elements repeated around it: 1 1 (1 2 3) 3 3."""
+    """Pad ``data`` with its border elements: 1 1 (1 2 3) 3 3."""
 
     def place(index: PrimExpr, size: PrimExpr) -> PrimExpr:
         return op.maximum(op.minimum(index, size - 1), const(0, index.dtype))
@@ -124,5 +124,5 @@ def circular_pad(
     pad_after: Sequence[int] | None = None,
     name: str = "CircularPadInput",
 ) -> Tensor:
-    """``data`` with copies of itself around it: 2 3 (1 2 3) 1 2."""
+    """Pad ``data`` with copies of itself: 2 3 (1 2 3) 1 2."""
     return _padded(data, pad_before, pad_after, op.floormod, name)

@@ -1,4 +1,4 @@
-"""Gradients of poolings: each element of the data gathers what its windows give back to it."""
+"""Gradients of pooling: each element of the data gathers from the windows that contain it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["pool_grad"]
 
 
 def _combine_first_largest(left: Any, right: Any) -> Any:
-    """The larger of two (index, value), of equal values the one with the smaller index."""
+    """Return the larger of two (index, value), of equal values the one with the smaller index."""
     better = tir.Or(right[1] > left[1], tir.And(op.equal(right[1], left[1]), right[0] < left[0]))
     return tir.Select(better, right[0], left[0]), tir.Select(better, right[1], left[1])
 
 
 class _Gradient:
-    """Which windows an element of the data lies in, and what it has in them."""
+    """The windows that contain an element of the data, and its position in them."""
 
     def __init__(self, grads: Tensor, data: Tensor, windows: Windows) -> None:
         self.grads, self.data, self.windows = grads, data, windows
@@ -31,8 +31,9 @@ class _Gradient:
         ]
 
     def window_of(self, indices: tuple) -> tuple[list[Any], PrimExpr]:
-        """The window in which an element stands at the place of the reduction, and whether it
-        exists."""
+        """Return the window that has an element at the reduction's position, and whether it
+        exists.
+        """
         w, found, inside = self.windows, list(indices), []
         for k, axis in enumerate(w.axes):
             start = indices[axis] + w.before[k] - self.places[k] * w.dilation[k]
@@ -44,14 +45,14 @@ class _Gradient:
         return found, tir.all(*inside)
 
     def number(self, places: list[Any]) -> PrimExpr:
-        """The number of a place within its window."""
+        """Return the flat number of a position within its window."""
         flat: Any = places[0]
         for place, size in zip(places[1:], self.windows.kernel[1:]):
             flat = flat * size + place
         return op.cast("int64", flat)
 
     def winners(self) -> Tensor:
-        """For each window the number of the place of its first largest element."""
+        """Return, for each window, the number of the position of its first largest element."""
         w, data = self.windows, self.data
 
         def identity(index: Any, value: Any) -> Any:
@@ -72,7 +73,7 @@ class _Gradient:
         return chosen
 
     def of_max(self) -> Tensor:
-        """Each window's gradient goes to its first largest element."""
+        """Pass each window's gradient to its first largest element."""
         chosen, grads = self.winners(), self.grads
 
         def gathered(*indices: Any) -> PrimExpr:
@@ -85,7 +86,7 @@ class _Gradient:
         return te.compute(self.data.shape, gathered, name="max_pool_grad", tag="max_pool_grad")
 
     def of_avg(self, ceil_mode: bool, include_pad: bool) -> Tensor:
-        """Each window's gradient is divided among its elements."""
+        """Divide each window's gradient among its elements."""
         w, grads, data = self.windows, self.grads, self.data
 
         def gathered(*indices: Any) -> PrimExpr:
@@ -113,7 +114,7 @@ def pool_grad(
     layout: str = "NCHW",
     dilation: Numbers = 1,
 ) -> Tensor:
-    """The gradient of `pool2d` by its data, from the gradient by its result.
+    """Return the gradient of `pool2d` by its data, from the gradient by its result.
 
     "max": a window's gradient goes to its first largest element; "avg": it is divided among the
     elements that counted in the mean.

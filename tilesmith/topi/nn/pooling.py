@@ -21,7 +21,7 @@ __all__ = [
 
 
 def spatial_axes(layout: str, rank: int) -> list[int]:
-    """The numbers of the spatial axes of a layout in which they are not split."""
+    """Return the numbers of the spatial axes of a layout in which they are not split."""
     letters = SPATIAL[rank]
     axes = [layout.find(letter) for letter in letters]
     if any(axis < 0 for axis in axes) or any(
@@ -43,13 +43,13 @@ class Windows:
     after: list[int]
 
     def first(self, k: int, window: PrimExpr) -> PrimExpr:
-        """The index of the data at which a window starts along the k-th spatial axis."""
+        """Return the index of the data at which a window starts along the k-th spatial axis."""
         return window * self.stride[k] - self.before[k]
 
     def count(
         self, k: int, window: PrimExpr, size: PrimExpr, ceil_mode: bool, include_pad: bool
     ) -> PrimExpr | int:
-        """How many elements of a window count along the k-th spatial axis."""
+        """Return how many elements of a window count along the k-th spatial axis."""
         is_padded = self.before[k] > 0 or self.after[k] > 0
         if not ceil_mode and (include_pad or not is_padded):
             return self.kernel[k]  # without ceil_mode each window lies within the padded data
@@ -63,7 +63,7 @@ class Windows:
 def windows_of(
     layout: str, rank: int, kernel: Numbers, stride: Numbers, dilation: Numbers, padding: Padding
 ) -> Windows:
-    """The windows that the parameters of a pooling describe."""
+    """Return the windows that the parameters of a pooling describe."""
     sizes = per_axis(kernel, rank, "kernel")
     before, after = get_pad_tuple_generic(padding, sizes)
     return Windows(
@@ -134,7 +134,7 @@ def pool1d(
     layout: str = "NCW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pooling along W; parameters as in `pool2d`."""
+    """Pool along W; parameters as in `pool2d`."""
     windows = windows_of(layout, 1, kernel, stride, dilation, padding)
     return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
 
@@ -150,7 +150,7 @@ def pool2d(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The largest element ("max") or the mean ("avg") of each window.
+    """Return the largest element ("max") or the mean ("avg") of each window.
 
     ``padding``: see `get_pad_tuple_generic`; its elements are never the largest, and count in the
     mean with ``count_include_pad`` only. ``ceil_mode`` keeps a last window that is cut off by the
@@ -171,7 +171,7 @@ def pool3d(
     layout: str = "NCDHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pooling along D, H and W; parameters as in `pool2d`."""
+    """Pool along D, H and W; parameters as in `pool2d`."""
     windows = windows_of(layout, 3, kernel, stride, dilation, padding)
     return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
 
@@ -229,7 +229,7 @@ def _adaptive_pool(
 def adaptive_pool(
     data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCHW"
 ) -> Tensor:
-    """Pooling to a given output size: part k of n covers ``floor(k*I/n)`` to ``ceil((k+1)*I/n)``.
+    """Pool to a given output size: part k of n covers ``floor(k*I/n)`` to ``ceil((k+1)*I/n)``.
 
     ``output_size`` is one number or (height, width), None keeps the size. Sizes are constants;
     raises ShapeError for symbolic ones.
@@ -240,17 +240,17 @@ def adaptive_pool(
 def adaptive_pool1d(
     data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCW"
 ) -> Tensor:
-    """Pooling along W to a given output size; see `adaptive_pool`."""
+    """Pool along W to a given output size; see `adaptive_pool`."""
     return _adaptive_pool(data, output_size, pool_type, layout, 1)
 
 
 def adaptive_pool3d(
     data: Tensor, output_size: Numbers | None, pool_type: str, layout: str = "NCDHW"
 ) -> Tensor:
-    """Pooling along D, H and W to a given output size; see `adaptive_pool`."""
+    """Pool along D, H and W to a given output size; see `adaptive_pool`."""
     return _adaptive_pool(data, output_size, pool_type, layout, 3)
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
-    """Pooling of everything to one element for each channel."""
+    """Pool all spatial elements to one for each channel."""
     return adaptive_pool(data, [1, 1], pool_type, layout)

@@ -1,4 +1,4 @@
-"""Floats as small integers and back, by scale and zero point."""
+"""Quantisation: floats to small integers and back, by scale and zero point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["dequantize", "quantize"]
 
 
 def _parameter(tensor: Tensor, axis: int, indices: Sequence[PrimExpr]) -> PrimExpr:
-    """The scale or zero point of an element: one for all, or one for each index of ``axis``."""
+    """Return the scale or zero point of an element: one for all, or one for each index of
+    ``axis``.
+    """
     if not tensor.shape:
         return tensor()
     return tensor(0 if op.is_const(tensor.shape[0], 1) else indices[axis])
@@ -26,7 +28,7 @@ def _parameter(tensor: Tensor, axis: int, indices: Sequence[PrimExpr]) -> PrimEx
 def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor, axis: int = -1, out_dtype: DType = "int8"
 ) -> Tensor:
-    """``round(data / scale) + zero_point`` limited to the range of ``out_dtype``.
+    """Return ``round(data / scale) + zero_point`` limited to the range of ``out_dtype``.
 
     ``scale`` (in the dtype of data) and ``zero_point`` are scalars or vectors along ``axis``.
     """
@@ -47,7 +49,7 @@ def quantize(
 def dequantize(
     data: Tensor, scale: Tensor, zero_point: Tensor, axis: int = -1, out_dtype: DType = "float32"
 ) -> Tensor:
-    """``(data - zero_point) * scale`` as ``out_dtype``; parameters as in `quantize`."""
+    """Return ``(data - zero_point) * scale`` as ``out_dtype``; parameters as in `quantize`."""
     dtype = DataType(out_dtype)
 
     def element(*i: Any) -> PrimExpr:

@@ -43,8 +43,9 @@ def _rearranged(data: Tensor, axes: list[int], sizes: Sequence[Any], place: Any,
 
 
 def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
-    """Each block of ``block_size`` by ``block_size`` pixels becomes one pixel: its place within the
-    block is the outer part of the channel, the old channel the inner one."""
+    """Turn each block of ``block_size`` by ``block_size`` pixels into one pixel: the position in
+    the block is the outer part of the channel, the old channel the inner one.
+    """
     axes, b = _axes(layout), block_size
     channels, height, width = [data.shape[axis] for axis in axes]
 
@@ -63,7 +64,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
 def depth_to_space(
     data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
 ) -> Tensor:
-    """Channels become blocks of ``block_size`` by ``block_size`` pixels.
+    """Turn channels into blocks of ``block_size`` by ``block_size`` pixels.
 
     ``mode``: the place within the block is the outer ("DCR") or the inner part ("CRD") of the
     channel. Raises ShapeError where the channels do not fill blocks.

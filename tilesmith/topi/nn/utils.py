@@ -1,4 +1,4 @@
-"""Windows of convolutions and poolings: padding, strides, and layouts."""
+"""Windows of convolutions and pooling: padding, strides, and layouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def per_axis(value: Numbers, rank: int, what: str) -> list[int]:
-    """One number for each of ``rank`` spatial axes."""
+    """Return one number for each of ``rank`` spatial axes."""
     if isinstance(value, (int, IntImm)):
         return [int(value)] * rank
     numbers = [int(item) for item in value]
@@ -30,7 +30,7 @@ def per_axis(value: Numbers, rank: int, what: str) -> list[int]:
 
 
 def get_pad_tuple_generic(padding: Padding, kernel: Shape) -> tuple[list[int], list[int]]:
-    """The padding before and the one after each spatial axis of a window of sizes ``kernel``.
+    """Return the padding before and after each spatial axis of a window of sizes ``kernel``.
 
     "SAME" keeps the size at a stride of 1; where the two sides differ, more stands before.
     """
@@ -54,25 +54,27 @@ def get_pad_tuple_generic(padding: Padding, kernel: Shape) -> tuple[list[int], l
 
 
 def get_pad_tuple(padding: Padding, kernel: Shape) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right padding of a window (height, width)."""
+    """Return top, left, bottom and right padding of a window (height, width)."""
     (top, left), (bottom, right) = get_pad_tuple_generic(padding, kernel)
     return top, left, bottom, right
 
 
 def get_pad_tuple1d(padding: Padding, kernel: Shape) -> tuple[int, int]:
-    """The padding before and the one after a window of one axis."""
+    """Return the padding before and after a window of one axis."""
     (before,), (after,) = get_pad_tuple_generic(padding, kernel)
     return before, after
 
 
 def get_pad_tuple3d(padding: Padding, kernel: Shape) -> tuple[int, int, int, int, int, int]:
-    """Front, top, left, back, bottom and right padding of a window (depth, height, width)."""
+    """Return front, top, left, back, bottom and right padding of a window (depth, height,
+    width).
+    """
     (front, top, left), (back, bottom, right) = get_pad_tuple_generic(padding, kernel)
     return front, top, left, back, bottom, right
 
 
 def check_plain_layout(layout: str, primal: str) -> str:
-    """The layout, which has each axis of ``primal`` once; raises UnsupportedError for others."""
+    """Return a layout that has each axis of ``primal`` once; raises UnsupportedError for others."""
     if sorted(layout) != sorted(primal):
         raise UnsupportedError(
             f"no compute for a convolution in the layout '{layout}': it is not an order of the axes"

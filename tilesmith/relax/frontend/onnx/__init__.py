@@ -1,4 +1,4 @@
-"""The importer of ONNX models.
+"""Imports ONNX models as modules of the graph IR.
 
     from tilesmith.relax.frontend.onnx import from_onnx
     module = from_onnx("resnet18.onnx", shape_dict={"image": (1, 3, 224, 224)})

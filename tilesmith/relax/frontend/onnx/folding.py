@@ -1,4 +1,4 @@
-"""Small constant parts of the graph are computed while it is imported.
+"""Evaluates small constant parts of the graph during import.
 
 Exporters compute shapes, axes and masks with nodes of the graph; their values are needed when the
 nodes after them are converted. Large constants (weights) are left to the pass ``FoldConstant``.
@@ -27,7 +27,7 @@ LIMIT = 1 << 14
 
 
 def fold(expr: Any) -> Any:
-    """``expr`` with the calls of small constants in it (or itself) computed."""
+    """Return ``expr`` with the calls of small constants in it (or itself) evaluated."""
     if isinstance(expr, (Constant, Var)):
         return expr
     if isinstance(expr, Tuple):
@@ -64,7 +64,7 @@ def _with_parts(expr: Any, field: str, parts: tuple[Any, ...]) -> Any:
 
 
 def _small(arg: Any) -> Any:
-    """The value of an argument; raises NotConstantError where it is not known, or large."""
+    """Return the value of an argument; raises NotConstantError if it is unknown or large."""
     if isinstance(arg, Constant) and arg.data.size > LIMIT:
         raise NotConstantError
     return constant_value(arg)

@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by others: without a converter they are replaced by these."""
+"""Expands operators without a converter by the definitions that ONNX gives for them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _schema(domain: str, operator: str, version: int) -> Any:
 
 
 def has_definition(domain: str, operator: str, version: int) -> bool:
-    """Whether ONNX defines an operator by other operators."""
+    """Return whether ONNX defines an operator by other operators."""
     schema = _schema(domain, operator, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def definition_of(node: Any) -> Any:
-    """The FunctionProto that defines the operator of a node, or None."""
+    """Return the FunctionProto that defines the operator of a node, or None."""
     onnx = require_onnx()
     schema = _schema(node.domain, node.operator, node.version)
     if schema is None:
@@ -54,7 +54,7 @@ def definition_of(node: Any) -> Any:
 
 
 def _with_own_attributes(node: Any) -> Any:
-    """The node with the values of attributes that refer to those of the function around it."""
+    """Return the node with references to attributes of the enclosing function resolved."""
     onnx = require_onnx()
     if not any(item.ref_attr_name for item in node.proto.attribute):
         return node.proto
@@ -71,7 +71,7 @@ def _with_own_attributes(node: Any) -> Any:
 
 
 def default_attributes(node: Any) -> dict[str, Any]:
-    """The attributes that the operator of a node has where none are given."""
+    """Return the default attributes of a node's operator."""
     schema = _schema(node.domain, node.operator, node.version)
     if schema is None:
         return {}
@@ -93,7 +93,7 @@ def _newest(schema: Any, version: int) -> Any:
 
 
 def _type_of(value: Any) -> Any:
-    """What is known about a value as a TypeProto."""
+    """Return what is known about a value as a TypeProto."""
     onnx = require_onnx()
     if isinstance(value, Weight):
         element = onnx.helper.np_dtype_to_tensor_dtype(value.array.dtype)

@@ -1,4 +1,4 @@
-"""From an ONNX graph to a function of the graph IR."""
+"""Converts an ONNX graph to a function of the graph IR."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
 ) -> IRModule:
-    """An ONNX model as a module whose function ``main`` computes its outputs.
+    """Import an ONNX model as a module whose function ``main`` computes its outputs.
 
     Args:
         model: a ModelProto, its bytes, or the path of a file (external data is read beside it).
@@ -77,7 +77,7 @@ def from_onnx(
     except TilesmithError:
         raise
     except _BROKEN as error:
-        # Names that are no text, fields of the wrong kind: what a damaged file leads to.
+        # Damaged files have names that are not text, or fields of the wrong kind.
         raise FrontendError(
             f"the model is broken: {type(error).__name__}: {error}",
             notes=("export it again; onnx.checker.check_model tells more",),
@@ -107,13 +107,13 @@ class ONNXGraphImporter:
         self._tensors_of: dict[int, tuple[Any, Any]] = {}
 
     def from_onnx(self, graph: Any, opset: int) -> IRModule:
-        """The module of a GraphProto whose nodes are of an opset version of ONNX's own domain."""
+        """Import a GraphProto whose nodes are of an opset version of ONNX's own domain."""
         onnx = require_onnx()
         imports = [onnx.helper.make_opsetid("", int(opset))]
         return self.from_model(onnx.helper.make_model(graph, opset_imports=imports), None)
 
     def from_model(self, model: Any, opset: int | None) -> IRModule:
-        """The module of a ModelProto."""
+        """Import a ModelProto."""
         self.versions = opset_versions(model.opset_import, opset)
         self.functions = {(item.domain, item.name): item for item in model.functions}
         check_operators(model, self.versions, self._is_known)
@@ -181,7 +181,7 @@ class ONNXGraphImporter:
     # Values
 
     def tensor(self, value: Any) -> RelaxExpr:
-        """A value of the ONNX graph as a tensor of the function."""
+        """Return a value of the ONNX graph as a tensor of the function."""
         if isinstance(value, RelaxExpr):
             return value
         if isinstance(value, Weight):
@@ -219,12 +219,12 @@ class ONNXGraphImporter:
         return variable
 
     def _bind_sizes(self, variable: Any, info: Any, name: str) -> Any:
-        """A tensor whose sizes follow from data gets symbolic ones, bound as it is computed."""
+        """Bind a tensor whose sizes depend on data to a variable with new symbolic sizes."""
         sizes = [SymbolicVar(f"{name or 'size'}_{i}", "int64") for i in range(info.ndim)]
         return self.builder.match_cast(variable, TensorStructInfo(sizes, info.dtype), name)
 
     def emit_output(self, value: Any, is_dataflow: bool = False) -> Any:
-        """Bind an output of the graph to a variable that is seen outside of the block."""
+        """Bind an output of the graph to a variable that is visible outside the block."""
         if isinstance(value, list):
             return Tuple([self.emit_output(item, is_dataflow) for item in value])
         if value is None:
@@ -251,7 +251,7 @@ class ONNXGraphImporter:
         return [values[item.name] for item in graph.output]
 
     def import_subgraph(self, graph: Any, values: dict[str, Any], inputs: list[Any]) -> list[Any]:
-        """The outputs of a subgraph (branch, body of a loop) for values of its inputs."""
+        """Return the outputs of a subgraph (branch, body of a loop) for values of its inputs."""
         inner = dict(values)
         for item, value in zip(graph.input, inputs):
             inner[item.name] = value
@@ -300,12 +300,12 @@ class ONNXGraphImporter:
         except TilesmithError as error:
             raise _at_node(error, node, index) from error
         except _BROKEN as error:
-            # What a broken model leads to inside of a converter; the cause stays attached.
+            # Errors of broken models inside a converter; the cause stays attached.
             reason = f"{type(error).__name__}: {error}"
             raise _at_node(FrontendError(reason), node, index) from error
 
     def convert(self, node: OnnxNode) -> list[Any]:
-        """The outputs of a node."""
+        """Convert a node and return its outputs."""
         known = symbolic.evaluate(node)
         if known is not None:
             return [known]
@@ -331,7 +331,7 @@ class ONNXGraphImporter:
     def inline(
         self, node: OnnxNode, function: Any, defaults: Mapping[str, Any] | None = None
     ) -> list[Any]:
-        """The outputs of a node whose operator is defined by other operators."""
+        """Convert a node by its operator's definition in ONNX and return its outputs."""
         versions = {**self.versions, **opset_versions(function.opset_import)}
         inner = dict.fromkeys(function.input)
         inner.update(zip(function.input, node.inputs))
@@ -346,13 +346,15 @@ class ONNXGraphImporter:
 
 
 def identifier(name: str) -> str:
-    """A name as a Python identifier."""
+    """Turn a name into a Python identifier."""
     found = re.sub(r"\W+", "_", name).strip("_")
     return found if found and not found[0].isdigit() else f"v_{found}" if found else "v"
 
 
 def _at_node(error: TilesmithError, node: OnnxNode, index: int) -> TilesmithError:
-    """The error with the node that it is about: FrontendError, or its own kind of OpError."""
+    """Return the error with the node that caused it: a FrontendError, or its own kind of
+    OpError.
+    """
     title = f"{node.domain}.{node.operator}" if node.domain else node.operator
     place = f"{title} node '{node_name(node.proto, index)}'"
     inputs = f"inputs: {node.describe_inputs()}"

@@ -1,4 +1,4 @@
-"""The inputs of a model as parameters: names, dtypes, shapes with symbolic sizes."""
+"""Reads the inputs of a model as parameters: names, dtypes, shapes with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InputReader:
         self.named_sizes: dict[str, Any] = {}
 
     def read(self, graph: Any) -> list[str]:
-        """The names of the inputs; initializers are not inputs."""
+        """Read the inputs and return their names; initializers are not inputs."""
         stored = {tensor.name for tensor in graph.initializer}
         stored |= {sparse.values.name for sparse in graph.sparse_initializer}
         inputs = [item for item in graph.input if item.name not in stored]
@@ -75,7 +75,7 @@ class InputReader:
         return list(tensor.shape.dim) if tensor.HasField("shape") else None
 
     def _bind_named_sizes(self, item: Any) -> None:
-        """A name of a size in the model stands for what ``shape_dict`` gives in its place."""
+        """Bind the model's size names to the sizes that ``shape_dict`` gives."""
         given, declared = self._given_shape(item.name), self._declared_sizes(item)
         if given is None or declared is None:
             return

@@ -1,4 +1,4 @@
-"""Reading ONNX models, and what is checked before a single node is converted.
+"""Reads ONNX models and checks them before any node is converted.
 
 External data has to lie in the folder of the model: a model from elsewhere must not be able to
 read other files.
@@ -26,7 +26,7 @@ NEWEST_OPSET = 27
 
 
 def require_onnx() -> Any:
-    """The package onnx; raises MissingDependencyError where it is not installed."""
+    """Return the package onnx; raises MissingDependencyError if it is not installed."""
     try:
         import onnx
     except ImportError:
@@ -35,7 +35,7 @@ def require_onnx() -> Any:
 
 
 def load_model(model: Any) -> Any:
-    """A ModelProto from a ModelProto, the bytes of one, or a path; external data is read."""
+    """Load a ModelProto from a ModelProto, its bytes, or a path; external data is read."""
     onnx = require_onnx()
     if isinstance(model, onnx.ModelProto):
         _check_model(model, "the model")
@@ -54,9 +54,9 @@ def load_model(model: Any) -> Any:
 
 
 def model_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The model file and the files of its external data: what a change of the model shows in.
+    """Return the model file and the files of its external data, for cache keys.
 
-    A file that names no external data is not parsed, and onnx is not imported for it.
+    A file without external data is not parsed, and onnx is not imported for it.
     """
     path = Path(path)
     data = _read_file(path)
@@ -118,7 +118,7 @@ def _check_model(model: Any, what: str) -> None:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """All tensors stored in a graph and its subgraphs."""
+    """Return all tensors stored in a graph and its subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -201,7 +201,7 @@ def _extent(name: str, entries: dict[str, str], place: Path) -> tuple[int, int]:
 
 
 def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
-    """Domain → opset version, from the model's imports; ``opset`` replaces ONNX's own."""
+    """Return domain → opset version, from the model's imports; ``opset`` replaces ONNX's own."""
     versions = {
         "" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports
     }
@@ -254,12 +254,12 @@ def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None
 
 
 def node_name(node: Any, index: int) -> str:
-    """How errors call a node: its name, or its first output."""
+    """Return the name of a node in errors: its own name, or its first output."""
     return node.name or (f"→{node.output[0]}" if node.output else f"#{index}")
 
 
 def has_converter(node: Any, version: int) -> bool:
-    """Whether there is a converter for a node."""
+    """Return whether there is a converter for a node."""
     return find_converter(node.domain, node.op_type, version) is not None
 
 

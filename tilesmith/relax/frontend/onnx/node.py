@@ -1,4 +1,4 @@
-"""What a converter sees of a node: inputs, attributes, and ways to emit into the function."""
+"""A node as its converter sees it: inputs, attributes, and methods that emit into the function."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OnnxNode:
         self.attributes = attributes
         self.versions = versions
         self.version = versions.get(self.domain, 1)
-        self.scope: dict[str, Any] = {}  # what subgraphs of the node may use
+        self.scope: dict[str, Any] = {}  # values that subgraphs of the node may use
 
     # Inputs
 
@@ -63,11 +63,13 @@ class OnnxNode:
         return len(self.inputs)
 
     def has(self, index: int) -> bool:
-        """Whether an optional input is there."""
+        """Return whether an optional input is present."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def value(self, index: int) -> Any:
-        """Input ``index`` as it is: see ``values``. Raises FrontendError where it is missing."""
+        """Return input ``index`` unconverted: see ``values``. Raises FrontendError if it is
+        missing.
+        """
         if not self.has(index):
             raise FrontendError(f"input {index} is missing")
         return self.inputs[index]
@@ -76,15 +78,15 @@ class OnnxNode:
         return self.importer.tensor(self.value(index))
 
     def get(self, index: int) -> RelaxExpr | None:
-        """Input ``index`` as a tensor, or None where it is left out."""
+        """Return input ``index`` as a tensor, or None if it is omitted."""
         return self[index] if self.has(index) else None
 
     def tensors(self) -> list[RelaxExpr]:
-        """All inputs as tensors."""
+        """Return all inputs as tensors."""
         return [self[index] for index in range(len(self.inputs))]
 
     def known(self, index: int) -> Any:
-        """The value of an input as a numpy array if it is known at import, else None.
+        """Return the value of an input as a numpy array if it is known at import, else None.
 
         The array holds numbers, or Python integers and scalar expressions as objects.
         """
@@ -96,7 +98,9 @@ class OnnxNode:
         return value.values if isinstance(value, Sizes) else None
 
     def constant(self, index: int, name: str) -> Any:
-        """The value of an input that has to be known at import, as a numpy array of numbers."""
+        """Return the value of an input that has to be known at import, as a numpy array of
+        numbers.
+        """
         array = self.known(index)
         if array is None or array.dtype == object:
             self.value(index)
@@ -107,7 +111,9 @@ class OnnxNode:
         return array
 
     def number(self, index: int, name: str, default: Any = None) -> Any:
-        """A constant input of one element as a Python number; ``default`` where it is left out."""
+        """Return a constant input of one element as a Python number; ``default`` if it is
+        omitted.
+        """
         if not self.has(index):
             return default
         array = self.constant(index, name)
@@ -116,14 +122,14 @@ class OnnxNode:
         return array.reshape(()).item()
 
     def integers(self, index: int, name: str) -> list[Size]:
-        """An input that lists sizes; what is computed at run time becomes symbolic sizes."""
+        """Return an input that lists sizes; sizes computed at run time become symbolic."""
         array = self.known(index)
         if array is not None:
             return [integer(value) for value in array.ravel()]
         return self.run_time_sizes(self[index], name)
 
     def run_time_sizes(self, vector: Any, name: str) -> list[Size]:
-        """The elements of a vector as symbolic sizes that are bound when it is computed."""
+        """Return the elements of a vector as symbolic sizes that are bound when it is computed."""
         sizes = shape_of(vector)
         if len(sizes) > 1 or not all(isinstance(size, int) for size in sizes):
             raise OpAttributeUnImplemented(
@@ -144,17 +150,17 @@ class OnnxNode:
     # Attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute: a number, text, list, numpy array or subgraph."""
+        """Return the value of an attribute: a number, text, list, numpy array or subgraph."""
         return self.attributes.get(name, default)
 
     def required(self, name: str) -> Any:
-        """The value of an attribute that has to be there."""
+        """Return the value of a required attribute."""
         if name not in self.attributes:
             raise OpAttributeRequired(f"it needs the attribute '{name}'")
         return self.attributes[name]
 
     def choice(self, name: str, default: str, *known: str) -> str:
-        """A text attribute that is one of the ``known`` ones."""
+        """Return a string attribute after checking that it is one of the ``known`` ones."""
         value = str(self.attribute(name, default))
         if value not in known:
             raise OpAttributeInvalid(
@@ -163,11 +169,13 @@ class OnnxNode:
         return value
 
     def axis(self, default: int, rank: int, name: str = "axis") -> int:
-        """An attribute that names an axis, counted from the front."""
+        """Return an attribute that names an axis, counted from the front."""
         return normal_axis(self.attribute(name, default), rank)
 
     def axes(self, index: int | None, rank: int, name: str = "axes") -> list[int] | None:
-        """Axes, counted from the front, from an attribute or input ``index`` (None: no input)."""
+        """Return axes, counted from the front, from an attribute or input ``index`` (None: no
+        input).
+        """
         found = self.attribute(name)
         if found is None and index is not None and self.has(index):
             found = [int(value) for value in self.constant(index, name).ravel()]
@@ -182,15 +190,15 @@ class OnnxNode:
         return used[-1] + 1 if used else 0
 
     def wants(self, index: int) -> bool:
-        """Whether an output is used."""
+        """Return whether an output is used."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
     def emit(self, expr: Any, name: str = "") -> Any:
-        """Bind an expression to a variable; small constants are computed instead."""
+        """Bind an expression to a variable; small constants are evaluated instead."""
         return self.importer.emit(expr, name)
 
     def emit_with_sizes(self, expr: Any, sizes: list[Size | None]) -> Any:
-        """Bind a tensor whose sizes follow from data; None: one that nobody knows before."""
+        """Bind a tensor whose sizes depend on data; None marks a size unknown before the run."""
         known = [
             SymbolicVar(f"size_{axis}", "int64") if size is None else size
             for axis, size in enumerate(sizes)
@@ -200,13 +208,13 @@ class OnnxNode:
         return self.importer.builder.match_cast(tensor, info)
 
     def unsupported(self, what: str, *notes: str) -> OpAttributeUnImplemented:
-        """The error for a use of the operator that is not supported."""
+        """Return the error for an unsupported use of the operator."""
         return OpAttributeUnImplemented(f"{what} is not supported", notes=notes)
 
     # Words
 
     def describe_inputs(self) -> str:
-        """The inputs with dtypes and shapes, for errors."""
+        """Return the inputs with dtypes and shapes, for errors."""
         shown = []
         for name, value in zip(self.proto.input, self.inputs):
             shown.append(f"{name or '(none)'}: {describe_value(value)}")
@@ -214,7 +222,7 @@ class OnnxNode:
 
 
 def normal_axis(axis: Any, rank: int) -> int:
-    """An axis counted from the front; raises ShapeError if there is none."""
+    """Return an axis counted from the front; raises ShapeError if there is none."""
     axis = int(axis)
     if not -rank <= axis < rank:
         raise ShapeError(f"there is no axis {axis} in a tensor of rank {rank}")
@@ -222,7 +230,7 @@ def normal_axis(axis: Any, rank: int) -> int:
 
 
 def describe_value(value: Any) -> str:
-    """A value of an ONNX graph in few words."""
+    """Describe a value of an ONNX graph in few words."""
     if value is None:
         return "absent"
     if isinstance(value, list):
@@ -236,7 +244,7 @@ def describe_value(value: Any) -> str:
 
 
 def stack_sizes(sizes: list[Size]) -> Any:
-    """Sizes as the value of a vector: a Constant, or Sizes where one is symbolic."""
+    """Return sizes as the value of a vector: a Constant, or Sizes if one is symbolic."""
     if any(isinstance(size, PrimExpr) for size in sizes):
         array = numpy.empty(len(sizes), object)
         array[:] = sizes
@@ -245,7 +253,7 @@ def stack_sizes(sizes: list[Size]) -> Any:
 
 
 def outputs_of(value: Any) -> list[Any]:
-    """What a converter gave as a list with one entry for each output."""
+    """Return the result of a converter as a list with one entry for each output."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, Tuple):

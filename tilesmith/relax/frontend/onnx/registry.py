@@ -64,7 +64,7 @@ def _load() -> None:
 
 
 def find_converter(domain: str, operator: str, version: int) -> Converter | None:
-    """The converter of an operator in an opset version, or None."""
+    """Return the converter of an operator in an opset version, or None."""
     _load()
     for entry in _table.get(("" if domain == "ai.onnx" else domain, operator), ()):
         if entry.since <= version:
@@ -73,7 +73,7 @@ def find_converter(domain: str, operator: str, version: int) -> Converter | None
 
 
 def supported_operators() -> dict[str, tuple[str, ...]]:
-    """Domain → names of the operators that have a converter ("" is ONNX's own domain)."""
+    """Return domain → names of the operators that have a converter ("" is ONNX's own domain)."""
     _load()
     found: dict[str, list[str]] = {}
     for domain, operator in sorted(_table):

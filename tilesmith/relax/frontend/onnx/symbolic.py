@@ -1,4 +1,4 @@
-"""Computing with sizes: nodes whose inputs are known up to symbolic sizes are evaluated at import.
+"""Computes with sizes at import: evaluates nodes whose inputs are known up to symbolic sizes.
 
     Shape -> Gather -> Mul -> Concat -> Reshape
 
@@ -27,7 +27,7 @@ _INTEGERS = ("int64", "int32")
 
 
 def evaluate(node: Any) -> Any:
-    """The output of a node if it is a computation with sizes, else None."""
+    """Return the output of a node if it is a computation with sizes, else None."""
     function = _TABLE.get(node.operator) if not node.domain else None
     if function is None or not any(isinstance(value, Sizes) for value in node.inputs):
         return None
@@ -38,7 +38,9 @@ def evaluate(node: Any) -> Any:
 
 
 def as_value(values: Any, dtype: Any = "int64") -> Any:
-    """An array of integers and scalar expressions as a value: a Constant if all are integers."""
+    """Return an array of integers and scalar expressions as a value: a Constant if all are
+    integers.
+    """
     objects = numpy.empty(numpy.shape(values), object)
     objects[...] = values
     flat = [_simple(value) for value in objects.ravel()]
@@ -58,7 +60,7 @@ def _simple(value: Any) -> Any:
 
 
 def _dtype(node: Any) -> Any:
-    """The dtype of the sizes among the inputs."""
+    """Return the dtype of the sizes among the inputs."""
     return next(value.dtype for value in node.inputs if isinstance(value, Sizes))
 
 
@@ -79,7 +81,9 @@ def _equal(a: Any, b: Any) -> Any:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """ONNX rounds toward zero; of sizes, which are not negative, that is floor division."""
+    """Divide as ONNX does, toward zero; for sizes, which are not negative, this is floor
+    division.
+    """
     if isinstance(a, int) and isinstance(b, int):
         return int(numpy.trunc(a / b))
     return arithmetic.floordiv(_operand(a), _operand(b))
@@ -120,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Python's arithmetic if both are integers, else the one of scalar expressions."""
+    """Return Python's arithmetic if both are integers, else that of scalar expressions."""
     return lambda a, b: function(_operand(a), _operand(b))
 
 

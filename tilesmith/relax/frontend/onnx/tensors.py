@@ -1,4 +1,4 @@
-"""ONNX's stored tensors and attributes as numpy arrays and Python values."""
+"""Reads ONNX's stored tensors and attributes as numpy arrays and Python values."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PACKED = {"INT4": "int8", "UINT4": "uint8", "INT2": "int8", "UINT2": "uint8"}
 
 
 def is_packed(element_type: int) -> bool:
-    """Whether elements of a type are smaller than a byte."""
+    """Return whether elements of a type are smaller than a byte."""
     return require_onnx().TensorProto.DataType.Name(element_type) in PACKED
 
 
 def dtype_name(element_type: int, what: str) -> str:
-    """The dtype of one of ONNX's element types."""
+    """Return the dtype of one of ONNX's element types."""
     onnx = require_onnx()
     try:
         name = onnx.TensorProto.DataType.Name(element_type)
@@ -49,7 +49,7 @@ def dtype_name(element_type: int, what: str) -> str:
 
 
 def tensor_array(tensor: Any) -> Any:
-    """A stored tensor as a numpy array; a sparse one is made dense."""
+    """Return a stored tensor as a dense numpy array."""
     onnx = require_onnx()
     if isinstance(tensor, onnx.SparseTensorProto):
         return _dense(tensor)
@@ -85,7 +85,7 @@ def _dense(sparse: Any) -> Any:
 
 
 def attribute_value(attribute: Any, outer: Mapping[str, Any] | None) -> Any:
-    """The value of an attribute: number, text, list, numpy array, or subgraph.
+    """Return the value of an attribute: number, text, list, numpy array, or subgraph.
 
     One that refers to an attribute of the function around it has the value of that one (``outer``),
     None where that one is not given.

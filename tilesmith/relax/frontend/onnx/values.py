@@ -1,4 +1,4 @@
-"""What a name of an ONNX graph stands for, and what is asked about tensors again and again.
+"""Values that the names of an ONNX graph are bound to, and queries about tensors.
 
 A value is one of
 
@@ -41,7 +41,7 @@ class Sizes:
         self.dtype = DataType(dtype)
 
     def tensor(self) -> RelaxExpr:
-        """The integers as a tensor of the graph."""
+        """Return the integers as a tensor of the graph."""
         flat = [as_size(value) for value in self.values.ravel()]
         found: RelaxExpr = op.shape_to_tensor(ShapeExpr(flat))
         if self.values.ndim != 1:
@@ -61,7 +61,7 @@ class Weight:
 
 
 def as_size(value: Any) -> Any:
-    """A Python integer or scalar expression as a size."""
+    """Return a Python integer or scalar expression as a size."""
     if isinstance(value, PrimExpr):
         if value.dtype.is_bool:
             from tilesmith.ir.operators import cast
@@ -72,7 +72,7 @@ def as_size(value: Any) -> Any:
 
 
 def integer(value: Any) -> Size:
-    """A size as a Python integer where it is one, else as it is."""
+    """Return a size as a Python integer if it is one, else unchanged."""
     if isinstance(value, IntImm):
         return int(value.value)
     if isinstance(value, PrimExpr):
@@ -82,7 +82,7 @@ def integer(value: Any) -> Size:
 
 
 def tensor_info(expr: Any) -> TensorStructInfo:
-    """What is known about a tensor; raises TypeMismatchError for anything else."""
+    """Return what is known about a tensor; raises TypeMismatchError for anything else."""
     info = known_struct_info(expr)
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatchError(f"expected a tensor, got {describe(info)}")
@@ -90,12 +90,12 @@ def tensor_info(expr: Any) -> TensorStructInfo:
 
 
 def dtype_of(expr: Any) -> DataType:
-    """The dtype of a tensor."""
+    """Return the dtype of a tensor."""
     return tensor_info(expr).dtype
 
 
 def rank_of(expr: Any) -> int:
-    """The rank of a tensor; raises ShapeError where it is not known."""
+    """Return the rank of a tensor; raises ShapeError if it is not known."""
     ndim = tensor_info(expr).ndim
     if ndim < 0:
         raise ShapeError("the rank of the tensor is not known at import")
@@ -103,7 +103,7 @@ def rank_of(expr: Any) -> int:
 
 
 def shape_of(expr: Any) -> list[Size]:
-    """The sizes of a tensor; raises ShapeError where they are not known."""
+    """Return the sizes of a tensor; raises ShapeError if they are not known."""
     sizes = sizes_of(tensor_info(expr))
     if sizes is None:
         raise ShapeError(
@@ -114,12 +114,12 @@ def shape_of(expr: Any) -> list[Size]:
 
 
 def is_static(sizes: Sequence[Size]) -> bool:
-    """Whether all sizes are Python integers."""
+    """Return whether all sizes are Python integers."""
     return all(isinstance(size, int) for size in sizes)
 
 
 def static_shape(expr: Any, what: str) -> list[int]:
-    """The sizes as integers; raises ShapeError (``what`` needs them) where one is symbolic."""
+    """Return the sizes as integers; raises ShapeError (``what`` needs them) if one is symbolic."""
     sizes = shape_of(expr)
     if not is_static(sizes):
         shown = ", ".join([str(size) for size in sizes])
@@ -131,7 +131,7 @@ def static_shape(expr: Any, what: str) -> list[int]:
 
 
 def product(sizes: Sequence[Size]) -> Size:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     total: Any = 1
     for size in sizes:
         total = size if isinstance(total, int) and total == 1 else total * size
@@ -139,15 +139,15 @@ def product(sizes: Sequence[Size]) -> Size:
 
 
 def as_array(constant: Constant) -> Any:
-    """The contents of a constant as a numpy array (a view, not to be written)."""
+    """Return the contents of a constant as a numpy array (a view, not to be written)."""
     return numpy.asarray(constant.data)
 
 
 def scalar(value: Any, dtype: Any) -> Constant:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return Constant(numpy.asarray(value).astype(DataType(dtype).numpy()))
 
 
 def vector(values: Any, dtype: Any = "int64") -> Constant:
-    """A constant from a list of numbers."""
+    """Return a constant from a list of numbers."""
     return Constant(numpy.asarray(values).astype(DataType(dtype).numpy()))

@@ -26,18 +26,18 @@ def _positive(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x)), without overflow for large x."""
+    """Return log(1 + exp(x)), without overflow for large x."""
     tail = op.log(op.add(_like(x, 1), op.exp(op.negative(op.abs(x)))))
     return op.add(op.maximum(x, _like(x, 0)), tail)
 
 
 def hard_sigmoid(x: Any, alpha: float = 0.2, beta: float = 0.5) -> Any:
-    """``alpha * x + beta`` between 0 and 1."""
+    """Return ``alpha * x + beta`` between 0 and 1."""
     return op.clip(op.add(op.multiply(x, _like(x, alpha)), _like(x, beta)), 0, 1)
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+    """Return ``x`` if positive, else ``alpha * (exp(x) - 1)``."""
     negative = op.multiply(
         op.subtract(op.exp(op.minimum(x, _like(x, 0))), _like(x, 1)), _like(x, alpha)
     )
@@ -45,12 +45,12 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 def selu(x: Any, alpha: float, gamma: float) -> Any:
-    """``gamma * elu(x, alpha)``."""
+    """Return ``gamma * elu(x, alpha)``."""
     return op.multiply(elu(x, alpha), _like(x, gamma))
 
 
 def celu(x: Any, alpha: float = 1.0) -> Any:
-    """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``."""
+    """Return ``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``."""
     inner = op.subtract(op.exp(op.divide(x, _like(x, alpha))), _like(x, 1))
     return op.add(
         op.maximum(x, _like(x, 0)), op.minimum(op.multiply(inner, _like(x, alpha)), _like(x, 0))
@@ -58,29 +58,29 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 
 def softsign(x: Any) -> Any:
-    """x / (1 + |x|)."""
+    """Return x / (1 + |x|)."""
     return op.divide(x, op.add(op.abs(x), _like(x, 1)))
 
 
 def swish(x: Any, alpha: float = 1.0) -> Any:
-    """x * sigmoid(alpha * x)."""
+    """Return x * sigmoid(alpha * x)."""
     if alpha == 1.0:
         return op.nn.silu(x)
     return op.multiply(x, op.sigmoid(op.multiply(x, _like(x, alpha))))
 
 
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x))."""
+    """Return x * tanh(softplus(x))."""
     return op.multiply(x, op.tanh(softplus(x)))
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """x times the normal distribution at x, exactly or with tanh."""
+    """Return x times the normal distribution function at x, exactly or with tanh."""
     return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
 
 
 def thresholded_relu(x: Any, alpha: float = 1.0) -> Any:
-    """``x`` where above alpha, else 0."""
+    """Return ``x`` if above alpha, else 0."""
     return op.where(op.greater(x, _like(x, alpha)), x, _like(x, 0))
 
 
@@ -91,7 +91,7 @@ def _shrink(x: Any, bias: float, limit: float) -> Any:
 
 
 def _of(function: Callable[..., Any], **defaults: Any) -> Callable[[OnnxNode], Any]:
-    """A converter that hands over attributes, with these defaults."""
+    """Return a converter that passes on attributes, with these defaults."""
 
     def convert(node: OnnxNode) -> Any:
         x = node[0]
@@ -147,7 +147,7 @@ def _exact(function: Callable[[Any, int], Any]) -> Callable[[OnnxNode], Any]:
 
 
 def _flattened(function: Callable[[Any, int], Any]) -> Callable[[OnnxNode], Any]:
-    """Before opset 13 all axes from ``axis`` on counted as one."""
+    """Apply a softmax as before opset 13, when all axes from ``axis`` on counted as one."""
 
     def convert(node: OnnxNode) -> Any:
         x, rank = node[0], rank_of(node[0])
@@ -162,7 +162,7 @@ def _flattened(function: Callable[[Any, int], Any]) -> Callable[[OnnxNode], Any]
 
 
 def hardmax(x: Any, axis: int) -> Any:
-    """1 at the first largest value along an axis, else 0."""
+    """Return 1 at the first largest value along an axis, else 0."""
     rank, dtype = rank_of(x), dtype_of(x)
     size = shape_of(x)[axis]
     if not isinstance(size, int):

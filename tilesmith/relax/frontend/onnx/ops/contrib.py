@@ -79,7 +79,7 @@ def _fused_conv(node: OnnxNode) -> Any:
 
 @converter("MatMulNBits", domain=MICROSOFT)
 def _matmul_of_few_bits(node: OnnxNode) -> Any:
-    """Weights of 4 or 8 bits in blocks, each with a scale: they are unpacked at import."""
+    """Convert a product with 4-bit or 8-bit weights in scaled blocks; unpack them at import."""
     bits, block = int(node.attribute("bits", 4)), int(node.required("block_size"))
     inner, outer = int(node.required("K")), int(node.required("N"))
     if bits not in (4, 8) or node.has(4):
@@ -101,7 +101,7 @@ def _matmul_of_few_bits(node: OnnxNode) -> Any:
 
 
 def _unpacked(packed: Any, bits: int) -> Any:
-    """Bytes as integers of ``bits``, the lower ones first, along the last axis."""
+    """Unpack bytes to integers of ``bits``, the lower ones first, along the last axis."""
     if bits == 8:
         return packed.astype("int64")
     pairs = numpy.stack([packed & 15, packed >> 4], axis=-1)
@@ -112,7 +112,7 @@ def _unpacked(packed: Any, bits: int) -> Any:
 
 
 def _sum_and_norm(node: OnnxNode, bias: int, normalise: Any) -> Any:
-    """The normalised sum of input and skip, and the sum itself as output 3."""
+    """Return the normalised sum of input and skip, and the sum itself as output 3."""
     total = op.add(node[0], node[1])
     total = node.emit(op.add(total, node[bias]) if node.has(bias) else total)
     return normalise(total), None, None, total
@@ -142,7 +142,7 @@ def _skip_rms_norm(node: OnnxNode) -> Any:
 
 @converter("EmbedLayerNormalization", domain=MICROSOFT)
 def _embed_layer_norm(node: OnnxNode) -> Any:
-    """Words, positions and segments, summed and normalised."""
+    """Sum the embeddings of words, positions and segments, and normalise."""
     ids = node[0]
     batch, length = shape_of(ids)
     total = op.take(node[2], ids, 0)
@@ -169,13 +169,15 @@ def _embed_layer_norm(node: OnnxNode) -> Any:
 
 
 def _heads(x: Any, count: int) -> Any:
-    """(batch, sequence, hidden) → (batch, sequence, heads, head)."""
+    """Reshape (batch, sequence, hidden) → (batch, sequence, heads, head)."""
     batch, length, hidden = shape_of(x)
     return op.reshape(x, [batch, length, count, hidden // count])
 
 
 def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
-    """Attention of queries, keys and values (batch, sequence, heads, head), heads joined."""
+    """Compute attention of queries, keys and values (batch, sequence, heads, head); join the
+    heads.
+    """
     causal = "TopLeft" if node.attribute("unidirectional", 0) else None
     scale = node.attribute("scale") or None
     found = node.emit(op.nn.attention(*parts, bias, scale, causal))
@@ -184,7 +186,7 @@ def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
 
 
 def _mask(node: OnnxNode, index: int, dtype: Any) -> Any:
-    """What a mask (batch, keys) or (batch, queries, keys) of 0 and 1 adds to the scores."""
+    """Return the score offsets of a mask (batch, keys) or (batch, queries, keys) of 0 and 1."""
     if not node.has(index):
         return None
     mask = node[index]
@@ -199,7 +201,7 @@ def _mask(node: OnnxNode, index: int, dtype: Any) -> Any:
 
 @converter("Attention", domain=MICROSOFT)
 def _attention(node: OnnxNode) -> Any:
-    """Self attention: one product gives queries, keys and values."""
+    """Convert self attention: one product gives queries, keys and values."""
     x, weight = node[0], node[1]
     count = node.attribute("num_heads")
     if not count:
@@ -222,7 +224,7 @@ def _attention(node: OnnxNode) -> Any:
 
 
 def _whole(bias: Any, parts: list[Any]) -> Any:
-    """What is added to scores in their shape (batch, heads, queries, keys)."""
+    """Broadcast a bias to the shape of the scores (batch, heads, queries, keys)."""
     batch, queries, heads, _ = shape_of(parts[0])
     return op.broadcast_to(bias, [batch, heads, queries, shape_of(parts[1])[1]])
 

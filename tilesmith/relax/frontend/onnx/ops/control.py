@@ -31,7 +31,7 @@ def _if(node: OnnxNode) -> Any:
 
 
 def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
-    """A subgraph as a sequence of bindings with its outputs as value."""
+    """Return a subgraph as a sequence of bindings with its outputs as value."""
     builder = node.importer.builder
     builder._begin_binding_block()
     outputs = node.importer.import_subgraph(graph, node.scope, [])
@@ -46,7 +46,7 @@ def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
 
 @converter("Loop")
 def _loop(node: OnnxNode) -> Any:
-    """Unrolled: the number of iterations and the condition have to be known at import."""
+    """Unroll a loop; the number of iterations and the condition have to be known at import."""
     body = node.required("body")
     limit = node.number(0, "M") if node.has(0) else None
     keep_going = bool(node.constant(1, "cond").reshape(-1)[0]) if node.has(1) else True
@@ -95,7 +95,7 @@ def _scan(node: OnnxNode) -> Any:
 
 @converter("Scan", since=8)
 def _batched_scan(node: OnnxNode) -> Any:
-    """Before opset 9 a batch axis stood in front, and the first input gave the lengths."""
+    """Convert Scan as before opset 9: a leading batch axis, lengths in the first input."""
     if node.has(0):
         raise node.unsupported("a scan over sequences of different lengths")
     inputs = [node[index] for index in range(1, len(node))]

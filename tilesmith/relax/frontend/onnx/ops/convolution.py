@@ -17,7 +17,7 @@ AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def spatial_list(node: OnnxNode, name: str, count: int, default: int) -> list[int]:
-    """An attribute with one number for each spatial axis."""
+    """Return an attribute with one number for each spatial axis."""
     values = node.attribute(name) or [default] * count
     if len(values) != count:
         raise OpAttributeInvalid(
@@ -27,7 +27,7 @@ def spatial_list(node: OnnxNode, name: str, count: int, default: int) -> list[in
 
 
 def spatial_rank(x: Any) -> int:
-    """The number of spatial axes of a tensor (N, C, …), 1 to 3."""
+    """Return the number of spatial axes of a tensor (N, C, …), 1 to 3."""
     rank = rank_of(x) - 2
     if rank not in _CONVOLUTIONS:
         raise ShapeError(f"it needs a tensor (N, C, spatial…) of rank 3 to 5, got rank {rank + 2}")
@@ -37,7 +37,7 @@ def spatial_rank(x: Any) -> int:
 def same_padding(
     node: OnnxNode, sizes: list[Any], extents: list[int], strides: list[int], lower: bool
 ) -> list[int]:
-    """Padding under which the result has ``size / stride`` elements, rounded up."""
+    """Return the padding under which the result has ``size / stride`` elements, rounded up."""
     before, after = [], []
     for size, extent, stride in zip(sizes, extents, strides):
         if isinstance(size, int):
@@ -58,7 +58,7 @@ def same_padding(
 def padding_of(
     node: OnnxNode, sizes: list[Any], kernel: list[int], strides: list[int], dilations: list[int]
 ) -> list[int]:
-    """Padding before each spatial axis, then after each, from ``pads`` and ``auto_pad``."""
+    """Return padding before each spatial axis, then after each, from ``pads`` and ``auto_pad``."""
     rank = len(kernel)
     mode = node.choice("auto_pad", "NOTSET", *AUTO_PAD)
     if mode == "VALID":
@@ -75,7 +75,7 @@ def padding_of(
 
 
 def kernel_shape(node: OnnxNode, weight: Any, rank: int) -> list[int]:
-    """The spatial sizes of a weight, which an attribute may repeat."""
+    """Return the spatial sizes of a weight, which an attribute may repeat."""
     sizes = shape_of(weight)[2:]
     given = node.attribute("kernel_shape")
     if given is not None and (len(given) != rank or list(given) != list(sizes)):
@@ -88,7 +88,7 @@ def kernel_shape(node: OnnxNode, weight: Any, rank: int) -> list[int]:
 
 
 def with_bias(x: Any, bias: Any) -> Any:
-    """``x`` (N, C, spatial…) plus one number for each channel."""
+    """Return ``x`` (N, C, spatial…) plus one number for each channel."""
     if bias is None:
         return x
     channels = shape_of(bias)[0]
@@ -96,7 +96,7 @@ def with_bias(x: Any, bias: Any) -> Any:
 
 
 def convolve(node: OnnxNode, x: Any, weight: Any, out_dtype: Any = None) -> Any:
-    """The convolution that a node's attributes describe, without bias."""
+    """Return the convolution that a node's attributes describe, without bias."""
     rank = spatial_rank(x)
     kernel = kernel_shape(node, weight, rank)
     strides = spatial_list(node, "strides", rank, 1)
@@ -148,7 +148,7 @@ def _conv_transpose(node: OnnxNode) -> Any:
 def _transposed_padding(
     node: OnnxNode, sizes: list[Any], extents: list[int], strides: list[int], extra: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Padding (before, then after) and output padding of a transposed convolution."""
+    """Return padding (before, then after) and output padding of a transposed convolution."""
     rank = len(extents)
     mode = node.choice("auto_pad", "NOTSET", *AUTO_PAD)
     wanted = node.attribute("output_shape")

@@ -1,4 +1,4 @@
-"""Tensors out of nothing: constants, ranges, random numbers."""
+"""Tensors without tensor inputs: constants, ranges, random numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _range(node: OnnxNode) -> Any:
 
 
 def _range_at_run_time(node: OnnxNode) -> Any:
-    """The number of elements is computed first and bound to a size."""
+    """Compute the number of elements first and bind it to a size."""
     start, limit, delta = [op.reshape(node[index], [1]) for index in range(3)]
     dtype = dtype_of(node[0])
     wide = [op.astype(value, "float64") for value in (start, limit, delta)]
@@ -71,7 +71,7 @@ _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 
 @converter(*_RANDOM)
 def _random(node: OnnxNode) -> Any:
-    """Numbers drawn at import by the node's seed: a compiled model always gives the same."""
+    """Draw numbers at import by the node's seed: a compiled model always gives the same ones."""
     from tilesmith.relax.frontend.onnx.tensors import dtype_name
     from tilesmith.relax.frontend.onnx.values import static_shape
 

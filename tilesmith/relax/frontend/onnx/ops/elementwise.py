@@ -86,7 +86,7 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
 
 
 def with_common_sizes(node: OnnxNode, *tensors: Any) -> list[Any]:
-    """The tensors, with sizes that decide how they broadcast.
+    """Return the tensors with sizes that decide how they broadcast.
 
     A symbolic size beside another one may be equal to it or be 1. It is taken as equal, which the
     compiled function checks when it is called: else the shape of the result would be unknown.
@@ -95,7 +95,7 @@ def with_common_sizes(node: OnnxNode, *tensors: Any) -> list[Any]:
     shapes = [sizes_of(info) for info in infos]
     if any(shape is None for shape in shapes):
         return list(tensors)
-    chosen: dict[int, Any] = {}  # place from the end → the size of all that are not 1
+    chosen: dict[int, Any] = {}  # axis from the end → the common size of all that are not 1
     for shape in shapes:
         for place, size in enumerate(reversed(shape)):
             if is_const(size, 1):
@@ -128,7 +128,7 @@ for _name, _function in _BINARY.items():
 
 
 def _broadcast_from_axis(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode], Any]:
-    """Before opset 7 the second operand was broadcast from an axis on, if asked for."""
+    """Broadcast the second operand from an axis on, as before opset 7."""
 
     def convert(node: OnnxNode) -> Any:
         a, b = node[0], node[1]
@@ -176,7 +176,9 @@ def _bit_shift(node: OnnxNode) -> Any:
 
 
 def power(node: OnnxNode, base: Any, exponent: Any, known: Any) -> Any:
-    """``base`` to the power ``exponent``; small constant exponents become products and roots."""
+    """Return ``base`` to the power ``exponent``; small constant exponents become products and
+    roots.
+    """
     dtype = dtype_of(base)
     if known is not None and known.size == 1 and known.ndim <= rank_of(base):
         value = float(known.reshape(()))
@@ -232,7 +234,7 @@ add_converter("Mean", _mean)
 
 
 def _limit(x: Any, low: Any, high: Any) -> Any:
-    """``x`` between tensors of rank 0 that may be missing."""
+    """Clip ``x`` between tensors of rank 0 that may be missing."""
     if low is not None:
         x = op.maximum(x, low)
     return x if high is None else op.minimum(x, high)
@@ -267,7 +269,7 @@ def _clip_by_attributes(node: OnnxNode) -> Any:
 
 
 def cast(x: Any, dtype: Any, saturate: bool = True) -> Any:
-    """``x`` converted by ONNX's rules: truth is what is not 0, small floats stay in their range."""
+    """Convert ``x`` by ONNX's rules: nonzero is true, small floats saturate."""
     source, dtype = dtype_of(x), DataType(dtype)
     if source == dtype:
         return x

@@ -1,4 +1,4 @@
-"""Resizing of images, and images from columns."""
+"""Resizing of images, and images from columns (Col2Im)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 class _Plan:
-    """What a Resize node asks for: the axes, their new sizes, and the factors between."""
+    """The parameters of a Resize node: the axes, their new sizes, and the scale factors."""
 
     def __init__(self, node: OnnxNode, x: Any) -> None:
         rank, sizes = rank_of(x), shape_of(x)
@@ -44,7 +44,7 @@ class _Plan:
         self.scales: list[Any] = [1.0] * len(self.axes)
 
     def by_scales(self, scales: list[float]) -> None:
-        """New sizes are the old ones times factors, rounded down."""
+        """Make a plan whose sizes are the old ones times factors, rounded down."""
         if len(scales) != len(self.axes):
             raise ShapeError(f"{len(scales)} scales for {len(self.axes)} axes")
         self.scales = scales
@@ -59,7 +59,7 @@ class _Plan:
                 )
 
     def by_sizes(self, sizes: list[Any], policy: str) -> None:
-        """New sizes as given, or so that no axis is distorted."""
+        """Make a plan with given sizes, or with sizes that keep the aspect ratio."""
         if len(sizes) != len(self.axes):
             raise ShapeError(f"{len(sizes)} sizes for {len(self.axes)} axes")
         self.after = list(sizes)
@@ -76,7 +76,7 @@ class _Plan:
             self.after = [int(numpy.floor(factor * size + 0.5)) for size in self.before]
 
     def changed(self) -> list[int]:
-        """The places of the axes whose size or factor is not the old one."""
+        """Return the positions of the axes whose size or factor changes."""
         return [
             i
             for i, (old, new, scale) in enumerate(zip(self.before, self.after, self.scales))
@@ -162,7 +162,7 @@ def _resized(node: OnnxNode, x: Any, plan: _Plan, settings: dict[str, Any], regi
 
 
 def _is_plain(x: Any, plan: _Plan, changed: list[int], settings: dict[str, Any]) -> bool:
-    """Whether the graph's own operator for images does it."""
+    """Return whether the graph's own resize operator computes the same."""
     if rank_of(x) != 4 or not {plan.axes[i] for i in changed} <= {2, 3}:
         return False
     if not {2, 3} <= set(plan.axes) or settings["coordinates"] not in _COORDINATES:
@@ -180,7 +180,7 @@ def _is_plain(x: Any, plan: _Plan, changed: list[int], settings: dict[str, Any])
 def _by_axis(
     node: OnnxNode, x: Any, plan: _Plan, changed: list[int], settings: dict[str, Any], region: Any
 ) -> Any:
-    """One axis after the other: elements picked by constant indices, or a product with a matrix."""
+    """Resize one axis after the other: by constant indices, or by a product with a matrix."""
     dtype = dtype_of(x)
     count = len(plan.axes)
     outside = None
@@ -210,7 +210,7 @@ def _by_axis(
 
 
 def _times_matrix(x: Any, matrix: Any, axis: int) -> Any:
-    """``x`` with the axis replaced by its products with the rows of ``matrix``."""
+    """Return ``x`` with the axis replaced by its products with the rows of ``matrix``."""
     dtype = dtype_of(x)
     weights = Constant(numpy.ascontiguousarray(matrix.T).astype(DataType(dtype).numpy()))
     rank = rank_of(x)
@@ -223,7 +223,7 @@ def _times_matrix(x: Any, matrix: Any, axis: int) -> Any:
 
 @converter("Col2Im")
 def _columns_to_image(node: OnnxNode) -> Any:
-    """Blocks added up at the places from which they came."""
+    """Add blocks up at their positions in the image."""
     x = node[0]
     image = [int(value) for value in node.constant(1, "image_shape").ravel()]
     block = [int(value) for value in node.constant(2, "block_shape").ravel()]

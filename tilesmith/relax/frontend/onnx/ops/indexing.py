@@ -25,7 +25,9 @@ _FAR = 1 << 40  # beyond the size of any axis
 
 
 def from_front(node: OnnxNode, indices: Any, size: Size) -> Any:
-    """Indices counted from the front; negative ones count from the end of an axis of ``size``."""
+    """Convert indices to count from the front; negative ones count from the end of an axis of
+    ``size``.
+    """
     dtype = dtype_of(indices)
     if dtype.is_uint:
         return indices
@@ -64,7 +66,7 @@ def _gather_elements(node: OnnxNode) -> Any:
 
 
 def _from_front_each(node: OnnxNode, indices: Any, sizes: list[Size]) -> Any:
-    """Like ``from_front`` for vectors of indices along the last axis, one size for each."""
+    """Apply ``from_front`` to vectors of indices along the last axis, one size for each."""
     if isinstance(indices, Constant) and not (as_array(indices) < 0).any():
         return indices
     if not all(isinstance(size, int) for size in sizes):
@@ -112,7 +114,7 @@ def _scatter_nd(node: OnnxNode) -> Any:
 
 
 def _bound(value: Any) -> Any:
-    """Bounds may be as far out as int64 goes; arithmetic with them must not overflow."""
+    """Limit a bound to a range in which arithmetic with it does not overflow."""
     return max(-_FAR, min(_FAR, value)) if isinstance(value, int) else value
 
 
@@ -146,7 +148,7 @@ def _slice(node: OnnxNode) -> Any:
 
 
 def _slice_at_run_time(node: OnnxNode, x: Any, axes: list[int], steps: list[int]) -> Any:
-    """Bounds are computed at run time; what they say is spread over all axes."""
+    """Slice by bounds that are computed at run time, spread over all axes."""
     rank = rank_of(x)
     full = {"begin": 0, "end": _FAR}
     bounds = []
@@ -256,7 +258,7 @@ def _eye_like(node: OnnxNode) -> Any:
 
 @converter("TensorScatter")
 def _tensor_scatter(node: OnnxNode) -> Any:
-    """Updates written into a cache along one axis, from a place on that each sequence has."""
+    """Write updates into a cache along one axis, from each sequence's own position on."""
     cache, update = node[0], node[1]
     rank = rank_of(cache)
     axis = node.axis(-2, rank)

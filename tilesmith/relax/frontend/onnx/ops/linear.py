@@ -21,7 +21,7 @@ def _transposed(x: Any) -> Any:
 
 
 def scaled(x: Any, factor: float) -> Any:
-    """``x`` times a number; nothing to do for 1. Integers are multiplied as floats."""
+    """Multiply ``x`` by a number; unchanged for 1. Integers are multiplied as floats."""
     if factor == 1:
         return x
     dtype = dtype_of(x)
@@ -52,7 +52,7 @@ def _gemm(node: OnnxNode) -> Any:
 
 
 def written_out(equation: str, ranks: list[int]) -> str:
-    """An equation of einsum in which ``...`` is replaced by letters and the output is given."""
+    """Return an einsum equation with letters instead of ``...`` and an explicit output."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(ranks):
@@ -77,7 +77,7 @@ def written_out(equation: str, ranks: list[int]) -> str:
 def _same_sizes(
     node: OnnxNode, tensors: list[Any], terms: list[str]
 ) -> tuple[list[Any], list[str]]:
-    """Axes of size 1 whose letter has another size elsewhere are dropped: they broadcast."""
+    """Drop axes of size 1 whose letter has another size elsewhere: they broadcast."""
     largest: dict[str, Any] = {}
     for term, tensor in zip(terms, tensors):
         for letter, size in zip(term, shape_of(tensor)):
@@ -109,7 +109,7 @@ def _einsum(node: OnnxNode) -> Any:
 
 @converter("Det")
 def _determinant(node: OnnxNode) -> Any:
-    """Elimination with the largest pivot, one column after the other."""
+    """Compute determinants by elimination with the largest pivot, column by column."""
     x = node[0]
     shape = shape_of(x)
     count = shape[-1]
@@ -125,7 +125,7 @@ def _determinant(node: OnnxNode) -> Any:
 
 
 def _eliminate(node: OnnxNode, x: Any, total: Any, count: int) -> Any:
-    """The matrices without pivot row and column, the products of pivots and signs so far."""
+    """Return the matrices without pivot row and column, the products of pivots and signs so far."""
     dtype = dtype_of(x)
     column = op.take(x, scalar(0, "int64"), 2)
     row = node.emit(op.argmax(op.abs(column), 1))

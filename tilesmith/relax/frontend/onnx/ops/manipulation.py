@@ -55,7 +55,7 @@ def _reshape(node: OnnxNode) -> Any:
 
 
 def reshape(x: Any, wanted: list[Size], keep_zero: bool = False) -> Any:
-    """``x`` in a shape where 0 copies a size and one -1 stands for what is left."""
+    """Reshape ``x``; 0 copies a size and one -1 stands for the remaining elements."""
     old = shape_of(x)
     sizes: list[Any] = []
     for i, size in enumerate(wanted):
@@ -105,7 +105,7 @@ def _what_is_left(old: list[Any], sizes: list[Any], place: int) -> Size:
 
 
 def _reshape_at_run_time(node: OnnxNode, x: Any, keep_zero: bool) -> Any:
-    """The shape is computed at run time: 0 and -1 are replaced there."""
+    """Reshape by a shape computed at run time, where 0 and -1 are replaced."""
     wanted = node[1]
     count = shape_of(wanted)[0]
     if not isinstance(count, int):
@@ -167,7 +167,7 @@ def _transpose(node: OnnxNode) -> Any:
 
 
 def broadcast_shape(shape: list[Size], wanted: list[Size]) -> list[Size]:
-    """The sizes that two shapes give by numpy's rule; symbolic ones are taken as equal."""
+    """Return the sizes that two shapes give by numpy's rule; symbolic ones are taken as equal."""
     count = max(len(shape), len(wanted))
     found: list[Size] = []
     for a, b in zip([1] * (count - len(shape)) + shape, [1] * (count - len(wanted)) + wanted):
@@ -240,7 +240,7 @@ def _split(node: OnnxNode) -> Any:
 
 
 def equal_parts(node: OnnxNode, x: Any, axis: int, size: Size) -> Any:
-    """As many parts as the node has outputs; the last one is smaller where they do not divide."""
+    """Split into as many parts as the node has outputs; the last one may be smaller."""
     count = int(node.attribute("num_outputs", len(node.proto.output)))
     if isinstance(size, int):
         step = -(-size // count)
@@ -251,7 +251,7 @@ def equal_parts(node: OnnxNode, x: Any, axis: int, size: Size) -> Any:
 
 
 def parts_of(node: OnnxNode, x: Any, axis: int, parts: list[Any], size: Size) -> Any:
-    """Parts of these sizes along an axis, as a tuple of tensors."""
+    """Return parts of these sizes along an axis, as a tuple of tensors."""
     if (
         isinstance(size, int)
         and all(isinstance(part, int) for part in parts)
@@ -300,7 +300,7 @@ def _pad(node: OnnxNode) -> Any:
 
 
 def _width(pads: list[int], axes: list[int], rank: int) -> list[int]:
-    """Before and after for each axis from ONNX's order: all before, then all after."""
+    """Return (before, after) for each axis from ONNX's order: all before, then all after."""
     if len(pads) != 2 * len(axes):
         raise OpAttributeInvalid(f"{len(pads)} paddings for {len(axes)} axes")
     width = [0] * (2 * rank)
@@ -310,7 +310,7 @@ def _width(pads: list[int], axes: list[int], rank: int) -> list[int]:
 
 
 def pad(x: Any, width: list[int], value: Any = 0, mode: str = "constant") -> Any:
-    """``x`` with more elements (fewer where negative) before and after each axis."""
+    """Pad ``x`` before and after each axis; negative numbers cut elements off."""
     if not any(width):
         return x
     dtype = dtype_of(x)
@@ -320,7 +320,7 @@ def pad(x: Any, width: list[int], value: Any = 0, mode: str = "constant") -> Any
 
 
 def _pad_with_tensor(node: OnnxNode, x: Any, width: list[int], value: Any) -> Any:
-    """The padding is computed at run time: it stands where padded ones are 0."""
+    """Pad by amounts computed at run time."""
     sizes = shape_of(x)
     inside = pad(op.ones(ShapeExpr(sizes), "int8"), width)
     padded = pad(x, width)
@@ -386,7 +386,7 @@ def _space_to_depth(node: OnnxNode) -> Any:
 
 @converter("ReverseSequence")
 def _reverse_sequence(node: OnnxNode) -> Any:
-    """The first elements of each sequence in reverse order: as many as its length."""
+    """Reverse the first elements of each sequence, as many as its length."""
     x, lengths = node[0], node[1]
     rank, sizes = rank_of(x), shape_of(x)
     time, batch = (

@@ -44,7 +44,7 @@ def _batch_norm(node: OnnxNode) -> Any:
 
 
 def _training_batch_norm(node: OnnxNode, epsilon: float) -> Any:
-    """The statistics are those of the batch; the running ones move towards them."""
+    """Normalise with the statistics of the batch; update the running ones."""
     x, momentum = node[0], float(node.attribute("momentum", 0.9))
     dtype = dtype_of(x)
     axes = [axis for axis in range(rank_of(x)) if axis != 1]
@@ -91,7 +91,7 @@ def _layer_norm(node: OnnxNode) -> Any:
 
 
 def _fitted(node: OnnxNode, value: Any, sizes: list[Any]) -> Any:
-    """A parameter in the sizes of the normalised axes; None where it has more axes."""
+    """Return a parameter in the sizes of the normalised axes; None if it has more axes."""
     shape = shape_of(value)
     while len(shape) > len(sizes) and isinstance(shape[0], int) and shape[0] == 1:
         shape = shape[1:]
@@ -105,7 +105,9 @@ def _fitted(node: OnnxNode, value: Any, sizes: list[Any]) -> Any:
 
 
 def _statistics(node: OnnxNode, x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]:
-    """Mean, 1 / deviation, and the tensor with both applied; in single precision at least."""
+    """Return mean, 1 / deviation, and the tensor with both applied; in single precision at
+    least.
+    """
     wide = x if dtype_of(x) in ("float32", "float64") else node.emit(op.astype(x, "float32"))
     dtype = dtype_of(wide)
     mean = node.emit(op.mean(wide, axes, True))

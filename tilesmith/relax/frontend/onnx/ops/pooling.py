@@ -1,4 +1,4 @@
-"""Poolings: the largest, mean or p-norm of windows or of all that is spatial."""
+"""Pooling: the largest, mean or p-norm of windows or of all spatial elements."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Window:
                 )
 
     def reach(self, axis: int) -> int:
-        """How far a window goes along an axis."""
+        """Return how far a window extends along an axis."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
     def missing(self) -> list[Any]:
-        """How far windows reach over the end of the padded data, for each axis.
+        """Return how far windows extend beyond the end of the padded data, for each axis.
 
         With ``ceil_mode`` a last window is kept if it begins before the end of the data. Negative
         where elements at the end are in no window.
@@ -72,7 +72,7 @@ class Window:
         return found
 
     def arguments(self, node: OnnxNode) -> dict[str, Any]:
-        """The windows as arguments of a pooling; ``ceil_mode`` is written out as padding."""
+        """Return the windows as arguments of a pooling; ``ceil_mode`` becomes padding."""
         padding, ceil = list(self.padding), False
         if self.ceil:
             missing = self.missing()
@@ -100,7 +100,9 @@ def _max_pool(node: OnnxNode) -> Any:
 
 
 def _places(window: Window, order: str) -> tuple[Any, Any, list[int]]:
-    """For each window and place in it: the flat spatial index, whether that is in the data."""
+    """Return for each window and element in it: the flat spatial index, and whether it is in the
+    data.
+    """
     counts, grids = [], []
     missing = window.missing()
     for i, size in enumerate(window.sizes):
@@ -128,7 +130,7 @@ def _order(rank: int, order: str) -> Any:
 
 
 def _max_pool_with_places(node: OnnxNode, x: Any, window: Window) -> Any:
-    """The values and where they come from: an index into the flattened tensor."""
+    """Return the values and where they come from: an index into the flattened tensor."""
     shape = static_shape(x, "MaxPool with indices")
     places, inside, counts = _places(window, "rows")
     dtype = dtype_of(x)
@@ -180,7 +182,7 @@ def _lp_pool(node: OnnxNode) -> Any:
 
 
 def _power_of_size(x: Any, order: float) -> Any:
-    """|x| to the power of ``order``."""
+    """Return |x| to the power of ``order``."""
     if order == 2:
         return op.multiply(x, x)
     return op.abs(x) if order == 1 else op.power(op.abs(x), scalar(order, dtype_of(x)))

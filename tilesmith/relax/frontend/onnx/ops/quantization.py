@@ -19,7 +19,9 @@ from tilesmith.support.errors import ShapeError
 
 
 def _parameter(node: OnnxNode, value: Any, x: Any, axis: int) -> Any:
-    """A scale or zero point in a shape that broadcasts with ``x``: one, by channel, or by block."""
+    """Return a scale or zero point in a shape that broadcasts with ``x``: one, by channel, or by
+    block.
+    """
     shape = shape_of(value)
     rank = rank_of(x)
     block = int(node.attribute("block_size", 0) or 0)
@@ -99,7 +101,7 @@ def _dequantize_linear(node: OnnxNode) -> Any:
 
 
 def _centred(node: OnnxNode, index: int, zero_index: int, axis: int) -> Any:
-    """An input as int32 without its zero point, which may differ along ``axis``."""
+    """Return an input as int32 without its zero point, which may differ along ``axis``."""
     x = op.astype(node[index], "int32")
     if not node.has(zero_index):
         return node.emit(x)
@@ -108,7 +110,9 @@ def _centred(node: OnnxNode, index: int, zero_index: int, axis: int) -> Any:
 
 
 def _along(value: Any, rank: int, axis: int) -> Any:
-    """A vector along an axis of a tensor of ``rank``; what has more axes broadcasts by itself."""
+    """Return a vector along an axis of a tensor of ``rank``; what has more axes broadcasts by
+    itself.
+    """
     shape = shape_of(value)
     if len(shape) != 1:
         return value
@@ -123,7 +127,7 @@ def _matmul_integer(node: OnnxNode) -> Any:
 
 
 def _requantized(node: OnnxNode, total: Any, factor: Any, scale: Any, zero: Any) -> Any:
-    """Sums of products (int32) as the result's integers: scaled, rounded, in their range."""
+    """Convert sums of products (int32) to the result's integers: scale, round, saturate."""
     dtype = dtype_of(zero)
     real = op.multiply(op.astype(total, "float32"), op.astype(factor, "float32"))
     scale = op.astype(scale, "float32") if dtype_of(scale) != "float32" else scale
@@ -153,7 +157,7 @@ def _q_linear_conv(node: OnnxNode) -> Any:
 
 @converter("DynamicQuantizeLinear")
 def _dynamic_quantize_linear(node: OnnxNode) -> Any:
-    """uint8 whose scale follows from the range of the data, which is made to contain 0."""
+    """Quantise to uint8 with a scale from the range of the data, extended to contain 0."""
     x = node[0]
     zero = scalar(0, "float32")
     high = node.emit(op.maximum(op.max(x), zero))

@@ -53,14 +53,16 @@ class Recurrence:
         return self.node.emit(op.take(value, scalar(direction, "int64"), 0))
 
     def from_inputs(self, steps: Any) -> Any:
-        """What the inputs of all steps (steps, batch, inputs) give to the gates."""
+        """Return the gates' contributions from the inputs of all steps (steps, batch, inputs)."""
         product = op.matmul(steps, op.permute_dims(self.input_weights))
         return self.node.emit(
             product if self.input_bias is None else op.add(product, self.input_bias)
         )
 
     def from_state(self, state: Any, first: int = 0, last: int | None = None) -> Any:
-        """What a state (batch, hidden) gives to the gates from ``first`` to before ``last``."""
+        """Return the gates' contributions from a state, for gates ``first`` to ``last``,
+        exclusive.
+        """
         weights, bias = self.state_weights, self.state_bias
         last = self.gates if last is None else last
         if (first, last) != (0, self.gates):
@@ -71,19 +73,19 @@ class Recurrence:
         return self.node.emit(product if bias is None else op.add(product, bias))
 
     def gate(self, total: Any, index: int) -> Any:
-        """One gate's part of a sum over all of them."""
+        """Return one gate's part of a sum over all of them."""
         bounds = [index * self.hidden], [(index + 1) * self.hidden]
         return op.strided_slice(total, [1], *bounds)
 
     def activate(self, index: int, x: Any) -> Any:
-        """An activation of the limited sum ``x``."""
+        """Return an activation of the limited sum ``x``."""
         if self.clip is not None:
             x = op.clip(x, -float(self.clip), float(self.clip))
         return self.node.emit(self.activations[index](self.node.emit(x)))
 
 
 def _functions(node: OnnxNode, defaults: list[str], directions: int) -> list[list[Any]]:
-    """The activations of each direction."""
+    """Return the activations of each direction."""
     names = [str(name).lower() for name in node.attribute("activations") or defaults * directions]
     alphas = [float(value) for value in node.attribute("activation_alpha") or []]
     betas = [float(value) for value in node.attribute("activation_beta") or []]
@@ -110,7 +112,7 @@ def _with(function: Callable[..., Any], arguments: dict[str, float]) -> Callable
 def _run(
     node: OnnxNode, gates: int, defaults: list[str], states: tuple[int, ...], make: Any
 ) -> Any:
-    """All directions over all steps: Y, then the last value of each state.
+    """Run all directions over all steps; return Y, then the last value of each state.
 
     ``states`` are the inputs with the initial states; ``make(recurrence, direction)`` gives the
     step: (what the inputs give, states) → states, of which the first is the output.
@@ -146,7 +148,7 @@ def _initial(
 def _over_steps(
     node: OnnxNode, recurrence: Recurrence, x: Any, state: Any, step: Step, is_reversed: bool
 ) -> tuple[list[Any], tuple[Any, ...]]:
-    """The outputs of all steps in the order of time, and the states after the last one."""
+    """Return the outputs of all steps in time order, and the states after the last one."""
     length = shape_of(x)[0]
     total = recurrence.from_inputs(x)
     lengths = node.emit(op.expand_dims(node[4], 1)) if node.has(4) else None
@@ -159,7 +161,7 @@ def _over_steps(
         if lengths is None:
             outputs[place], state = new[0], new
             continue
-        # Behind its end a sequence keeps its state, and its output is 0.
+        # Past its end a sequence keeps its state, and its output is 0.
         runs = node.emit(op.greater(lengths, scalar(place, dtype_of(lengths))))
         state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
         outputs[place] = op.where(runs, new[0], scalar(0, dtype_of(x)))
@@ -249,7 +251,7 @@ def _lstm(node: OnnxNode) -> Any:
 
 
 def _peepholes(node: OnnxNode, recurrence: Recurrence, direction: int) -> dict[int, Any]:
-    """Gate → weights of the cell: input, output, forget gate in this order."""
+    """Return gate → weights of the cell: input, output, forget gate in this order."""
     if not node.has(7):
         return {}
     weights = node.emit(op.take(node[7], scalar(direction, "int64"), 0))

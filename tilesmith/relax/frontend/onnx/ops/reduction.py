@@ -30,7 +30,7 @@ def _extreme(function: Callable[..., Any], lowest: bool) -> Reduction:
 
 
 def _of_nothing(x: Any, axes: list[int], keep: bool, lowest: bool) -> Any:
-    """The extreme value of no elements: infinity, or the limit of the integers."""
+    """Return the extreme value of an empty reduction: infinity, or the limit of the integers."""
     import numpy
 
     dtype = dtype_of(x)
@@ -57,7 +57,7 @@ def _log_sum(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
 
 
 def _log_sum_exp(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
-    """The largest value is taken out first, so that no power overflows."""
+    """Compute log-sum-exp after subtracting the largest value, so that no power overflows."""
     if not dtype_of(x).is_float:
         x = node.emit(op.astype(x, "float64"))
     if any(isinstance(shape_of(x)[axis], int) and shape_of(x)[axis] == 0 for axis in axes):
@@ -107,7 +107,7 @@ _ELEMENTWISE_OF_ONE: dict[str, Callable[[Any], Any]] = {
 
 
 def _reduction(name: str, reduce: Reduction) -> Callable[[OnnxNode], Any]:
-    """Axes are an attribute, since opset 13 (ReduceSum) or 18 an input."""
+    """Register a reduction: axes are an attribute, from opset 13 (ReduceSum) or 18 on an input."""
 
     def convert(node: OnnxNode) -> Any:
         x = node[0]

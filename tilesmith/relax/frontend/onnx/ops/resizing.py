@@ -1,4 +1,4 @@
-"""Resizing along one axis, in numpy: where new elements lie among the old, and their weights."""
+"""Resizing along one axis, in numpy: source positions of the new elements, and their weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AxisResize:
         self.settings = settings
 
     def positions(self) -> Any:
-        """Where, on the old axis, each new element lies."""
+        """Return the position of each new element on the old axis."""
         name = self.settings["coordinates"]
         if name not in _POSITIONS:
             raise OpAttributeInvalid(
@@ -40,7 +40,7 @@ class AxisResize:
         return _POSITIONS[name](self, numpy.arange(self.after, dtype="float64"))
 
     def outside(self) -> Any:
-        """Which new elements lie outside of the old ones."""
+        """Return which new elements lie outside the old axis."""
         places = self.positions()
         return (places < 0) | (places > self.before - 1)
 
@@ -90,7 +90,7 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 
 def nearest_places(task: AxisResize) -> list[int]:
-    """The index of the old element that each new one copies."""
+    """Return the index of the old element that each new one copies."""
     name = task.settings["rounding"]
     if name not in _ROUNDINGS:
         raise OpAttributeInvalid(f"its attribute 'nearest_mode' is '{name}'")
@@ -111,7 +111,7 @@ def _cubic(distance: Any, alpha: float) -> Any:
 
 
 def resize_matrix(task: AxisResize) -> Any:
-    """Row by row the weights with which the old elements make up each new one."""
+    """Return the matrix of weights of the old elements (columns) in each new one (rows)."""
     settings = task.settings
     kernel, reach = (_triangle, 1) if settings["mode"] == "linear" else (_cubic, 2)
     # Against aliasing the kernel gets as wide as the old elements that fall on one new one.

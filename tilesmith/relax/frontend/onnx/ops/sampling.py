@@ -1,4 +1,6 @@
-"""Elements between the places of an image: GridSample, RoiAlign, deformed convolutions."""
+"""Interpolation at arbitrary positions of an image: GridSample, RoiAlign, deformable
+convolutions.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,11 @@ class _Sampler:
         self.padding, self.corners = padding, corners
 
     def number(self, value: float) -> Any:
-        """A constant of the data's dtype."""
+        """Return a constant of the data's dtype."""
         return scalar(value, self.dtype)
 
     def position(self, coordinate: Any, size: int) -> Any:
-        """From -1 … 1 to the axis of the data."""
+        """Convert coordinates in -1 … 1 to positions on the axis of the data."""
         shifted = op.add(coordinate, self.number(1))
         if self.corners:
             return self.node.emit(op.multiply(shifted, self.number((size - 1) / 2)))
@@ -46,7 +48,7 @@ class _Sampler:
         return self.node.emit(op.subtract(scaled, self.number(0.5)))
 
     def reflected(self, place: Any, size: int) -> Any:
-        """A place outside of the data mirrored at its borders, as often as it takes."""
+        """Return a position mirrored at the borders of the data until it lies inside."""
         low, high = (0.0, size - 1.0) if self.corners else (-0.5, size - 0.5)
         span = high - low
         if span == 0:
@@ -59,7 +61,7 @@ class _Sampler:
         return self.node.emit(op.add(turned, self.number(low)))
 
     def within(self, place: Any, size: int) -> Any:
-        """A place after padding by the border or by reflection."""
+        """Return a position after padding by the border or by reflection."""
         if self.padding == "border":
             return self.node.emit(op.clip(place, 0, size - 1))
         if self.padding == "reflection":
@@ -67,7 +69,9 @@ class _Sampler:
         return place
 
     def at(self, places: list[Any]) -> Any:
-        """The elements (batch, channels, places) at whole-numbered places of floats."""
+        """Return the elements (batch, channels, positions) at integral positions given as
+        floats.
+        """
         inside, index = None, None
         for place, size in zip(places, self.sizes):
             bounded = op.clip(self.within(place, size), 0, size - 1)
@@ -91,7 +95,7 @@ class _Sampler:
 
 
 def _cubic(sampler: _Sampler, fraction: Any) -> list[Any]:
-    """The weights of the four places around, for the fraction behind the second one."""
+    """Return the weights of the four neighbours, for the fraction beyond the second one."""
     alpha = -0.75
     number, one = sampler.number, sampler.number(1)
 
@@ -140,7 +144,7 @@ def _grid_sample(node: OnnxNode) -> Any:
 
 
 def _weighted(sampler: _Sampler, positions: list[Any], mode: str) -> Any:
-    """The elements around each place times their weights, summed."""
+    """Return the sum of the elements around each position times their weights."""
     node, one = sampler.node, sampler.number(1)
     taps: list[list[tuple[Any, Any]]] = []
     for place in positions:
@@ -172,7 +176,7 @@ def _numbers(values: Any, dtype: Any) -> Constant:
 
 
 def _sample_places(node: OnnxNode, low: Any, high: Any, count: int, scale: float) -> Any:
-    """Where samples lie along one axis of each region: (regions, results, samples)."""
+    """Return the sample positions along one axis of each region: (regions, results, samples)."""
     dtype = dtype_of(low)
     samples = int(node.attribute("sampling_ratio", 0))
     if samples <= 0:
@@ -194,7 +198,7 @@ def _sample_places(node: OnnxNode, low: Any, high: Any, count: int, scale: float
 
 
 def _neighbours(node: OnnxNode, place: Any, size: int) -> list[tuple[Any, Any]]:
-    """The two elements around each place with their weights; weight 0 for places far outside."""
+    """Return the two elements around each position with their weights; weight 0 far outside."""
     dtype = dtype_of(place)
     inside = op.logical_and(
         op.greater_equal(place, scalar(-1, dtype)), op.less_equal(place, scalar(size, dtype))
@@ -212,7 +216,7 @@ def _neighbours(node: OnnxNode, place: Any, size: int) -> list[tuple[Any, Any]]:
 
 @converter("RoiAlign")
 def _roi_align(node: OnnxNode) -> Any:
-    """Samples at equal distances in each part of each region, between four elements each."""
+    """Sample each part of each region at equal distances, by bilinear interpolation."""
     x, regions = node[0], node[1]
     channels, height, width = static_shape(op.take(x, scalar(0, "int64"), 0), "RoiAlign")
     rows, columns = int(node.attribute("output_height", 1)), int(node.attribute("output_width", 1))
@@ -250,7 +254,7 @@ def _roi_align(node: OnnxNode) -> Any:
 def _deformed_places(
     node: OnnxNode, kernel: list[int], result: list[int], groups: int
 ) -> list[Any]:
-    """For rows and columns: where each element of each window is taken from."""
+    """Return, for rows and columns, the position that each element of each window is read from."""
     offset = node[2]
     dtype = dtype_of(offset)
     strides, dilations = spatial_list(node, "strides", 2, 1), spatial_list(node, "dilations", 2, 1)
@@ -270,7 +274,7 @@ def _deformed_places(
 
 @converter("DeformConv")
 def _deform_conv(node: OnnxNode) -> Any:
-    """Elements at shifted places, weighted by a mask, then the product with the weights."""
+    """Convolve elements read at shifted positions, weighted by a mask."""
     x, weight = node[0], node[1]
     kernel = kernel_shape(node, weight, 2)
     shifts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))

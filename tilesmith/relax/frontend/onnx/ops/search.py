@@ -1,4 +1,4 @@
-"""Places of extreme values, sorting, distinct values."""
+"""Positions of extreme values, sorting, distinct values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _unique(node: OnnxNode) -> Any:
 
 
 def _unique_in_order(node: OnnxNode, x: Any, axis: Any) -> Any:
-    """Distinct values in the order of their first occurrence."""
+    """Return distinct values in the order of their first occurrence."""
     axis = None if axis is None else normal_axis(axis, rank_of(x))
     if axis is None:
         x = node.emit(op.flatten(x))

@@ -101,7 +101,7 @@ def _split(node: OnnxNode) -> Any:
 
 @converter("SequenceMap")
 def _map(node: OnnxNode) -> Any:
-    """The body for each element; inputs that are no sequences are the same each time."""
+    """Apply the body to each element; inputs that are not sequences are the same each time."""
     body, values = node.required("body"), _sequence(node)
     outputs: list[list[Any]] = [[] for _ in body.output]
     for place in range(len(values)):

@@ -1,4 +1,4 @@
-"""Fourier transforms and what goes with them; signals are (…, real and imaginary part)."""
+"""Fourier transforms and related operators; signals are (…, real and imaginary part)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tilesmith.runtime.dtype import DataType
 
 
 def _parts(node: OnnxNode, x: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part of a signal whose last axis has one or both of them."""
+    """Return the real and the imaginary part of a signal whose last axis has one or both of
+    them.
+    """
     axis = rank_of(x) - 1
     real = node.emit(op.take(x, scalar(0, "int64"), axis))
     if shape_of(x)[axis] == 1:
@@ -25,7 +27,7 @@ def _parts(node: OnnxNode, x: Any) -> tuple[Any, Any]:
 
 
 def _waves(length: int, count: int, inverse: bool, dtype: Any) -> tuple[Any, Any]:
-    """The real and imaginary parts of the transform's matrix (length, count)."""
+    """Return the real and imaginary parts of the transform's matrix (length, count)."""
     angle = 2 * numpy.pi * numpy.outer(numpy.arange(length), numpy.arange(count)) / max(count, 1)
     scale = 1 / count if inverse else 1.0
     sign = 1 if inverse else -1
@@ -37,7 +39,7 @@ def _waves(length: int, count: int, inverse: bool, dtype: Any) -> tuple[Any, Any
 
 
 def _transform(node: OnnxNode, real: Any, imaginary: Any, waves: tuple[Any, Any]) -> Any:
-    """Products of the last axis with the matrix; the two parts of the result along a new axis."""
+    """Multiply the last axis by the matrix; stack the result's two parts along a new axis."""
     cosine, sine = waves
     first, second = op.matmul(real, cosine), op.matmul(real, sine)
     if imaginary is not None:
@@ -87,7 +89,9 @@ def _dft(node: OnnxNode) -> Any:
 def _inverse_of_half(
     node: OnnxNode, real: Any, imaginary: Any, axis: int, length: int, count: int
 ) -> Any:
-    """The real signal whose spectrum's first half is given; the rest is its mirror image."""
+    """Return the real signal of a spectrum given by its first half; the rest is its mirror
+    image.
+    """
     if node.version < 20 or not node.has(1):
         count = 2 * (length - 1)
     rank = rank_of(real)
@@ -138,7 +142,7 @@ def _stft(node: OnnxNode) -> Any:
 
 @converter("MelWeightMatrix")
 def _mel_weight_matrix(node: OnnxNode) -> Any:
-    """Triangles at equal distances on the mel scale, computed at import."""
+    """Compute triangles at equal distances on the mel scale at import."""
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     bins, length, rate, low, high = [node.number(i, name) for i, name in enumerate(names)]
     to = int(node.attribute("output_datatype", 1))
