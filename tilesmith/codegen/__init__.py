@@ -1,6 +1,7 @@
-"""Back ends: lowered modules → code. `build(module, target)` asks the record of the target's kind.
+"""Generates code from lowered modules: `build(module, target)` calls the back end of the target's
+kind.
 
-Each back end has a room here, with its record in `record.py`.
+Each back end is a package here, with its record in `record.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["BACK_ENDS", "BackEnd", "Code", "build", "register_back_end"]
 def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
     """Compile a lowered module for a target.
 
-    Raises UnsupportedError when there is no back end for the target's kind, CodegenError for what
-    the back end cannot translate.
+    Raises UnsupportedError when there is no back end for the target's kind, CodegenError for code
+    that the back end cannot translate.
     """
     target = Target(target)
     record = back_end_of(target)
@@ -49,7 +50,7 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
 
 
 def _spelled(names: list[str], record: BackEnd) -> dict[str, str]:
-    """What the code calls functions whose names it cannot take, without the prefix."""
+    """Return the symbols of functions whose names the code does not allow, without the prefix."""
     if record.symbol is None:
         return {}
     spell = part(record.symbol)
@@ -58,7 +59,7 @@ def _spelled(names: list[str], record: BackEnd) -> dict[str, str]:
 
 
 def _function_names(module: IRModule, is_device: bool) -> tuple[list[str], list[str]]:
-    """The names of the functions that a user can call, and of those that are entries."""
+    """Return the names of the functions that a user can call, and of the entry functions."""
     if is_device:
         named = {str(f.attrs.get("global_symbol", v.name_hint)): f for v, f in module.items()}
     else:

@@ -1,4 +1,6 @@
-"""The C compiler of this machine: for the C back end, and for C that LLVM code imports."""
+"""Finds and runs the C compiler of this machine: for the C back end, and for C that LLVM code
+imports.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ __all__ = [
 
 @cache
 def find_compiler() -> str | None:
-    """The C compiler of this machine: `CC`, else cc, gcc or clang."""
+    """Return the C compiler of this machine: `CC`, else cc, gcc or clang."""
     named = os.environ.get("CC", "").split()
     for candidate in [*named[:1], "cc", "gcc", "clang"]:
         found = shutil.which(candidate)
@@ -34,7 +36,7 @@ def find_compiler() -> str | None:
 
 
 def missing_compiler(target: Target) -> str:
-    """What to install to compile C for `target`; "" where a compiler is found."""
+    """Return what to install to compile C for `target`; "" if a compiler is found."""
     try:
         compiler_command(target)
     except CodegenError as error:
@@ -44,13 +46,13 @@ def missing_compiler(target: Target) -> str:
 
 @cache
 def _version(command: tuple[str, ...]) -> str:
-    """The first line that a compiler says about itself."""
+    """Return the first line that a compiler prints about itself."""
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     return done.stdout.partition("\n")[0].strip()
 
 
 def compiler_identity(target: Target) -> str:
-    """The compiler's command and version, which decide the code that it makes; "" without one."""
+    """Return the compiler's command and version, on which its code depends; "" without one."""
     if missing_compiler(target):
         return ""
     command = compiler_command(target)
@@ -58,15 +60,15 @@ def compiler_identity(target: Target) -> str:
 
 
 def describe_compiler() -> str:
-    """The C compiler of this machine, or what installs one, for `tilesmith doctor`."""
+    """Describe the C compiler of this machine, or what installs one, for `tilesmith doctor`."""
     native = Target("c")
     return compiler_identity(native) or f"source only: {missing_compiler(native)}"
 
 
 def compiler_command(target: Target) -> list[str]:
-    """The words that begin a call of a C compiler for `target`: the system's, clang, or zig's.
+    """Return the command of a C compiler for `target`: the system's, clang, or zig's.
 
-    Raises CodegenError that says what to install where there is none.
+    Raises CodegenError, which says what to install, if there is none.
     """
     triple = llvm_machine(target).triple if target.mtriple else ""
     is_native = not triple or triple == host_cpu().triple
@@ -86,7 +88,7 @@ def compiler_command(target: Target) -> list[str]:
 
 
 def _zig_triple(triple: str) -> str:
-    """LLVM's triple as zig writes it: without a vendor."""
+    """Convert LLVM's triple to zig's: without a vendor."""
     parts = triple.split("-")
     if len(parts) == 4:
         parts = [parts[0], *parts[2:]]
@@ -100,7 +102,7 @@ def compile_source(
     standard: str = "c99",
     options: Sequence[str] = (),
 ) -> bytes:
-    """The object file of a C source; `options` are further words for the compiler.
+    """Return the object file of a C source; `options` are further words for the compiler.
 
     Raises CodegenError where there is no compiler or it refuses the source.
     """
@@ -111,7 +113,7 @@ def compile_source(
     ]
     command = compiler_command(target)
     if architecture(target) != "x86":
-        options.append("-ffp-contract=off")  # x86 without -march has no instruction to contract to
+        options.append("-ffp-contract=off")  # x86 without -march has no fused instruction
     with tempfile.TemporaryDirectory(prefix="tilesmith-c-") as folder:
         path, output = os.path.join(folder, "code.c"), os.path.join(folder, "code.o")
         with open(path, "w", encoding="utf-8") as file:

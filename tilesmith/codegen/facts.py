@@ -1,8 +1,9 @@
-"""Cheap facts about index expressions: signs, multiples, faults, and what a loop body uses.
+"""Finds cheap facts about index expressions: signs, multiples, faults, and the variables of a loop
+body.
 
-They decide between forms of the same meaning (a shift instead of a division, `zext` instead of
-`sext`, an aligned load); where nothing is known the general form is written. The simplifier of
-`arith` has done the real work before.
+They choose between equivalent forms (a shift instead of a division, `zext` instead of `sext`, an
+aligned load); where nothing is known the general form is written. The simplifier of `arith` has run
+before.
 """
 
 from __future__ import annotations
@@ -40,27 +41,29 @@ from tilesmith.tir.expr import BufferLoad
 
 
 class Facts:
-    """What is known about the variables in scope. A child scope copies its parent's."""
+    """The known facts about the variables in scope. A child scope copies its parent's."""
 
     def __init__(self) -> None:
         self.non_negative: set[Var] = set()
         self.multiple: dict[Var, int] = {}
-        self._signs: dict[int, tuple[PrimExpr, bool]] = {}  # the expression keeps its id taken
+        self._signs: dict[
+            int, tuple[PrimExpr, bool]
+        ] = {}  # keeps the expressions alive: the keys are their ids
 
     def forget(self) -> None:
-        """Forget what was found about expressions (variables have become known since)."""
+        """Drop what was found about expressions, because variables have become known since."""
         if self._signs:
             self._signs = {}
 
     def copy(self) -> Facts:
-        """The same facts, free to grow."""
+        """Return a copy that can be extended."""
         made = Facts()
         made.non_negative = set(self.non_negative)
         made.multiple = dict(self.multiple)
         return made
 
     def is_non_negative(self, expr: PrimExpr) -> bool:
-        """Whether an integer expression is known to be at least zero (in every lane)."""
+        """True if an integer expression is known to be at least zero (in every lane)."""
         if expr.dtype.is_uint:
             return True
         rule = _NON_NEGATIVE.get(expr.__class__)
@@ -72,7 +75,9 @@ class Facts:
         return known[1]
 
     def multiple_of(self, expr: PrimExpr) -> int:
-        """The largest known number that divides a scalar expression; 0 for the constant zero."""
+        """Return the largest known number that divides a scalar expression; 0 for the constant
+        zero.
+        """
         if isinstance(expr, IntImm):
             return abs(expr.value)
         if isinstance(expr, Var):
@@ -153,18 +158,19 @@ _INTEGER_DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
 def may_fault(expr: PrimExpr) -> bool:
-    """Whether evaluating `expr` where it is not wanted could do harm: a load that may lie outside
-    of its buffer, a call with effects, an integer division by something unknown."""
+    """True if evaluating `expr` speculatively could do harm: it has a load that may be out of
+    bounds, a call with side effects, or an integer division by an unknown value.
+    """
     return _some_node(expr, _is_risky)
 
 
 def has_load(expr: PrimExpr) -> bool:
-    """Whether an expression reads a buffer: its value is data, not an index."""
+    """True if an expression reads a buffer: its value is data, not an index."""
     return _some_node(expr, lambda node: isinstance(node, BufferLoad))
 
 
 def _some_node(expr: PrimExpr, holds: Callable[[Any], bool]) -> bool:
-    """Whether something holds of a node at or below `expr`; shared nodes are looked at once."""
+    """True if a condition holds for a node at or below `expr`; shared nodes are looked at once."""
     waiting: list[Any] = [expr]
     seen: set[int] = set()
     while waiting:
@@ -195,14 +201,14 @@ def _is_risky(node: Any) -> bool:
 
 
 def constant_value(expr: PrimExpr) -> int | None:
-    """The value of an integer constant, also of a broadcast one; None for anything else."""
+    """Return the value of an integer constant, also of a broadcast one; None for anything else."""
     if isinstance(expr, Broadcast):
         expr = expr.value
     return expr.value if isinstance(expr, IntImm) else None
 
 
 def constant_bytes(allocation: tir.Allocate) -> int | None:
-    """Bytes of an allocation whose extents are constants; None for another."""
+    """Return the bytes of an allocation whose extents are constants; None for others."""
     dtype = allocation.dtype
     size = (8 if dtype.is_handle else dtype.element.nbytes) * dtype.lanes
     for extent in allocation.extents:

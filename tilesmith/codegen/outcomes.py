@@ -1,4 +1,4 @@
-"""What running a function may come to: an error, calls of others, a value that it gives back."""
+"""Finds the outcomes of functions: errors, calls of other functions, return values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _PACKED = frozenset(
 
 
 class _Outcome(NamedTuple):
-    """What running a statement may come to: ``can_fail`` (by an assertion, a packed call, memory
-    from the system), the functions it calls, the dtype of what `tir.ret` gives back."""
+    """Possible outcomes of a statement: ``can_fail`` (by an assertion, a packed call, memory from
+    the system), the functions it calls, the dtype of the value of `tir.ret`.
+    """
 
     can_fail: bool
     callees: set[str]
@@ -35,7 +36,7 @@ class _Outcome(NamedTuple):
 
 
 def _outcome_of(body: Stmt, is_on_stack: IsOnStack) -> _Outcome:
-    """Look through a statement; shared expressions once."""
+    """Find the outcome of a statement; shared expressions are visited once."""
     can_fail = False
     callees: set[str] = set()
     returned: DataType | None = None
@@ -84,18 +85,19 @@ class ModuleOutcomes:
             more = bool(found)
 
     def may_fail(self, name: str) -> bool:
-        """Whether a function may report an error; one of another object file may."""
+        """True if a function may report an error; one of another object file may."""
         return name not in self.functions or name in self._failing
 
     def can_fail(self, body: Stmt) -> bool:
-        """Whether a statement can fail, alone or through what it calls."""
+        """True if a statement can fail, alone or through functions that it calls."""
         outcome = _outcome_of(body, self.is_on_stack)
         return outcome.can_fail or any(self.may_fail(name) for name in outcome.callees)
 
 
 def _returned_dtype(function: PrimFunc, outcome: _Outcome) -> DataType | None:
-    """The dtype that a function returns; None for a function that returns nothing. The outcome of
-    its body tells where the function leaves out its return type."""
+    """Return the dtype that a function returns; None for a function that returns nothing. The
+    outcome of its body says it where the function has no return type.
+    """
     if isinstance(function.ret_type, PrimType) and not function.ret_type.dtype.is_void:
         return function.ret_type.dtype
     if isinstance(function.ret_type, PointerType):
@@ -105,5 +107,5 @@ def _returned_dtype(function: PrimFunc, outcome: _Outcome) -> DataType | None:
 
 
 def called_functions(function: PrimFunc) -> set[str]:
-    """Names of the functions of the module that a function calls."""
+    """Return the names of the functions of the module that a function calls."""
     return _outcome_of(function.body, lambda allocation: True).callees

@@ -1,4 +1,4 @@
-"""The C back end: PrimFuncs → one readable C99 file, compiled where there is a C compiler.
+"""Generates C: PrimFuncs → one readable C99 file, compiled where there is a C compiler.
 
 The parts, each using only those below it:
 

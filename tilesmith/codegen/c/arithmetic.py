@@ -1,4 +1,4 @@
-"""Rules of arithmetic, comparisons, logic and conversions."""
+"""Defines rules of arithmetic, comparisons, logic and conversions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COMPARE = {
 
 
 def binary(emit: Values, expr: BinaryOp, operator: str, precedence: int) -> Piece:
-    """`a operator b`; the right operand is bracketed where it binds as weakly."""
+    """Write `a operator b`; the right operand is bracketed where it binds as weakly."""
     a, b = emit.widened(expr.a, precedence), emit.widened(expr.b, precedence + 1)
     if is_narrow(expr.a.dtype) and is_narrow(expr.dtype):
         return emit.shortened(f"{a} {operator} {b}", expr.dtype)
@@ -104,14 +104,14 @@ def _floormod(emit: Values, expr: FloorMod) -> Piece:
 
 
 def _rounded(emit: Values, written: str, dtype: DataType) -> str:
-    """A value of a narrow dtype as the float that it is."""
+    """Return a value of a narrow dtype as the float that it represents."""
     if not is_narrow(dtype):
         return written
     return f"{emit.file.helper(short(dtype) + '_to_f32')}({written})"
 
 
 def _step(emit: Values, written: str, dtype: DataType) -> str:
-    """An intermediate result of a narrow dtype, rounded as each operation is."""
+    """Round an intermediate result of a narrow dtype, as each operation is."""
     return _rounded(emit, emit.shortened(written, dtype)[0], dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the record of the C back end names: its source, its objects, the threads that they share."""
+"""Implements the parts that the record of the C back end names: source, objects, shared threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["generate", "kernel_object", "machine_options", "shared_objects"]
 
 
 def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
-    """The C source of a lowered module (format "c"), compiled where there is a C compiler.
+    """Return the C source of a lowered module (format "c"), compiled where there is a C compiler.
 
-    Raises CodegenError for what C code cannot do.
+    Raises CodegenError for code that C cannot express.
     """
     source = emit_source(module)
     missing = missing_compiler(target)
@@ -36,8 +36,9 @@ LAUNCHER = "__tilesmith_parallel_launch"
 
 
 def kernel_object(module: IRModule, target: Target) -> bytes:
-    """The object file of lowered kernels, whose parallel loops one thread runs until the library
-    is linked with what launches them."""
+    """Return the object file of lowered kernels. One thread runs their parallel loops until the
+    library is linked with the functions that launch them.
+    """
     return compile_source(emit_source(module), target, options=machine_options(target))
 
 
@@ -45,7 +46,7 @@ _runtime_objects: dict[str, bytes] = {}
 
 
 def shared_objects(target: Target) -> Sequence[bytes]:
-    """The object file with the threads that run parallel loops, made once per target."""
+    """Return the object file with the threads that run parallel loops, made once per target."""
     key = f"{target} {compiler_identity(target)}"
     if key not in _runtime_objects:
         _runtime_objects[key] = compile_source(
@@ -55,6 +56,6 @@ def shared_objects(target: Target) -> Sequence[bytes]:
 
 
 def machine_options(target: Target) -> list[str]:
-    """The options of a target of kind C that its compiler takes: `-mcpu`, `-march`."""
+    """Return the options of a target of kind C that its compiler takes: `-mcpu`, `-march`."""
     words = [(name, target.attrs.get(name)) for name in ("mcpu", "march")]
     return [f"-{name}={value}" for name, value in words if value]

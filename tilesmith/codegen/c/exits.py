@@ -1,4 +1,4 @@
-"""How a function ends before its last statement: with the code of an error."""
+"""Writes how a function ends before its last statement: with the code of an error."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ __all__ = ["Exits"]
 
 
 class Exits:
-    """Writes the ways out of a function. ``returns`` is the C type of its value, or `"status"`;
-    ``releases`` are the names of memory to give back on the way out."""
+    """Writes the exits of a function. ``returns`` is the C type of its value, or `"status"`;
+    ``releases`` are the names of memory to free on the way out.
+    """
 
     def __init__(self, out: Lines, returns: str) -> None:
         self.out = out
@@ -17,20 +18,20 @@ class Exits:
         self.releases: list[str] = []
 
     def needs_status(self, what: str) -> None:
-        """An error must be able to leave the function."""
+        """Require that the function returns a status, so that an error can leave it."""
         if self.returns not in ("status", "int32_t"):
             raise self.out.unsupported(
-                f"it {what}, but returns {self.returns}: no error can be told"
+                f"it {what}, but returns {self.returns}: it cannot report an error"
             )
 
     def check_status(self, call: str) -> None:
-        """Leave with the same code unless a call gives 0."""
+        """Return the code of a call unless it is 0."""
         name = self.out.fresh("status")
         self.out.write(f"const int32_t {name} = {call};")
         self.leave_if(f"{name} != 0", name)
 
     def leave_if(self, condition: str, status: str, *before: str) -> None:
-        """Give memory back and return a status where a condition holds."""
+        """Free memory and return a status where a condition holds."""
         lines = [*before, *[f"free({name});" for name in reversed(self.releases)]]
         if not lines:
             self.out.write(f"if ({condition}) return {status};")
@@ -41,8 +42,8 @@ class Exits:
         self.out.write("}")
 
     def leave(self, result: str) -> None:
-        """Give memory back and return a value."""
-        if self.releases and self.returns != "status":  # it may read what is given back
+        """Free memory and return a value."""
+        if self.releases and self.returns != "status":  # the value may read memory that is freed
             kept = self.out.fresh("kept")
             self.out.write(f"{self.returns} {kept} = {result};")
             result = kept

@@ -1,4 +1,4 @@
-"""Rules of leaves, bindings, vectors, and of calls by the operator's own rule."""
+"""Defines rules of leaves, bindings, vectors, and of calls by the operator's own rule."""
 
 from __future__ import annotations
 

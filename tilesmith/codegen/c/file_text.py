@@ -1,4 +1,4 @@
-"""The parts of a file beside its functions: helpers, constants, prototypes, structures.
+"""Collects the parts of a file beside its functions: helpers, constants, prototypes, structures.
 
 Each is written once, in the order of first use.
 """
@@ -68,9 +68,9 @@ _PREFETCH = """
 
 class FileText:
     """Collects the parts of one file. ``uses_…`` say which pieces of the head are needed,
-    ``imported`` is C source, or files with it, that functions bring along, ``constants`` are the
-    arrays that functions name by their number, ``own_functions`` the names of the module's
-    functions."""
+    ``imported`` is C source, or files with it, that functions import, ``constants`` are the arrays
+    that functions refer to by number, ``own_functions`` the names of the module's functions.
+    """
 
     def __init__(self, constants: Sequence[Any], own_functions: Collection[str]) -> None:
         self.constants = constants
@@ -87,7 +87,7 @@ class FileText:
         self._array_keys: dict[tuple[str, int], tuple[str, Any]] = {}
 
     def text(self, bodies: Sequence[str]) -> str:
-        """The file with the given functions."""
+        """Return the file with the given functions."""
         heads = [body[: body.index(" {\n")] + ";" for body in bodies]
         slots = [f"static void* {slot};" for slot in self.slots.values()]
         uses_ffi = self.uses_ffi or self.uses_packed
@@ -117,7 +117,7 @@ class FileText:
         return any(name + "(" in _source_of(part) for part in self.imported)
 
     def helper(self, name: str, dtype: DataType | None = None) -> str:
-        """The name of a helper, which is added to the file."""
+        """Add a helper to the file; return its name."""
         full = name if dtype is None else f"{name}_{short(dtype)}"
         if full in self.helpers:
             return full
@@ -132,7 +132,7 @@ class FileText:
         return full
 
     def reinterpret(self, source: DataType, target: DataType) -> str:
-        """The name of the helper that reads the bits of one type as another."""
+        """Return the name of the helper that reads the bits of one type as another."""
         name = f"bits_{short(source)}_as_{short(target)}"
         self.helpers.setdefault(name, reinterpret_text(source, target))
         return name
@@ -148,7 +148,7 @@ class FileText:
         self.prototypes.setdefault(name, f"extern unsigned char {name}[];")
 
     def static_pointer(self) -> str:
-        """The name of a pointer that lives as long as the library, null at first."""
+        """Return the name of a pointer that lives as long as the library, null at first."""
         name = f"static_{len(self.slots)}"
         self.slots[name] = name
         return name
@@ -161,13 +161,13 @@ class FileText:
             self.prototypes.setdefault(symbol, line)
 
     def packed_call(self, name: str) -> str:
-        """The beginning of a call of a registered function, whose handle is kept."""
+        """Return the beginning of a call of a registered function, whose handle is cached."""
         self.uses_packed = True
         slot = self.slots.setdefault(name, f"function_{len(self.slots)}")
         return f"call_packed(&{slot}, {c_string(name)}, "
 
     def constant_array(self, hint: str, array: numpy.ndarray, dtype: DataType) -> str:
-        """A constant array; its name. The same array is written once."""
+        """Add a constant array and return its name. The same array is written once."""
         key = (str(dtype), id(array))
         if key not in self._array_keys:
             name = f"{hint}_{len(self.arrays)}"
@@ -184,7 +184,7 @@ class FileText:
 
 
 def _source_of(part: str) -> str:
-    """C source that a pragma brings: the text itself or the name of a file with it."""
+    """Return C source that a pragma imports: the text itself or the name of a file with it."""
     if "\n" in part or "{" in part or ";" in part:
         return part
     with open(part, encoding="utf-8") as file:
@@ -192,7 +192,7 @@ def _source_of(part: str) -> str:
 
 
 def _array_text(array: numpy.ndarray, dtype: DataType) -> str:
-    """The elements of an array as C constants, twelve to a line."""
+    """Return the elements of an array as C constants, twelve to a line."""
     flat = array.reshape(-1)
     if is_narrow(dtype):
         width = 2 * flat.itemsize

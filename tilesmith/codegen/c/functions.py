@@ -1,6 +1,6 @@
-"""Functions as C99 text: parameters, head, and the parts that write what is between.
+"""Writes functions as C99 text: parameters, head, and the parts that write the body.
 
-Functions return 0, or the code of an error that is set in tvm-ffi, unless they give back a value.
+Functions return 0, or the code of an error that is set in tvm-ffi, unless they return a value.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _DECLARED = re.compile(r"\s+(?:const )?\w+\*? (\w+)(?:\[\w+\])?(?: = .*)?;\Z")
 
 
 class FunctionWriter:
-    """Puts one function together. ``returns`` is the C type of its value, or `"status"`; ``divide``
-    writes its parallel loops."""
+    """Writes one function. ``returns`` is the C type of its value, or `"status"`; ``divide`` writes
+    its parallel loops.
+    """
 
     def __init__(
         self, file: FileText, symbols: Symbols, name: str, returns: str, divide: Divide
@@ -35,7 +36,7 @@ class FunctionWriter:
         self.statements = StatementWriter(self.emit, divide)
 
     def text(self, function: PrimFunc, head: str) -> str:
-        """The text of a function with the given beginning (linkage and type)."""
+        """Return the text of a function with the given beginning (linkage and type)."""
         restrict = "restrict " if function.attrs.get("tir.noalias") else ""
         parameters = [self.parameter(var, restrict) for var in function.params]
         self.statements.visit(function.body)
@@ -45,11 +46,11 @@ class FunctionWriter:
         return self.finished(f"{head}({', '.join(parameters) or 'void'})")
 
     def finished(self, head: str) -> str:
-        """The function with its head."""
+        """Return the function with its head."""
         return f"{head} {{\n" + "\n".join(self.out.lines) + "\n}\n"
 
     def mention_unused(self, parameters: list[str]) -> None:
-        """Compilers warn about names that are declared and not used, unless they are told so."""
+        """Mark unused names, about which compilers would warn."""
         counts = Counter(_WORD.findall("\n".join(self.out.lines)))
         for number, line in enumerate(self.out.lines):
             declared = _DECLARED.match(line)
@@ -60,7 +61,7 @@ class FunctionWriter:
             self.out.lines.insert(0, "  " + " ".join(unused))
 
     def parameter(self, var: Var, restrict: str) -> str:
-        """Bind a parameter; its declaration."""
+        """Bind a parameter; return its declaration."""
         if var.dtype.lanes > 1:
             raise self.out.unsupported(f"parameter '{var.name}' is a vector")
         name = self.emit.names[var] = self.out.fresh(var.name)

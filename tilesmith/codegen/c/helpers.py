@@ -1,4 +1,4 @@
-"""C types, constants, and the small functions that a C file brings where it needs them.
+"""Defines C types, constants, and the helper functions that a C file includes where it needs them.
 
 C has no names for some of TensorIR's operators (division that rounds down, float16). Each has a
 `static inline` function, written into the file once, named after the operator and the dtype.
@@ -26,7 +26,7 @@ _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf1
 
 
 def c_type(dtype: DataType) -> str:
-    """The C type of one lane of `dtype`; float16 and bfloat16 are kept as their bits."""
+    """Return the C type of one lane of `dtype`; float16 and bfloat16 are kept as their bits."""
     if dtype.is_bool:
         return "bool"
     if dtype.is_integer and dtype.bits in (1, 2, 4, 8, 16, 32, 64):
@@ -48,12 +48,12 @@ def c_type(dtype: DataType) -> str:
 
 
 def is_narrow(dtype: DataType) -> bool:
-    """Whether a float dtype is computed in float32."""
+    """True if a float dtype is computed in float32."""
     return dtype.is_float and dtype.bits < 32
 
 
 def short(dtype: DataType) -> str:
-    """A dtype in the name of a helper: `i32`, `u8`, `f32`."""
+    """Return the abbreviation of a dtype in the name of a helper: `i32`, `u8`, `f32`."""
     element = dtype.element
     if is_small_float(element):
         return small_name(element)
@@ -61,7 +61,7 @@ def short(dtype: DataType) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name with only the letters that C allows."""
+    """Return a name with only the letters that C allows."""
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name) or "v"
     if cleaned[0].isdigit():
         cleaned = "v" + cleaned
@@ -69,7 +69,7 @@ def identifier(name: str) -> str:
 
 
 def constant(value: float, dtype: DataType) -> str:
-    """A constant of a scalar dtype."""
+    """Return a constant of a scalar dtype."""
     if dtype.is_bool:
         return "true" if value else "false"
     if is_narrow(dtype):
@@ -87,7 +87,7 @@ def constant(value: float, dtype: DataType) -> str:
 
 
 def float_text(value: float, dtype: DataType) -> str:
-    """A float32 or float64 constant, shortest text that reads back the same."""
+    """Return a float32 or float64 constant as the shortest text that reads back the same."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -102,7 +102,7 @@ def float_text(value: float, dtype: DataType) -> str:
 
 
 def c_string(text: str) -> str:
-    """A text as a C string constant."""
+    """Return a text as a C string constant."""
     letters = []
     for byte in text.encode():
         if byte in (34, 92):
@@ -233,7 +233,7 @@ static inline {type} floormod_{short}({type} a, {type} b) {{
   {type} rest = ({type})(a % b);
   return ({type})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
 }}""",
-    # the first operand stays unless the second is really better, as Python's min and max do
+    # keeps the first operand unless the second is strictly better, as Python's min and max do
     "min": """
 static inline {type} min_{short}({type} a, {type} b) {{ return b < a ? b : a; }}""",
     "max": """
@@ -254,7 +254,7 @@ _NEGATIVE_POWER = """
 
 
 def helper_text(name: str, dtype: DataType | None = None) -> str:
-    """The text of a helper."""
+    """Return the text of a helper."""
     if dtype is None:
         return _FIXED[name].strip("\n")
     negative = "" if dtype.is_uint else _NEGATIVE_POWER.format(type=c_type(dtype))
@@ -263,7 +263,7 @@ def helper_text(name: str, dtype: DataType | None = None) -> str:
 
 
 def reinterpret_text(source: DataType, target: DataType) -> str:
-    """The helper that reads the bits of one type as another."""
+    """Return the helper that reads the bits of one type as another."""
     from_type, to_type = c_type(source), c_type(target)
     return (
         f"static inline {to_type} bits_{short(source)}_as_{short(target)}({from_type} x) {{\n"

@@ -1,4 +1,4 @@
-"""Rules of the operators of scalar calls."""
+"""Defines rules of the operators of scalar calls."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _dp4a(emit: Values, call: Call) -> Piece:
 
 @handles("if_then_else")
 def _if_then_else(emit: Values, call: Call) -> Piece:
-    """Lazy: what an arm needs beforehand is computed only if the arm is taken."""
+    """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
     condition, true, false = call.args
     chosen = emit.text(condition)
     arms = [emit.arm(arm) for arm in (true, false)]
@@ -266,7 +266,7 @@ def _mem_copy(emit: Values, call: Call) -> Piece:
 
 
 def text_argument(emit: Values, arg: Any) -> str:
-    """A name given as an argument of a call."""
+    """Return a name given as an argument of a call."""
     if not isinstance(arg, StringImm):
         raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
     return arg.value
@@ -297,7 +297,7 @@ _TENSOR_FIELDS = {
 
 
 def _field(emit: Values, call: Call, value: Any) -> str:
-    """The C lvalue of a field of a runtime structure."""
+    """Return the C lvalue of a field of a runtime structure."""
     emit.file.uses_ffi = True
     number = call.args[2]
     field = StructField(number.value) if isinstance(number, IntImm) else None

@@ -1,4 +1,4 @@
-"""Names of functions of the C library."""
+"""Lists names of functions of the C library."""
 
 from __future__ import annotations
 

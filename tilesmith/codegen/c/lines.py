@@ -12,8 +12,9 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """The lines of a function's body, and the names that are taken there. ``name`` is the
-    function's, for messages."""
+    """The lines of a function's body, and the names that are used there. ``name`` is the
+    function's, for messages.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -22,18 +23,18 @@ class Lines:
         self.taken: set[str] = set()
 
     def write(self, line: str) -> None:
-        """Write a line at the present depth."""
+        """Write a line at the current depth."""
         self.lines.append("  " * self.indent + line if line else "")
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """Write what is inside one step deeper."""
+        """Indent the lines written inside by one step."""
         self.indent += 1
         yield
         self.indent -= 1
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else in the function has."""
+        """Return a name that is not used in the function."""
         base = name = identifier(hint)
         number = 0
         while name in self.taken:
@@ -43,5 +44,5 @@ class Lines:
         return name
 
     def unsupported(self, what: str, *notes: str) -> CodegenError:
-        """The error for something that C code cannot be made of."""
+        """Return the error for code that C cannot express."""
         return CodegenError(f"function '{self.name}': {what}", notes=notes)

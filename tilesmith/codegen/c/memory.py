@@ -1,4 +1,4 @@
-"""Rules of loads, and the places that loads and stores mean."""
+"""Defines rules of loads, and the addresses of loads and stores."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _load(emit: Values, load: BufferLoad) -> Piece:
 
 
 def element(emit: Values, access: BufferLoad | BufferStore) -> str:
-    """The C lvalue of an access at the present lane."""
+    """Return the C lvalue of an access at the current lane."""
     return "{}[{}]".format(*place(emit, access))
 
 
 def place(emit: Values, access: BufferLoad | BufferStore) -> tuple[str, str]:
-    """Pointer and index of an access at the present lane."""
+    """Return pointer and index of an access at the current lane."""
     buffer = access.buffer
     if len(access.indices) > 1:
         raise emit.out.unsupported(
@@ -55,7 +55,7 @@ def place(emit: Values, access: BufferLoad | BufferStore) -> tuple[str, str]:
 
 
 def _pointer(emit: Values, var: Var, element: DataType) -> str:
-    """A pointer variable as a pointer to `element`."""
+    """Return a pointer variable as a pointer to `element`."""
     name = emit.names.get(var)
     if name is None:
         raise emit.out.unsupported(f"buffer '{var.name}' is not defined here")

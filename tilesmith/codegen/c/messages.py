@@ -1,4 +1,4 @@
-"""The messages of failed assertions: texts and numbers, joined when the error is raised."""
+"""Writes the messages of failed assertions: texts and numbers, joined when the error is raised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re
 
 def raise_error(emit: Values, failed: str, message: PrimExpr) -> None:
     """Leave the function with an error where `failed` holds: a text, or a `tvm_tuple` of texts and
-    integers. A text that begins like `TypeError: ` names the kind of the error."""
+    integers. A text that begins with an error class, like `TypeError: `, sets the kind of the
+    error.
+    """
     emit.file.uses_ffi = True
     parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
     kind = "ExecutionError"
@@ -36,7 +38,7 @@ def raise_error(emit: Values, failed: str, message: PrimExpr) -> None:
 
 
 def _leave_with_parts(emit: Values, failed: str, kind: str, parts: list[Any]) -> None:
-    """An error whose message has numbers in it."""
+    """Raise an error whose message contains numbers."""
     texts: list[str] = []
     digits = []
     names_type = False

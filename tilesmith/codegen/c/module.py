@@ -1,4 +1,4 @@
-"""A module as one C99 file: helpers, constants, prototypes, functions."""
+"""Writes a module as one C99 file: helpers, constants, prototypes, functions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ __all__ = ["ModuleWriter", "emit_source"]
 
 
 def emit_source(module: IRModule) -> str:
-    """The module's PrimFuncs as a C99 file. Raises CodegenError for what C code cannot do."""
+    """Return the module's PrimFuncs as a C99 file. Raises CodegenError for code that C cannot
+    express.
+    """
     return ModuleWriter(module).text()
 
 
 class ModuleWriter:
-    """Writes one module: its functions, with the parts of the file that they ask for."""
+    """Writes one module: its functions, with the parts of the file that they need."""
 
     def __init__(self, module: IRModule) -> None:
         self.functions: dict[str, PrimFunc] = {}
@@ -43,7 +45,7 @@ class ModuleWriter:
         self.parallel = ParallelLoops(self.file, self.symbols)
 
     def text(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         with deep_recursion():
             bodies = [self._function(name, function) for name, function in self.functions.items()]
         return self.file.text(bodies)

@@ -1,4 +1,4 @@
-"""Rules of packed calls, tensors on the stack and what belongs to them."""
+"""Defines rules of packed calls and of tensors on the stack."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _call_packed(emit: Values, call: Call) -> Piece:
 
 
 def _store_argument(emit: Values, place: str, arg: PrimExpr) -> bool:
-    """Write one argument; whether it is a tensor."""
+    """Write one argument; return whether it is a tensor."""
     dtype = arg.dtype
     if dtype.lanes > 1:
         raise emit.out.unsupported(

@@ -1,14 +1,14 @@
-"""Parallel loops as C99 text: the body becomes a function, tasks take contiguous shares of it.
+"""Writes parallel loops as C99 text: the body becomes a function, tasks take contiguous shares of
+it.
 
     struct f_parallel_1 { float* A; int32_t n; int32_t first; int32_t extent; };
     static void f_parallel_1(int32_t task, int32_t num_tasks, void* data) { ... }
 
-Where something in the body can fail, the structure also has room for the first error, which the
-thread of the launch raises anew.
+If the body can fail, the structure also holds the first error, which the launching thread raises
+again.
 
-The function is given to whatever runs tasks: OpenMP where the file is compiled with it, else the
-pointer `__tilesmith_parallel_launch`, behind which the runtime puts its threads; by itself it runs
-one task.
+The function is passed to OpenMP if the file is compiled with it, else to the pointer
+`__tilesmith_parallel_launch`, which the runtime sets to its threads; by default it runs one task.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ParallelLoops:
     def _task(
         self, outer: Values, loop: For, captured: list[Var], symbol: str, can_fail: bool
     ) -> str:
-        """The function of a task: it takes its share of the iterations."""
+        """Write the function of a task: it executes its share of the iterations."""
         returns = "status" if can_fail else "void"
         inner = FunctionWriter(self.file, self.symbols, outer.out.name, returns, self.divide)
         emit, out = inner.emit, inner.out
@@ -89,7 +89,7 @@ class ParallelLoops:
         rest = out.fresh("rest")
         out.write(f"const {kind} {share} = own->extent_ / ({kind})num_tasks;")
         out.write(f"const {kind} {rest} = own->extent_ % ({kind})num_tasks;")
-        # the first tasks take one more iteration each, until the rest is used up
+        # the first tasks take one more iteration each, until the remainder is used up
         before = f"({kind})task * {share} + (({kind})task < {rest} ? ({kind})task : {rest})"
         out.write(f"const {kind} {begin} = own->first_ + {before};")
         out.write(f"const {kind} {end} = {begin} + {share} + (({kind})task < {rest});")
@@ -109,7 +109,7 @@ class ParallelLoops:
 
 
 def _declared(emit: Values, var: Var) -> str:
-    """The C type of a variable of a function."""
+    """Return the C type of a variable of a function."""
     if not var.dtype.is_handle:
         return c_type(var.dtype)
     element = emit.pointer_types.get(var)

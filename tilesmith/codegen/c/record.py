@@ -1,4 +1,4 @@
-"""The record of the C back end: C99 for whatever machine has a C compiler, without LLVM."""
+"""Registers the C back end: C99 for any machine with a C compiler, without LLVM."""
 
 from tilesmith.target.back_end import BackEnd, register_back_end
 

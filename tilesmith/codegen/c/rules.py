@@ -1,4 +1,4 @@
-"""The tables of rules: how each kind of expression and each operator is written.
+"""Holds the tables of rules: how each kind of expression and each operator is written.
 
     @handles_node(Cast)
     def _cast(emit: Values, expr: Cast) -> Piece: ...
@@ -6,8 +6,8 @@
     @handles("likely", "tvm_thread_invariant")
     def _hint(emit: Values, call: Call) -> Piece: ...
 
-A rule gives text and how strongly it binds, so that parentheses appear only where C needs them (or
-readers do). A new operator is one function.
+A rule returns text and how strongly it binds, so that parentheses appear only where C (or a reader)
+needs them. A new operator is one function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTRINSICS: dict[str, Rule] = {}
 
 
 def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
-    """Enter the rule of classes of expressions."""
+    """Register the rule of classes of expressions."""
 
     def enter(rule: Rule) -> Rule:
         for node_type in node_types:
@@ -42,7 +42,7 @@ def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
 
 
 def handles(*names: str) -> Callable[[Rule], Rule]:
-    """Enter the rule of calls under operator names without `tir.`."""
+    """Register the rule of calls under operator names without `tir.`."""
 
     def enter(rule: Rule) -> Rule:
         for name in names:

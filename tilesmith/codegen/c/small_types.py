@@ -1,4 +1,4 @@
-"""C functions for floats of 8 bits and fewer, and for elements that share a byte of memory.
+"""Defines C functions for floats of 8 bits and fewer, and for elements that share a byte of memory.
 
 A small float is kept as its code (`uint8_t`), an integer of fewer than 8 bits in an `int8_t` or
 `uint8_t` within its range. In memory elements of fewer than 8 bits lie packed, the first in the
@@ -19,7 +19,7 @@ class _Format(NamedTuple):
     exponent_bits: int
     digits: int
     bias: int
-    kind: str  # what stands beyond the finite numbers; see `_KINDS`
+    kind: str  # how the codes above the finite numbers are used; see `_KINDS`
 
 
 _KINDS = ("IEEE", "ONE_NAN", "NO_MINUS_ZERO", "FINITE")
@@ -37,12 +37,12 @@ _SCALE = "float8_e8m0fnu"
 
 
 def is_small_float(dtype: DataType) -> bool:
-    """Whether a dtype is a float of 8 bits or fewer that C code can hold."""
+    """True if a dtype is a float of 8 bits or fewer that C code can hold."""
     return dtype.element in _FORMATS or dtype.element == _SCALE
 
 
 def small_name(dtype: DataType) -> str:
-    """A small dtype in the name of a function: `e4m3fn`, `i4`, `u2`."""
+    """Return a small dtype as part of a function's name: `e4m3fn`, `i4`, `u2`."""
     element = dtype.element
     if element.is_float:
         return element.rpartition("_")[2]
@@ -117,7 +117,9 @@ static inline float f64_to_odd_f32(double value) {
 
 
 def small_type_helper(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The text of a helper by its name, and the helpers that it needs; None for another."""
+    """Return the text of a helper by its name, and the helpers that it needs; None for other
+    names.
+    """
     if name == "small_floats":
         return _ANY_SMALL_FLOAT.strip("\n"), ()
     if name == "f64_to_odd_f32":
@@ -141,7 +143,7 @@ def small_type_helper(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _packed_helper(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """`wrap_i4`, `load_i4`, `store_i4` and their like."""
+    """Return a helper such as `wrap_i4`, `load_i4` or `store_i4`."""
     action, _, short = name.partition("_")
     names = {small_name(dtype): dtype for dtype in _packed_types()}
     dtype = names.get(short)

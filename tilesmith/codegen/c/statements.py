@@ -1,4 +1,4 @@
-"""Statements as C99 text. A store of a vector is a loop over its lanes."""
+"""Writes statements as C99 text. A store of a vector is a loop over its lanes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StatementWriter(Dispatcher[None]):
         elif isinstance(value, Call) and effect_of(value) not in _HARMLESS:
             written = self.emit.text(value)
             if " = " not in written and (written.startswith("(") or written.isidentifier()):
-                self.out.write(f"(void){written};")  # a value that nobody wants
+                self.out.write(f"(void){written};")  # the value is not used
             elif written not in ("0", "", "NULL"):
                 self.out.write(f"{written};")
 
@@ -93,7 +93,7 @@ class StatementWriter(Dispatcher[None]):
             self.out.write(f"{condition}{memory.element(self.emit, stmt)} = {value};")
 
     def _in_two_steps(self, stmt: tir.BufferStore, lanes: int) -> None:
-        """All lanes are read before one is written."""
+        """Read all lanes before one is written."""
         values = self.out.fresh("values")
         self.out.write(f"{c_type(stmt.value.dtype)} {values}[{lanes}];")
         with self.emit.lanes(lanes):
@@ -133,7 +133,7 @@ class StatementWriter(Dispatcher[None]):
         self.visit(stmt.body)
 
     def _import(self, key: str, value: Any) -> None:
-        """Remember code that a pragma brings with it."""
+        """Record code that a pragma imports."""
         if key in ("pragma_import_c", "import_c"):
             self.emit.file.imported.append(str(getattr(value, "value", value)))
         elif key in ("pragma_import_llvm", "import_llvm"):
@@ -197,7 +197,7 @@ class StatementWriter(Dispatcher[None]):
         self.out.write("}")
 
     def _end(self, loop: tir.For, kind: str) -> str:
-        """The value behind the last one of a loop's variable, as the condition of the loop says."""
+        """Return the bound of a loop's variable, as the condition of the loop needs it."""
         emit = self.emit
         if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
             stop = constant(loop.min.value + loop.extent.value, loop.loop_var.dtype)
@@ -212,7 +212,7 @@ class StatementWriter(Dispatcher[None]):
         return end
 
     def _captured(self, loop: tir.For) -> list[Var]:
-        """Variables of the function that the body of a loop uses."""
+        """Return the variables of the function that the body of a loop uses."""
         return [
             var
             for var in free_variables(loop.body, sizes=False)
@@ -220,8 +220,9 @@ class StatementWriter(Dispatcher[None]):
         ]
 
     def _runs_in_parallel(self, loop: tir.For) -> bool:
-        """Whether the iterations are divided among threads: nothing in them may change a part of a
-        byte; loops inside are run by the task that meets them."""
+        """True if the iterations are divided among threads: they must not change parts of one byte.
+        Loops inside a parallel loop are run by the task that reaches them.
+        """
         if loop.kind is not tir.ForKind.PARALLEL or self.emit.in_parallel:
             return False
         if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
@@ -229,7 +230,7 @@ class StatementWriter(Dispatcher[None]):
         emit = self.emit
         can_fail = emit.symbols.outcomes.can_fail(loop.body)
         if can_fail and emit.exits.returns not in ("status", "int32_t"):
-            return False  # no error could be told
+            return False  # an error could not be reported
         return not _stores_packed_elements(loop.body)
 
     # -- memory
@@ -286,7 +287,7 @@ def _stores_packed_elements(body: tir.Stmt) -> bool:
 
 
 def pointed_dtype(var: Var) -> DataType | None:
-    """The element type that a pointer variable tells; None for `void*`."""
+    """Return the element type of a pointer variable; None for `void*`."""
     annotation = var.type_annotation
     if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
         dtype = annotation.element_type.dtype.element
@@ -295,7 +296,7 @@ def pointed_dtype(var: Var) -> DataType | None:
 
 
 def _overlaps(stmt: tir.BufferStore) -> bool:
-    """Whether a vector store reads its own buffer at other places than those it writes."""
+    """True if a vector store reads its own buffer at other indices than those it writes."""
     index = stmt.indices[0] if stmt.indices else None
     for load in loads(stmt.value):
         if load.buffer.data is stmt.buffer.data:

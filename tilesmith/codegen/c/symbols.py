@@ -1,4 +1,4 @@
-"""The functions of a module as calls see them: their symbols and what they give back."""
+"""Describes the functions of a module to their callers: symbols and result types."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOCAL_BYTES = 64 * 1024
 
 
 def is_on_stack(allocation: Allocate) -> bool:
-    """Whether an allocation becomes a local array."""
+    """True if an allocation becomes a local array."""
     size = constant_bytes(allocation)
     scope = allocation.buffer_var.storage_scope
     return size is not None and size <= (LOCAL_BYTES if scope == "local" else STACK_BYTES)
 
 
 class Symbols:
-    """Answers what a call of a function of this or another file has to know."""
+    """Answers questions about functions of this and other files for calls of them."""
 
     def __init__(self, functions: Mapping[str, PrimFunc], file: FileText) -> None:
         self.functions = functions
@@ -38,19 +38,19 @@ class Symbols:
         self.outcomes = ModuleOutcomes(functions, is_on_stack)
 
     def returns(self, name: str) -> str:
-        """What a function of the module gives back: a C type or `"status"`."""
+        """Return what a function of the module returns: a C type or `"status"`."""
         dtype = self.outcomes.returned[name]
         return "status" if dtype is None else c_type(dtype)
 
     def symbol_of(self, name: str) -> str:
-        """The C name of a function: its public name unless the C library has one like it."""
+        """Return the C name of a function: its public name unless the C library has the same."""
         function = self.functions.get(name)
         public = function.attrs.get("global_symbol") if function is not None else None
         symbol = identifier(str(public or name))
         return symbol + "_kernel" if symbol in LIBRARY else symbol
 
     def callee(self, name: str, call: Call) -> tuple[str, str]:
-        """The symbol of a function and what it gives back (a C type or `"status"`)."""
+        """Return the symbol of a function and what it returns (a C type or `"status"`)."""
         symbol = self.symbol_of(name)
         if name in self.functions:
             return symbol, self.returns(name)

@@ -1,4 +1,4 @@
-"""Threads of generated C code: what every library with parallel loops links in once.
+"""Holds the C source of the threads that every library with parallel loops links once.
 
 The same functions and variables as ``codegen/llvm/threads.py`` describes, for the same runtime
 (``runtime/threads.py``), as C source for gcc and clang. The symbols are weak, because each file
@@ -6,8 +6,8 @@ with parallel loops has its own pointer to a launcher: a library keeps one of th
 
 A launcher takes the pool by an atomic exchange; where another thread (or an outer loop) holds it,
 the loop runs serially. A generation of work is announced as (generation << 32 | tasks). Each task
-has a slot that says whether it has been claimed in this generation: worker w begins with task
-w + 1, the launcher with task 0, and whoever is done takes what nobody has begun.
+has a slot that says whether it has been claimed in this generation: worker w begins with task w +
+1, the launcher with task 0, and a thread that is done claims further tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The text of expressions; what has to stand before them is written when they are first asked for.
+"""Writes expressions as text; lines that have to precede an expression are written at its first
+use.
 
 A vector expression is written for one lane: the statement around it loops over `lane`.
 """
@@ -23,12 +24,12 @@ __all__ = ["Values"]
 
 
 class Values:
-    """Gives the text of each expression of one function; rules say how it is written.
+    """Returns the text of each expression of one function; rules say how it is written.
 
-    The rules find here what they need: ``out`` writes lines, ``file`` the file's other parts,
-    ``exits`` the ways out of the function; ``symbols`` knows the functions of the module, ``facts``
-    what is known of variables, ``names`` what they are called. ``lane`` is the lane that is being
-    written, ``guarded`` the number of branches around that may not be taken.
+    Rules use its parts: ``out`` writes lines, ``file`` the file's other parts, ``exits`` the exits
+    of the function; ``symbols`` describes the functions of the module, ``facts`` the values of
+    variables, ``names`` their names. ``lane`` is the lane that is being written, ``guarded`` the
+    number of enclosing branches that may not be taken.
     """
 
     def __init__(self, out: Lines, file: FileText, symbols: Symbols, returns: str) -> None:
@@ -47,7 +48,7 @@ class Values:
         self._known: dict[int, tuple[PrimExpr, str]] = {}
 
     def piece(self, expr: PrimExpr) -> Piece:
-        """The text of an expression, written anew, and how strongly it binds."""
+        """Write an expression anew; return its text and how strongly it binds."""
         rule = NODE_RULES.get(expr.__class__)
         if rule is None:
             raise self.out.unsupported(
@@ -57,11 +58,11 @@ class Values:
         return rule(self, expr)
 
     def is_shared(self, expr: PrimExpr) -> bool:
-        """Whether an expression occurs more than once in the statement."""
+        """True if an expression occurs more than once in the statement."""
         return id(expr) in self._shared
 
     def begin_statement(self, *roots: PrimExpr) -> None:
-        """Look which expressions occur more than once: they are computed once."""
+        """Find the expressions that occur more than once in a statement: they are computed once."""
         counts: dict[int, int] = {}
 
         def count(node: Any) -> None:
@@ -77,7 +78,7 @@ class Values:
         self.facts.forget()
 
     def text(self, expr: PrimExpr, least: int = 0) -> str:
-        """An expression as text, in parentheses if it binds weaker than `least`."""
+        """Return an expression as text, in parentheses if it binds weaker than `least`."""
         if id(expr) in self._shared and not isinstance(expr, (Var, IntImm, FloatImm, StringImm)):
             return self._once(expr, least)
         written, precedence = self.piece(expr)
@@ -98,13 +99,14 @@ class Values:
         return name
 
     def define(self, var: Var, value: str) -> None:
-        """Declare a variable with a value; of a vector, the lane that is being written."""
+        """Declare a variable with a value; for a vector, with the lane that is being written."""
         self.names[var] = self.out.fresh(var.name)
         self.out.write(f"const {c_type(var.dtype)} {self.names[var]} = {value};")
 
     def arm(self, expr: PrimExpr) -> tuple[list[str], str]:
-        """An expression of a branch that may not be taken: the lines that have to stand in the
-        branch, and the text."""
+        """Write an expression of a branch that may not be taken; return the lines that have to
+        precede it in the branch, and its text.
+        """
         outer, self.out.lines = self.out.lines, []
         known = dict(self._known)
         self.guarded += 1
@@ -116,7 +118,7 @@ class Values:
         return lines, value
 
     def choice(self, condition: PrimExpr, true: PrimExpr, false: PrimExpr) -> Piece:
-        """`condition ? true : false`."""
+        """Return `condition ? true : false`."""
         chosen = self.text(condition, OR)
         self.guarded += 1
         written = f"{chosen} ? {self.text(true, OR)} : {self.text(false, CHOICE)}"
@@ -126,7 +128,7 @@ class Values:
     # -- lanes
 
     def at_lane(self, expr: PrimExpr, lane: str, least: int = 0) -> str:
-        """One lane of a vector expression; scalars are what they are."""
+        """Return one lane of a vector expression; scalars stay as they are."""
         outer, self.lane = self.lane, lane
         written = self.text(expr, least)
         self.lane = outer
@@ -134,7 +136,7 @@ class Values:
 
     @contextmanager
     def lanes(self, count: int) -> Iterator[None]:
-        """A loop over the lanes of a vector."""
+        """Write a loop over the lanes of a vector."""
         self.out.write(f"for (int lane = 0; lane < {count}; ++lane) {{")
         self.lane = "lane"
         self.out.taken.add("lane")
@@ -146,7 +148,9 @@ class Values:
     # -- small types
 
     def narrowed(self, written: Piece, dtype: DataType) -> Piece:
-        """The result of integer arithmetic in its own type: C computes small types as int."""
+        """Convert the result of integer arithmetic to its own type: C computes small types as
+        int.
+        """
         if dtype.is_integer and dtype.bits < 8:
             return f"{self.file.helper('wrap_' + short(dtype))}({written[0]})", ATOM
         if dtype.is_integer and dtype.bits < 32:
@@ -154,7 +158,9 @@ class Values:
         return written
 
     def widened(self, expr: PrimExpr, least: int = 0) -> str:
-        """A float operand as C computes it: float16 and bfloat16 as float."""
+        """Convert a float operand to the type in which C computes it: float16 and bfloat16 to
+        float.
+        """
         if not is_narrow(expr.dtype):
             return self.text(expr, least)
         if isinstance(expr, FloatImm):
@@ -162,7 +168,7 @@ class Values:
         return f"{self.file.helper(short(expr.dtype) + '_to_f32')}({self.text(expr)})"
 
     def shortened(self, written: str, dtype: DataType) -> Piece:
-        """A float result in its own type."""
+        """Convert a float result to its own type."""
         if not is_narrow(dtype):
             return written, ATOM
         return f"{self.file.helper('f32_to_' + short(dtype))}({written})", ATOM
@@ -170,10 +176,10 @@ class Values:
     # -- functions of math.h
 
     def suffix(self, dtype: DataType) -> str:
-        """`f` for functions of float."""
+        """Return `f` for functions of float."""
         return "" if dtype.bits == 64 else "f"
 
     def function(self, name: str, args: list[PrimExpr], dtype: DataType) -> Piece:
-        """A function of `math.h` on floats."""
+        """Call a function of `math.h` on floats."""
         arguments = ", ".join([self.widened(arg) for arg in args])
         return self.shortened(f"{name}{self.suffix(dtype)}({arguments})", dtype)

@@ -1,7 +1,7 @@
-"""The LLVM back end: PrimFuncs → LLVM text → object code.
+"""Generates object code with LLVM: PrimFuncs → LLVM text → object code.
 
-`emit_text(module, target)` writes the text, `compile_text(text, target)` makes object code of it;
-`generate` gives both as the back end's record wants them (`record.py`).
+`emit_text(module, target)` writes the text, `compile_text(text, target)` compiles it; `generate`
+does both for the back end's record (`record.py`).
 
 The parts that write text, each using only those below it:
 

@@ -1,4 +1,4 @@
-"""Rules of arithmetic, comparisons and logic.
+"""Defines rules of arithmetic, comparisons and logic.
 
 * `Min(a, b)` and `Max(a, b)` of floats give `a` unless `b` is smaller (greater), as Python's `min`
   and `max` do: one instruction (`minps`, `maxps`). A NaN in `a` is kept, one in `b` is dropped.
@@ -52,7 +52,7 @@ _BOOLEAN = {"add": "or", "sub": "xor", "mul": "and"}
 
 
 def arithmetic(emit: Values, integer: str, floating: str, a: str, b: str, dtype: DataType) -> str:
-    """`add`, `sub` or `mul` with their names for floats."""
+    """Write `add`, `sub` or `mul`, or their counterparts for floats."""
     if dtype.is_float:
         return float_operation(emit.out, f"{floating}{emit.machine.float_flags}", [a, b], dtype)
     if dtype.is_bool:
@@ -97,7 +97,7 @@ def _mod(emit: Values, expr: Mod) -> str:
 
 
 def _truncated(emit: Values, operation: str, expr: BinaryOp) -> str:
-    """A division that rounds toward zero; unsigned where both operands are not negative."""
+    """Write a division that rounds toward zero; unsigned where both operands are not negative."""
     a, b = emit.value(expr.a), _divisor(emit, expr)
     dtype = expr.dtype
     unsigned = dtype.is_uint or (
@@ -108,7 +108,7 @@ def _truncated(emit: Values, operation: str, expr: BinaryOp) -> str:
 
 
 def _divisor(emit: Values, expr: BinaryOp) -> str:
-    """The divisor, with ones in lanes that are off: those must not trap."""
+    """Return the divisor, with ones in inactive lanes: those must not trap."""
     divisor = emit.value(expr.b)
     if emit.scope.mask is None or constant_value(expr.b) is not None:
         return divisor
@@ -122,7 +122,7 @@ def _divisor(emit: Values, expr: BinaryOp) -> str:
 
 
 def any_lane(emit: Values) -> str:
-    """Whether some lane of the present mask is on."""
+    """Write whether some lane of the current mask is active."""
     assert emit.scope.mask is not None
     mask, lanes = emit.scope.mask
     return emit.define(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
@@ -150,9 +150,10 @@ def _floordiv(emit: Values, expr: FloorDiv) -> str:
 
 
 def note_wrapping(emit: Values, dividend: PrimExpr) -> None:
-    """Note that variables of loops are reduced by a mask: LLVM 22 then takes addresses for
-    consecutive that wrap around, and makes one wide load of them. An outer loop is vectorised,
-    too, when those in it have been unrolled."""
+    """Record loop variables that are reduced by a mask. LLVM 22 takes such addresses, which wrap
+    around, for consecutive and merges them into one wide load, also when it vectorises an outer
+    loop after unrolling the inner ones.
+    """
     if emit.scope.wrapping.issuperset(emit.scope.loop_vars) or reads_memory(dividend):
         return
     emit.scope.wrapping.update(
@@ -166,7 +167,7 @@ def _floormod(emit: Values, expr: FloorMod) -> str:
     if dtype.is_float:
         a, b = emit.value(expr.a), emit.value(expr.b)
         quotient = _floordiv(emit, FloorDiv(expr.a, expr.b))
-        # not fused: the rounding of the product is what makes 1.0 % 0.1 what it is elsewhere
+        # not fused: the result of 1.0 % 0.1 on other systems depends on the rounded product
         product = float_operation(emit.out, "fmul", [quotient, b], dtype)
         return float_operation(emit.out, "fsub", [a, product], dtype)
     shift = _power_of_two(expr.b)
@@ -186,14 +187,16 @@ def _floormod(emit: Values, expr: FloorMod) -> str:
 
 
 def _is_simple(emit: Values, expr: BinaryOp) -> bool:
-    """Whether rounding down and rounding toward zero are the same."""
+    """True if rounding down and rounding toward zero are the same."""
     if expr.dtype.is_uint:
         return True
     return emit.facts.is_non_negative(expr.a) and emit.facts.is_non_negative(expr.b)
 
 
 def _has_wrong_sign(emit: Values, expr: BinaryOp, remainder: str, divisor: str) -> str:
-    """Whether a remainder of truncated division is not zero and has not the divisor's sign."""
+    """Write whether a remainder of truncated division is not zero and has the opposite sign of the
+    divisor.
+    """
     kind, zero = register_type(expr.dtype), emit.out.broadcast("0", expr.dtype)
     if emit.facts.is_non_negative(expr.b):
         return emit.define(f"icmp slt {kind} {remainder}, {zero}")
@@ -238,7 +241,7 @@ def _compareop(emit: Values, expr: CompareOp) -> str:
 
 
 def _lanes_below(emit: Values, expr: Any) -> str:
-    """Which lanes of consecutive numbers are below a limit: an instruction of its own."""
+    """Write which of several consecutive numbers are below a limit, as one special instruction."""
     emit.out.require_scalable_vectors()
     dtype, mask = expr.a.dtype.element, register_type(expr.dtype)
     kind = register_type(dtype)
@@ -247,7 +250,7 @@ def _lanes_below(emit: Values, expr: Any) -> str:
     has_any = emit.define(f"icmp {below} {kind} {base}, {limit}")
     count = emit.define(f"sub{emit.no_wrap(dtype)} {kind} {limit}, {base}")
     intrinsic = f"@llvm.get.active.lane.mask.nxv{int(expr.dtype.lanes)}i1.{kind}"
-    # it takes unsigned numbers: where no lane is below, they would mean many
+    # the instruction takes unsigned numbers: a negative count would be a large one
     lanes = emit.define(f"call {mask} {intrinsic}({kind} 0, {kind} {count})")
     return emit.define(f"select i1 {has_any}, {mask} {lanes}, {mask} zeroinitializer")
 
@@ -268,7 +271,7 @@ def _not(emit: Values, expr: Not) -> str:
 
 
 def _counts_up_to(expr: CompareOp) -> bool:
-    """Whether a comparison asks which of consecutive integers are below a number."""
+    """True if a comparison asks which of consecutive integers are below a number."""
     if not isinstance(expr, LT) or expr.a.dtype.element.bits not in (32, 64):
         return False
     if not (isinstance(expr.a, Ramp) and isinstance(expr.b, Broadcast)):
@@ -277,7 +280,7 @@ def _counts_up_to(expr: CompareOp) -> bool:
 
 
 def _power_of_two(expr: PrimExpr) -> int | None:
-    """The exponent of a positive constant power of two."""
+    """Return the exponent of a positive constant power of two."""
     value = constant_value(expr)
     if value is None or value <= 0 or value & (value - 1):
         return None

@@ -35,16 +35,16 @@ class Builder:
     # -- names and lines
 
     def number(self) -> int:
-        """A number that no other name of the function has."""
+        """Return a number that makes a name unique in the function."""
         self._count += 1
         return self._count
 
     def label(self, hint: str) -> str:
-        """A new label."""
+        """Return a new label."""
         return f"{hint}.{self.number()}"
 
     def define(self, instruction: str, hint: str = "v") -> str:
-        """Write an instruction; the name of its result."""
+        """Write an instruction; return the name of its result."""
         self._count += 1
         name = f"%{hint}.{self._count}"
         self.lines.append(f"  {name} = {instruction}")
@@ -55,13 +55,13 @@ class Builder:
         self.lines.append("  " + instruction)
 
     def begin_block(self, label: str) -> None:
-        """Write a label: what follows belongs to this block."""
+        """Write a label; the lines that follow belong to this block."""
         self.lines.append(label + ":")
         self.block = label
 
     @contextmanager
     def rare_block(self, label: str) -> Iterator[list[str]]:
-        """A block whose lines stand at the end of the function; gives its lines."""
+        """Begin a block that is placed at the end of the function; yield its lines."""
         outer, self.lines = self.lines, []
         self.begin_block(label)
         yield self.lines
@@ -69,25 +69,25 @@ class Builder:
         self.lines = outer
 
     def unsupported(self, what: str, *notes: str) -> CodegenError:
-        """The error for something that this back end cannot translate."""
+        """Return the error for code that this back end cannot translate."""
         return CodegenError(f"function '{self.name}': {what}", notes=notes)
 
     # -- memory in the function's frame
 
     def stack_array(self, name: str, kind: str, alignment: int) -> str:
-        """Memory of an LLVM type in the function's frame; ``name`` without a number."""
+        """Reserve memory of an LLVM type in the function's frame; ``name`` has no number."""
         full = f"%{name}.{self.number()}"
         self.allocas.append(f"  {full} = alloca {kind}, align {alignment}")
         return full
 
     def stack_space(self, size: int, alignment: int) -> str:
-        """Bytes in the function's frame."""
+        """Reserve bytes in the function's frame."""
         return self.stack_array("stack", f"[{size} x i8]", alignment)
 
     # -- vectors
 
     def broadcast(self, value: str, dtype: DataType) -> str:
-        """A scalar in all lanes of the vector type `dtype`."""
+        """Broadcast a scalar to all lanes of the vector type `dtype`."""
         if dtype.lanes == 1:
             return value
         if value[0] != "%":
@@ -98,14 +98,14 @@ class Builder:
         return self.define(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
 
     def lane(self, vector: str, dtype: DataType, number: int) -> str:
-        """One lane of a vector value of type `dtype`."""
+        """Extract one lane of a vector value of type `dtype`."""
         if dtype.lanes == 1:
             return vector
         self._require_fixed_lanes(dtype)
         return self.define(f"extractelement {register_type(dtype)} {vector}, i64 {number}")
 
     def from_lanes(self, lanes: list[str], dtype: DataType) -> str:
-        """The vector of type `dtype` made from scalar operands."""
+        """Build the vector of type `dtype` from scalar operands."""
         if dtype.lanes == 1:
             return lanes[0]
         self._require_fixed_lanes(dtype)
@@ -116,7 +116,9 @@ class Builder:
         return made
 
     def _require_fixed_lanes(self, dtype: DataType) -> None:
-        """Lanes can be taken one by one only where their number is known."""
+        """Raise CodegenError if the number of lanes is not known, so that lanes cannot be taken one
+        by one.
+        """
         if dtype.is_scalable:
             raise self.unsupported(
                 f"an operation on a scalable vector ({dtype}) goes lane by lane",
@@ -124,7 +126,9 @@ class Builder:
             )
 
     def require_scalable_vectors(self) -> None:
-        """CodegenError unless the CPU has vectors of a length that code does not know."""
+        """Raise CodegenError unless the CPU has vectors whose length is not known at compile
+        time.
+        """
         if not self.machine.has_scalable_vectors:
             raise self.unsupported(
                 "it uses scalable vectors (T.vscale), which the target does not have",
@@ -132,7 +136,7 @@ class Builder:
             )
 
     def shuffle(self, vector: str, first: str, second: str, picked: list[int]) -> str:
-        """`shufflevector` of two vectors of LLVM type `vector`."""
+        """Write a `shufflevector` of two vectors of LLVM type `vector`."""
         if vector.startswith("<vscale"):
             raise self.unsupported("lanes of a scalable vector cannot be picked by number")
         numbers = ", ".join([f"i32 {number}" for number in picked])

@@ -1,4 +1,4 @@
-"""Names of functions: those of the C library, and LLVM's intrinsics of equal meaning."""
+"""Lists functions of the C library, and LLVM's intrinsics of equal meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the record of the LLVM back end names: code, kernels, the threads that they share."""
+"""Implements the parts that the record of the LLVM back end names: code, kernels, shared
+threads.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ __all__ = [
 
 
 def is_runnable(target: Target) -> bool:
-    """Whether this machine can run code for `target`: the same platform, no feature missing."""
+    """True if this machine can run code for `target`: the same platform, no feature missing."""
     if is_host(target):
         return True
     from tilesmith.target.features import architecture_of_triple, target_features
@@ -64,9 +66,10 @@ _FOR_SYSTEMS = frozenset(
 
 
 def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
-    """The code of a lowered module; its forms are "ll" (as written), "ll.opt", "asm", "bc", "o".
+    """Return the code of a lowered module in the formats "ll" (as written), "ll.opt", "asm", "bc",
+    "o".
 
-    Raises CodegenError, at the latest when object files are asked for, for what cannot be
+    Raises CodegenError, at the latest when object files are requested, for code that cannot be
     translated.
     """
     debug = wants_debug_information()
@@ -107,12 +110,14 @@ def _objects(module: IRModule, target: Target, opt_level: int | None) -> list[by
 
 
 def kernel_object(module: IRModule, target: Target) -> bytes:
-    """The object file of lowered kernels; what launches parallel loops is only declared in it."""
+    """Return the object file of lowered kernels; the functions that launch parallel loops are only
+    declared.
+    """
     return compile_text(emit_text(module, target, thread_runtime=False), target)
 
 
 def shared_objects(target: Target) -> Sequence[bytes]:
-    """What is linked once with the kernels of a model."""
+    """Return the object files that are linked once with the kernels of a model."""
     return (thread_runtime_object(target),)
 
 
@@ -120,7 +125,7 @@ _runtime_objects: dict[str, bytes] = {}
 
 
 def thread_runtime_object(target: Target) -> bytes:
-    """The object file with the functions that launch parallel loops, made once per target.
+    """Return the object file with the functions that launch parallel loops, made once per target.
 
     Link it with objects made from `emit_text(..., thread_runtime=False)`.
     """
@@ -131,10 +136,10 @@ def thread_runtime_object(target: Target) -> bytes:
 
 
 def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int | None]]:
-    """The module as it is compiled: kernels, and apart from them the wrappers around kernels.
+    """Split the module for compilation: kernels, and the wrappers around kernels.
 
-    A wrapper is a hundred tests that run once per call: optimising it takes longer than optimising
-    a kernel, and gains a few nanoseconds.
+    A wrapper has about a hundred tests that run once per call: optimising it takes longer than
+    optimising a kernel, and saves a few nanoseconds.
     """
     symbols = {function.attrs.get("global_symbol") for function in module.functions.values()}
     wrappers: dict[GlobalVar, BaseFunc] = {}
@@ -159,7 +164,9 @@ def _parts(module: IRModule, opt_level: int | None) -> list[tuple[IRModule, int 
 
 
 def _text_of(part: str) -> str:
-    """LLVM text or C that a pragma brings: the text itself or the name of a file with it."""
+    """Return LLVM text or C that a pragma imports: the text itself or the name of a file with
+    it.
+    """
     if "\n" in part or "define" in part or "{" in part or ";" in part:
         return part
     with open(part, encoding="utf-8") as file:
@@ -167,7 +174,7 @@ def _text_of(part: str) -> str:
 
 
 def describe_host() -> str:
-    """This machine's CPU as schedules see it, for `tilesmith doctor`."""
+    """Describe this machine's CPU as schedules see it, for `tilesmith doctor`."""
     model = machine_model(Target("llvm"))
     vectors = f"{8 * model.vector_bytes}-bit vectors"
     return f"{host_cpu().name}, {model.name}, {vectors}, {model.cores} cores"

@@ -1,4 +1,4 @@
-"""From LLVM text to object code: in this process or, for foreign CPUs, in a child process."""
+"""Compiles LLVM text to object code: in this process or, for foreign CPUs, in a child process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ _LINE = re.compile(r"<string>:(\d+):(\d+): ")
 
 
 def optimisation_level(target: Target, opt_level: int | None = None) -> int:
-    """The level asked for, else the target's `-opt-level`, else 3."""
+    """Return the requested level, else the target's `-opt-level`, else 3."""
     if opt_level is None:
         opt_level = int(target.attrs.get("opt-level", 3))
     return max(0, min(3, opt_level))
 
 
 def llvm_options(target: Target) -> list[str]:
-    """The target's `-cl-opt` as LLVM's own command line has them: `-unroll-count:uint=3` names the
-    type of its value, which LLVM knows."""
+    """Return the target's `-cl-opt` in the form of LLVM's command line: `-unroll-count:uint=3`
+    names the type of its value, which LLVM knows.
+    """
     found = []
     for option in target.attrs.get("cl-opt", ()):
         name, equals, value = option.partition("=")
@@ -45,7 +46,7 @@ def llvm_options(target: Target) -> list[str]:
 def compile_text(
     text: str, target: Target, opt_level: int | None = None, imported: Sequence[str] = ()
 ) -> bytes:
-    """The object file of an LLVM text.
+    """Return the object file of an LLVM text.
 
     `imported` are further texts to link in. Raises CodegenError with the lines that LLVM refused.
     """
@@ -55,7 +56,7 @@ def compile_text(
 def assembly(
     text: str, target: Target, opt_level: int | None = None, imported: Sequence[str] = ()
 ) -> str:
-    """The assembly of an LLVM text."""
+    """Return the assembly of an LLVM text."""
     return compile_formats(text, target, ("asm",), opt_level, imported)["asm"].decode()
 
 
@@ -66,7 +67,7 @@ def compile_formats(
     opt_level: int | None = None,
     imported: Sequence[str] = (),
 ) -> dict[str, bytes]:
-    """Several forms of an LLVM text at once: "o", "asm", "ll" (as optimised)."""
+    """Return several formats of an LLVM text at once: "o", "asm", "ll" (optimised)."""
     machine = llvm_machine(target)
     request = {
         "machine": {
@@ -93,7 +94,7 @@ def compile_formats(
 
 
 class _Child:
-    """A process that compiles, started at the first request and again after it has died."""
+    """A compiler process, started at the first request and again after it has died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +103,7 @@ class _Child:
         self._lock = threading.Lock()
 
     def ask(self, request: dict[str, Any], text: str) -> tuple[dict[str, Any], bytes]:
-        """The answer's head and contents. Raises ChildProcessError when the process dies of it."""
+        """Return the answer's head and contents. Raises ChildProcessError when the process dies."""
         data = text.encode()
         head = json.dumps({**request, "size": len(data)}).encode() + b"\n"
         with self._lock:
@@ -126,7 +127,11 @@ class _Child:
             self._owner = os.getpid()
             self._errors = tempfile.TemporaryFile()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD)],  # -P: its folder must not hide the library's
+                [
+                    sys.executable,
+                    "-P",
+                    str(_CHILD),
+                ],  # -P: modules of the script's folder must not hide those of the library
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -134,7 +139,7 @@ class _Child:
         return self._process
 
     def _last_words(self) -> str:
-        """What the process said before it died."""
+        """Return what the process printed before it died."""
         assert self._process is not None
         status = self._process.wait()
         self._process = None
@@ -169,8 +174,9 @@ def _compile_in_child(request: dict[str, Any], text: str) -> dict[str, bytes]:
 
 
 def _is_safe(text: str, target: Target) -> bool:
-    """Whether LLVM can surely make code: for this machine, or for another CPU of its family from
-    text without instructions of a family."""
+    """True if LLVM cannot fail to select instructions: for this machine, or for another CPU of its
+    family if the text has no target-specific instructions.
+    """
     if is_host(target):
         return True
     if architecture_of_triple(target.mtriple or host_cpu().triple) != architecture_of_triple(
@@ -182,7 +188,7 @@ def _is_safe(text: str, target: Target) -> bool:
 
 
 def _refused(message: str, text: str) -> CodegenError:
-    """LLVM's complaint with the lines of the text around the place."""
+    """Return LLVM's error message with the lines of the text around its position."""
     found = _LINE.search(message)
     if found is None:
         return CodegenError(f"LLVM refused the generated text: {message.strip()}")

@@ -1,4 +1,4 @@
-"""Constant arrays of functions as memory of the module."""
+"""Writes constant arrays of functions as memory of the module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["constant_array"]
 
 
 def constant_array(emit: Values, stmt: AllocateConst) -> str:
-    """The memory of an AllocateConst: aligned, written once per array."""
+    """Return the memory of an AllocateConst: aligned, written once per array."""
     given = stmt.data_or_idx
     if isinstance(given, int):
         if not 0 <= given < len(emit.text.constants):

@@ -1,8 +1,8 @@
-"""Conversions between data types as LLVM text: C's rules, and rounding to nearest, halves to even.
+"""Converts between data types in LLVM text: C's rules, and rounding to nearest, halves to even.
 
 A float that does not fit the integer it is converted to gives an unspecified value, as in C.
-float16 uses the CPU's instructions where they exist, and so does bfloat16 where they round as all
-others do (x86's take subnormal numbers for zero: only with -fast-math). float16 elsewhere, bfloat16
+float16 uses the CPU's instructions where they exist, and so does bfloat16 where they round
+correctly (x86's treat subnormal numbers as zero: only with -fast-math). float16 elsewhere, bfloat16
 and the small float types are converted by integer arithmetic, vectorised like any other.
 """
 
@@ -25,7 +25,7 @@ _UINT16 = DataType("uint16")
 
 
 def convert(out: Builder, value: str, source: DataType, target: DataType) -> str:
-    """`value` of dtype `source` as dtype `target`."""
+    """Convert `value` of dtype `source` to dtype `target`."""
     if (
         source is target
         or register_type(source) == register_type(target)
@@ -60,7 +60,9 @@ def convert(out: Builder, value: str, source: DataType, target: DataType) -> str
 
 
 def _same_kind(source: DataType, target: DataType) -> bool:
-    """Whether equal LLVM types mean equal values: bfloat16 lies in an integer and is none."""
+    """True if equal LLVM types mean equal values: bfloat16 is stored in an integer but is not
+    one.
+    """
     integers = (source.is_integer or source.is_bool) and (target.is_integer or target.is_bool)
     return integers or source.element is target.element
 
@@ -116,9 +118,9 @@ def _truncate(out: Builder, value: str, source: DataType, target: DataType) -> s
 
 
 def _round_to_odd(out: Builder, value: str, source: DataType) -> str:
-    """A float64 as a float32 whose last bit says whether anything was lost.
+    """Convert a float64 to a float32 whose last bit says whether anything was lost.
 
-    Rounding that once more to fewer digits gives what rounding the float64 directly gives.
+    Rounding the result to fewer digits is then the same as rounding the float64 directly.
     """
     lanes = source.lanes
     wide = _FLOAT32.with_lanes(lanes)
@@ -145,7 +147,7 @@ def _number(value: int, lanes: int, element: str = "i32") -> str:
 
 
 def _widen(out: Builder, value: str, source: DataType, wide: DataType) -> str:
-    """float16 or bfloat16 to float32."""
+    """Convert float16 or bfloat16 to float32."""
     lanes, single = source.lanes, register_type(wide)
     integer = register_type(_INT32.with_lanes(lanes))
     if source.element == "bfloat16":
@@ -180,7 +182,7 @@ def _number_text(text: str, lanes: int) -> str:
 
 
 def _narrow(out: Builder, value: str, wide: DataType, target: DataType) -> str:
-    """float32 to float16 or bfloat16."""
+    """Convert float32 to float16 or bfloat16."""
     if target.element == "bfloat16":
         return _to_bfloat16(out, value, wide, target)
     if out.machine.converts_float16:

@@ -1,4 +1,5 @@
-"""Debug information: which line of the program an instruction comes from, in LLVM's metadata.
+"""Writes debug information in LLVM's metadata: the line of the program that an instruction comes
+from.
 
 On with the options `tir.debug_script` and `tir.enable_debug`. A statement's place is its span: the
 line of the user's TVMScript file, or, after `tir.transform.InstallDebugSpans` (which
@@ -19,7 +20,7 @@ Location = str
 
 
 class ModuleDebug:
-    """The metadata of one module: files, functions, places."""
+    """The metadata of one module: files, functions, locations."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -27,7 +28,7 @@ class ModuleDebug:
         self._functions = 0
 
     def function(self, symbol: str, span: Span | None) -> FunctionDebug:
-        """Begin a function that stands at a place."""
+        """Begin a function with its location."""
         file = self.file(span.source_name if span is not None else "<generated>")
         if not self._unit:
             self._unit = self.metadata.distinct(
@@ -45,7 +46,7 @@ class ModuleDebug:
         return FunctionDebug(self, scope, file, line)
 
     def file(self, name: str) -> str:
-        """The DIFile of a source."""
+        """Return the DIFile of a source."""
         folder, base = os.path.split(name)
         folder = folder or os.getcwd()
         return self.metadata.node(
@@ -53,7 +54,7 @@ class ModuleDebug:
         )
 
     def footer(self) -> list[str]:
-        """The named metadata that the module needs."""
+        """Return the named metadata that the module needs."""
         if not self._unit:
             return []
         version = self.metadata.node('!{i32 2, !"Debug Info Version", i32 3}')
@@ -65,7 +66,7 @@ class ModuleDebug:
 
 
 class FunctionDebug:
-    """The places in one function. `scope` is its DISubprogram."""
+    """The locations in one function. `scope` is its DISubprogram."""
 
     def __init__(self, module: ModuleDebug, scope: str, file: str, line: int) -> None:
         self.module = module
@@ -74,7 +75,7 @@ class FunctionDebug:
         self.line = line
 
     def location(self, span: Span | None) -> Location:
-        """The DILocation of a span; without one, that of the function."""
+        """Return the DILocation of a span or, without one, of the function."""
         if span is None:
             return self._at(self.line, 0, self.scope)
         file = self.module.file(span.source_name)
@@ -93,7 +94,7 @@ class FunctionDebug:
 
 
 def annotate(lines: list[str], start: int, location: Location) -> None:
-    """Give a place to the instructions from `start` on that have none yet."""
+    """Add a location to the instructions from `start` on that have none yet."""
     words = f", !dbg {location}"
     for number in range(start, len(lines)):
         line = lines[number]

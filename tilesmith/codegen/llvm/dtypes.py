@@ -1,9 +1,9 @@
-"""How data types and constants are written in LLVM's language.
+"""Writes data types and constants in LLVM's language.
 
 A value in a register has the *register type* of its dtype, an element in memory its *memory type*;
 they differ for booleans (`i1` and `i8`). Elements of fewer than 8 bits share bytes in memory: see
-`packed_elements`. bfloat16 is kept as the 16 bits that it is (`i16`):
-arithmetic goes through float32, because most CPUs have no instructions for it.
+`packed_elements`. bfloat16 is kept as its 16 bits (`i16`): arithmetic goes through float32, because
+most CPUs have no instructions for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MEMORY: dict[DataType, str] = {}
 
 
 def register_type(dtype: DataType) -> str:
-    """LLVM's type of a value of `dtype`. Raises CodegenError when there is none."""
+    """Return LLVM's type of a value of `dtype`. Raises CodegenError when there is none."""
     try:
         return _REGISTER[dtype]
     except KeyError:
@@ -30,7 +30,7 @@ def register_type(dtype: DataType) -> str:
 
 
 def memory_type(dtype: DataType) -> str:
-    """LLVM's type of `dtype` in memory, where a boolean is a byte."""
+    """Return LLVM's type of `dtype` in memory, where a boolean is a byte."""
     try:
         return _MEMORY[dtype]
     except KeyError:
@@ -64,17 +64,17 @@ def _element(dtype: DataType, boolean: str) -> str:
 
 
 def element_bytes(dtype: DataType) -> int:
-    """Bytes of one element in memory."""
+    """Return the bytes of one element in memory."""
     return 8 if dtype.is_handle else dtype.element.nbytes
 
 
 def is_native_float(dtype: DataType) -> bool:
-    """Whether LLVM's float types hold `dtype` (bfloat16 and float8 lie in integers)."""
+    """True if LLVM's float types represent `dtype` (bfloat16 and float8 are stored in integers)."""
     return dtype.code == "float"
 
 
 def bfloat16_bits(value: float) -> int:
-    """The bits of the bfloat16 nearest to `value`, halves to even."""
+    """Return the bits of the bfloat16 nearest to `value`, halves to even."""
     if math.isnan(value):
         return 0x7FC0
     (bits,) = struct.unpack("<I", struct.pack("<f", round_to_float32(value)))
@@ -82,7 +82,7 @@ def bfloat16_bits(value: float) -> int:
 
 
 def round_to_float32(value: float) -> float:
-    """The float32 nearest to `value`, infinite where it is too large."""
+    """Return the float32 nearest to `value`, infinite where it is too large."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -90,7 +90,7 @@ def round_to_float32(value: float) -> float:
 
 
 def float_constant(value: float, dtype: DataType) -> str:
-    """A floating-point constant of a scalar dtype, exact to the bit."""
+    """Return a floating-point constant of a scalar dtype, exact to the bit."""
     if dtype == "bfloat16":
         return str(bfloat16_bits(value))
     if dtype == "float16":
@@ -110,21 +110,23 @@ def float_constant(value: float, dtype: DataType) -> str:
 
 
 def integer_constant(value: int, dtype: DataType) -> str:
-    """An integer or boolean constant of a scalar dtype."""
+    """Return an integer or boolean constant of a scalar dtype."""
     if dtype.is_bool:
         return "true" if value else "false"
-    if value >> (dtype.bits - 1) > 0:  # LLVM's integers have no sign: write the signed twin
+    if (
+        value >> (dtype.bits - 1) > 0
+    ):  # LLVM's integers have no sign: write the signed value of the same bits
         value -= 1 << dtype.bits
     return str(value)
 
 
 def splat(constant: str, dtype: DataType) -> str:
-    """A vector constant of equal elements; `dtype` is the vector's."""
+    """Return a vector constant of equal elements; `dtype` is the vector's."""
     return f"splat ({register_type(dtype.element)} {constant})"
 
 
 def lane_numbers(lanes: int, factor: int = 1) -> str:
-    """The constant vector `<0, factor, 2 * factor, ...>` of i64s as the elements of a text."""
+    """Return the elements of the constant vector `<0, factor, 2 * factor, ...>` of i64s as text."""
     return ", ".join([f"i64 {lane * factor}" for lane in range(lanes)])
 
 
@@ -133,25 +135,25 @@ _UNWANTED = re.compile(r"[^A-Za-z0-9_.]")
 
 
 def symbol(name: str) -> str:
-    """`@name`, quoted where LLVM wants it."""
+    """Return `@name`, quoted where LLVM requires it."""
     if _PLAIN.match(name):
         return "@" + name
     return '@"' + escape(name.encode()) + '"'
 
 
 def local_name(hint: str) -> str:
-    """A name hint reduced to the letters that a local name may have."""
+    """Return a name hint reduced to the letters that a local name may have."""
     cleaned = _UNWANTED.sub("_", hint)
     return cleaned if cleaned and not cleaned[0].isdigit() else "v" + cleaned
 
 
 def escape(data: bytes) -> str:
-    """Bytes as they stand between the quotes of a string constant."""
+    """Return bytes as the contents of a string constant."""
     return "".join([chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data])
 
 
 def bytes_constant(data: bytes) -> str:
-    """Bytes as an initialiser `c"..."` of `[n x i8]`; written for speed, not for the eye."""
+    """Return bytes as an initialiser `c"..."` of `[n x i8]`; written for speed, not for readers."""
     if not any(data):
         return "zeroinitializer"
     return 'c"\\' + data.hex("\\") + '"'

@@ -1,6 +1,6 @@
-"""How a function ends before its last statement: with the code of an error, or by a return.
+"""Writes how a function ends before its last statement: with the code of an error, or by a return.
 
-Memory that is live at such a place is given back first.
+Live memory is freed first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__ = ["Exits"]
 
 
 class Exits:
-    """Writes the ways out of a function. ``returns`` is the LLVM type of its value, `"status"`, or
-    `"void"`; ``releases`` are the pointers to give back on the way out."""
+    """Writes the exits of a function. ``returns`` is the LLVM type of its value, `"status"`, or
+    `"void"`; ``releases`` are the pointers to free on the way out.
+    """
 
     def __init__(
         self,
@@ -42,11 +43,13 @@ class Exits:
 
     @property
     def returned_type(self) -> str:
-        """The LLVM type of what the function gives back."""
+        """The LLVM type that the function returns."""
         return "i32" if self.returns == "status" else self.returns
 
     def needs_status(self, what: str) -> None:
-        """An error must be able to leave the function. Raises CodegenError where it cannot."""
+        """Require that the function returns a status, so that an error can leave it. Raises
+        CodegenError where it cannot.
+        """
         if self.processor.no_errors is not None:
             reason, advice = self.processor.no_errors
             raise self.out.unsupported(f"it {what}, {reason}", advice)
@@ -57,7 +60,7 @@ class Exits:
             )
 
     def leave_unless(self, condition: str, status: Callable[[], str]) -> None:
-        """Go on where `condition` (an i1) holds; else end the function with an error code."""
+        """Continue where `condition` (an i1) holds; else end the function with an error code."""
         out = self.out
         failed, passed = out.label("failed"), out.label("passed")
         weights = self.text.metadata.likely()
@@ -72,7 +75,7 @@ class Exits:
         out.begin_block(passed)
 
     def check_status(self, status: str) -> None:
-        """End the function with the same code unless a call returned 0."""
+        """End the function with the code of a call unless it returned 0."""
         good = self.out.define(f"icmp eq i32 {status}, 0")
         self.leave_unless(good, lambda: status)
 
@@ -83,12 +86,12 @@ class Exits:
         self.out.begin_block(self.out.label("unreached"))
 
     def write_releases(self) -> None:
-        """Give back all memory that is live here."""
+        """Free all memory that is live here."""
         for pointer in reversed(self.releases):
             release(self.out, self.text, pointer)
 
     def error_values(self, count: int) -> str:
-        """Space for the numbers in a message; all messages of a function share it."""
+        """Return space for the numbers in a message; all messages of a function share it."""
         if count > 4:
             return self.out.stack_space(8 * count, 8)
         if not self._error_values:

@@ -1,4 +1,4 @@
-"""Rules of leaves, bindings, conversions, choices, and of calls by the operator's own rule.
+"""Defines rules of leaves, bindings, conversions, choices, and of calls by the operator's own rule.
 
 A value is the text of an operand: a local name or a constant. Its LLVM type follows from the
 expression's dtype.
@@ -99,7 +99,7 @@ def _call(emit: Values, call: Call) -> str:
 
 
 def _call_function(emit: Values, call: Call) -> str:
-    """A call of a function of the module: a status is checked, a value is given back."""
+    """Call a function of the module: check a returned status, return a value."""
     name = call.op.name_hint
     arguments = [emit.typed(arg) for arg in call.args]
     kinds = [register_type(arg.dtype) for arg in call.args]

@@ -1,7 +1,7 @@
-"""Functions as LLVM text: parameters, head, and the parts that write what is between.
+"""Writes functions as LLVM text: parameters, head, and the parts that write the body.
 
 Every PrimFunc without a return type becomes `i32 name(...)` that returns 0, or the code of an error
-that is set in tvm-ffi; whoever calls it looks at the code.
+that is set in tvm-ffi; its callers check the code.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class ModuleContext:
 
 
 class FunctionEmitter:
-    """Puts one function together. ``name`` is for messages, ``returns`` the LLVM type of its value,
-    `"status"`, or `"void"`; ``divide`` writes its parallel loops, ``statements`` its statements."""
+    """Writes one function. ``name`` is for messages, ``returns`` the LLVM type of its value,
+    `"status"`, or `"void"`; ``divide`` writes its parallel loops, ``statements`` its statements.
+    """
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class FunctionEmitter:
         self.statements = statements(self.emit, symbol, divide)
 
     def write(self, function: PrimFunc, linkage: str) -> str:
-        """The text of a PrimFunc."""
+        """Return the text of a PrimFunc."""
         if self.module.debug is not None:
             self.begin_debug(self.symbol, _place_of(function))
         is_noalias = bool(function.attrs.get("tir.noalias", False))
@@ -81,17 +82,17 @@ class FunctionEmitter:
         return self.finished(head + self.module.machine.vector_lengths)
 
     def begin_debug(self, name: str, place: Span | None) -> None:
-        """Say where the function stands, if debug information is wanted."""
+        """Record the function's location, if debug information is requested."""
         if self.module.debug is not None:
             self.statements.debug = self.module.debug.function(name, place)
 
     @property
     def debug(self) -> FunctionDebug | None:
-        """The places in this function, where debug information is written."""
+        """The locations in this function, if debug information is written."""
         return self.statements.debug
 
     def parameter(self, var: Var, is_noalias: bool, alignment: int = 0) -> str:
-        """Bind a parameter; its text in the function's head."""
+        """Bind a parameter; return its text in the function's head."""
         name = f"%{local_name(var.name)}.{self.out.number()}"
         self.emit.variables[var] = name
         if not var.dtype.is_handle:
@@ -107,7 +108,7 @@ class FunctionEmitter:
         return f"ptr {words}{f'align {known} ' if known > 1 else ''}noundef {name}"
 
     def finished(self, head: str) -> str:
-        """The function with its head, the space on its stack and its rare blocks."""
+        """Return the function with its head, its stack space and its rare blocks."""
         out = self.out
         if self.debug is not None:
             head += f" !dbg {self.debug.scope}"
@@ -117,7 +118,7 @@ class FunctionEmitter:
 
 
 def _place_of(function: PrimFunc) -> Span | None:
-    """Where a function stands: its span, or the first of a statement of it."""
+    """Return the location of a function: its span, or the first span of a statement in it."""
     if function.span is not None:
         return cast(Span, function.span)
     for node in walk(function.body):

@@ -1,4 +1,4 @@
-"""Memory of functions: where an allocation lies, and calls of the system's allocator."""
+"""Allocates memory in functions: on the stack, or with the system's allocator."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["ALIGNMENT", "allocate", "is_on_stack", "release"]
 
 ALIGNMENT = 64
 STACK_BYTES = 16 * 1024
-"""Memory of at most so many bytes lies on the stack."""
+"""Memory of at most this many bytes is on the stack."""
 LOCAL_BYTES = 256 * 1024
 """The same for memory in scope "local", which mostly becomes registers."""
 
 
 def is_on_stack(allocation: Allocate) -> bool:
-    """Whether an allocation lies on the stack."""
+    """True if an allocation is on the stack."""
     size = constant_bytes(allocation)
     scope = allocation.buffer_var.storage_scope
     return size is not None and size <= (LOCAL_BYTES if scope == "local" else STACK_BYTES)
 
 
 def allocate(out: Builder, text: ModuleText, size: str) -> str:
-    """Aligned memory of `size` bytes (an i64 operand); null when there is none."""
+    """Allocate aligned memory of `size` bytes (an i64 operand); null if there is none."""
     kind = out.machine.size_type
     if size.isdigit():
         rounded = str((int(size) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT or ALIGNMENT)
@@ -41,6 +41,6 @@ def allocate(out: Builder, text: ModuleText, size: str) -> str:
 
 
 def release(out: Builder, text: ModuleText, pointer: str) -> None:
-    """Give memory of `allocate` back."""
+    """Free memory of `allocate`."""
     name = "_aligned_free" if out.machine.is_windows else "free"
     out.write(f"call void {text.declare(name, 'void', ['ptr'])}(ptr {pointer})")

@@ -1,4 +1,6 @@
-"""Functions that generated code calls, as LLVM text: errors, packed calls, tensors, powers."""
+"""Holds functions that generated code calls, as LLVM text: errors, packed calls, tensors,
+powers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ __all__ = ["HELPERS", "HELPER_CALLS", "POWER"]
 
 
 def _type_name_text() -> str:
-    """The function from a type index to the name of the type."""
+    """Return the function from a type index to the name of the type."""
     name = "__tilesmith_type_name"
     texts, cases, blocks = [], [], []
     for number, (index, word) in enumerate([*TYPE_NAMES.items(), (-1, OTHER_TYPE)]):

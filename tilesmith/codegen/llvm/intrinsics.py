@@ -1,4 +1,4 @@
-"""Rules of the operators of scalar calls: mathematics, bits, choices, hints, vectors."""
+"""Defines rules of the operators of scalar calls: mathematics, bits, choices, hints, vectors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _libm_function(emit: Values, call: Call) -> str:
 
 
 def _libm(emit: Values, name: str, values: list[str], dtype: DataType) -> str:
-    """A function of the C library on each lane; narrow floats go through float32."""
+    """Call a function of the C library on each lane; narrow floats go through float32."""
     if dtype.bits < 32:
         wide = FLOAT32.with_lanes(dtype.lanes)
         widened = [convert(emit.out, value, dtype, wide) for value in values]
@@ -135,7 +135,7 @@ def _isinf(emit: Values, call: Call) -> str:
 
 
 def _widened(emit: Values, arg: PrimExpr) -> tuple[str, DataType]:
-    """A float operand in a type that LLVM computes with."""
+    """Convert a float operand to a type that LLVM computes with."""
     if emit.machine.computes_directly(arg.dtype):
         return emit.value(arg), arg.dtype
     wide = FLOAT32.with_lanes(arg.dtype.lanes)
@@ -189,7 +189,7 @@ def _clz(emit: Values, call: Call) -> str:
 
 
 def _resized(emit: Values, value: str, source: DataType, target: DataType) -> str:
-    """A small count in another integer type."""
+    """Convert a small count to another integer type."""
     if source.bits == target.bits:
         return value
     unsigned = DataType.make("uint", source.bits, source.lanes)
@@ -250,7 +250,7 @@ def _q_multiply_shift_per_axis(emit: Values, call: Call) -> str:
 
 
 def _when(emit: Values, condition: PrimExpr, value: str, wide: DataType) -> str:
-    """`value` (an int64) where a condition, which may come as an integer, holds; else zero."""
+    """Return `value` (an int64) where a condition, which may be an integer, holds; else zero."""
     flags = DataType("bool").with_lanes(condition.dtype.lanes)
     chosen = convert(emit.out, emit.value(condition), condition.dtype, flags)
     kind, zero = register_type(wide), emit.out.broadcast("0", wide)
@@ -258,7 +258,7 @@ def _when(emit: Values, condition: PrimExpr, value: str, wide: DataType) -> str:
 
 
 def _as_wide(emit: Values, expr: PrimExpr, wide: DataType) -> str:
-    """An integer operand as int64, in all lanes."""
+    """Convert an integer operand to int64, in all lanes."""
     value = emit.value(expr)
     if expr.dtype.lanes != wide.lanes:
         value = emit.out.broadcast(value, expr.dtype.with_lanes(wide.lanes))
@@ -266,7 +266,7 @@ def _as_wide(emit: Values, expr: PrimExpr, wide: DataType) -> str:
 
 
 def _scaled(emit: Values, value: str, factor: PrimExpr, shift: str, dtype: DataType) -> str:
-    """`value * factor * 2 ** -shift`, rounded to nearest, halves up; operands are int64."""
+    """Compute `value * factor * 2 ** -shift`, rounded to nearest, halves up; operands are int64."""
     wide = _INT64.with_lanes(dtype.lanes)
     kind, one, zero = (
         register_type(wide),
@@ -325,7 +325,7 @@ def _if_then_else(emit: Values, call: Call) -> str:
 
 
 def _masked_choice(emit: Values, call: Call) -> str:
-    """A choice by lane: loads of an arm touch only the lanes that want them."""
+    """Choose by lane: loads of an arm access memory only in the lanes that choose it."""
     condition, true, false = call.args
     lanes = condition.dtype.lanes
     chosen = emit.value(condition)
@@ -382,7 +382,7 @@ def _prefetch(emit: Values, call: Call) -> str:
 
 @handles("tvm_storage_sync")
 def _storage_sync(emit: Values, call: Call) -> str:
-    return "0"  # one thread runs the iterations of a task: there is nobody to wait for
+    return "0"  # one thread runs the iterations of a task: there is no other thread to wait for
 
 
 # -- vectors

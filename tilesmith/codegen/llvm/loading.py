@@ -1,4 +1,4 @@
-"""Modules from saved LLVM text (.ll) and bitcode (.bc), which `Module.save` writes."""
+"""Loads modules from LLVM text (.ll) and bitcode (.bc), which `Module.save` writes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PUBLIC = re.compile(r"^define (?!internal|private)[^@\n]*@__tvm_ffi_(\w+)\(", r
 
 @MODULE_LOADERS.register("ll")
 def load_text(path: str) -> Module:
-    """The module of a file of LLVM text. CodegenError with the lines that LLVM refuses."""
+    """Load the module of a file of LLVM text. CodegenError with the lines that LLVM refuses."""
     return module_of_text(Path(path).read_text(encoding="utf-8"))
 
 
 @MODULE_LOADERS.register("bc")
 def load_bitcode(path: str) -> Module:
-    """The module of a file of LLVM bitcode. ArtifactError for anything else."""
+    """Load the module of a file of LLVM bitcode. ArtifactError for anything else."""
     from llvmlite import binding
 
     machine_code.initialise()
@@ -35,7 +35,7 @@ def load_bitcode(path: str) -> Module:
 
 
 def module_of_text(text: str) -> Module:
-    """The module of an LLVM text; code for another machine can be looked at, but not run."""
+    """Return the module of an LLVM text; code for another machine can be shown, but not run."""
     triple = _TRIPLE.search(text)
     named = "" if triple is None else triple.group(1)
     is_foreign = named not in ("", host_cpu().triple)

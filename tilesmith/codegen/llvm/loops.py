@@ -1,4 +1,4 @@
-"""Loops: the form that LLVM keeps, and the advice that goes with it.
+"""Writes loops in the form that LLVM keeps, with metadata that guides LLVM.
 
 Loops with at least one iteration are written as do-while loops. Loops over finished vector code are
 not vectorised again.
@@ -25,8 +25,9 @@ def write_loop(
     runs_once: bool,
     statement: Callable[[Stmt], None],
 ) -> None:
-    """The loop over `[start, stop)`, whose body `statement` writes; `runs_once`: there is at least
-    one iteration."""
+    """Write the loop over `[start, stop)`, whose body `statement` writes; `runs_once`: there is at
+    least one iteration.
+    """
     out, scope = emit.out, emit.scope
     var, kind = loop.loop_var, register_type(loop.loop_var.dtype)
     hint = local_name(var.name)
@@ -63,7 +64,7 @@ def write_loop(
 
 
 def _loop_advice(emit: Values, loop: For) -> str:
-    """LLVM's metadata for a loop, from its kind, its annotations and its body."""
+    """Return LLVM's metadata for a loop, from its kind, its annotations and its body."""
     advice = []
     notes = loop.annotations
     if loop.kind is ForKind.UNROLLED:

@@ -1,4 +1,4 @@
-"""What generated code has to know of the processor and the system it runs on."""
+"""Describes the processor and the system for which code is generated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL_POINTERS = ("arm", "thumb", "i386", "i486", "i586", "i686", "riscv32", "w
 
 
 class Machine:
-    """The figures of a target that decide between forms of code.
+    """The properties of a target that decide between forms of code.
 
     ``size_type`` is the integer of the width of a pointer, ``float_flags`` LLVM's fast-math flags
     with a blank before each. ``converts_float16`` and ``converts_bfloat16`` say that instructions
@@ -45,16 +45,16 @@ class Machine:
 
     @property
     def has_scalable_vectors(self) -> bool:
-        """Whether there are vectors of a length that code does not know."""
+        """True if there are vectors whose length is not known at compile time."""
         return bool(self.features & {"sve", "sme", "v", "zve32x", "zve64x"})
 
     @property
     def vector_lengths(self) -> str:
-        """An attribute of functions: how long the vectors of SVE may be, in units of 128 bits."""
+        """An attribute of functions: the possible lengths of SVE vectors, in units of 128 bits."""
         return " vscale_range(1,16)" if "sve" in self.features else ""
 
     def computes_directly(self, dtype: DataType) -> bool:
-        """Whether the CPU computes with values of a float dtype; else float32 is used."""
+        """True if the CPU computes with values of a float dtype; else float32 is used."""
         return dtype.code == "float" and (dtype.bits >= 32 or self.has_float16)
 
 

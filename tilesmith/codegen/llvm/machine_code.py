@@ -1,4 +1,5 @@
-"""LLVM text → optimised text, assembly, object code. Knows llvmlite and nothing of Tilesmith.
+"""Compiles LLVM text to optimised text, assembly, object code. Uses llvmlite and nothing of
+Tilesmith.
 
 The file is also a program: the parent writes requests to its standard input (one line of JSON, then
 the text) and reads the answers. LLVM ends the whole process when it cannot select instructions for
@@ -37,7 +38,7 @@ def initialise() -> None:
 
 
 def target_machine(machine: dict[str, str], opt_level: int, codemodel: str = "default") -> Any:
-    """LLVM's target machine for {triple, cpu, features, abi}."""
+    """Return LLVM's target machine for {triple, cpu, features, abi}."""
     from llvmlite import binding
 
     initialise()
@@ -53,7 +54,7 @@ def target_machine(machine: dict[str, str], opt_level: int, codemodel: str = "de
 
 
 def parse(text: str, imported: list[str]) -> Any:
-    """The module of a text, with further texts linked into it. Raises TextError."""
+    """Parse a text into a module, with further texts linked into it. Raises TextError."""
     from llvmlite import binding
 
     initialise()
@@ -74,8 +75,7 @@ _STORES_TRUTH = re.compile(r"zext i1 %\S+ to i8\b")
 
 
 def optimise(module: Any, machine: Any, opt_level: int, packs_scalars: bool = True) -> None:
-    """Run LLVM's standard pipeline in place; ``packs_scalars``: also make vectors of scalars that
-    stand side by side."""
+    """Run LLVM's standard pipeline in place; ``packs_scalars``: also vectorise adjacent scalars."""
     from llvmlite import binding
 
     module.data_layout = str(machine.target_data)
@@ -100,10 +100,10 @@ _ALIGNMENT = re.compile(r"align \d+")
 
 
 def without_single_lane_stores(module: Any) -> Any:
-    """The module with masked stores of one fixed lane of integers written as plain stores.
+    """Return the module with masked stores of one fixed lane of integers replaced by plain stores.
 
-    LLVM 22 makes a store of the wide element of one that truncates
-    (``trunc <8 x i32> to <8 x i16>``), and so overwrites what lies behind it.
+    LLVM 22 compiles a truncating one (``trunc <8 x i32> to <8 x i16>``) to a store of the wide
+    element, which overwrites the memory after it.
     """
     if not any(function.name.startswith("llvm.masked.store") for function in module.functions):
         return module
@@ -135,7 +135,7 @@ def without_single_lane_stores(module: Any) -> Any:
 def _set_options(options: list[str]) -> None:
     """Set LLVM's own options, once: they hold for the whole process, so only a child gets any.
 
-    LLVM says nothing about names that it does not know, and cannot be asked.
+    LLVM does not report unknown names, and has no way to query them.
     """
     global _options_set
     if options and not _options_set:
@@ -147,13 +147,14 @@ def _set_options(options: list[str]) -> None:
 
 
 def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
-    """The forms that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
-    (bitcode)."""
+    """Return the formats that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
+    (bitcode).
+    """
     _set_options(request.get("options", ()))
     level = int(request.get("opt_level", 3))
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
-    # Of truth values that are stored side by side LLVM 22 makes vectors that it cannot select.
+    # From adjacent stores of booleans LLVM 22 makes vectors for which it has no instructions.
     optimise(module, machine, level, packs_scalars=_STORES_TRUTH.search(text) is None)
     module = without_single_lane_stores(module)
     made: dict[str, bytes] = {}

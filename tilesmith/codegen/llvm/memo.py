@@ -11,13 +11,14 @@ __all__ = ["Memo"]
 
 
 class Memo:
-    """The operands that hold here, by the id of their expression. ``epoch`` counts how often all of
-    them were forgotten."""
+    """Valid operands by the id of their expression. ``epoch`` counts how often all of them were
+    dropped.
+    """
 
     def __init__(self) -> None:
         self.epoch = 0
         self.operands: dict[int, str] = {}
-        self._kept: list[PrimExpr] = []  # an expression that lives keeps its id taken
+        self._kept: list[PrimExpr] = []  # keeps the expressions alive: the keys are their ids
 
     def keep(self, expr: PrimExpr, operand: str) -> None:
         """Remember the operand of an expression."""
@@ -25,7 +26,7 @@ class Memo:
         self._kept.append(expr)
 
     def forget(self) -> None:
-        """Nothing computed so far holds any more."""
+        """Drop all operands: none is valid any more."""
         self.epoch += 1
         if self.operands:
             self.operands = {}
@@ -33,10 +34,12 @@ class Memo:
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """What is computed inside is not known outside."""
+        """Restore the operands after the ``with`` block: those computed inside are not valid
+        outside.
+        """
         operands, kept, epoch = self.operands, self._kept, self.epoch
         self.operands, self._kept = dict(operands), list(kept)
         yield
-        # a call with effects inside spoils what was loaded before
+        # a call with side effects inside invalidates earlier loads
         same = epoch == self.epoch
         self.operands, self._kept = (operands, kept) if same else ({}, [])

@@ -1,7 +1,7 @@
-"""Rules of loads and stores: scalars, vectors, strided and scattered lanes, masks.
+"""Defines rules of loads and stores: scalars, vectors, strided and scattered lanes, masks.
 
-The alignment that is written is the true one: what is known of the pointer and of the index. A
-boolean is a byte in memory. Lanes that a predicate switches off touch no memory.
+The alignment that is written follows from the known alignment of the pointer and multiples of the
+index. A boolean is a byte in memory. Inactive lanes of a predicate do not access memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["address", "flat_index", "predicate_of", "store"]
 
 
 def flat_index(emit: Values, access: BufferLoad | BufferStore) -> PrimExpr | None:
-    """The one index of an access; None for a buffer without dimensions."""
+    """Return the one index of an access; None for a buffer without dimensions."""
     if len(access.indices) > 1:
         raise emit.out.unsupported(
             f"buffer '{access.buffer.name}' is accessed with {len(access.indices)} indices",
@@ -41,8 +41,9 @@ def flat_index(emit: Values, access: BufferLoad | BufferStore) -> PrimExpr | Non
 def address(
     emit: Values, buffer: Buffer, index: PrimExpr | None, moved: int = 0, safe: bool = True
 ) -> tuple[str, int]:
-    """Pointer and alignment of the element `index + moved`; `index` is scalar, in elements of
-    the buffer. `safe` says that the address lies inside the buffer."""
+    """Return pointer and alignment of the element `index + moved`; `index` is scalar, in elements
+    of the buffer. `safe` says that the address is inside the buffer.
+    """
     size = element_bytes(buffer.dtype)
     scale = buffer.dtype.lanes
     alignment = emit.pointers.alignment.get(buffer.data, size)
@@ -68,7 +69,7 @@ def address(
 
 
 def addresses(emit: Values, buffer: Buffer, index: PrimExpr) -> tuple[str, int]:
-    """A vector of pointers, one for each lane of a vector index, and their alignment."""
+    """Return a vector of pointers, one for each lane of a vector index, and their alignment."""
     size = element_bytes(buffer.dtype)
     alignment = gcd(
         emit.pointers.alignment.get(buffer.data, size), emit.facts.multiple_of(index) * size
@@ -114,7 +115,9 @@ def _load(emit: Values, load: BufferLoad) -> str:
 
 
 def predicate_of(emit: Values, predicate: PrimExpr | None, lanes: int) -> str | None:
-    """Which of `lanes` lanes are on: the access's own predicate and the mask around it."""
+    """Return which of `lanes` lanes are active: the access's own predicate and the enclosing
+    mask.
+    """
     found = None
     if predicate is not None and constant_value(predicate) != 1:
         found = emit.value(predicate)
@@ -143,7 +146,7 @@ def _load_row(
     predicate: str | None,
     moved: int,
 ) -> str:
-    """Elements next to each other (or one)."""
+    """Load elements next to each other (or one)."""
     kind = memory_type(dtype)
     pointer, alignment = address(emit, buffer, base, moved, safe=predicate is None)
     if predicate is None:
@@ -151,7 +154,7 @@ def _load_row(
             emit.out, emit.define(f"load {kind}, ptr {pointer}, align {alignment}"), dtype
         )
     if dtype.lanes == 1:
-        # an element that is not wanted is read from a place where reading is harmless
+        # an inactive element is read from an address that is safe to read
         harmless = emit.text.zero_bytes(element_bytes(dtype))
         chosen = emit.define(f"select i1 {predicate}, ptr {pointer}, ptr {harmless}")
         size = element_bytes(dtype)
@@ -164,7 +167,7 @@ def _load_row(
 
 
 def _load_equal(emit: Values, load: BufferLoad, index: Broadcast, predicate: str | None) -> str:
-    """One element in all lanes."""
+    """Load one element into all lanes."""
     if predicate is not None:
         lanes = load.dtype.lanes
         predicate = emit.define(
@@ -181,7 +184,7 @@ def _load_equal(emit: Values, load: BufferLoad, index: Broadcast, predicate: str
 
 
 def _load_vectors(emit: Values, load: BufferLoad, index: PrimExpr, predicate: str | None) -> str:
-    """Vector elements of a buffer of vectors from several places."""
+    """Load several vector elements of a buffer of vectors."""
     unit = load.buffer.dtype
     flags = DataType("bool").with_lanes(load.dtype.lanes)
     elements: list[str] = []
@@ -197,7 +200,7 @@ def _load_vectors(emit: Values, load: BufferLoad, index: PrimExpr, predicate: st
 
 
 def _lane_of(emit: Values, index: PrimExpr, number: int) -> PrimExpr:
-    """One lane of a vector index as a scalar expression (a variable bound to its value)."""
+    """Return one lane of a vector index as a scalar expression (a variable bound to its value)."""
     lane = Var("lane", index.dtype.element)
     emit.variables[lane] = emit.out.lane(emit.index(index), index.dtype, number)
     if emit.facts.is_non_negative(index):

@@ -1,4 +1,4 @@
-"""The messages of failed assertions: texts and numbers, joined when the error is raised."""
+"""Writes the messages of failed assertions: texts and numbers, joined when the error is raised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ type index of a value, shown by name, `TYPE_MARK` stands there."""
 def raise_error(emit: Values, message: PrimExpr) -> str:
     """Set the error of an assertion: a text, or a `tvm_tuple` of texts and integers.
 
-    A text that begins like `TypeError: ` names the kind of the error.
+    A text that begins with an error class, like `TypeError: `, sets the kind of the error.
     """
     parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
     kind = "ExecutionError"
@@ -51,7 +51,7 @@ def raise_error(emit: Values, message: PrimExpr) -> str:
 
 
 def _message_text(parts: list[PrimExpr]) -> str:
-    """The text of a message with marks in place of the numbers."""
+    """Return the text of a message with marks in place of the numbers."""
     text = ""
     for part in parts:
         if isinstance(part, StringImm):

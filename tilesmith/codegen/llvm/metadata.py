@@ -1,4 +1,6 @@
-"""The metadata of a module: nodes that are written once, or have an identity of their own."""
+"""Numbers the metadata of a module: nodes that are written once, or have an identity of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ class Metadata:
         self._numbers: dict[str, int] = {}
 
     def node(self, content: str) -> str:
-        """A metadata node, written once; its name."""
+        """Add a metadata node, written once; return its name."""
         number = self._numbers.get(content)
         if number is None:
             number = self._numbers[content] = len(self.lines)
@@ -23,18 +25,18 @@ class Metadata:
         return f"!{number}"
 
     def distinct(self, content: str) -> str:
-        """A metadata node of its own; its name."""
+        """Add a metadata node of its own; return its name."""
         number = len(self.lines)
         self.lines.append(f"!{number} = distinct {content}")
         return f"!{number}"
 
     def loop(self, advice: Sequence[str]) -> str:
-        """Advice for one loop; every loop has a node of its own."""
+        """Add metadata for one loop; every loop has a node of its own."""
         parts = [self.node("!{" + line + "}") for line in advice]
         number = len(self.lines)
         self.lines.append(f"!{number} = distinct !{{!{number}, {', '.join(parts)}}}")
         return f"!{number}"
 
     def likely(self) -> str:
-        """Branch weights that say: mostly true."""
+        """Return branch weights that mean: mostly true."""
         return self.node('!{!"branch_weights", i32 1048575, i32 1}')

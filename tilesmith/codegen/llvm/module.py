@@ -1,7 +1,7 @@
-"""A module as LLVM text: its functions, and the parts that they need.
+"""Writes a module as LLVM text: its functions, and the parts that they need.
 
-`emit_text(module, target)` is the door. Functions with the attribute `global_symbol` are visible
-under that name; the others are internal. Names of the C library's functions get a suffix
+`emit_text(module, target)` is the entry point. Functions with the attribute `global_symbol` are
+visible under that name; the others are internal. Names of the C library's functions get a suffix
 (`.kernel`), because LLVM takes what is called `exp` or `free` for the library's.
 """
 
@@ -46,11 +46,11 @@ CPU = Processor(
 
 
 def emit_text(module: IRModule, target: Target, thread_runtime: bool = True) -> str:
-    """The module's PrimFuncs as LLVM text for a target.
+    """Return the module's PrimFuncs as LLVM text for a target.
 
     Without `thread_runtime` the functions that launch parallel loops are only declared: a library
-    needs `thread_runtime_text` once, however many object files it has.
-    Raises CodegenError for what LLVM code cannot do, with the function and what to do about it.
+    needs `thread_runtime_text` once, however many object files it has. Raises CodegenError for code
+    that LLVM cannot express, with the function and what to do about it.
     """
     emitter = ModuleEmitter(module, target)
     text = emitter.text(thread_runtime)
@@ -63,14 +63,14 @@ def emit_text(module: IRModule, target: Target, thread_runtime: bool = True) -> 
 
 
 def thread_runtime_text(target: Target) -> str:
-    """What every library with parallel loops holds once: see `threads`."""
+    """Return the text that every library with parallel loops holds once: see `threads`."""
     emitter = ModuleEmitter(IRModule({}), target)
     emitter.parts.needs_threads = True
     return emitter.text()
 
 
 def wants_debug_information() -> bool:
-    """Whether one of the options `tir.enable_debug` and `tir.debug_script` is on."""
+    """True if one of the options `tir.enable_debug` and `tir.debug_script` is on."""
     context = PassContext.current()
     return bool(
         context.get_config("tir.enable_debug", False)
@@ -79,12 +79,12 @@ def wants_debug_information() -> bool:
 
 
 class ModuleEmitter:
-    """Writes one module: its functions, with the ``parts`` of the text that they ask for."""
+    """Writes one module: its functions, with the ``parts`` of the text that they need."""
 
     processor = CPU
 
     def __init__(self, module: IRModule, target: Target, debug: bool | None = None) -> None:
-        """`debug`: write debug information; without a word as the options say."""
+        """`debug`: write debug information; by default as the options say."""
         self.target = target
         self.functions = _functions_of(module)
         self.machine = self._machine(target)
@@ -98,24 +98,24 @@ class ModuleEmitter:
 
     @property
     def needs_threads(self) -> bool:
-        """Whether parallel loops are launched, once the text has been written."""
+        """True if the written text launches parallel loops."""
         return self.parts.needs_threads
 
     @property
     def imported(self) -> list[str]:
-        """LLVM texts, or files with them, that the functions bring along."""
+        """LLVM texts, or files with them, that the functions import."""
         return self.parts.imported
 
     @property
     def imported_c(self) -> list[str]:
-        """The same of C."""
+        """C texts, or files with them, that the functions import."""
         return self.parts.imported_c
 
     def _machine(self, target: Target) -> Machine:
         return Machine(target)
 
     def text(self, thread_runtime: bool = True) -> str:
-        """The module's text, with the functions that launch parallel loops if it has any."""
+        """Return the module's text, with the functions that launch parallel loops if it has any."""
         parts = self.parts
         with deep_recursion():
             for name, function in self.functions.items():

@@ -1,4 +1,5 @@
-"""The parts of a module's text beside its functions: constants, declarations, helpers, types.
+"""Collects the parts of a module's text beside its functions: constants, declarations, helpers,
+types.
 
 Each is written once, in the order of first use.
 """
@@ -20,9 +21,9 @@ __all__ = ["ModuleText"]
 class ModuleText:
     """Collects the parts of one module's text. ``size_type`` is the integer of a pointer's width.
 
-    ``imported`` are LLVM texts or files with them that the code brings along, ``imported_c`` the
-    same of C; ``needs_threads`` says that parallel loops are launched. ``constants`` are the arrays
-    that functions name by their number.
+    ``imported`` are LLVM texts or files with them that the code imports, ``imported_c`` those of C;
+    ``needs_threads`` says that parallel loops are launched. ``constants`` are the arrays that
+    functions refer to by number.
     """
 
     def __init__(self, size_type: str, constants: Sequence[Any] = ()) -> None:
@@ -44,7 +45,7 @@ class ModuleText:
     # -- declarations
 
     def declare(self, name: str, result: str, kinds: Sequence[str], attributes: str = "") -> str:
-        """Declare a foreign function; `@name`."""
+        """Declare a foreign function; return `@name`."""
         if name not in self.declared:
             words = f" {attributes}" if attributes else ""
             self.declared[name] = f"declare {result} {symbol(name)}({', '.join(kinds)}){words}"
@@ -55,7 +56,7 @@ class ModuleText:
         self.declared.setdefault(name, line)
 
     def helper(self, name: str) -> str:
-        """A function of `helpers` that generated code calls; `@name`."""
+        """Add a function of `helpers`; return `@name`."""
         if name not in self.helpers:
             text = HELPERS[name]
             body = []
@@ -70,26 +71,26 @@ class ModuleText:
         return "@" + name
 
     def external_data(self, name: str) -> str:
-        """A datum that another object file defines."""
+        """Declare data that another object file defines."""
         line = f"{symbol(name)} = external global i8"
         if line not in self.globals:
             self.globals.append(line)
         return symbol(name)
 
     def mark(self, name: str) -> None:
-        """Define a symbol that tells the runtime something about the code."""
+        """Define a symbol that says something about the code to the runtime."""
         line = f"{symbol(name)} = weak constant i8 1"
         if line not in self.globals:
             self.globals.append(line)
 
     def static_pointer(self) -> str:
-        """A place for a pointer that lives as long as the library, null at first."""
+        """Define a pointer that lives as long as the library, null at first."""
         name = f"@static.{len(self.globals)}"
         self.globals.append(f"{name} = internal global ptr null, align 8")
         return name
 
     def packed_function(self, name: str) -> tuple[str, str]:
-        """Where a registered function is kept once found, and its name as a TVMFFIByteArray."""
+        """Define where a registered function is cached, and its name as a TVMFFIByteArray."""
         if name not in self._slots:
             slot = self.static_pointer()
             text = self.constant_text(name)
@@ -105,7 +106,7 @@ class ModuleText:
     # -- constants
 
     def constant_text(self, text: str) -> str:
-        """A C string."""
+        """Define a C string."""
         if text not in self._texts:
             data = text.encode() + b"\0"
             name = f"@text.{len(self._texts)}"
@@ -116,30 +117,33 @@ class ModuleText:
         return self._texts[text]
 
     def zero_bytes(self, size: int) -> str:
-        """Zeros that may be read in place of something that must not be."""
+        """Define zeros that are read instead of memory that must not be accessed."""
         line = "@zeros = private unnamed_addr constant [64 x i8] zeroinitializer, align 64"
         if line not in self.globals:
             self.globals.append(line)
         return "@zeros"
 
     def constant_data(self, source: Any, data: bytes, alignment: int) -> str:
-        """Bytes in memory, written once for each ``source`` (an object that they are made of)."""
+        """Define bytes in memory, written once for each ``source`` (the object that they are made
+        from).
+        """
         name = f"@constant.{len(self._constants)}"
         self.globals.append(
             f"{name} = private unnamed_addr constant [{len(data)} x i8] "
             f"{dtypes.bytes_constant(data)}, align {alignment}"
         )
-        self._constants[id(source)] = (name, source)  # keeps the source: its id is the key
+        self._constants[id(source)] = (name, source)  # keeps the source alive: its id is the key
         return name
 
     def known_data(self, source: Any) -> str | None:
-        """The memory that `constant_data` has made for a source."""
+        """Return the memory that `constant_data` has defined for a source."""
         known = self._constants.get(id(source))
         return None if known is None else known[0]
 
     def shared_memory(self, size: int, alignment: int) -> str:
-        """Memory that the threads of a block share, as a generic pointer; 0 bytes: the size is
-        given when the kernel is launched."""
+        """Define memory that the threads of a block share, as a generic pointer; 0 bytes: the size
+        is given when the kernel is launched.
+        """
         name = f"@shared.{len(self.globals)}"
         linkage = "internal" if size else "external"
         value = " undef" if size else ""
@@ -149,7 +153,9 @@ class ModuleText:
         return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
 
     def integer_power(self, dtype: DataType) -> str:
-        """A function for `a ** b` of integers; negative exponents give what division rounds to."""
+        """Define a function for `a ** b` of integers; negative exponents return the rounded
+        quotient.
+        """
         name, kind = f"__tilesmith_power_{dtype}", register_type(dtype)
         if name not in self.helpers:
             negative = "slt" if dtype.is_int else "ult"

@@ -1,8 +1,8 @@
-"""Kernels for NVIDIA GPUs through LLVM: PrimFuncs with bound threads → PTX text.
+"""Generates kernels for NVIDIA GPUs through LLVM: PrimFuncs with bound threads → PTX text.
 
 The functions are those that SplitHostDevice makes: plain parameters, `thread_extent` attributes,
 memory in the scopes "shared", "local" and "warp". The module has the format "ptx"; it can be saved,
-not run here: loading it is the work of the CUDA runtime.
+but not run here: only the CUDA runtime loads it.
 
 Mathematics is what LLVM can do without NVIDIA's libdevice: arithmetic, roots, rounding, and the
 functions that LowerIntrin turns into arithmetic.
@@ -32,7 +32,7 @@ from tilesmith.tir.function import PrimFunc
 TRIPLE = "nvptx64-nvidia-cuda"
 DEFAULT_CPU = "sm_70"
 PTX_VERSION = "+ptx70"
-"""What CUDA 11.0 and later take."""
+"""The PTX version that CUDA 11.0 and later accept."""
 
 _REGISTERS = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
 _NO_LIBRARY = (
@@ -46,7 +46,7 @@ _SHUFFLES = {
     "tir.tvm_warp_shuffle_down": ("down", 0x1F),
 }
 _CALLS = dict(INTRINSICS)
-"""The rules of calls of a CPU, with those below in their place."""
+"""The rules of calls of a CPU, some replaced by those below."""
 NVPTX = Processor(
     "NVPTX",
     _CALLS,
@@ -59,7 +59,7 @@ NVPTX = Processor(
 
 
 def llvm_target(target: Target) -> Target:
-    """The LLVM target that a target of kind nvptx stands for."""
+    """Return the LLVM target that a target of kind nvptx stands for."""
     cpu = target.mcpu or DEFAULT_CPU
     digits = "".join([letter for letter in cpu if letter.isdigit()])
     # LLVM writes the oldest PTX that knows the CPU, which lacks some instructions
@@ -70,7 +70,7 @@ def llvm_target(target: Target) -> Target:
 
 
 def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
-    """The code of kernels; its forms are "ptx", "ll" (as written) and "ll.opt"."""
+    """Return the code of kernels in the formats "ptx", "ll" (as written) and "ll.opt"."""
     machine = llvm_target(target)
     written = KernelModuleEmitter(module, machine).text()
     formats: dict[str, Format] = {
@@ -82,12 +82,12 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
 
 
 def describe() -> str:
-    """What the back end gives, for `tilesmith doctor`."""
+    """Describe what the back end generates, for `tilesmith doctor`."""
     return "PTX text; nothing here launches it"
 
 
 class KernelModuleEmitter(ModuleEmitter):
-    """A module whose functions are kernels, or functions of the device that kernels call."""
+    """Writes a module whose functions are kernels, or functions of the device that kernels call."""
 
     processor = NVPTX
 
@@ -112,7 +112,7 @@ class KernelModuleEmitter(ModuleEmitter):
 
 
 class KernelStatements(StatementEmitter):
-    """Writes the statements of a kernel: threads have indices, and memory that they share."""
+    """Writes the statements of a kernel, with thread indices and shared memory."""
 
     def visit_AttrStmt(self, stmt: tir.AttrStmt) -> None:
         if stmt.attr_key != "thread_extent":

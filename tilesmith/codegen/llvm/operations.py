@@ -1,4 +1,4 @@
-"""Operations on operands whose dtype decides the instruction: floats, comparisons, bytes.
+"""Writes operations on operands whose dtype decides the instruction: floats, comparisons, bytes.
 
 float16 and bfloat16 are computed in float32 and rounded after each operation, unless the CPU has
 float16 arithmetic.
@@ -29,12 +29,12 @@ _COMPARE = {
 
 
 def bool_type(dtype: DataType) -> str:
-    """LLVM's type of a condition on each lane of a dtype."""
+    """Return LLVM's type of a condition on each lane of a dtype."""
     return "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
 
 
 def float_operation(out: Builder, operation: str, values: list[str], dtype: DataType) -> str:
-    """An instruction on floats (`fadd contract`); narrow ones are computed in float32."""
+    """Write an instruction on floats (`fadd contract`); narrow ones are computed in float32."""
     if out.machine.computes_directly(dtype):
         return out.define(f"{operation} {register_type(dtype)} {', '.join(values)}")
     wide = FLOAT32.with_lanes(dtype.lanes)
@@ -44,7 +44,7 @@ def float_operation(out: Builder, operation: str, values: list[str], dtype: Data
 
 
 def intrinsic(out: Builder, name: str, values: list[str], dtype: DataType) -> str:
-    """An LLVM intrinsic on floats whose operands and result have one type."""
+    """Call an LLVM intrinsic on floats whose operands and result have one type."""
     if not out.machine.computes_directly(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         widened = [convert(out, value, dtype, wide) for value in values]
@@ -55,7 +55,7 @@ def intrinsic(out: Builder, name: str, values: list[str], dtype: DataType) -> st
 
 
 def compare(out: Builder, name: str, a: str, b: str, dtype: DataType) -> str:
-    """A comparison by its class name (`"LT"`) of two operands of type `dtype`."""
+    """Write a comparison by its class name (`"LT"`) of two operands of type `dtype`."""
     floating, signed, unsigned = _COMPARE[name]
     if dtype.is_float and not out.machine.computes_directly(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
@@ -67,7 +67,7 @@ def compare(out: Builder, name: str, a: str, b: str, dtype: DataType) -> str:
 
 
 def from_memory(out: Builder, value: str, dtype: DataType) -> str:
-    """A loaded value in a register: bytes become booleans."""
+    """Convert a loaded value to a register value: bytes become booleans."""
     if not dtype.is_bool:
         return value
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
@@ -75,7 +75,7 @@ def from_memory(out: Builder, value: str, dtype: DataType) -> str:
 
 
 def to_memory(out: Builder, value: str, dtype: DataType) -> str:
-    """A value as it is stored."""
+    """Convert a value to its form in memory."""
     if not dtype.is_bool:
         return value
     return out.define(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")

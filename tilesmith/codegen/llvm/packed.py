@@ -1,4 +1,4 @@
-"""Rules of tvm-ffi's calling convention: runtime structures, packed calls, errors.
+"""Defines rules of tvm-ffi's calling convention: runtime structures, packed calls, errors.
 
 Layouts (64-bit platforms): `TVMFFIAny` is {i32 type index, i32 zero, i64 value}; a tensor object is
 a header of 24 bytes followed by its `DLTensor`; `DLTensor` is {data, device {type, id}, ndim,
@@ -59,7 +59,7 @@ _VALUES = (StructField.ANY_UNION_VALUE, StructField.VALUE_CONTENT)
 
 
 def _place(emit: Values, call: Call, size: int, offset: int) -> str:
-    """The address `offset` bytes into element `index` of an array of structures."""
+    """Return the address `offset` bytes into element `index` of an array of structures."""
     pointer, index = emit.value(call.args[0]), call.args[1]
     constant = constant_value(index)
     if constant is not None:
@@ -73,7 +73,9 @@ def _place(emit: Values, call: Call, size: int, offset: int) -> str:
 
 
 def _layout(emit: Values, field: StructField) -> tuple[int, int, DataType]:
-    """Bytes of the structure that has a field, the field's offset, its dtype in memory."""
+    """Return the bytes of the structure that has a field, the field's offset, its dtype in
+    memory.
+    """
     size, offset, stored = _FIELDS[field]
     if emit.machine.size_type == "i32" and field in _SMALL_OFFSETS:
         return _SMALL_TENSOR_BYTES, _SMALL_OFFSETS[field], stored
@@ -116,7 +118,9 @@ def _struct_set(emit: Values, call: Call) -> str:
         place = _place(emit, call, size, offset)
     converted = convert(emit.out, emit.value(value), value.dtype, stored)
     if stored.is_handle and field in _VALUES and emit.machine.size_type == "i32":
-        emit.write(f"store i64 0, ptr {place}, align 8")  # the half that no pointer fills
+        emit.write(
+            f"store i64 0, ptr {place}, align 8"
+        )  # the half that a 32-bit pointer does not fill
     alignment = _alignment(emit, stored)
     emit.write(f"store {register_type(stored)} {converted}, ptr {place}, align {alignment}")
     emit.forget()
@@ -128,7 +132,9 @@ def _alignment(emit: Values, stored: DataType) -> int:
 
 
 def _value_dtype(dtype: DataType) -> DataType:
-    """What the value of a TVMFFIAny is for a dtype: 64 bits of integer, float or pointer."""
+    """Return the dtype of the value of a TVMFFIAny for a dtype: 64 bits of integer, float or
+    pointer.
+    """
     if dtype.is_float:
         return DataType("float64")
     return _HANDLE if dtype.is_handle else _INT64
@@ -139,7 +145,7 @@ def _value_dtype(dtype: DataType) -> DataType:
 
 @handles("tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed")
 def _call_packed(emit: Values, call: Call) -> str:
-    """A call with tagged arguments; an error ends the function with its code."""
+    """Write a call with tagged arguments; an error ends the function with its code."""
     name = text_argument(emit, call.args[0])
     emit.exits.needs_status(f"calls the packed function '{name}'")
     arguments = list(call.args[1:])
@@ -172,7 +178,9 @@ def _call_packed(emit: Values, call: Call) -> str:
 
 
 def _store_argument(emit: Values, place: str, arg: PrimExpr) -> bool:
-    """Write one argument as TVMFFIAny; whether it holds an object that has to be released."""
+    """Write one argument as TVMFFIAny; return whether it holds an object that has to be
+    released.
+    """
     dtype = arg.dtype
     if is_call(arg, "tir.tvm_stack_make_array"):
         helper = emit.text.helper("__tilesmith_make_tensor")
@@ -207,9 +215,9 @@ def _store_argument(emit: Values, place: str, arg: PrimExpr) -> bool:
 
 
 def take_result(emit: Values, result: str, dtype: DataType, name: str) -> str:
-    """The result of a packed call as a value of `dtype`; objects are released."""
+    """Return the result of a packed call as a value of `dtype`; objects are released."""
     if dtype.is_void or dtype == "int32":
-        # the usual dtype of calls whose result nobody looks at: anything may come back
+        # the usual dtype of calls whose result is not used: any type may be returned
         found = emit.define(f"call i64 {emit.text.helper('__tilesmith_any_int')}(ptr {result})")
         return "0" if dtype.is_void else emit.define(f"trunc i64 {found} to i32")
     if dtype.is_float:
@@ -225,7 +233,7 @@ def take_result(emit: Values, result: str, dtype: DataType, name: str) -> str:
 
 @handles("tvm_stack_make_array")
 def _stack_make_array(emit: Values, call: Call) -> str:
-    """A DLTensor on the stack, on the CPU or the device of the attributes around it."""
+    """Make a DLTensor on the stack, on the CPU or the device of the enclosing attributes."""
     if emit.machine.size_type == "i32":
         raise emit.out.unsupported(
             "tensors cannot be passed to packed functions on 32-bit platforms"

@@ -1,4 +1,4 @@
-"""Loads and stores of elements of fewer than 8 bits, several of which share a byte.
+"""Loads and stores elements of fewer than 8 bits, several of which share a byte.
 
 Element 0 lies in the lowest bits of byte 0. Rows that begin and end with a byte are moved as
 vectors of bytes; other accesses go element by element. Storing an element changes its own bits
@@ -20,7 +20,9 @@ _BOOL = DataType("bool")
 
 
 def load(emit: Values, node: BufferLoad, index: PrimExpr | None, predicate: str | None) -> str:
-    """The value of a load from a buffer of packed elements. `predicate`: the lanes that are on."""
+    """Return the value of a load from a buffer of packed elements. `predicate`: the active
+    lanes.
+    """
     dtype, buffer = node.dtype, node.buffer
     if dtype.lanes > 1:
         emit.scope.uses_vectors = True
@@ -41,7 +43,7 @@ def load(emit: Values, node: BufferLoad, index: PrimExpr | None, predicate: str 
 def store(
     emit: Values, node: BufferStore, index: PrimExpr | None, value: str, predicate: str | None
 ) -> None:
-    """Write a store into a buffer of packed elements. `predicate`: the lanes that are on."""
+    """Write a store into a buffer of packed elements. `predicate`: the active lanes."""
     dtype, buffer = node.value.dtype, node.buffer
     if dtype.lanes > 1:
         emit.scope.uses_vectors = True
@@ -59,8 +61,9 @@ def _lane_of_mask(emit: Values, predicate: str, lanes: int, number: int) -> str:
 
 
 def _elements(emit: Values, index: PrimExpr | None, unit: int) -> list[str]:
-    """The numbers (i64) of the elements of an access, one for each lane; `unit`: lanes of one
-    element of the buffer."""
+    """Return the positions (i64) of the elements of an access, one for each lane; `unit`: lanes of
+    one element of the buffer.
+    """
     if index is None:
         starts = ["0"]
     elif index.dtype.lanes == 1:
@@ -84,7 +87,7 @@ def _elements(emit: Values, index: PrimExpr | None, unit: int) -> list[str]:
 
 
 def _is_row_of_bytes(emit: Values, index: PrimExpr | None, dtype: DataType, unit: int) -> bool:
-    """Whether the lanes of an access are neighbours that fill whole bytes."""
+    """True if the lanes of an access are neighbours that fill whole bytes."""
     if dtype.lanes == 1 or dtype.lanes * dtype.bits % 8:
         return False
     if index is None or index.dtype.lanes == 1:
@@ -96,7 +99,7 @@ def _is_row_of_bytes(emit: Values, index: PrimExpr | None, dtype: DataType, unit
 
 
 def byte_place(emit: Values, buffer: Buffer, element: str, dtype: DataType) -> str:
-    """The address of the byte that holds an element."""
+    """Return the address of the byte that holds an element."""
     base = emit.written(buffer.data)
     each = 8 // dtype.bits
     if element.isdigit():
@@ -107,7 +110,7 @@ def byte_place(emit: Values, buffer: Buffer, element: str, dtype: DataType) -> s
 
 
 def _shift(emit: Values, element: str, bits: int) -> str:
-    """How many bits (an i8) an element lies above the lowest of its byte."""
+    """Return the offset (an i8) of an element's lowest bit in its byte."""
     each = 8 // bits
     if element.isdigit():
         return str(int(element) % each * bits)

@@ -1,8 +1,8 @@
-"""Packed calls whose arguments a pass (LowerTVMBuiltin) has already put on a stack.
+"""Defines rules of packed calls whose arguments a pass (LowerTVMBuiltin) has put on a stack.
 
-`T.call_packed_lowered(name, stack, begin, end)`: the arguments are the `TVMFFIAny`s from `begin`
-to before `end`, the result takes the place `end`. Tensors on the stack are passed to registered
-functions as counted objects, because a callee may keep them; functions of the library get them as
+`T.call_packed_lowered(name, stack, begin, end)`: the arguments are the `TVMFFIAny`s from `begin` to
+before `end`, the result is stored at `end`. Tensors on the stack are passed to registered functions
+as reference-counted objects, because a callee may keep them; functions of the library get them as
 they are.
 """
 
@@ -42,7 +42,7 @@ def _call_lowered(emit: Values, call: Call) -> str:
     emit.exits.check_status(status)
     if call.op.name != "tir.tvm_call_trace_packed_lowered":
         return packed.take_result(emit, result, call.dtype, name)
-    # what is traced is the last argument
+    # the traced value is the last argument
     emit.write(f"call void {emit.text.helper('__tilesmith_any_release')}(ptr {result})")
     before = emit.define(f"getelementptr i8, ptr {result}, i64 {-ANY_BYTES}")
     return packed.take_result(emit, before, call.dtype, name)

@@ -1,9 +1,8 @@
-"""Parallel loops: their bodies become functions, whose calls are divided among threads.
+"""Writes parallel loops: their bodies become functions, whose calls are divided among threads.
 
-The body of a parallel loop becomes two functions:
-`void f.parallel.1(i32 task, i32 num_tasks, ptr closure)`, which unpacks what the body uses and
-takes its equal share of the iterations, and `f.parallel.1.body`, whose parameters tell LLVM what it
-knew outside (no aliases, alignment).
+The body of a parallel loop becomes two functions: `void f.parallel.1(i32 task, i32 num_tasks, ptr
+closure)`, which unpacks the captured variables and takes its equal share of the iterations, and
+`f.parallel.1.body`, whose parameters carry the facts known outside (no aliases, alignment).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class ParallelLoops:
         captured: list[Var],
         can_fail: bool,
     ) -> str:
-        """The iterations of one task: `f.parallel.1.body(captured..., begin, end)`."""
+        """Write the iterations of one task: `f.parallel.1.body(captured..., begin, end)`."""
         outer = statements.emit
         returns = "status" if can_fail else "void"
         function = FunctionEmitter(self.module, outer.out.name, name, returns, self.divide)
@@ -97,7 +96,7 @@ def _closure_place(out: Builder, name: str, closure: str, number: int) -> str:
 
 
 def _propagate(emit: Values, name: str, closure: str, fields: int) -> None:
-    """An error of a task, taken from the thread where it happened, is raised here."""
+    """Raise the error of a task in the launching thread."""
     place = _closure_place(emit.out, name, closure, fields - 1)
     status = emit.define(f"load i32, ptr {place}")
     good = emit.define(f"icmp eq i32 {status}, 0")
@@ -116,7 +115,9 @@ def _struct(name: str) -> str:
 
 
 def _share_function(name: str, captured: list[Var], loop: For, can_fail: bool) -> str:
-    """`name(task, num_tasks, closure)`: this task's contiguous share, as equal as possible."""
+    """Write `name(task, num_tasks, closure)`: this task's contiguous share, as equal as
+    possible.
+    """
     struct, kind = _struct(name), register_type(loop.loop_var.dtype)
     kinds = [register_type(var.dtype) for var in captured] + [kind, kind]
     lines = [

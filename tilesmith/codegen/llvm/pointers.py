@@ -1,4 +1,4 @@
-"""What is known of the pointers in scope: their alignment, whether others reach the same memory."""
+"""Tracks the pointers in scope: their alignment, and whether they may alias."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Pointers", "natural_alignment"]
 
 
 class Pointers:
-    """The alignment of pointers in bytes, and the pointers to memory that no other one reaches."""
+    """The alignment of pointers in bytes, and the pointers that do not alias others."""
 
     def __init__(self) -> None:
         self.alignment: dict[Var, int] = {}
         self.independent: set[Var] = set()
 
     def alignment_of(self, value: PrimExpr, var: Var, facts: Facts) -> int:
-        """What is known of the alignment of the expression that a pointer variable is bound to."""
+        """Return the known alignment of the expression that a pointer variable is bound to."""
         if isinstance(value, Var):
             return self.alignment.get(value, natural_alignment(var))
         if is_call(value, "tir.handle_add_byte_offset"):
@@ -32,7 +32,7 @@ class Pointers:
 
 
 def natural_alignment(var: Var) -> int:
-    """The alignment that the type of a pointer variable promises."""
+    """Return the alignment that the type of a pointer variable guarantees."""
     element = getattr(getattr(var, "type_annotation", None), "element_type", None)
     dtype = getattr(element, "dtype", None)
     return element_bytes(dtype) if dtype is not None and not dtype.is_void else 1

@@ -1,4 +1,4 @@
-"""Rules of operators that make pointers, move memory, or call foreign functions."""
+"""Defines rules of operators that make pointers, move memory, or call foreign functions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _mem_copy(emit: Values, call: Call) -> str:
 
 @handles("dma_copy")
 def _dma_copy(emit: Values, call: Call) -> str:
-    """`dma_copy(queue, target, source, bytes, ...)`: a CPU has copied when it goes on."""
+    """Write `dma_copy(queue, target, source, bytes, ...)`: on a CPU the copy is synchronous."""
     target, source = emit.value(call.args[1]), emit.value(call.args[2])
     size = emit.index64(call.args[3])
     emit.write(f"call void @llvm.memmove(ptr {target}, ptr {source}, i64 {size}, i1 false)")
@@ -115,7 +115,7 @@ def _atomic_add(emit: Values, call: Call) -> str:
 
 
 def text_argument(emit: Values, arg: PrimExpr) -> str:
-    """A name given as an argument of a call."""
+    """Return a name given as an argument of a call."""
     if not isinstance(arg, StringImm):
         raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
     return arg.value
@@ -145,7 +145,7 @@ _AMX_INTRINSICS = ("llvm.x86.ldtilecfg", "llvm.x86.tile", "llvm.x86.tdp")
 
 
 def _library_call(emit: Values, name: str, call: Call) -> str:
-    """A function of the C library on vectors: it takes scalars, so it is called for each lane."""
+    """Call a function of the C library for each lane of its vectors: it takes scalars."""
     element, values = register_type(call.dtype.element), [emit.value(arg) for arg in call.args[1:]]
     kinds = [register_type(arg.dtype.element) for arg in call.args[1:]]
     target = emit.text.declare(name, element, kinds, PURE_FUNCTION)
@@ -171,7 +171,9 @@ def _call_llvm(emit: Values, call: Call) -> str:
     else:
         found = text_argument(emit, name)
     if found.startswith(_AMX_INTRINSICS):
-        emit.text.mark("__tilesmith_uses_amx")  # the runtime asks the system for the tiles
+        emit.text.mark(
+            "__tilesmith_uses_amx"
+        )  # the runtime asks the system for permission to use tiles
     arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
     result = _llvm_type(call.dtype)
     if call.op.name == "tir.call_llvm_intrin":
@@ -186,7 +188,7 @@ def _call_llvm(emit: Values, call: Call) -> str:
 
 
 def _llvm_type(dtype: DataType) -> str:
-    """The type that LLVM's intrinsics have for a dtype."""
+    """Return the type that LLVM's intrinsics have for a dtype."""
     if dtype.element == "bfloat16":
         return "bfloat" if dtype.lanes == 1 else f"<{dtype.lanes} x bfloat>"
     return register_type(dtype)

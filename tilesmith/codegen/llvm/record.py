@@ -1,4 +1,4 @@
-"""The records of the back ends that go through LLVM: for CPUs, and for NVIDIA's GPUs as PTX."""
+"""Registers the back ends that use LLVM: for CPUs, and for NVIDIA's GPUs as PTX."""
 
 from tilesmith.support.packages import Package
 from tilesmith.target.back_end import BackEnd, register_back_end

@@ -1,4 +1,4 @@
-"""The tables of rules: how each kind of expression and each operator is written.
+"""Holds the tables of rules: how each kind of expression and each operator is written.
 
     @handles_node(Cast)
     def _cast(emit: Values, expr: Cast) -> str: ...
@@ -6,7 +6,7 @@
     @handles("likely", "tvm_thread_invariant")
     def _hint(emit: Values, call: Call) -> str: ...
 
-A rule writes instructions and gives back the operand. A new operator is one function.
+A rule writes instructions and returns the operand. A new operator is one function.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Processor(NamedTuple):
 
 
 def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
-    """Enter the rule of classes of expressions."""
+    """Register the rule of classes of expressions."""
 
     def enter(rule: Rule) -> Rule:
         for node_type in node_types:
@@ -52,7 +52,7 @@ def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
 
 
 def handles(*names: str, rules: dict[str, Rule] = INTRINSICS) -> Callable[[Rule], Rule]:
-    """Enter the rule of calls under operator names without `tir.`."""
+    """Register the rule of calls under operator names without `tir.`."""
 
     def enter(rule: Rule) -> Rule:
         for name in names:

@@ -1,4 +1,4 @@
-"""What surrounds the statement that is being written."""
+"""Describes the surroundings of the statement that is being written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Scope"]
 
 
 class Scope:
-    """The loops, masks and attributes around the present statement, and what its body showed.
+    """The loops, masks and attributes around the current statement, and facts about its body.
 
     ``loop_vars``: variables of the loops around.
     ``wrapping``: those that are reduced modulo a power of two somewhere inside.

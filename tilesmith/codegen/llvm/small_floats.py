@@ -1,4 +1,4 @@
-"""Floats of 8 bits and fewer (and float16 in software): their bits to and from float32.
+"""Converts floats of 8 bits and fewer (and float16 in software): their bits to and from float32.
 
 The kinds differ in what the largest codes mean:
 
@@ -77,7 +77,7 @@ class _Bits:
 
 
 def round_bits(out: Builder, value: str, wide: DataType, form: Format) -> str:
-    """The bits (in an i32) of a float32 rounded to a small format, halves to even.
+    """Return the bits (in an i32) of a float32 rounded to a small format, halves to even.
 
     Normal results: round in the integer domain; subnormal ones: an addition lets the FPU round.
     """
@@ -97,7 +97,7 @@ def round_bits(out: Builder, value: str, wide: DataType, form: Format) -> str:
     small = w.do("sub", w.bits_of(summed), magic_bits)
     is_small = w.do("icmp ult", magnitude, (127 + 1 - bias) << 23)
     result = w.select(is_small, small, normal)
-    # the code of NaN, the largest finite code, and what stands for everything beyond it
+    # the code of NaN, the largest finite code, and the code for values above it
     top = (1 << (exponent_bits + digits)) - 1
     infinity = top ^ ((1 << digits) - 1)
     nan, largest, beyond = {
@@ -120,7 +120,9 @@ def round_bits(out: Builder, value: str, wide: DataType, form: Format) -> str:
 
 
 def _scale_bits(w: _Bits, bits: str) -> str:
-    """float8_e8m0fnu: the exponent, halves up; what is not positive has none."""
+    """Return the bits of a float8_e8m0fnu: the exponent, halves up; a value that is not positive
+    has none.
+    """
     exponent = w.do("lshr", w.do("add", bits, 0x400000), 23)
     # below 2 ** -126 the field of the exponent is 0: 2 ** -127 is the smallest scale, and as in
     # ml_dtypes everything above it becomes 2 ** -126
@@ -143,7 +145,7 @@ def _format(out: Builder, dtype: DataType) -> Format:
 
 
 def to_small_float(out: Builder, value: str, target: DataType) -> str:
-    """A float32 as a float of 8 bits or fewer."""
+    """Convert a float32 to a float of 8 bits or fewer."""
     wide = _FLOAT32.with_lanes(target.lanes)
     bits = round_bits(out, value, wide, _format(out, target))
     integer = register_type(_INT32.with_lanes(target.lanes))
@@ -151,7 +153,7 @@ def to_small_float(out: Builder, value: str, target: DataType) -> str:
 
 
 def from_small_float(out: Builder, value: str, source: DataType) -> str:
-    """A float of 8 bits or fewer as float32."""
+    """Convert a float of 8 bits or fewer to float32."""
     exponent_bits, digits, bias, kind = _format(out, source)
     w = _Bits(out, source.lanes)
     bits = out.define(f"zext {register_type(source)} {value} to {w.integer}")

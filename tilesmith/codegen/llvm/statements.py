@@ -1,7 +1,7 @@
-"""Statements as LLVM text: loops, choices, memory, assertions.
+"""Writes statements as LLVM text: loops, choices, memory, assertions.
 
-Memory of constant size lies on the stack up to a bound, other memory comes from an aligned
-allocation and is given back on every way out.
+Memory of constant size is on the stack up to a bound; other memory comes from an aligned allocation
+and is freed at every exit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ Divide = Callable[["StatementEmitter", tir.For], None]
 
 
 class StatementEmitter(Dispatcher[None]):
-    """Writes the statements of one function. ``symbol`` is the function's; ``debug`` knows the
-    places of statements, where debug information is written."""
+    """Writes the statements of one function. ``symbol`` is the function's; ``debug`` has the
+    locations of statements, if debug information is written.
+    """
 
     def __init__(
         self, emit: Values, symbol: str, divide: Divide, debug: FunctionDebug | None = None
@@ -49,7 +50,7 @@ class StatementEmitter(Dispatcher[None]):
         self.debug = debug
 
     def statement(self, stmt: tir.Stmt) -> None:
-        """Write a statement, with its place where debug information is written."""
+        """Write a statement, with its location if debug information is written."""
         self.emit.forget()
         span = None if self.debug is None else getattr(stmt, "span", None)
         if span is None or self.debug is None:
@@ -83,7 +84,7 @@ class StatementEmitter(Dispatcher[None]):
             self.emit.forget()
 
     def _return(self, call: Call) -> None:
-        """`tir.ret`: leave the function with a value."""
+        """Write `tir.ret`: leave the function with a value."""
         if self.emit.scope.in_parallel:
             raise self.out.unsupported("a parallel loop cannot be left by a return")
         self.emit.exits.leave(self.emit.typed(call.args[0]) if call.args else "")
@@ -93,7 +94,7 @@ class StatementEmitter(Dispatcher[None]):
         memory.store(self.emit, stmt)
 
     def bind(self, var: Var, value: PrimExpr) -> None:
-        """Bind a variable to the value of an expression, with what is known of it."""
+        """Bind a variable to the value of an expression, with the facts known about it."""
         emit = self.emit
         is_index = var.dtype in ("int32", "int64") and not has_load(value)
         emit.variables[var] = emit.index(value) if is_index else emit.value(value)
@@ -105,7 +106,7 @@ class StatementEmitter(Dispatcher[None]):
         elif var.dtype.is_handle:
             pointers = emit.pointers
             pointers.alignment[var] = pointers.alignment_of(value, var, emit.facts)
-            # the new pointer may reach the memory of the old ones
+            # the new pointer may alias the old ones
             pointers.independent.difference_update(free_variables(value, sizes=False))
 
     def visit_LetStmt(self, stmt: tir.LetStmt) -> None:
@@ -133,7 +134,7 @@ class StatementEmitter(Dispatcher[None]):
         scope.device = outer
 
     def _import(self, key: str, value: Any) -> None:
-        """Remember code that a pragma brings with it."""
+        """Record code that a pragma imports."""
         text = self.emit.text
         if key in ("pragma_import_llvm", "import_llvm"):
             text.imported.append(str(getattr(value, "value", value)))
@@ -200,7 +201,7 @@ class StatementEmitter(Dispatcher[None]):
             self.loop(loop, start, stop, runs_once=extent is not None)
 
     def _range(self, loop: tir.For, extent: int | None) -> tuple[str, str]:
-        """The operands of the first value of a loop's variable, and of that behind the last one."""
+        """Return the operands of the first value of a loop's variable, and of its bound."""
         emit = self.emit
         start = emit.index(loop.min)
         if isinstance(loop.min, IntImm) and extent is not None:
@@ -215,7 +216,7 @@ class StatementEmitter(Dispatcher[None]):
         return start, stop
 
     def loop(self, loop: tir.For, start: str, stop: str, runs_once: bool) -> None:
-        """The loop over `[start, stop)`; `runs_once`: there is at least one iteration."""
+        """Write the loop over `[start, stop)`; `runs_once`: there is at least one iteration."""
         write_loop(self.emit, loop, start, stop, runs_once, self.statement)
 
     # -- memory

@@ -1,4 +1,4 @@
-"""Threads of generated code: the functions that every library with parallel loops carries.
+"""Holds the thread functions that every library with parallel loops contains.
 
     @__tilesmith_parallel_launch   ptr to void(ptr body, ptr data); first @__tilesmith_launch_serial
     @__tilesmith_launch_gomp       divides by libgomp, whose functions stand in @__tilesmith_gomp
@@ -13,8 +13,8 @@ The pool. A launcher takes the pool by an atomic exchange; where another Python 
 loop) holds it, the loop runs serially. `state` is (generation << 32 | tasks): worker `w` takes part
 in a generation where `w + 1 < tasks`. Each task has a slot that says whether it has been claimed in
 this generation: worker `w` prefers task `w + 1`, the launcher task 0, so that a task mostly meets
-the same cache again; whoever is done takes what nobody has begun, so that a thread that the system
-does not let run holds nobody up. Workers spin for a while, then sleep on a condition.
+the same cache again; a thread that is done claims further tasks, so that a thread that the system
+does not schedule delays no other. Workers spin for a while, then sleep on a condition.
 """
 
 from __future__ import annotations
@@ -380,7 +380,7 @@ _POSIX = ("linux", "darwin", "macos", "freebsd", "netbsd", "openbsd", "android")
 
 
 def runtime_text(triple: str, architecture: str, max_threads: int) -> tuple[str, tuple[str, ...]]:
-    """The functions as LLVM text, and the declarations that they need."""
+    """Return the functions as LLVM text, and the declarations that they need."""
     system = triple.lower()
     has_threads = any(name in system for name in _POSIX) and not architecture.startswith("wasm")
     is_64_bit = architecture in ("x86", "aarch64") or "64" in architecture + system.split("-")[0]

@@ -1,4 +1,4 @@
-"""The operands of expressions: instructions are written when an operand is first asked for."""
+"""Computes the operands of expressions: instructions are written when an operand is first used."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Values"]
 
 
 class Values:
-    """Gives the operand of each expression of one function; rules write what computes it.
+    """Returns the operand of each expression of one function; rules write the instructions.
 
-    The rules find here what they need: ``out`` writes instructions, ``text`` the module's other
-    parts, ``exits`` the ways out of the function; ``symbols`` knows the functions of the module,
-    ``scope`` what surrounds the statement, ``facts`` and ``pointers`` what is known of
-    ``variables``, ``processor`` has the rules of calls.
+    Rules use its parts: ``out`` writes instructions, ``text`` the module's other parts, ``exits``
+    the exits of the function; ``symbols`` describes the functions of the module, ``scope`` the
+    surroundings of the statement, ``facts`` and ``pointers`` the values of ``variables``;
+    ``processor`` has the rules of calls.
     """
 
     def __init__(
@@ -46,19 +46,23 @@ class Values:
         self._in_index = 0
 
     def value(self, expr: PrimExpr) -> str:
-        """The operand that holds `expr`; what is met twice in a statement is computed once."""
+        """Return the operand that holds `expr`; expressions that a statement shares are computed
+        once.
+        """
         memo = self.memo
         found = memo.operands.get(id(expr))
         if found is None:
             epoch = memo.epoch
             rule = NODE_RULES.get(expr.__class__)
             found = self.written(expr) if rule is None else rule(self, expr)
-            if epoch == memo.epoch:  # else a call with effects is inside: it is never shared
+            if (
+                epoch == memo.epoch
+            ):  # else it contains a call with side effects, which is never shared
                 memo.keep(expr, found)
         return found
 
     def written(self, expr: PrimExpr) -> str:
-        """The operand of `expr`, computed anew."""
+        """Compute `expr` anew and return its operand."""
         rule = NODE_RULES.get(expr.__class__)
         if rule is None:
             raise self.out.unsupported(
@@ -68,19 +72,19 @@ class Values:
         return rule(self, expr)
 
     def forget(self) -> None:
-        """Nothing computed so far holds any more (a new statement, a call with effects)."""
+        """Drop all operands (a new statement, a call with side effects)."""
         self.facts.forget()
         self.memo.forget()
 
     def typed(self, expr: PrimExpr) -> str:
-        """An operand with its type."""
+        """Return an operand with its type."""
         return f"{register_type(expr.dtype)} {self.value(expr)}"
 
     # -- indices
 
     @property
     def is_index(self) -> bool:
-        """Whether the present expression is an index, whose arithmetic does not overflow."""
+        """True if the current expression is an index, whose arithmetic does not overflow."""
         return bool(self._in_index)
 
     def no_wrap(self, dtype: DataType) -> str:
@@ -88,20 +92,20 @@ class Values:
         return " nsw" if self._in_index and dtype.is_int and dtype.bits >= 32 else ""
 
     def index(self, expr: PrimExpr) -> str:
-        """The operand of an index expression, whose arithmetic does not overflow."""
+        """Return the operand of an index expression, whose arithmetic does not overflow."""
         self._in_index += 1
         value = self.value(expr)
         self._in_index -= 1
         return value
 
     def index64(self, expr: PrimExpr) -> str:
-        """A scalar index as an i64."""
+        """Return a scalar index as an i64."""
         if isinstance(expr, IntImm):
             return str(expr.value)
         return self.extended(self.index(expr), expr, "i64")
 
     def extended(self, value: str, expr: PrimExpr, to: str) -> str:
-        """An integer extended to a wider (or equal) LLVM type."""
+        """Extend an integer to a wider (or equal) LLVM type."""
         source = register_type(expr.dtype)
         if source == to:
             return value

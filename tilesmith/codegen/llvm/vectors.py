@@ -1,4 +1,4 @@
-"""Rules of vectors: ramps, broadcasts, lanes picked from vectors."""
+"""Defines rules of vectors: ramps, broadcasts, lanes picked from vectors."""
 
 from __future__ import annotations
 
