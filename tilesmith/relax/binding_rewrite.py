@@ -69,7 +69,7 @@ class DataflowBlockRewrite:
         """Add a binding, after what it uses and before what uses it."""
         if any(known.var is binding.var for known in self.bindings):
             raise DiagnosticError(f"'{binding.var.name_hint}' is bound already")
-        needed = used_vars(binding.value)
+        needed = set(used_vars(binding.value))
         place = 0
         for index, known in enumerate(self.bindings):
             if known.var in needed:

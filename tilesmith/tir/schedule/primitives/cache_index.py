@@ -23,9 +23,10 @@ from tilesmith.ir.queries import any_node, variables
 from tilesmith.tir.analysis import side_effect
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
-from tilesmith.tir.schedule.nests import Rebuild, Replace
+from tilesmith.tir.schedule.nests import Rebuild
 from tilesmith.tir.schedule.parameters import StorageScope
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
@@ -97,7 +98,7 @@ def _stage(
         low = iterator.dom.min
         values.append(loops[-1][0] if is_const(low, 0) else low + loops[-1][0])
         places.append(_from_zero(variable, iterator.dom))
-    value = Replace(mapping).visit(expr)
+    value = substitute(expr, mapping)
     writes = [BufferRegion.from_point(buffer, places)]
     block = Block(own, [], writes, name, BufferStore(buffer, value, places))
     return BlockRealize(values, const(True, "bool"), block), loops

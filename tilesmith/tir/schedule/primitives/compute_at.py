@@ -14,6 +14,7 @@ from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
@@ -26,7 +27,6 @@ from tilesmith.tir.schedule.blocks import (
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
-    Replace,
     analyzer_for,
     loop_range,
     remove_block,
@@ -305,7 +305,7 @@ def _check_reductions_ascend(
         for variable in variables(value):
             if variable not in ranges:
                 continue
-            step = Replace({variable: variable + 1}).visit(value) - value
+            step = substitute(value, {variable: variable + 1}) - value
             if not analyzer.can_prove(step >= 0):
                 reason = (
                     f"loop '{variable.name}' would run backwards through the reduction of block "
@@ -412,7 +412,7 @@ def _nest(
             analyzer.bind(variable, Range.from_min_extent(const(0, variable.dtype), extent))
             values.append(variable if is_const(low, 0) else low + variable)
         for check in checks:
-            condition = Replace({iterator.var: values[-1]}).visit(check)
+            condition = substitute(check, {iterator.var: values[-1]})
             if not analyzer.can_prove(condition):
                 conditions.append(condition)
     predicate = all_of(*conditions) if conditions else const(True, "bool")

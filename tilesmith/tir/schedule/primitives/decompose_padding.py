@@ -18,6 +18,7 @@ from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
 from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -160,9 +161,8 @@ class _Padding:
         else:
             return None
         analyzer = Analyzer()
-        zero, one = const(0, variable.dtype), const(1, variable.dtype)
-        base = analyzer.simplify(Replace({variable: zero}).visit(rest))
-        step = analyzer.simplify(Replace({variable: one}).visit(rest) - base)
+        base = analyzer.simplify(substitute(rest, {variable: 0}))
+        step = analyzer.simplify(substitute(rest, {variable: 1}) - base)
         if not isinstance(step, IntImm) or step.value == 0:
             return None
         if not analyzer.can_prove_equal(rest, base + step * variable):
@@ -255,7 +255,7 @@ class _Padding:
     def without_units(self, value: PrimExpr) -> PrimExpr:
         """A binding in which outer loops of one iteration have become their only value."""
         units = {loop.loop_var: loop.min for loop in self.outside if is_const(loop.extent, 1)}
-        new = Replace(units).visit(value)
+        new = substitute(value, units)
         return value if new is value else Analyzer().simplify(new)
 
     def owns_loop(self, value: PrimExpr, dom: Range) -> bool:

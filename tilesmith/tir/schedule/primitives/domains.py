@@ -10,6 +10,7 @@ from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -342,8 +343,8 @@ def _solve(
 
 def scale_of(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
     """``(c, d)`` where an expression is ``variable * c + d`` with a constant c > 0, else None."""
-    at_zero = analyzer.simplify(Replace({variable: const(0, variable.dtype)}).visit(expr))
-    at_one = analyzer.simplify(Replace({variable: const(1, variable.dtype)}).visit(expr))
+    at_zero = analyzer.simplify(substitute(expr, {variable: 0}))
+    at_one = analyzer.simplify(substitute(expr, {variable: 1}))
     step = analyzer.simplify(at_one - at_zero)
     if not isinstance(step, IntImm) or step.value <= 0:
         return None

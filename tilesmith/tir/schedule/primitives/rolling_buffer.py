@@ -16,6 +16,7 @@ from tilesmith.ir.operators import all_of, any_of, floormod, is_const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import (
     NOT_AFFINE,
     check_covers_domain,
@@ -27,7 +28,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Redirect, Replace
+from tilesmith.tir.schedule.nests import Redirect
 from tilesmith.tir.schedule.parameters import WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
@@ -136,7 +137,7 @@ def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
 
 def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
     """How far a part moves from one iteration to the next, if that is constant."""
-    after = Replace({variable: variable + 1}).visit(low)
+    after = substitute(low, {variable: variable + 1})
     step = analyzer.simplify(after - low)
     return step.value if isinstance(step, IntImm) else None
 

@@ -17,6 +17,7 @@ from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.nests import Replace, clauses, loop_range, simplified
 from tilesmith.tir.stmt import BlockRealize, For
 
@@ -92,7 +93,7 @@ class Division:
                     if part.inner is not None:
                         value = value + part.inner
                     return LT(analyzer.simplify(value + rest), clause.b)
-        return analyzer.simplify(Replace(dict(outside)).visit(clause))
+        return analyzer.simplify(substitute(clause, outside))
 
 
 def divide(
@@ -112,7 +113,7 @@ def divide(
     mixed: list[int] = []
     for number, (iterator, value) in enumerate(zip(realize.block.iter_vars, realize.iter_values)):
         if units:
-            value = analyzer.simplify(Replace(dict(units)).visit(value))
+            value = analyzer.simplify(substitute(value, units))
         if isinstance(value, (FloorDiv, FloorMod)):
             # a digit of several loops may be one of the loops outside alone
             value = analyzer.simplify(value)
