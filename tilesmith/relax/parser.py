@@ -258,7 +258,7 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
     made = Function(params, body, returned, is_pure, attrs, parser.span(node))
     if outer is None and parser.module is not None:
         variable = parser.module.variables.get(node.name)
-        if variable is not None:  # without a declared result: known from here on
+        if variable is not None:  # without a declared result, it is known only from here on
             variable.describe(made.struct_info)
     return made
 
@@ -295,7 +295,7 @@ def _bind_value(
             function.sizes[name] = name_fresh(value, name) if not value.name else value
         parser.define(name, function.sizes[name])
     elif isinstance(value, (str, bool, int, float, dict, ModuleScope)) or value is None:
-        parser.define(name, value)  # a value of Python's own, used while the script is read
+        parser.define(name, value)  # a Python value, used while the script is parsed
     elif callable(value) and not isinstance(value, Expr):
         parser.define(name, value)
     elif isinstance(value, (list, tuple)) and not _holds_expressions(value):

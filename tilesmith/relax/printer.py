@@ -392,7 +392,7 @@ def _if(binding: VarBinding, printer: Printer) -> None:
 @prints_lines(DataflowBlock)
 def _dataflow_block(block: DataflowBlock, printer: Printer) -> None:
     printer.line(f"with {printer.word('R')}.dataflow():", node=block)
-    printer.depth += 1  # not a scope of names: outputs are seen after it
+    printer.depth += 1  # not a scope of names: outputs are visible after it
     for binding in block.bindings:
         printer.write(binding)
     outputs = [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]

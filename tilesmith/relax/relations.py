@@ -124,9 +124,9 @@ def simplify_size(size: PrimExpr) -> PrimExpr:
 class BaseCheckResult(IntEnum):
     """How completely ``base`` describes the values that ``derived`` describes."""
 
-    FAIL_L0 = 0  # they have no value in common
-    FAIL_L1 = 1  # not by what is known of ranks and dtypes
-    FAIL_L2 = 2  # not by what is known of sizes
+    FAIL_L0 = 0  # no value matches both
+    FAIL_L1 = 1  # ranks or dtypes do not imply it
+    FAIL_L2 = 2  # sizes do not imply it
     PASS = 3
 
 
@@ -281,7 +281,7 @@ class _Erase(Rewriter):
         return PrimStructInfo(info.dtype, None if held is None else held[0])
 
     def visit_FuncStructInfo(self, info: Any) -> Any:
-        return info  # its variables are its own
+        return info  # it has its own variables
 
 
 def _lookup(mapping: Any) -> Callable[[Any], Any]:
@@ -383,7 +383,7 @@ def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> No
             values.setdefault(param.value, arg.value)
 
 
-# Words for errors
+# Texts for errors
 
 
 def size_text(size: PrimExpr) -> str:

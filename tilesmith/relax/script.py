@@ -170,5 +170,5 @@ def __getattr__(name: _Name) -> Any:
     return _find_function(name)
 
 
-# The parser reads these words and registers the dialect.
+# The parser uses these names and registers the dialect.
 from tilesmith.relax import parser as _parser  # noqa: E402, F401

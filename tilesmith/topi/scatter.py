@@ -36,7 +36,7 @@ def _scan_updates(
     reduction: str,
     name: str,
 ) -> Tensor:
-    """Return an element of ``data`` after merging, in order, the updates that ``hit`` it."""
+    """Merge those of ``count`` updates that ``hit`` an element into ``data``, in order."""
     if reduction not in _REDUCTIONS:
         raise UnsupportedError(
             f"{name}: reduction '{reduction}' is not one of {', '.join(_REDUCTIONS)}"

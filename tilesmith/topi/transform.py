@@ -209,7 +209,7 @@ def strided_slice(
 ) -> Tensor:
     """Return ``a[begin:end:strides]`` along ``axes`` (the first ones by default), as numpy slices.
 
-    ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest, and strides are not looked at.
+    ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest, and strides are ignored.
     ``assume_inbound``: begin and end are known to lie within the axes, so that nothing is clamped.
     """
     ndim = len(a.shape)
@@ -396,7 +396,7 @@ def one_hot(
     indices: Tensor, on_value: Number, off_value: Number, depth: int, axis: int, dtype: DType
 ) -> Tensor:
     """Return ``on_value`` where the index along a new axis of size ``depth`` is the one in
-    ``indices``, ``off_value`` elsewhere; an index out of range gives no ``on_value``.
+    ``indices``, ``off_value`` elsewhere; an out-of-range index gives ``off_value`` only.
     """
     axis = axis % (len(indices.shape) + 1)
     size_dtype = indices.shape[0].dtype if indices.shape else "int32"

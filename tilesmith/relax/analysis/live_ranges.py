@@ -70,8 +70,8 @@ def origin_of(value: Any) -> Origin:
             return Origin(True)  # the called function gets tensors of its own
         if not any(_is_opaque(part) for part in (value, *value.args)):
             return Origin(True)
-    # What the compiler does not see into may return what it is given; a registered function may
-    # also keep it.
+    # An opaque callee may return one of its arguments; a registered function may
+    # also keep a reference to it.
     is_registered = any(isinstance(part, ExternFunc) for part in (value.op, *value.args))
     return Origin(True, reached, reached if is_registered else [])
 

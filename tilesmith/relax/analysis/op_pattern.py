@@ -134,7 +134,7 @@ def tir_op_pattern(func: PrimFunc) -> FusionKind:
         return max(kinds)
     results = set(accesses[reductions[0]].written)
     for access, kind in list(zip(accesses, kinds))[reductions[0] + 1 :]:
-        # What follows the reduction must not spread its result over more elements.
+        # Stages after a reduction must not broadcast its result to more elements.
         for load in access.inputs():
             if load.buffer in results and access.load_kind(load) != FusionKind.ELEMWISE:
                 return FusionKind.OPAQUE

@@ -113,7 +113,7 @@ _call_builtin_with_ctx = define(
 @function_of(_call_tir)
 def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None) -> Call:
     """Call a PrimFunc of the module: arguments, then the results it writes, then ``tir_vars``."""
-    if isinstance(gvar, str):  # as programs of 2022 named registered functions
+    if isinstance(gvar, str):  # the syntax of 2022 for registered functions
         return call_dps_packed(gvar, args, out_sinfo)
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     return Call(

@@ -154,7 +154,7 @@ def broadcast_sizes(
                 f"differ"
             )
         else:
-            is_open = True  # a later pair may still be a mistake
+            is_open = True  # a later pair may still be an error
     return None if is_open else sizes
 
 

@@ -97,7 +97,7 @@ def define(
         description=description,
     )
     op = Op.register(spec.name, schema=schema, FPurity=is_pure, TMixedPrecisionPolicy=precision)
-    object.__setattr__(op, "spec", spec)  # the maker finishes what nobody has seen yet
+    object.__setattr__(op, "spec", spec)  # the operator is still under construction here
     op.set_attr("FInferStructInfo", lambda call, builder=None: infer(call))
     if gradient is not None:
         op.set_attr("FPrimalGradient", gradient)

@@ -293,7 +293,7 @@ dropout = define(
 
 def _lrn(attrs: Any, x: Any) -> Any:
     squares = numpy.moveaxis(x.astype("float64") ** 2, attrs.axis, 0)
-    # Windows of even size reach one further to the right.
+    # Windows of even size extend one element further to the right.
     left, right = (attrs.size - 1) // 2, attrs.size // 2
     count = len(squares)
     sums = [squares[max(0, i - left) : min(count, i + right + 1)].sum(axis=0) for i in range(count)]

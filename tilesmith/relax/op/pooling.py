@@ -93,8 +93,8 @@ def _evaluate_avg(rank: int) -> Any:
         total = numpy.add.reduce(
             [part.astype("float64") for part in _windows(data, attrs, rank, 0)]
         )
-        # With count_include_pad the padding that was asked for counts, what ceil_mode
-        # adds does not.
+        # With count_include_pad, requested padding counts; elements that ceil_mode
+        # adds do not.
         counted, inner = numpy.ones(data.shape, "float64"), attrs
         if attrs.count_include_pad:
             padding = attrs.padding

@@ -35,7 +35,7 @@ def _along(attrs: Any, value: Any, ndim: int) -> Any:
 
 def _quantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
     out = attrs.out_dtype.numpy()
-    # Divided in the data's own precision, as compiled code does: rounding decides by the last bit.
+    # Divide in the data's own precision, as compiled code does: rounding depends on the last bit.
     scaled = data / _along(attrs, scale, data.ndim).astype(data.dtype)
     found = numpy.rint(scaled).astype("float64") + _along(attrs, zero_point, data.ndim)
     if out.kind in "iu":

@@ -303,7 +303,7 @@ class _Merge(PyExprMutator):
         """Return groups in which no path between two members leaves the group."""
         group_of: dict[Var, int] = {}
         groups: list[tuple[str, list[Binding]]] = []
-        reached: dict[Var, set[int]] = {}  # groups that a value depends on from outside of them
+        reached: dict[Var, set[int]] = {}  # groups that a non-member value depends on
         for binding in block.bindings:
             codegen = self._codegen(binding)
             reads = [var for var in used_vars(binding.value) if var in reached]

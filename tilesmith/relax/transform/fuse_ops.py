@@ -60,7 +60,7 @@ class _Node:
         self.escapes = not isinstance(binding.var, DataflowVar)
         self.dominator: _Node | None = None
         self.depth = 0
-        self.way = FusionKind.OPAQUE  # the strictest edge on the ways to the dominator
+        self.way = FusionKind.OPAQUE  # the strictest edge on all paths to the dominator
         self.parent: _Node | None = None  # of the group
         self.group_kind = kind
         self.size = 1

@@ -60,7 +60,7 @@ def model_files(path: str | os.PathLike[str]) -> list[Path]:
     """
     path = Path(path)
     data = _read_file(path)
-    if b"location" not in data:  # the key of every reference to external data
+    if b"location" not in data:  # every reference to external data has this key
         return [path]
     folder = path.resolve().parent
     places = {}
@@ -90,7 +90,7 @@ def _parse(data: bytes, what: str) -> Any:
     onnx = require_onnx()
     try:
         model = onnx.load_model_from_string(data)
-    except Exception:  # whatever the parser of the package raises, the file is at fault
+    except Exception:  # any error of the package's parser means a broken file
         raise FrontendError(
             f"{what} is not an ONNX model, or is truncated: {len(data)} bytes that do not parse",
             notes=("export or download it again; onnx.checker.check_model tells more",),

@@ -211,7 +211,7 @@ class OnnxNode:
         """Return the error for an unsupported use of the operator."""
         return OpAttributeUnImplemented(f"{what} is not supported", notes=notes)
 
-    # Words
+    # Texts for errors, and helpers
 
     def describe_inputs(self) -> str:
         """Return the inputs with dtypes and shapes, for errors."""

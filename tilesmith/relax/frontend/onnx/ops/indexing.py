@@ -119,7 +119,7 @@ def _bound(value: Any) -> Any:
 
 
 def _start(value: Any, size: Size, step: int) -> Any:
-    """Going backwards ONNX begins at the first element where Python finds none."""
+    """Return the start of a slice; going backwards, ONNX clamps it where Python selects nothing."""
     if step > 0 or not isinstance(value, int):
         return value
     limit = -size if isinstance(size, int) else -(_FAR // 2)
@@ -155,7 +155,7 @@ def _slice_at_run_time(node: OnnxNode, x: Any, axes: list[int], steps: list[int]
     for index, word in ((1, "begin"), (2, "end")):
         given = node[index]
         given = given if dtype_of(given) == "int64" else op.astype(given, "int64")
-        # The element behind the given ones stands for an axis that is not cut.
+        # The extra last element is used for axes that are not sliced.
         joined = op.concat([given, vector([full[word]])], 0)
         places = [axes.index(axis) if axis in axes else len(axes) for axis in range(rank)]
         bounds.append(node.emit(op.take(joined, vector(places), 0)))

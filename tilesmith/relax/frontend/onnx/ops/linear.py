@@ -136,7 +136,7 @@ def _eliminate(node: OnnxNode, x: Any, total: Any, count: int) -> Any:
     total = node.emit(op.multiply(total, op.multiply(pivot, sign)))
     if count == 1:
         return x, total
-    # The first row takes the place of the pivot's row.
+    # The first row moves to the pivot's row.
     first = op.take(x, vector([0]), 1)
     moved = node.emit(
         op.add(op.multiply(x, op.subtract(scalar(1, dtype), swap)), op.multiply(first, swap))

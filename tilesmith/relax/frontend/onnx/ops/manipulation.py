@@ -349,7 +349,7 @@ def _center_crop_pad(node: OnnxNode) -> Any:
         if not isinstance(size, int):
             raise node.unsupported("an axis of symbolic size")
         missing = int(wanted) - size
-        # Cutting leaves out one element more at the end, padding adds one more there.
+        # Cropping removes one more element at the end, padding adds one more there.
         before = missing // 2 if missing >= 0 else -(-missing // 2)
         width[2 * axis], width[2 * axis + 1] = before, missing - before
     return pad(x, width)

@@ -157,7 +157,7 @@ def _average_pool(node: OnnxNode) -> Any:
     include = bool(node.attribute("count_include_pad", 0))
     arguments = window.arguments(node)
     if include and arguments["padding"] != window.padding:
-        # What ceil_mode adds does not count, what `pads` adds does: so it is added first.
+        # Elements that ceil_mode adds do not count in the mean, those of `pads` do: pad first.
         width = [0, 0, 0, 0]
         for i in range(window.rank):
             width += [window.padding[i], window.padding[i + window.rank]]
@@ -229,7 +229,7 @@ def _max_unpool(node: OnnxNode) -> Any:
     wanted = inferred
     if node.has(2):
         wanted = [int(value) for value in node.constant(2, "output_shape").ravel()]
-    # Indices count in the tensor that was pooled, which the wanted one may exceed.
+    # Indices refer to the tensor that was pooled, which the output may exceed.
     counted = numpy.arange(product(inferred)).reshape(inferred)
     if wanted != inferred:
         steps = numpy.cumprod([1, *wanted[:0:-1]])[::-1]

@@ -55,7 +55,7 @@ def _half_pixel(task: AxisResize, x: Any) -> Any:
 
 
 def _half_pixel_symmetric(task: AxisResize, x: Any) -> Any:
-    # The elements that rounding the size cut off are missing on both sides alike.
+    # Rounding the size cut elements off; they are missing equally on both sides.
     adjustment = task.after / (task.scale * task.before)
     return task.before / 2 * (1 - adjustment) + _half_pixel(task, x)
 
@@ -94,7 +94,7 @@ def nearest_places(task: AxisResize) -> list[int]:
     name = task.settings["rounding"]
     if name not in _ROUNDINGS:
         raise OpAttributeInvalid(f"its attribute 'nearest_mode' is '{name}'")
-    # Positions carry rounding errors of the factor: 1.9999999 is meant to be 2.
+    # Positions carry rounding errors of the factor: 1.9999999 should be 2.
     places = numpy.round(task.positions(), 9)
     return [int(i) for i in numpy.clip(_ROUNDINGS[name](places), 0, task.before - 1)]
 
@@ -114,7 +114,7 @@ def resize_matrix(task: AxisResize) -> Any:
     """Return the matrix of weights of the old elements (columns) in each new one (rows)."""
     settings = task.settings
     kernel, reach = (_triangle, 1) if settings["mode"] == "linear" else (_cubic, 2)
-    # Against aliasing the kernel gets as wide as the old elements that fall on one new one.
+    # Against aliasing, the kernel covers all old elements that map to one new one.
     width = min(task.scale, 1.0) if settings["antialias"] else 1.0
     radius = int(numpy.ceil(reach / width)) + 1
     matrix = numpy.zeros((task.after, task.before))

@@ -64,7 +64,7 @@ def _unique_in_order(node: OnnxNode, x: Any, axis: Any) -> Any:
     found = node.emit(op.unique(x, True, True, True, True, axis=axis))
     values, first, inverse, counts = [node.emit(TupleGetItem(found, index)) for index in range(4)]
     order = node.emit(op.argsort(first, -1, False, "int64"))
-    # The inverse of the order says where each sorted value went.
+    # The inverse permutation gives the position of each sorted value.
     place = op.argsort(order, -1, False, "int64")
     return (
         op.take(values, order, 0 if axis is None else axis),
