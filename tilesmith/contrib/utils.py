@@ -78,7 +78,7 @@ class FileLock:
                 time.sleep(0.01)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if os.path.exists(self.path):
             os.unlink(self.path)
 

@@ -120,7 +120,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("texture2d_store", UPDATE, True),
     Intrinsic("texture2d_load", UPDATE, True),
     Intrinsic("mem_copy", UPDATE),
-    Intrinsic("atomic_add", UPDATE),  # of a pointer and a value; what was there before
+    Intrinsic("atomic_add", UPDATE),  # of a pointer and a value; returns the previous value
     # calls and returns
     Intrinsic("ret", JUMP),
     Intrinsic("call_extern", UPDATE, False, "", "first"),

@@ -425,7 +425,7 @@ def large_uint_imm(dtype: Any, low: int, high: int) -> PrimExpr:
 
 
 CUSTOM_LEAST_VALUES: dict[str, Callable[[int], PrimExpr]] = {}
-"""By the code of a data type that a library defines: what gives its least value for a width."""
+"""Code of a data type that a library defines → function from a width to its smallest value."""
 
 
 def min_value(dtype: Any, span: Any = None) -> PrimExpr:

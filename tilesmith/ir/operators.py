@@ -127,7 +127,7 @@ def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.Pr
 
 
 _WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-"""Integers of up to so many bits are exact in a float."""
+"""Integers of up to this many bits are exact in a float."""
 
 
 def held(value: float, dtype: DataType) -> float | None:

@@ -66,7 +66,7 @@ def cache_flush_cpu_non_first_arg(*arguments: Any) -> None:
             with open(_SIZE_OF_CACHE, encoding="ascii") as file:
                 size = int(file.read().strip().removesuffix("K")) << 10
         except (OSError, ValueError):
-            size = 64 << 20  # not every system tells
+            size = 64 << 20  # not every system has this query
         _flushed.append(bytearray(2 * size))
     memory = _flushed[0]
     ctypes.memset((ctypes.c_char * len(memory)).from_buffer(memory), 1, len(memory))

@@ -262,9 +262,9 @@ def process_library(symbol_prefix: str = "") -> Library:
 def _shared_from_bytes(contents: bytes | memoryview) -> Library:
     """Load a library from a file that is removed again: the mapping keeps the memory.
 
-    Whoever opens a loaded library by its name afterwards (tvm-ffi does so to tell where an error
-    came from) finds nothing. The name of an anonymous file, a descriptor's number, would by then
-    stand for some other file.
+    Code that opens a loaded library by its name afterwards (tvm-ffi does, to report where an error
+    came from) does not find it. The name of an anonymous file, a descriptor's number, could by then
+    belong to another file.
     """
     descriptor, name = tempfile.mkstemp(suffix=".so", prefix="tilesmith-")
     path = Path(name)
@@ -283,9 +283,9 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
 
 
 def _from_anonymous_file(contents: bytes | memoryview) -> Library:
-    """Load a library where no folder for temporary files may hold code.
+    """Load a library where no folder for temporary files allows code.
 
-    Its descriptor stays open, so that the name that the loader knows it by stands for nothing else.
+    Its descriptor stays open, so that the name by which the loader knows it is not used again.
     """
     descriptor = os.memfd_create("tilesmith-library")
     with open(descriptor, "wb", closefd=False) as file:

@@ -95,8 +95,12 @@ def _with_plain_numbers(function: Any, arguments: list, named: dict) -> Any:
     return function(*[plain_value(value) for value in arguments], **named)
 
 
-_PLAIN = {"align", "offset_factor", "axis_separators"}  # numbers about a buffer, not of a program
-_BUFFERS = {"alloc_buffer": 1, "decl_buffer": 1, "match_buffer": 2}  # where the dtype stands
+_PLAIN = {
+    "align",
+    "offset_factor",
+    "axis_separators",
+}  # numbers about a buffer, not values of a program
+_BUFFERS = {"alloc_buffer": 1, "decl_buffer": 1, "match_buffer": 2}  # position of the dtype
 
 
 def _with_dtype(dtype: str) -> Callable[[Any, list, dict], Any]:

@@ -1,7 +1,7 @@
 """Gives dtypes to numbers that a script writes next to values of narrow dtypes.
 
-A bare ``1`` is an int32 and a bare ``0.5`` a float32, whatever stands beside it: a script with a
-float16 ``A`` computes ``A[i] * 0.5`` in float32, and with an int8 one ``A[i] + 1`` in int32, as
+A bare ``1`` is an int32 and a bare ``0.5`` a float32, whatever the other operand is: a script with
+a float16 ``A`` computes ``A[i] * 0.5`` in float32, and with an int8 one ``A[i] + 1`` in int32, as
 users know it. (Python programs that build expressions, like ``te.compute``, keep the dtype of the
 expression.)
 """

@@ -1,4 +1,4 @@
-"""Records what the compiler gave up or did in a slower way, and why.
+"""Records fallbacks: what the compiler did not do, or did in a slower way, and why.
 
     record_fallback("schedule", "block 'T_matmul'", error)       # where an error is not raised
 
@@ -8,9 +8,9 @@
         print(fallback.kind, fallback.subject, fallback.reason, count)
 
 Each record is counted by its kind in the whole process (`fallback_counts`), goes to the reports
-that this thread collects, and with ``TILESMITH_DEBUG=1`` (or more) to standard error. What is done
-for somebody else, who will record it again under better names (a kernel that a worker compiles),
-runs inside `capture_fallbacks`.
+that this thread collects, and with ``TILESMITH_DEBUG=1`` (or more) to standard error. Work whose
+caller records the fallbacks again under better names (a kernel that a worker compiles) runs inside
+`capture_fallbacks`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fallback: what it means, and whether it says something about the code (and goes
-    into artifacts and caches) or only about how the code was made on this machine."""
+    """A kind of fallback: its meaning, and whether it is about the code (and is stored in artifacts
+    and caches) or only about how the code was made on this machine.
+    """
 
     meaning: str
     is_about_code: bool = True
@@ -59,7 +60,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Fallback:
-    """One thing that was given up."""
+    """One optimisation or step that was not done."""
 
     kind: str
     """One of `KINDS`."""
@@ -86,7 +87,9 @@ class FallbackReport:
         self._counts[fallback] += count
 
     def rows(self) -> list[tuple[Fallback, int]]:
-        """Each fallback with its count: by kind in the order of `KINDS`, then by its texts."""
+        """Return each fallback with its count: by kind in the order of `KINDS`, then by its
+        texts.
+        """
         order = {kind: number for number, kind in enumerate(KINDS)}
 
         def place(row: tuple[Fallback, int]) -> tuple[int, str, str, str]:
@@ -96,7 +99,7 @@ class FallbackReport:
         return sorted(self._counts.items(), key=place)
 
     def about_code(self) -> FallbackReport:
-        """The part that says something about the code: what is kept with it."""
+        """Return the fallbacks that are about the code and are stored with it."""
         kept = FallbackReport()
         for fallback, count in self._counts.items():
             if KINDS[fallback.kind].is_about_code:
@@ -104,7 +107,7 @@ class FallbackReport:
         return kept
 
     def renamed(self, names: Mapping[str, str]) -> FallbackReport:
-        """The same under other names of functions, which are replaced in all texts."""
+        """Return the report with functions renamed in all texts."""
         longest_first = sorted(names.items(), key=lambda item: -len(item[0]))
 
         def renamed(text: str) -> str:
@@ -119,12 +122,14 @@ class FallbackReport:
         return changed
 
     def record(self) -> None:
-        """Record all of it: what happened elsewhere (in a worker, when a cache was filled)."""
+        """Record all fallbacks of the report, which were found elsewhere (in a worker, when a cache
+        was filled).
+        """
         for fallback, count in self.rows():
             _record(fallback, count)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The rows as JSON has them."""
+        """Return the rows as JSON data."""
         return [
             {
                 "kind": fallback.kind,
@@ -138,7 +143,7 @@ class FallbackReport:
 
     @staticmethod
     def from_json(rows: Iterable[Mapping[str, Any]]) -> FallbackReport:
-        """The report of which `to_json` made rows; kinds of other versions are left out."""
+        """Return the report from rows of `to_json`; unknown kinds are left out."""
         report = FallbackReport()
         for row in rows:
             if row["kind"] in KINDS:
@@ -151,7 +156,7 @@ class FallbackReport:
 
 
 class _Listeners(threading.local):
-    """Who collects in this thread, outermost first, and in which function the compiler is."""
+    """The reports that collect in this thread, outermost first, and the current function."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[FallbackReport, bool]] = []
@@ -164,7 +169,7 @@ _lock = threading.Lock()
 
 
 def record_fallback(kind: str, place: str, reason: str | TilesmithError) -> None:
-    """Record that something was given up at a place of the current function.
+    """Record a fallback at a place of the current function.
 
     ``reason`` may be the error that is not raised: its first line is taken.
     """
@@ -189,7 +194,7 @@ def _record(fallback: Fallback, count: int) -> None:
 
 
 def fallback_counts() -> dict[str, int]:
-    """How many fallbacks of each kind this process has recorded."""
+    """Return how many fallbacks of each kind this process has recorded."""
     with _lock:
         return {kind: _counts[kind] for kind in KINDS}
 
@@ -213,14 +218,14 @@ def collect_fallbacks() -> Iterator[FallbackReport]:
 
 @contextmanager
 def capture_fallbacks() -> Iterator[FallbackReport]:
-    """Collect as `collect_fallbacks` does, and keep it from everybody else."""
+    """Collect as `collect_fallbacks` does, and hide the fallbacks from all other reports."""
     with _listening(True) as report:
         yield report
 
 
 @contextmanager
 def fallbacks_within(function: str) -> Iterator[None]:
-    """What is recorded within a `with` block belongs to the function of that name."""
+    """Attribute the fallbacks of the `with` block to the function of that name."""
     before, _listeners.function = _listeners.function, function
     try:
         yield

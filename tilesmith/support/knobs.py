@@ -130,7 +130,7 @@ class Knobs:
 
     @property
     def debug_level(self) -> int:
-        """The number that `debug` begins with; 0 without one."""
+        """The number at the beginning of `debug`; 0 if there is none."""
         level = self.debug.partition(",")[0].strip()
         return int(level) if level.isdigit() else 0
 

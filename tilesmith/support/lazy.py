@@ -134,7 +134,7 @@ def _refuse_from_inside(module: str, name: str, path: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib."):
         frame = frame.f_back
     caller = frame.f_globals.get("__name__", "") if frame is not None else ""
-    # `compat` stands above everything and hands the doors on to its users.
+    # `compat` is above everything and passes the doors on to its users.
     if caller.startswith("tilesmith.") and not caller.startswith("tilesmith.compat"):
         from tilesmith.support.errors import InternalError
 

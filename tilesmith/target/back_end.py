@@ -34,7 +34,7 @@ __all__ = [
 
 Value = TypeVar("Value")
 Part: TypeAlias = Value | str
-"""A value, or the place where it stands as "module:attr"."""
+"""A value, or its location as "module:attr"."""
 
 
 def part(value: Part[Value]) -> Value:

@@ -149,7 +149,7 @@ class TargetKind:
         raise TargetError(f"target kind '{self.name}' has no option '-{name}'", notes=(advice,))
 
     def defaults(self) -> dict[str, Any]:
-        """Return the options that have a value even when nobody gives one."""
+        """Return the options that have a default value."""
         return {n: o.default for n, o in self._options.items() if o.default is not None}
 
     def __repr__(self) -> str:

@@ -145,7 +145,7 @@ class Printer:
         self.metadata: dict[str, list[Any]] = {}
         self.state: dict[str, Any] = {}  # of the dialects' own
         self.functions: Mapping[Any, str] = {}  # GlobalVar → name, inside a module
-        self.results: Mapping[Any, str] = {}  # GlobalVar → dtype of what the function gives
+        self.results: Mapping[Any, str] = {}  # GlobalVar → dtype of the function's result
         self.function_name: str | None = None
         self.splits_expressions = True  # False where no line can be inserted before: in a lambda
         self._nesting = 0

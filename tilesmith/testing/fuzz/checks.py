@@ -126,7 +126,7 @@ class Checker:
         self.device: str | None = None  # the device that lowering is for; None: this CPU
         self.options = Options()  # what runs check besides the result
         self.scripts = False  # whether modules between passes are printed and parsed
-        self.current: IRModule | None = None  # what was looked at last, for reports
+        self.current: IRModule | None = None  # the last thing checked, for reports
         verify_well_formed(function, strict=False)
         self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
 
@@ -238,7 +238,7 @@ class Checker:
         with self.guarded("script", "print and parse"):
             text = program.script()
             # rfactor over the only reduction leaves an `init` without a reduction axis, which the
-            # parser takes for a mistake of the author's unless told otherwise
+            # parser takes for a mistake unless told otherwise
             again = from_source(text, check_well_formed=False)
             if not structural_equal(program, again, map_free_vars=True):
                 raise Finding("", "", "the parsed program differs", text)
