@@ -43,7 +43,7 @@ def _index_dtype(value: Any) -> str:
 
 
 class DataProducer(Node, key="tir.DataProducer"):
-    """What can be read elementwise: a buffer, or a tensor of a tensor expression."""
+    """A buffer, or a tensor of a tensor expression: both can be read elementwise."""
 
 
 class Buffer(Node, key="tir.Buffer"):
@@ -71,7 +71,7 @@ class Buffer(Node, key="tir.Buffer"):
     span: Any = note(default=None)
 
     def scope(self) -> str:
-        """The storage scope of the memory ("global" by default)."""
+        """Return the storage scope of the memory ("global" by default)."""
         return self.data.storage_scope or "global"
 
     @property
@@ -79,11 +79,11 @@ class Buffer(Node, key="tir.Buffer"):
         """The number of dimensions."""
         return len(self.shape)
 
-    # Python would ask for element after element of something without an end.
+    # Without this, Python would iterate over the elements without end.
     __iter__ = None  # type: ignore[assignment]
 
     def __getitem__(self, indices: Any) -> Any:
-        """A load of one element (or a vector), or a region where slices are given."""
+        """Return a load of one element (or a vector), or a region where slices are given."""
         from tilesmith.tir.expr import BufferLoad, buffer_slice
 
         if not isinstance(indices, (tuple, list)):
@@ -93,7 +93,8 @@ class Buffer(Node, key="tir.Buffer"):
         return BufferLoad(self, indices)
 
     def vload(self, begin: Any, dtype: str | None = None, predicate: Any = None) -> Any:
-        """A load that starts at ``begin``; a vector dtype reads that many elements in a row."""
+        """Return a load that starts at ``begin``; a vector dtype reads that many elements in a
+        row."""
         from tilesmith.ir import Ramp
         from tilesmith.tir.expr import BufferLoad
 
@@ -109,7 +110,8 @@ class Buffer(Node, key="tir.Buffer"):
         return BufferLoad(self, begin, predicate)
 
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
-        """A store that starts at ``begin``; a vector value writes that many elements in a row."""
+        """Return a store that starts at ``begin``; a vector value writes that many elements in a
+        row."""
         from tilesmith.ir import Ramp
         from tilesmith.tir.stmt import BufferStore
 
@@ -129,7 +131,8 @@ class Buffer(Node, key="tir.Buffer"):
         offset: Any = 0,
         extent: Any = None,
     ) -> Any:
-        """A pointer to the data, with what is done through it: "r", "w", "rw" or the bits of it."""
+        """Return a pointer to the data, with the accesses through it: "r", "w", "rw" or their bit
+        mask."""
         from tilesmith.ir import Call
 
         if isinstance(access_mask, str):
@@ -156,7 +159,7 @@ class Buffer(Node, key="tir.Buffer"):
         return Call(ptr_type, "tir.tvm_access_ptr", arguments)
 
     def offset_of(self, indices: Any) -> list[PrimExpr]:
-        """The flat offset, in elements, of a tuple of indices."""
+        """Return the flat offset, in elements, of a tuple of indices."""
         indices = [convert(index) for index in indices]
         if len(indices) != len(self.shape):
             raise ShapeError(
@@ -173,7 +176,8 @@ class Buffer(Node, key="tir.Buffer"):
         return [offset + self.elem_offset]
 
     def get_flattened_buffer(self) -> Buffer:
-        """A one-dimensional view of the same memory (one dimension per axis separator more)."""
+        """Return a one-dimensional view of the same memory (one dimension more for each axis
+        separator)."""
         groups: list[PrimExpr] = []
         separators = [0, *self.axis_separators, len(self.shape)]
         for start, stop in zip(separators, separators[1:]):
@@ -190,10 +194,10 @@ class Buffer(Node, key="tir.Buffer"):
 
 
 def _strided_size(shape: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]) -> PrimExpr:
-    """How many elements lie from the first of a strided buffer to the end of its last row.
+    """Return the number of elements from the first of a strided buffer to the end of its last row.
 
-    Mostly the first dimension is the slowest and has the answer. Where others may be slower (their
-    strides are unknown, or larger) it is the most that any of them has.
+    Mostly the first dimension has the largest stride and determines the size. Where other strides
+    are unknown or larger, the size is the maximum over those dimensions.
     """
     from tilesmith.arith import Analyzer  # most buffers have no strides
 

@@ -23,7 +23,7 @@ _PIECE = re.compile(r"([A-Z])|(\d+)([a-z])")
 class Layout(Node, key="tir.Layout"):
     """The axes of an array in order; made by ``layout("NCHW16c")``.
 
-    Its length is the number of axes, its items are the letters, ``"c" in layout`` asks for one.
+    Its length is the number of axes, its items are the letters, ``"c" in layout`` tests for one.
     """
 
     name: str = data()
@@ -41,13 +41,13 @@ class Layout(Node, key="tir.Layout"):
         return found
 
     def index_of(self, axis: str) -> int:
-        """The place of an axis, or -1."""
+        """Return the position of an axis, or -1."""
         letters = [letter for letter, _ in self.axes]
         return letters.index(axis) if axis in letters else -1
 
     def factor_of(self, axis: str) -> int:
-        """The size of an inner part, of an axis that of its inner parts together (1 if it has
-        none); -1 for an axis that is not there."""
+        """Return the size of an inner part; for an axis, the product of its inner parts (1 if it
+        has none); -1 for an axis that is not in the layout."""
         if self.index_of(axis) < 0:
             return -1
         product = 1
@@ -73,33 +73,34 @@ class Layout(Node, key="tir.Layout"):
 
 
 class BijectiveLayout(Node, key="tir.BijectiveLayout"):
-    """The way between two layouts with the same axes; made by ``bijective_layout``."""
+    """A conversion between two layouts with the same axes; made by ``bijective_layout``."""
 
     src_layout: Layout = data()
     dst_layout: Layout = data()
 
     def forward_index(self, index: Any) -> list[PrimExpr]:
-        """Where the element with an index in the source layout lies in the other one."""
+        """Return the index in the destination layout of an element of the source layout."""
         return _map_index(self.src_layout, self.dst_layout, index)
 
     def backward_index(self, index: Any) -> list[PrimExpr]:
-        """Where the element with an index in the destination layout comes from."""
+        """Return the index in the source layout of an element of the destination layout."""
         return _map_index(self.dst_layout, self.src_layout, index)
 
     def forward_shape(self, shape: Any) -> list[PrimExpr]:
-        """The shape in the destination layout; an axis that is not divided evenly is rounded up."""
+        """Return the shape in the destination layout; an axis that is not divided evenly is rounded
+        up."""
         return _map_shape(self.src_layout, self.dst_layout, shape)
 
     def backward_shape(self, shape: Any) -> list[PrimExpr]:
-        """The shape in the source layout."""
+        """Return the shape in the source layout."""
         return _map_shape(self.dst_layout, self.src_layout, shape)
 
 
 def layout(layout_str: str, dtype: str = "int32") -> Layout:
-    """The layout that a text stands for; ``dtype`` is that of its indices.
+    """Parse the text of a layout; ``dtype`` is that of its indices.
 
-    Raises ShapeError for texts that are none: unknown signs, an axis twice, an inner part without
-    its axis or size.
+    Raises ShapeError for texts that are not a layout: unknown signs, an axis twice, an inner part
+    without its axis or size.
     """
     if isinstance(layout_str, Layout):
         return layout_str
@@ -129,7 +130,7 @@ def layout(layout_str: str, dtype: str = "int32") -> Layout:
 
 
 def bijective_layout(src_layout: Any, dst_layout: Any) -> BijectiveLayout:
-    """The way from one layout to another. Raises ShapeError if their axes differ."""
+    """Return the conversion from one layout to another. Raises ShapeError if their axes differ."""
     source, target = layout(src_layout), layout(dst_layout)
     if _primal(source) != _primal(target):
         raise ShapeError(f"layouts '{source}' and '{target}' have different axes")
@@ -148,7 +149,7 @@ def _each(values: Any, of: Layout, what: str) -> list[PrimExpr]:
 
 
 def _whole(of: Layout, values: Sequence[PrimExpr]) -> dict[str, Any]:
-    """Letter of an axis → its index (or size) over all its parts."""
+    """Map the letter of each axis to its index (or size) over all its parts."""
     whole: dict[str, Any] = {}
     for (letter, size), value in zip(of.axes, values):
         term = value if size else value * of.factor_of(letter)

@@ -23,7 +23,7 @@ def _indices(values: Any) -> tuple[PrimExpr, ...]:
 
 
 def check_rank(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) -> None:
-    """An access needs one index per dimension."""
+    """Check that an access has one index per dimension."""
     if len(indices) != len(buffer.shape):
         raise ShapeError(
             f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(indices)}"
@@ -33,7 +33,7 @@ def check_rank(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) 
 
 
 def access_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
-    """The dtype that an access reads or writes: a vector where the last index is one."""
+    """Return the dtype that an access reads or writes: a vector where the last index is one."""
     lanes = indices[-1].dtype.lanes if indices else 1
     return buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
 
@@ -67,7 +67,7 @@ class BufferLoad(PrimExpr, key="tir.BufferLoad"):
 
 
 class ProducerLoad(PrimExpr, key="tir.ProducerLoad"):
-    """The element of a tensor of a tensor expression; gone once the expression is a PrimFunc."""
+    """The element of a tensor of a tensor expression; lowering to a PrimFunc removes it."""
 
     producer: DataProducer = child()
     indices: tuple[PrimExpr, ...] = child()
@@ -81,7 +81,7 @@ class ProducerLoad(PrimExpr, key="tir.ProducerLoad"):
 
 
 class BufferRegion(Node, key="tir.BufferRegion"):
-    """A box of a buffer: one range per dimension."""
+    """A box in a buffer: one range per dimension."""
 
     buffer: Buffer = child()
     region: tuple[Range, ...] = child()
@@ -101,7 +101,7 @@ class BufferRegion(Node, key="tir.BufferRegion"):
 
     @staticmethod
     def full_region(buffer: Buffer) -> BufferRegion:
-        """All of a buffer."""
+        """Return the region of all elements of a buffer."""
         return BufferRegion(
             buffer,
             tuple([Range.from_min_extent(const(0, size.dtype), size) for size in buffer.shape]),
@@ -109,7 +109,7 @@ class BufferRegion(Node, key="tir.BufferRegion"):
 
     @staticmethod
     def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
-        """One element."""
+        """Return the region of one element."""
         return BufferRegion(
             buffer,
             tuple(
@@ -122,7 +122,7 @@ class BufferRegion(Node, key="tir.BufferRegion"):
 
 
 def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
-    """``A[0:4, i]`` as a region; a slice with a step reads a vector (``A[0:8:2]``)."""
+    """Return ``A[0:4, i]`` as a region; a slice with a step reads a vector (``A[0:8:2]``)."""
     from tilesmith.ir import Ramp
     from tilesmith.tir.printer_buffers import extent_between
 
@@ -149,7 +149,7 @@ def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
 
 
 class IterVarType(IntEnum):
-    """What an iterator stands for. The numbers and names are those that users know."""
+    """The kind of an iterator. The numbers and names are those that users know."""
 
     DataPar = 0
     ThreadIndex = 1
@@ -205,7 +205,7 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
         return self.var.dtype
 
     def asobject(self) -> Var:
-        """The variable."""
+        """Return the variable."""
         return self.var
 
 
@@ -254,7 +254,7 @@ class Reduce(PrimExpr, key="tir.Reduce"):
 
 
 def div_ambiguity_error() -> TypeMismatchError:
-    """The error that ``/`` of integers raises."""
+    """Return the error that ``/`` of integers raises."""
     return TypeMismatchError(
         "`/` of integers is ambiguous; write `//` (rounds down) or tir.truncdiv (toward zero)"
     )

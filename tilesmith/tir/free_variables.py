@@ -1,4 +1,4 @@
-"""Variables that a program uses without binding them."""
+"""Finds the free variables of a program."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _PLANS: dict[type, tuple[tuple[tuple[str, str], ...], bool]] = {}
 
 
 def scope_plan(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """How to walk a class of nodes so that definitions come before the fields in which they hold:
-    the steps ("define" or "child", name of the field), and whether the definitions end with it."""
+    """Return how to walk a class of nodes so that definitions come before the fields in their
+    scope: the steps ("define" or "child", name of the field), and whether the definitions end with
+    it."""
     plan = _PLANS.get(cls)
     if plan is None:
         steps = definition_steps(cls)
@@ -33,7 +34,7 @@ def scope_plan(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
     return plan
 
 
-# How the walk treats what lies on its stack: a step, a variable, a buffer, an expression or another
+# How the walk treats an entry of its stack: a step, a variable, a buffer, an expression or another
 # node that binds nothing, a node that binds something.
 _STEP, _VARIABLE, _BUFFER, _EXPRESSION, _PLAIN, _SCOPE = range(1, 7)
 _KINDS: dict[type, int] = {tuple: _STEP, Buffer: _BUFFER}
@@ -51,17 +52,17 @@ def _kind_of(cls: type[Node]) -> int:
 
 
 class _Walk:
-    """Walks with a stack of its own; ``known`` is what is bound around the present node.
+    """Walks with an explicit stack; ``known`` holds the variables bound around the current node.
 
-    On the stack lie nodes and steps (what to do, with what, for which node). ``trail`` holds what
-    became known or was seen, in order, so that the end of a scope can take it back.
+    The stack holds nodes and steps (what to do, with what, for which node). ``trail`` records what
+    became known or was seen, in order, so that the end of a scope can undo it.
     """
 
     def __init__(self, known: Iterable[Var], sizes: bool) -> None:
         self.known: set[Var | Buffer] = set(known)
         self.sizes = sizes
         self.found: dict[Var, None] = {}
-        self.seen: set[int] = set()  # `id` of expressions: shared ones are walked once per scope
+        self.seen: set[int] = set()  # `id` of expressions: shared ones are visited once per scope
         self.trail: list[Var | Buffer | int] = []
         self.stack: list[Any] = []
 
@@ -109,7 +110,7 @@ class _Walk:
         self.stack += items
 
     def leave(self, length: int, node: Node) -> None:
-        """Forget what became known after the trail had a length."""
+        """Undo the definitions made since the trail had a given length."""
         while len(self.trail) > length:
             last = self.trail.pop()
             if last.__class__ is int:
@@ -123,7 +124,7 @@ class _Walk:
             self.trail.append(value)
 
     def define(self, value: Any, node: Node) -> None:
-        """The definitions of a field of a node."""
+        """Add the definitions of a field of a node."""
         if isinstance(value, tuple):
             for item in value[::-1]:
                 self.stack.append((_Walk.define, item, node))
@@ -131,7 +132,7 @@ class _Walk:
             self.bind(value)
         elif isinstance(value, Buffer):
             if isinstance(node, BufferRealize) and value.data in self.known:
-                self.stack.append(value)  # a part of what lies there already
+                self.stack.append(value)  # a view of a part of existing memory
             else:
                 self.define_buffer(value, node)
         elif isinstance(node, PrimFunc):
@@ -140,8 +141,8 @@ class _Walk:
                     self.stack.append((_Walk.define, value[param], node))
 
     def define_buffer(self, buffer: Buffer, node: Node) -> None:
-        """A declaration views memory that is there, all else binds the pointer. Parameters bind
-        their symbolic sizes, matched buffers their offset and strides."""
+        """Define a buffer. A declaration is a view of existing memory, other definitions bind the
+        pointer. Parameters bind their symbolic sizes, matched buffers their offset and strides."""
         self.stack.append((_Walk.bind, buffer, node))
         if not isinstance(node, DeclBuffer):
             self.bind(buffer.data)
@@ -152,7 +153,7 @@ class _Walk:
             self.stack.append(buffer.data)
 
     def size(self, expr: PrimExpr, node: Node) -> None:
-        """A size, stride or offset of a buffer that binds it if it is a variable."""
+        """Visit a size, stride or offset of a buffer, which binds it if it is a variable."""
         if isinstance(expr, Var):
             self.bind(expr)
         elif self.sizes:
@@ -161,7 +162,7 @@ class _Walk:
     def use_buffer(self, buffer: Buffer) -> None:
         if buffer in self.known:
             return
-        self.bind(buffer)  # looked at once per scope
+        self.bind(buffer)  # visited once per scope
         if self.sizes:
             self.stack += (*buffer.shape, *buffer.strides, buffer.elem_offset)[::-1]
         self.stack.append(buffer.data)
@@ -170,8 +171,8 @@ class _Walk:
 def free_variables(
     root: Node | Sequence[Node], known: Iterable[Var] = (), sizes: bool = True
 ) -> list[Var]:
-    """The variables that a function, statement or expression uses without binding them, each once,
-    in order of their first use; ``known`` are bound around it.
+    """Return the free variables of a function, statement or expression, each once, in order of
+    their first use; ``known`` are bound around it.
 
     A buffer that is used and defined nowhere below ``root`` counts with its pointer, and with the
     variables in its shape, strides and offset; with its pointer only where ``sizes`` is false (flat

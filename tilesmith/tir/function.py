@@ -1,4 +1,4 @@
-"""Tensor functions."""
+"""Functions of TensorIR."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
         self.span = span
 
     def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
-        """A copy with another body."""
+        """Return a copy with another body."""
         if new_body is self.body:
             return self
         return PrimFunc(
@@ -67,12 +67,12 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
         )
 
     def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
-        """A copy with parameters and symbolic sizes bound to buffers or values."""
+        """Return a copy with parameters and symbolic sizes bound to buffers or values."""
         from tilesmith.tir.specialize import specialize
 
         return specialize(self, param_map)
 
     @property
     def buffers(self) -> list[Buffer]:
-        """The buffers of the parameters in order of the parameters."""
+        """The buffers of the parameters, in the order of the parameters."""
         return [self.buffer_map[param] for param in self.params if param in self.buffer_map]

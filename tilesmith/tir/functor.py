@@ -1,4 +1,5 @@
-"""Walking and rewriting tensor programs: substitution, new definitions, generic transforms."""
+"""Walks and rewrites TensorIR programs: substitution, renaming of definitions, generic
+transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ __all__ = [
 
 
 class BufferRemapper(Rewriter):
-    """A rewriter that follows changes of variables into buffers.
+    """A rewriter that propagates changes of variables into buffers.
 
     A buffer whose data, shape, strides or offset changes becomes another buffer, the same one
     wherever it is used, and where a block or a declaration defines it. Subclasses override
@@ -33,14 +34,14 @@ class BufferRemapper(Rewriter):
         self.buffers: dict[Buffer, Buffer] = {}
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
-        """The buffer that stands for this one now."""
+        """Return the buffer that replaces this one."""
         found = self.buffers.get(node)
         if found is None:
             found = self.buffers[node] = self.remap_buffer(node)
         return found
 
     def remap_buffer(self, node: Buffer) -> Buffer:
-        """``node`` with its data, shape, strides and offset rewritten."""
+        """Return ``node`` with its data, shape, strides and offset rewritten."""
         data = self.visit(node.data)
         if data is not node.data and not isinstance(data, Var):
             raise TypeMismatchError(
@@ -59,14 +60,14 @@ class BufferRemapper(Rewriter):
         return node.with_fields(data=data, shape=shape, strides=strides, elem_offset=offset)
 
     def visit_Block(self, node: Block) -> Block:
-        """A block: its allocations are definitions of buffers."""
+        """Rewrite a block: its allocations are definitions of buffers."""
         allocated = [self.visit(buffer) for buffer in node.alloc_buffers]
         if any(new is not old for new, old in zip(allocated, node.alloc_buffers)):
             node = node.with_fields(alloc_buffers=allocated)
         return node.map_children(self.visit)
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
-        """A declaration of a buffer."""
+        """Rewrite a declaration of a buffer."""
         buffer = self.visit(node.buffer)
         body = self.visit(node.body)
         if buffer is node.buffer and body is node.body:
@@ -74,7 +75,7 @@ class BufferRemapper(Rewriter):
         return DeclBuffer(buffer, body, node.span)
 
     def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:
-        """A buffer that stands for a region."""
+        """Rewrite a buffer that is matched with a region."""
         buffer = self.visit(node.buffer)
         source = self.visit(node.source)
         if buffer is node.buffer and source is node.source:
@@ -102,7 +103,7 @@ class _Substitution(BufferRemapper):
 def substitute(
     node: Any, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
 ) -> Any:
-    """``node`` with variables replaced by expressions, inside the shapes of its buffers too.
+    """Return ``node`` with variables replaced by expressions, inside the shapes of its buffers too.
 
     ``node`` is an expression, a statement, a function, or a tuple, list or mapping of such. Keys
     may be iterators, values Python scalars; variables of a graph become what stands for them there.
@@ -199,7 +200,7 @@ class Renewal(BufferRemapper):
         self.binding = False  # variables that occur first are bound here
 
     def fresh(self, variable: Var) -> Var:
-        """The variable that stands for one that is bound here."""
+        """Return the variable that replaces one that is bound here."""
         new = type(variable)(variable.name, variable.type_annotation, variable.span)
         self.variables[variable] = new
         return new
@@ -211,7 +212,7 @@ class Renewal(BufferRemapper):
         return found
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """A new buffer for one that is bound here, with its pointer and symbolic sizes."""
+        """Return a new buffer for one that is bound here, with its pointer and symbolic sizes."""
         outer, self.binding = self.binding, True
         new = self.remap_buffer(buffer)
         self.binding = outer
@@ -221,7 +222,7 @@ class Renewal(BufferRemapper):
         return new
 
     def define(self, value: Any) -> Any:
-        """What stands for the definitions of a field."""
+        """Return the replacements of the definitions in a field."""
         if isinstance(value, Var):
             return self.fresh(value)
         if isinstance(value, Buffer):
@@ -273,7 +274,7 @@ def _definitions_first(field: Any) -> bool:
 
 
 def renew_defs(func: PrimFunc) -> PrimFunc:
-    """A copy whose variables and buffers are all new objects, so that it can stand beside the
-    original in one program."""
+    """Return a copy whose variables and buffers are all new objects, so that it can stand beside
+    the original in one program."""
     with deep_recursion():
         return Renewal().visit(func)

@@ -1,11 +1,11 @@
-"""Index maps: how the elements of a buffer are arranged anew.
+"""Index maps: how the elements of a buffer are laid out in another shape.
 
     pack = IndexMap.from_func(lambda n, c, h, w: (n, c // 8, h, w, c % 8))
     pack.map_shape((1, 20, 7, 7))              # (1, 3, 7, 7, 8): four channels of padding
     inverse, padding = pack.non_surjective_inverse((1, 20, 7, 7))
 
-The inverse is found by taking each new index apart into pieces of the old ones, the digits of a
-number with mixed radices; sums that are divided as a whole are left to ``arith``.
+The inverse is found by splitting each new index into digits of the old ones (mixed radix); sums
+that are divided as a whole are left to the iterator analysis of ``arith``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["IndexMap"]
 
 
 class _AxisSeparator:
-    """Stands between groups of axes that stay apart when the buffer is flattened."""
+    """Marks a border between groups of axes that flattening keeps apart."""
 
     def __repr__(self) -> str:
         return "IndexMap.AXIS_SEPARATOR"
@@ -80,7 +80,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         *,
         index_dtype: str = "int64",
     ) -> IndexMap:
-        """The map that a Python function of the indices describes.
+        """Return the map that a Python function of the indices describes.
 
         ``ndim`` is needed where the function takes ``*indices``. Raises TypeMismatchError where
         it returns ``AXIS_SEPARATOR``; ``from_func_with_separators`` takes that.
@@ -102,7 +102,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         *,
         index_dtype: str = "int64",
     ) -> tuple[IndexMap, list[int]]:
-        """The map of a Python function, and the places of its axis separators."""
+        """Return the map of a Python function, and the positions of its axis separators."""
         indices, arguments, named = _arguments(mapping_function, ndim, index_dtype)
         result = mapping_function(*arguments, **named)
         if not isinstance(result, (list, tuple)):
@@ -126,7 +126,7 @@ class IndexMap(Node, key="tir.IndexMap"):
     # Applying.
 
     def map_indices(self, indices: Sequence[Any]) -> list[PrimExpr]:
-        """The new indices of an element."""
+        """Return the new indices of an element."""
         self._check_rank(indices, "indices")
         mapping = dict(zip(self.initial_indices, [convert(index) for index in indices]))
         final = self._retyped(mapping)
@@ -134,7 +134,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         return [analyzer.simplify(index) for index in final]
 
     def _retyped(self, mapping: dict[Var, PrimExpr]) -> list[PrimExpr]:
-        """The final indices over other indices, in the dtype of these; constants adapt."""
+        """Return the final indices over other indices, in the dtype of these; constants adapt."""
         given = [index.dtype for index in mapping.values() if not isinstance(index, IntImm)]
         own = [variable.dtype for variable in mapping]
         target = max(given or own, key=lambda dtype: dtype.bits, default=None)
@@ -147,7 +147,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         return [substitute(index, values) for index in retyped]
 
     def map_shape(self, shape: Sequence[Any]) -> list[PrimExpr]:
-        """The shape that holds all elements of an array of ``shape``.
+        """Return the shape that holds all elements of an array of ``shape``.
 
         A digit ``i % 8`` takes 8 places, also where ``i`` has fewer values: the rest is padding.
         """
@@ -183,7 +183,7 @@ class IndexMap(Node, key="tir.IndexMap"):
     def _places_of_digits(
         self, index: PrimExpr, sizes: list[PrimExpr], dtype: Any
     ) -> PrimExpr | None:
-        """The extent of an index made of digits, where some sizes are no constants."""
+        """Return the extent of an index made of digits, where some sizes are not constant."""
         plain = [s.value if isinstance(s, IntImm) else UNKNOWN_SIZE for s in sizes]
         try:
             pieces = Pieces(dict(zip(self.initial_indices, plain))).visit(index)
@@ -202,7 +202,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         return highest + 1
 
     def _plain_extents(self, sizes: list[PrimExpr]) -> list[int] | None:
-        """The extents where all sizes are constants."""
+        """Return the extents where all sizes are constants."""
         if not all(isinstance(size, IntImm) for size in sizes):
             return None
         plain = [size.value for size in sizes]  # type: ignore[attr-defined]
@@ -219,14 +219,14 @@ class IndexMap(Node, key="tir.IndexMap"):
         return extents
 
     def _greatest(self, index: PrimExpr, sizes: list[int]) -> int:
-        """The largest value of an index, found by trying all."""
+        """Return the largest value of an index, found by evaluating all."""
         import numpy
 
         grids = numpy.ogrid[tuple([slice(size) for size in sizes])]
         return int(numpy.max(_NumpyValue(dict(zip(self.initial_indices, grids))).visit(index)))
 
     def map_ndarray(self, arr_src: Any) -> Any:
-        """A numpy array or tensor of the runtime arranged anew; padding is zero."""
+        """Return a numpy array or runtime tensor in the new layout; padding is zero."""
         import numpy
 
         source = numpy.asarray(arr_src)
@@ -247,7 +247,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         return array(result)
 
     def is_equivalent_to(self, other_map: IndexMap) -> bool:
-        """Whether both maps send all indices to the same places."""
+        """Return whether both maps give equal results for all indices."""
         if len(self.initial_indices) != len(other_map.initial_indices):
             return False
         if len(self.final_indices) != len(other_map.final_indices):
@@ -263,9 +263,9 @@ class IndexMap(Node, key="tir.IndexMap"):
     # Inverting.
 
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
-        """The map back, for an array of ``shape``; each place of the new shape has to be used.
+        """Return the inverse map for an array of ``shape``; the map must be surjective.
 
-        Raises ShapeError where there is padding or two elements share a place.
+        Raises ShapeError where there is padding or two elements have the same new index.
         """
         if self.inverse_index_map is not None:
             return self.inverse_index_map
@@ -278,9 +278,9 @@ class IndexMap(Node, key="tir.IndexMap"):
         return inverse
 
     def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, PrimExpr]:
-        """The map back, and a condition over the new indices that holds where there is padding.
+        """Return the inverse map, and a condition over the new indices that holds in the padding.
 
-        Raises ShapeError where two elements share a place or an index gets lost.
+        Raises ShapeError where two elements have the same new index or an index is not used.
         """
         self._check_rank(shape, "sizes")
         sizes = [convert(getattr(size, "extent", size)) for size in shape]
@@ -314,7 +314,8 @@ class IndexMap(Node, key="tir.IndexMap"):
     def _values(
         self, sizes: list[PrimExpr], outputs: list[Var]
     ) -> tuple[list[PrimExpr], list[HighestDigit | None]]:
-        """The old indices in terms of the new ones, and how each is divided into two digits."""
+        """Return the old indices in terms of the new ones, and how each is divided into two
+        digits."""
         found = self._digits(sizes, outputs)
         if found is None:
             found = self._affine(sizes, outputs), [None] * len(sizes)
@@ -324,9 +325,10 @@ class IndexMap(Node, key="tir.IndexMap"):
     def _digits(
         self, given_sizes: list[PrimExpr], outputs: list[Var]
     ) -> tuple[list[PrimExpr], list[HighestDigit | None]] | None:
-        """The inverse where each new index is made of digits of old indices; None if it is not.
+        """Return the inverse where each new index is made of digits of old indices; None if it is
+        not.
 
-        A size that is no constant counts as larger than all others: its highest digit has to be
+        A size that is not constant counts as larger than all others: its highest digit has to be
         the highest of its index.
         """
         sizes = [s.value if isinstance(s, IntImm) else UNKNOWN_SIZE for s in given_sizes]
@@ -379,7 +381,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         return values, tops
 
     def _affine(self, sizes: list[PrimExpr], outputs: list[Var]) -> list[PrimExpr]:
-        """The inverse by iterator analysis."""
+        """Return the inverse by iterator analysis."""
         from tilesmith.arith import find_iter_map, inverse_affine_iter_map
 
         domains = {
@@ -404,7 +406,7 @@ class IndexMap(Node, key="tir.IndexMap"):
             )
 
     def describe(self) -> str:
-        """The map as Python: ``lambda i, j: (j, i)``."""
+        """Return the map as Python: ``lambda i, j: (j, i)``."""
         names = ", ".join([index.name for index in self.initial_indices])
         final = ", ".join([str(index).splitlines()[-1] for index in self.final_indices])
         return f"lambda {names}: ({final})"
@@ -413,7 +415,7 @@ class IndexMap(Node, key="tir.IndexMap"):
 def _arguments(
     function: Callable[..., Any], ndim: int | None, index_dtype: str
 ) -> tuple[list[Var], list[Var], dict[str, Var]]:
-    """Variables for the parameters of a mapping function."""
+    """Return variables for the parameters of a mapping function."""
     positional: list[Var] = []
     named: dict[str, Var] = {}
     indices: list[Var] = []
@@ -443,7 +445,7 @@ def _arguments(
 
 
 class _Retype(Dispatcher[PrimExpr]):
-    """An index expression over other variables, in another dtype."""
+    """Rewrites an index expression over other variables, in another dtype."""
 
     def __init__(self, variables: dict[Var, Var], dtype: Any) -> None:
         self.variables = variables
@@ -465,7 +467,7 @@ class _Retype(Dispatcher[PrimExpr]):
 
 
 class _NumpyValue(Dispatcher[Any]):
-    """The value of an index expression over arrays of indices."""
+    """Evaluates an index expression over arrays of indices."""
 
     def __init__(self, values: dict[Var, Any]) -> None:
         self.values = values

@@ -1,4 +1,4 @@
-"""Digits of indices: the pieces of mixed radix numbers that index maps are made of."""
+"""Splits indices of index maps into digits (mixed radix)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilesmith.ir.operators import all_of, floordiv, floormod
 
 __all__ = ["UNKNOWN_SIZE", "HighestDigit", "NotPlainError", "Pieces"]
 
-UNKNOWN_SIZE = 1 << 60  # stands for a size that is no constant
+UNKNOWN_SIZE = 1 << 60  # stands for a size that is not a constant
 
 
 class HighestDigit(NamedTuple):
@@ -34,7 +34,8 @@ class HighestDigit(NamedTuple):
     is_pair: bool
 
     def beyond(self, size: PrimExpr) -> PrimExpr:
-        """Where the index is not below a size: only in the last block of ``divisor`` elements."""
+        """Return the condition that the index is not below a size: only in the last ``divisor``
+        elements."""
         divisor = const(self.divisor, size.dtype)
         remainder = floormod(size, divisor)
         if self.is_pair and is_const(remainder, self.divisor - 1):
@@ -59,11 +60,11 @@ class _Sum(NamedTuple):
 
 
 class NotPlainError(Exception):
-    """An index that is no sum of digits."""
+    """Raised for an index that is not a sum of digits."""
 
 
 class Pieces(Dispatcher[_Sum]):
-    """Takes an index apart into digits of the variables."""
+    """Splits an index into digits of the variables."""
 
     def __init__(self, sizes: dict[Var, int]) -> None:
         self.sizes = sizes
@@ -132,8 +133,8 @@ class Pieces(Dispatcher[_Sum]):
         return piece._replace(lower=piece.lower * steps, extent=extent, scale=1)
 
     def split(self, value: _Sum, by: int) -> tuple[list[_Piece], _Piece | None]:
-        """The pieces that are multiples of ``by``, and the one that is cut by it; what is left lies
-        below ``by`` altogether."""
+        """Return the pieces that are multiples of ``by``, and the one that is cut by it; the rest
+        is below ``by`` altogether."""
         kept = [piece for piece in value.pieces if piece.scale % by == 0]
         others = sorted([p for p in value.pieces if p.scale % by], key=lambda p: p.scale)
         others = [p for p in others if p.extent > 1] or others[-1:]

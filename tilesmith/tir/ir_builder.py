@@ -1,4 +1,4 @@
-"""The classic builder of statements, in which loops are ``with`` blocks and stores assignments.
+"""The classic builder of statements: loops are ``with`` blocks and stores are assignments.
 
     ib = ir_builder.create()
     A = ib.pointer("float32", name="A")
@@ -43,7 +43,7 @@ __all__ = ["BufferVar", "IRBuilder", "WithScope", "create"]
 
 
 class WithScope:
-    """What ``with`` opens: gives ``enter_value``, calls ``exit_cb`` at the end."""
+    """The context manager of a scope: gives ``enter_value``, calls ``exit_cb`` at the end."""
 
     def __init__(self, enter_value: Any, exit_cb: Callable[[], None]) -> None:
         self._enter_value = enter_value
@@ -66,7 +66,7 @@ class BufferVar:
         self._content_type = DataType(content_type)
 
     def asobject(self) -> Var:
-        """The pointer."""
+        """Return the pointer."""
         return self._buffer.data
 
     @property
@@ -115,7 +115,7 @@ class IRBuilder:
         self._scopes[-1].append(stmt)
 
     def _pop(self) -> Stmt:
-        """The statements of the innermost scope as one."""
+        """Return the statements of the innermost scope as one."""
         rest: list[Stmt] = []
         for item in reversed(self._scopes.pop()):
             if isinstance(item, Stmt):
@@ -130,7 +130,7 @@ class IRBuilder:
         return WithScope(value, lambda: finish(self._pop()))
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
-        """An attribute of what follows in this scope."""
+        """Put an attribute around the rest of this scope."""
         if isinstance(node, str):
             node = StringImm(node)
         self.emit(lambda rest: AttrStmt(node, attr_key, value, rest))
@@ -145,7 +145,7 @@ class IRBuilder:
         *,
         for_type: str | None = None,
     ) -> WithScope:
-        """A loop over ``[begin, end)``; ``kind``: serial, parallel, vectorize, unroll.
+        """Open a loop over ``[begin, end)``; ``kind``: serial, parallel, vectorize, unroll.
 
         ``for_type`` is the older name of ``kind``. Raises ConfigError for an unknown kind.
         """
@@ -168,11 +168,11 @@ class IRBuilder:
         return self._scope(var, lambda body: self.emit(For(var, low, extent, kinds[kind], body)))
 
     def while_loop(self, condition: Any) -> WithScope:
-        """Again and again while the condition holds."""
+        """Open a loop that runs while the condition holds."""
         return self._scope(None, lambda body: self.emit(While(condition, body)))
 
     def if_scope(self, cond: Any) -> WithScope:
-        """What is done where the condition holds."""
+        """Open a branch that runs where the condition holds."""
 
         def finish(body: Stmt) -> None:
             self.emit(IfThenElse(cond, body))
@@ -181,7 +181,7 @@ class IRBuilder:
         return self._scope(None, finish)
 
     def else_scope(self) -> WithScope:
-        """What is done where the condition of the ``if_scope`` just before does not hold."""
+        """Open the else branch of the ``if_scope`` just before."""
         if not self._after_if:
             raise ConfigError("else_scope stands right behind an if_scope")
         before = self._scopes[-1].pop()
@@ -192,11 +192,11 @@ class IRBuilder:
         return self._scope(None, finish)
 
     def new_scope(self) -> WithScope:
-        """A scope of its own for attributes and allocations."""
+        """Open a scope for attributes and allocations."""
         return self._scope(None, self.emit)
 
     def let(self, var_name: str, value: Any) -> Var:
-        """A variable with a value, for what follows in this scope."""
+        """Bind a variable to a value for the rest of this scope."""
         value = convert(value)
         var = Var(var_name, value.dtype)
         self.emit(lambda rest: LetStmt(var, value, rest))
@@ -210,7 +210,7 @@ class IRBuilder:
         axis_separators: Sequence[int] | None = None,
         scope: str = "",
     ) -> BufferVar:
-        """Memory for what follows in this scope."""
+        """Allocate memory for the rest of this scope."""
         dtype = DataType(dtype)
         extents = shape if isinstance(shape, (list, tuple)) else [shape]
         buffer = decl_buffer(extents, dtype, name, scope=scope, axis_separators=axis_separators)
@@ -219,22 +219,22 @@ class IRBuilder:
         return BufferVar(self, buffer, dtype)
 
     def pointer(self, content_type: Any, name: str = "ptr", scope: str = "") -> BufferVar:
-        """A pointer that comes from outside."""
+        """Return a pointer that is defined outside."""
         dtype = DataType(content_type)
         storage = DataType("int8") if dtype.is_bool else dtype
         data = Var(name, PointerType(prim_type(storage), scope))
         return BufferVar(self, decl_buffer([1], dtype, name, data), dtype)
 
     def buffer_ptr(self, buf: Buffer) -> BufferVar:
-        """A buffer that comes from outside."""
+        """Return a buffer that is defined outside."""
         return BufferVar(self, buf, buf.dtype)
 
     def likely(self, expr: Any) -> PrimExpr:
-        """A condition that mostly holds."""
+        """Return a condition marked as mostly true."""
         return likely(expr)
 
     def get(self) -> Stmt:
-        """All that was emitted, as one statement."""
+        """Return all that was emitted as one statement."""
         if len(self._scopes) != 1:
             raise ConfigError("get stands outside of all scopes")
         statement = self._pop()
@@ -249,5 +249,5 @@ def _sequence(statements: list[Stmt]) -> Stmt:
 
 
 def create() -> IRBuilder:
-    """A new builder."""
+    """Return a new builder."""
     return IRBuilder()

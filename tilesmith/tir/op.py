@@ -1,4 +1,4 @@
-"""The functions that users write in tensor programs: all of ``ir.intrinsics``, and those that need
+"""The functions that users call in TensorIR programs: all of ``ir.intrinsics``, and those that need
 buffers, iterators and reductions.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def address_of(buffer_load: Buffer | BufferLoad, span: Any = None) -> PrimExpr:
-    """The address of an element; of a buffer, that of its first element."""
+    """Return the address of an element; of a buffer, that of its first element."""
     if isinstance(buffer_load, Buffer):
         zeros = [const(0, size.dtype) for size in buffer_load.shape]
         buffer_load = BufferLoad(buffer_load, zeros)
@@ -40,7 +40,7 @@ def address_of(buffer_load: Buffer | BufferLoad, span: Any = None) -> PrimExpr:
 
 
 def _packed_argument(value: Any) -> Node:
-    """An argument of a packed call: a buffer becomes a DLTensor on the stack."""
+    """Return an argument of a packed call: a buffer becomes a DLTensor on the stack."""
     if not isinstance(value, Buffer):
         return convert(value)
     shape = tvm_stack_make_shape(*value.shape)
@@ -58,27 +58,27 @@ def _packed(name: str, args: tuple) -> PrimExpr:
 
 
 def call_packed(*args: Any, span: Any = None) -> PrimExpr:
-    """A call of a registered function: its name, then expressions, texts and buffers."""
+    """Call a registered function: its name, then expressions, texts and buffers."""
     return _packed("tvm_call_packed", args)
 
 
 def call_cpacked(*args: Any, span: Any = None) -> PrimExpr:
-    """A call of a function with packed arguments by its symbol."""
+    """Call a function with packed arguments by its symbol."""
     return _packed("tvm_call_cpacked", args)
 
 
 def call_packed_lowered(*args: Any, span: Any = None) -> PrimExpr:
-    """A packed call whose arguments lie on the stack already."""
+    """Call a packed function whose arguments lie on the stack already."""
     return _packed("tvm_call_packed_lowered", args)
 
 
 def call_cpacked_lowered(*args: Any, span: Any = None) -> PrimExpr:
-    """A call by symbol whose packed arguments lie on the stack already."""
+    """Call a packed function by symbol whose arguments lie on the stack already."""
     return _packed("tvm_call_cpacked_lowered", args)
 
 
 def trace(args: Any, trace_action: str = "tilesmith.default_trace_action") -> PrimExpr:
-    """The last of the expressions, after a registered function was called with all of them."""
+    """Return the last of the expressions, after calling a registered function with all of them."""
     if not isinstance(args, (list, tuple)):
         raise TypeMismatchError("trace needs a list of expressions")
     values = [convert(arg) for arg in args]
@@ -95,7 +95,7 @@ def _is_axis(value: Any) -> bool:
 def comm_reducer(
     fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reduction of one's own: ``fcombine(a, b)`` is associative and commutative.
+    """Return a user-defined reduction: ``fcombine(a, b)`` is associative and commutative.
 
     ``fidentity(dtype)`` gives its identity. With tuples, ``fcombine`` takes and returns tuples and
     ``fidentity`` takes one dtype for each. The result is a function of ``(expr, axis, where=None,

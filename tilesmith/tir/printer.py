@@ -1,4 +1,5 @@
-"""Text of TensorIR: statements; buffers and blocks in ``printer_buffers``, ``printer_blocks``."""
+"""Prints statements of TensorIR; ``printer_buffers`` and ``printer_blocks`` print buffers and
+blocks."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def _declare_pending(printer: Printer) -> None:
 
 
 def write_body(stmt: Stmt, printer: Printer) -> None:
-    """A statement with nothing behind it in its block, so that what it binds needs no ``with``."""
+    """Write a statement that is the last of its block, so that its bindings need no ``with``."""
     _declare_pending(printer)
     statements = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
     for statement in statements[:-1]:
@@ -81,7 +82,7 @@ def write_body(stmt: Stmt, printer: Printer) -> None:
 def _write_scoped(
     node: Any, printer: Printer, concise: Callable[[], None], header: Callable[[], list], body: Stmt
 ) -> None:
-    """A statement that binds something for its body.
+    """Write a statement that binds something for its body.
 
     Last in its block it is one line, the body follows; else it is a ``with`` block. ``concise``
     writes the line; ``header`` gives the parts of ``with …`` and defines names inside the block.
@@ -112,7 +113,7 @@ def _seq(node: SeqStmt, printer: Printer) -> None:
 @prints_lines(Evaluate)
 def _evaluate(node: Evaluate, printer: Printer) -> None:
     value = printer.doc(node.value)
-    # An operator or a function called for its effect stands by itself, as Python has it.
+    # An operator or a function called for its side effect is a statement of its own, as in Python.
     if type(node.value).__name__ == "Call":
         printer.line(value, node=node)
     else:
@@ -176,7 +177,7 @@ def _attr(node: AttrStmt, printer: Printer) -> None:
 
 
 def is_thread(iterator: IterVar) -> bool:
-    """Whether an iterator is one that ``T.launch_thread`` makes."""
+    """Return whether an iterator is one that ``T.launch_thread`` makes."""
     domain = iterator.dom
     return (
         iterator.iter_type == IterVar.ThreadIndex
@@ -188,7 +189,7 @@ def is_thread(iterator: IterVar) -> bool:
 
 
 def _launch_thread(node: AttrStmt, printer: Printer) -> bool:
-    """``tx = T.launch_thread("threadIdx.x", 32)``; False where the iterator is of another make."""
+    """Write ``tx = T.launch_thread("threadIdx.x", 32)``; return False for any other iterator."""
     iterator = node.node
     if not is_thread(iterator):
         return False
@@ -266,7 +267,8 @@ def _write_pointer(node: Any, written: Doc, printer: Printer) -> None:
 
 
 def _allocated_buffer(node: Allocate, printer: Printer) -> bool:
-    """``A = T.decl_buffer(shape, dtype)``: memory and the one buffer in it, of the same shape."""
+    """Write ``A = T.decl_buffer(shape, dtype)``: memory and the one buffer in it, of the same
+    shape."""
     inner = node.body
     if not (isinstance(inner, DeclBuffer) and printer.config.syntax_sugar):
         return False
@@ -321,7 +323,7 @@ _INLINE_CONSTANTS = 16
 
 
 def _constant(values: Any, dtype: DataType, printer: Printer) -> Piece:
-    """A small array as a list, a large one as metadata, a number as it is."""
+    """Return a small array as a list, a large one as metadata, a number as it is."""
     if isinstance(values, int) or values is None:
         return printer.doc(values)
     array = values.numpy() if hasattr(values, "numpy") else values
@@ -368,7 +370,7 @@ def _prefetch(node: Prefetch, printer: Printer) -> None:
 
 @prints_lines(ProducerStore)
 def _producer_store(node: ProducerStore, printer: Printer) -> None:
-    """Statements of classic schedules are printed for reading; they do not parse back."""
+    """Write a statement of a classic schedule, for reading only: it does not parse back."""
     name = getattr(node.producer, "name", type(node.producer).__name__)
     indices = joined(printer.docs(node.indices))
     printer.line(name, "[", indices, "] = ", printer.doc(node.value), node=node)
@@ -416,7 +418,7 @@ def _is_long_chain(node: IfThenElse) -> bool:
 
 
 def _writes_before(branch: IfThenElse, printer: Printer) -> bool:
-    """Whether something must be declared before the condition of a branch can be written."""
+    """Return whether something must be declared before the condition of a branch can be written."""
     before = len(printer.lines)
     with printer.scope():
         printer.doc(branch.condition)
@@ -437,7 +439,7 @@ def _while(node: While, printer: Printer) -> None:
 
 
 def _plain(loop: For) -> bool:
-    """Whether a loop can stand in ``T.grid``."""
+    """Return whether a loop can stand in ``T.grid``."""
     return (
         loop.kind is ForKind.SERIAL
         and not loop.annotations
@@ -447,7 +449,7 @@ def _plain(loop: For) -> bool:
 
 
 def _nest(node: For, printer: Printer) -> list[For]:
-    """The loops that one ``T.grid`` can write."""
+    """Return the loops that one ``T.grid`` can write."""
     loops = [node]
     if not printer.config.syntax_sugar:
         return loops
@@ -456,7 +458,7 @@ def _nest(node: For, printer: Printer) -> list[For]:
         if any(
             marked is loops[-1] or marked is inner for marked in printer.config.obj_to_underline
         ):
-            break  # a marker under the line must mean this one loop
+            break  # a marker under the line must point at this one loop
         outer = {loop.loop_var for loop in loops}
         if inner.loop_var in outer or mentions(inner.extent, outer):
             break
@@ -474,7 +476,7 @@ _KINDS = {
 
 
 def _thread(loop: For, iterator: IterVar, printer: Printer) -> Piece:
-    """The tag alone where the iterator is the one that ``T.thread_binding`` makes."""
+    """Return the tag alone where the iterator is the one that ``T.thread_binding`` makes."""
     domain = iterator.dom
     plain = iterator.iter_type == IterVar.ThreadIndex and bool(iterator.thread_tag)
     if plain and domain is None:
@@ -488,7 +490,7 @@ def _thread(loop: For, iterator: IterVar, printer: Printer) -> Piece:
 
 
 def loop_keywords(loop: For, printer: Printer) -> dict[str, Piece | None]:
-    """``thread=`` and ``annotations=`` of a loop."""
+    """Return ``thread=`` and ``annotations=`` of a loop."""
     named: dict[str, Piece | None] = {}
     if loop.thread_binding is not None:
         named["thread"] = _thread(loop, loop.thread_binding, printer)

@@ -1,4 +1,4 @@
-"""Text of blocks and tensor functions."""
+"""Prints blocks and functions of TensorIR."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _write_block(block: Block, realize: BlockRealize | None, printer: Printer) -
             printer.line(call(f"{word}.where", [printer.doc(realize.predicate)]))
         own = {*block.alloc_buffers, *[match.buffer for match in block.match_buffers]}
         inside = any(region.buffer in own for region in (*block.reads, *block.writes))
-        if inside:  # regions that name what the block itself makes can only follow it
+        if inside:  # regions over variables that the block itself defines can only follow it
             _write_block_buffers(block, printer)
         for name, regions in (("reads", block.reads), ("writes", block.writes)):
             printer.line(call(f"{word}.{name}", printer.docs(regions)))
@@ -80,7 +80,7 @@ def _match_buffer(node: MatchBufferRegion, printer: Printer) -> None:
 
 
 def _write_axes(block: Block, realize: BlockRealize | None, printer: Printer) -> None:
-    """The iterators; neighbours that run over just what a loop runs over share one ``remap``."""
+    """Write the iterators; neighbours whose domain is that of their loop share one ``remap``."""
     values: list[Any] = list(realize.iter_values) if realize is not None else []
     values += [None] * (len(block.iter_vars) - len(values))
     pairs = list(zip(block.iter_vars, values))
@@ -128,7 +128,7 @@ def _axis_name(iterator: IterVar, printer: Printer) -> Doc:
 def _write_axis(iterator: IterVar, value: Any, printer: Printer) -> None:
     kind = _AXES.get(iterator.iter_type, (None, ""))[0]
     if kind is None or iterator.dom is None:
-        # No word of the script makes such an iterator: shown for reading.
+        # The script has no syntax for such an iterator: it is shown for reading only.
         printer.line(_axis_name(iterator, printer), " = ", printer.doc(iterator))
         return
     domain = iterator.dom
@@ -149,7 +149,7 @@ def _write_axis(iterator: IterVar, value: Any, printer: Printer) -> None:
 
 
 class _Uses:
-    """What a function defines and uses, collected in one walk."""
+    """Collects what a function defines and uses, in one walk."""
 
     def __init__(self) -> None:
         self.defined: set[int] = set()
@@ -233,7 +233,7 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
 
 
 def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list]:
-    """The parameters, and those whose buffers are matched in the body."""
+    """Return the parameters, and those whose buffers are matched in the body."""
     parameters: list[Piece] = []
     matches = []
     for param in node.params:
@@ -257,7 +257,7 @@ def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Pie
 
 
 def _is_plain(param: Var, buffer: Buffer, uses: _Uses, printer: Printer) -> bool:
-    """Whether a buffer can be written as the annotation of its parameter."""
+    """Return whether a buffer can be written as the annotation of its parameter."""
     constant = [is_const(size) for size in (*buffer.shape, *buffer.strides, buffer.elem_offset)]
     return (
         printer.config.syntax_sugar
@@ -272,7 +272,7 @@ def _is_plain(param: Var, buffer: Buffer, uses: _Uses, printer: Printer) -> bool
 
 
 def _write_shared_threads(uses: _Uses, printer: Printer) -> None:
-    """``tx = T.env_thread("threadIdx.x")`` for iterators that are launched more than once."""
+    """Write ``tx = T.env_thread("threadIdx.x")`` for iterators that are launched more than once."""
     for iterators in uses.threads.values():
         iterator = iterators[0]
         if len(iterators) == 1 or not statements.is_thread(iterator):
@@ -287,7 +287,8 @@ def _write_shared_threads(uses: _Uses, printer: Printer) -> None:
 
 
 def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
-    """The buffers that no statement declares, with the variables that must be known before."""
+    """Return the buffers that no statement declares, with the variables that must be known
+    before."""
     pending = []
     for key, buffer in uses.buffers.items():
         if key in uses.defined or printer.defined(buffer) is not None:
@@ -295,7 +296,7 @@ def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
         needed = [buffer.data]
         for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             needed += variables(value)
-        # What nothing in the function defines will not become known by waiting.
+        # What nothing in the function defines cannot become known later.
         pending.append((buffer, [var for var in needed if id(var) in uses.defined]))
     printer.state["buffers"] = pending
 
@@ -315,7 +316,7 @@ def _is_root(body: Any) -> bool:
 
 
 def _is_implicit_root(realize: BlockRealize) -> bool:
-    """Whether the parser would put this very block around the body by itself."""
+    """Return whether the parser would add this very root block around the body."""
     block = realize.block
     plain = (
         block.name_hint == "root"
@@ -336,7 +337,7 @@ def _is_implicit_root(realize: BlockRealize) -> bool:
 
 
 def has_block(stmt: Any) -> bool:
-    """Whether there is a block somewhere in a statement."""
+    """Return whether a statement contains a block."""
     if isinstance(stmt, BlockRealize):
         return True
     if not isinstance(stmt, Stmt):

@@ -1,4 +1,4 @@
-"""Text of buffers, regions, loads, iterators and reductions."""
+"""Prints buffers, regions, loads, iterators and reductions."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Ranges: the text says where they stop, the nodes say how long they are.
+# Ranges: the text has their ends, the nodes have their extents.
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """The length of the range from ``start`` to ``stop``: exactly what was added to the start.
+    """Return the length of the range from ``start`` to ``stop``: the term that is added to the
+    start, if there is one.
 
     ``extent_between(i * 4, i * 4 + n)`` is ``n``; else the difference is simplified.
     """
@@ -61,7 +62,7 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
 
 
 def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
-    """What to write as the end of a range, so that ``extent_between`` gives the extent back."""
+    """Return the end of a range to print, so that ``extent_between`` gives the extent back."""
     if is_const(low, 0):
         return extent
     if isinstance(extent, Sub) and structural_equal(extent.b, low):
@@ -73,14 +74,14 @@ def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
 
 
 def range_arguments(low: PrimExpr, extent: PrimExpr, printer: Printer) -> list[Piece]:
-    """The arguments of ``range``: the extent alone when the range starts at zero."""
+    """Return the arguments of ``range``: the extent alone when the range starts at zero."""
     if is_const(low, 0):
         return [printer.doc(extent)]
     return [printer.doc(low), printer.doc(stop_of(low, extent))]
 
 
 def region_doc(region: Any, printer: Printer) -> Doc:
-    """``i`` for a point, ``a:b`` for a range."""
+    """Return ``i`` for a point, ``a:b`` for a range."""
     if is_const(region.extent, 1) and region.extent.dtype is region.min.dtype:
         return Doc(printer.doc(region.min), node=region)
     return Doc(
@@ -97,7 +98,8 @@ def region_doc(region: Any, printer: Printer) -> Doc:
 def buffer_arguments(
     buffer: Buffer, printer: Printer, data: Piece | None = None, annotation: bool = False
 ) -> tuple[list[Piece], dict[str, Piece | None]]:
-    """Positional and named arguments of a call that declares a buffer (or of an annotation)."""
+    """Return the positional and named arguments of a call that declares a buffer (or of an
+    annotation)."""
     named: dict[str, Piece | None] = {"data": data}
     own = {id(var) for var, _ in _own_variables(buffer, printer)}
     if buffer.strides:
@@ -129,7 +131,8 @@ def buffer_arguments(
 
 
 def _own_variables(buffer: Buffer, printer: Printer) -> list[tuple[Var, str]]:
-    """The variables that the declaration of a buffer makes, and how they are called after it.
+    """Return the variables that the declaration of a buffer makes, with the names under which they
+    are known after it.
 
     ``A = T.match_buffer(a, (16, 16), strides=("s", 1), offset_factor=4)`` makes ``A.strides[0]``
     and ``A.elem_offset``.
@@ -154,20 +157,21 @@ def _own_variables(buffer: Buffer, printer: Printer) -> list[tuple[Var, str]]:
 
 
 def pointer_fits(buffer: Buffer) -> bool:
-    """Whether a buffer declared without ``data`` gets a pointer of this buffer's type."""
+    """Return whether a buffer declared without ``data`` gets a pointer of this buffer's type."""
     type_ = buffer.data.type_annotation
     return points_to(type_, buffer.dtype)
 
 
 def _offset(offset: PrimExpr, index_dtype: DataType, printer: Printer) -> Piece:
-    """An offset; a bare number would take the dtype of the shape."""
+    """Return an offset; a bare number would take the dtype of the shape."""
     if isinstance(offset, IntImm) and offset.dtype is not index_dtype:
         return f"{printer.word('T')}.{offset.dtype}({offset.value})"
     return printer.doc(offset)
 
 
 def points_to(type_: Any, dtype: DataType) -> bool:
-    """Whether this is the type of a pointer to elements of a dtype; booleans lie there as bytes."""
+    """Return whether this is the type of a pointer to elements of a dtype; booleans are stored as
+    bytes."""
     element = getattr(type_, "element_type", None)
     storage = DataType("int8") if dtype.is_bool else dtype
     return isinstance(element, PrimType) and element.dtype is storage
@@ -227,7 +231,8 @@ def _buffer(node: Buffer, printer: Printer) -> Doc:
 
 
 def index_docs(indices: tuple[PrimExpr, ...], printer: Printer) -> list[Piece]:
-    """Indices of an access; neighbouring elements are a slice: ``A[i * 4:i * 4 + 4]``."""
+    """Return the indices of an access; neighbouring elements are a slice: ``A[i * 4:i * 4 +
+    4]``."""
     written: list[Piece] = []
     for index in indices:
         written.append(_slice_of(index, printer) or printer.doc(index))
@@ -235,7 +240,7 @@ def index_docs(indices: tuple[PrimExpr, ...], printer: Printer) -> list[Piece]:
 
 
 def _slice_of(index: PrimExpr, printer: Printer) -> Doc | None:
-    """A ramp as a slice, where that reads back as the same ramp."""
+    """Return a ramp as a slice, where that reads back as the same ramp."""
     if not isinstance(index, Ramp) or type(index.lanes) is not int:
         return None
     low, stride = index.base, index.stride
@@ -274,7 +279,8 @@ def _producer_load(node: ProducerLoad, printer: Printer) -> Doc:
 
 @prints(IterVar)
 def _iter_var(node: IterVar, printer: Printer) -> Doc:
-    """``T.iter_var(v, T.Range(min, stop), "DataPar", "")``; its variable is declared before."""
+    """Write ``T.iter_var(v, T.Range(min, stop), "DataPar", "")``; its variable is declared
+    before."""
     name = printer.defined(node.var)
     if name is None:
         name = printer.define(node.var, node.var.name)

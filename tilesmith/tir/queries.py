@@ -1,4 +1,4 @@
-"""Questions about statements and buffers: accesses, buffers in use, free variables, effects.
+"""Queries over statements and buffers: accesses, buffers in use, side effects.
 
 Accesses are those that a program carries out: the regions that a block declares to read or write
 are not entered (the regions that a block matches with buffers are: they are computed). Otherwise
@@ -83,7 +83,7 @@ def statements(root: Node | Sequence[Node]) -> Iterator[Stmt]:
 
 
 def has_loop_of_kind(root: Node | Sequence[Node], kind: ForKind) -> bool:
-    """Whether a statement contains a loop of a kind."""
+    """Return whether a statement contains a loop of a kind."""
     for stmt in statements(root):
         if stmt.__class__ is For and stmt.kind is kind:
             return True
@@ -91,8 +91,8 @@ def has_loop_of_kind(root: Node | Sequence[Node], kind: ForKind) -> bool:
 
 
 def buffers(root: Node | Sequence[Node]) -> list[Buffer]:
-    """The buffers that are used, in accesses and in declared regions, each once, in order of their
-    first use; one that is only defined is not used.
+    """Return the buffers that are used, in accesses and in declared regions, each once, in order of
+    their first use; one that is only defined is not used.
     """
     found: dict[Buffer, None] = {}
     stack = walk_stack(root)
@@ -107,7 +107,7 @@ def buffers(root: Node | Sequence[Node]) -> list[Buffer]:
 
 
 def uses_variable(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
-    """Whether one of some variables occurs; an access uses the pointer of its buffer."""
+    """Return whether one of some variables occurs; an access uses the pointer of its buffer."""
     stack = walk_stack(root)
     pop = stack.pop
     seen: set[int] = set()
@@ -126,7 +126,7 @@ def uses_variable(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
 
 
 def reads_memory(expr: Node | Sequence[Node]) -> bool:
-    """Whether the value of an expression may change when memory does."""
+    """Return whether the value of an expression may change when memory does."""
     return any_node(expr, _reads)
 
 
@@ -137,7 +137,7 @@ def _reads(node: Node) -> bool:
 
 
 def has_side_effect(expr: Node | Sequence[Node]) -> bool:
-    """Whether evaluating an expression does anything besides giving a value."""
+    """Return whether evaluating an expression has a side effect."""
     return any_node(expr, _writes)
 
 

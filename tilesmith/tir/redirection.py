@@ -91,7 +91,8 @@ class AccessRedirection(Rewriter, ABC):
 
 
 class ViewRedirection(AccessRedirection):
-    """Lets accesses of views (buffers that a block matches with regions) go to what they show.
+    """Redirects accesses of views (buffers that a block matches with regions) to their source
+    buffers.
 
     A view may have fewer dimensions than its region: the first ones are left out then.
     """

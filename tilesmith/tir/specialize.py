@@ -1,4 +1,4 @@
-"""Functions with parameters and symbolic sizes bound to known values."""
+"""Binds parameters and symbolic sizes of functions to known values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ __all__ = ["specialize"]
 
 
 def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
-    """A copy of a function with some parameters bound.
+    """Return a copy of a function with some parameters bound.
 
-    A scalar parameter, or a symbolic size of a buffer, gets a value and is no parameter any more.
-    A parameter with a buffer gets another Buffer of the same rank and dtype, whose sizes, strides
-    and offset its symbolic ones become. Raises UnknownNameError for a variable that is neither,
-    ShapeError for a buffer that does not fit, TypeMismatchError for a float in place of an integer.
+    A scalar parameter, or a symbolic size of a buffer, gets a value and is not a parameter any
+    more. A parameter with a buffer gets another Buffer of the same rank and dtype, whose sizes,
+    strides and offset its symbolic ones become. Raises UnknownNameError for a variable that is
+    neither, ShapeError for a buffer that does not fit, TypeMismatchError for a float in place of an
+    integer.
     """
     values: dict[Var, PrimExpr] = {}
     sizes = {

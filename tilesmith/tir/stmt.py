@@ -1,10 +1,10 @@
 """Statements of TensorIR.
 
 Semantics. Statements of a sequence run in order. A parallel loop runs its iterations in any order,
-maybe at once; a vectorized loop as if all iterations ran in lockstep; an unrolled loop means what
-the serial one means. A block is a unit of computation over iterators whose bindings are given by
-the BlockRealize around it; where the predicate is false the block does nothing; ``init`` runs when
-all reduction iterators are at their first value.
+possibly at once; a vectorized loop as if all iterations ran in lockstep; an unrolled loop means
+what the serial one means. A block is a unit of computation over iterators whose bindings are given
+by the BlockRealize around it; where the predicate is false the block does nothing; ``init`` runs
+when all reduction iterators are at their first value.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class ProducerRealize(Stmt, key="tir.ProducerRealize"):
 
 
 class Prefetch(Stmt, key="tir.Prefetch"):
-    """A hint that a region of a buffer is wanted soon."""
+    """A hint that a region of a buffer will be used soon."""
 
     buffer: Buffer = child()
     bounds: tuple[Any, ...] = child()
@@ -199,7 +199,7 @@ class AllocateConst(Stmt, key="tir.AllocateConst"):
 
 
 class DeclBuffer(Stmt, key="tir.DeclBuffer"):
-    """``buffer``, a view of memory that lives already, known in ``body``."""
+    """``body`` with ``buffer``, a view of memory that is allocated already."""
 
     buffer: Buffer = defines(scope="body")
     body: Stmt = child(convert=_statement)
@@ -207,7 +207,7 @@ class DeclBuffer(Stmt, key="tir.DeclBuffer"):
 
 
 class Evaluate(Stmt, key="tir.Evaluate"):
-    """An expression evaluated for its effect."""
+    """An expression evaluated for its side effects."""
 
     value: PrimExpr = child(convert=convert)
     span: Any = note(default=None)
@@ -276,7 +276,7 @@ class For(Stmt, key="tir.For"):
 
 
 class While(Stmt, key="tir.While"):
-    """``body`` again and again while the condition holds."""
+    """A loop that runs ``body`` while the condition holds."""
 
     condition: PrimExpr = child(convert=convert)
     body: Stmt = child(convert=_statement)
@@ -284,7 +284,7 @@ class While(Stmt, key="tir.While"):
 
 
 class SeqStmt(Stmt, key="tir.SeqStmt"):
-    """Statements in order; never nested and of at least two (``stmt_seq`` sees to it)."""
+    """Statements in order; never nested and at least two (``stmt_seq`` ensures both)."""
 
     seq: tuple[Stmt, ...] = child()
     span: Any = note(default=None)
@@ -296,7 +296,7 @@ class SeqStmt(Stmt, key="tir.SeqStmt"):
         return len(self.seq)
 
     def map_children(self, f: Any) -> Stmt:
-        """Rewritten statements are flattened: one that became a sequence is spliced in."""
+        """Rewrite the statements; one that became a sequence is spliced in."""
         new = [f(stmt) for stmt in self.seq]
         for old_stmt, new_stmt in zip(self.seq, new):
             if old_stmt is not new_stmt:
@@ -383,7 +383,8 @@ class Block(Stmt, key="tir.Block"):
 
 
 class BlockRealize(Stmt, key="tir.BlockRealize"):
-    """A block at work: the values of its iterators, and the condition under which it runs."""
+    """An instance of a block: the values of its iterators, and the condition under which it
+    runs."""
 
     iter_values: tuple[PrimExpr, ...] = child()
     predicate: PrimExpr = child()
@@ -407,7 +408,7 @@ class BlockRealize(Stmt, key="tir.BlockRealize"):
 
 
 def stmt_seq(*args: Any, span: Any = None) -> Stmt:
-    """Statements (and expressions, lists) in order, as one flat statement."""
+    """Return statements (and expressions, lists) in order, as one flat statement."""
     flat: list[Stmt] = []
     for arg in args:
         if isinstance(arg, SeqStmt):
@@ -425,18 +426,19 @@ def stmt_seq(*args: Any, span: Any = None) -> Stmt:
 
 
 def sequence(*args: Any) -> Stmt:
-    """Statements, and expressions to evaluate, in order (``tir.stmt_seq``): none is left out."""
+    """Return statements, and expressions to evaluate, in order (``tir.stmt_seq``): none is left
+    out."""
     statements = [arg if isinstance(arg, Stmt) else Evaluate(arg) for arg in args]
     return statements[0] if len(statements) == 1 else SeqStmt(tuple(statements))
 
 
 def is_no_op(stmt: Stmt) -> bool:
-    """Whether a statement is the evaluation of a constant, which does nothing."""
+    """Return whether a statement is the evaluation of a constant, which has no effect."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
 
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:
-    """The statements of a sequence and of those inside of it, or the one statement."""
+    """Return the statements of a sequence and of those inside of it, or the one statement."""
     if not isinstance(stmt, SeqStmt):
         return [stmt]
     return [inner for statement in stmt.seq for inner in stmt_list(statement)]

@@ -1,4 +1,4 @@
-"""Walking and rewriting statements, under the name that users know; see ``functor``."""
+"""Walks and rewrites statements, under the names that users know; see ``functor``."""
 
 from tilesmith.tir.functor import (
     ir_transform,

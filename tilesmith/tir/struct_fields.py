@@ -1,4 +1,4 @@
-"""Which field of a runtime structure ``tvm_struct_get`` and ``tvm_struct_set`` mean.
+"""Numbers the fields of runtime structures that ``tvm_struct_get`` and ``tvm_struct_set`` access.
 
 The structures are DLPack's ``DLTensor`` and tvm-ffi's ``TVMFFIAny`` (16 bytes: type index, padding,
 value).
@@ -27,7 +27,7 @@ OTHER_TYPE = "another object"
 
 
 def joined(parts: Iterable[Any]) -> str:
-    """The text of a message from its texts and numbers."""
+    """Return the text of a message from its texts and numbers."""
     text = ""
     for part in parts:
         if text.endswith(TYPE_MARK):
@@ -37,7 +37,7 @@ def joined(parts: Iterable[Any]) -> str:
 
 
 class StructField(IntEnum):
-    """Fields by number, as they stand in the third argument of the two calls."""
+    """The fields by number, as in the third argument of the two calls."""
 
     ARRAY_ADDRESS = 0
     ARRAY_DATA = 1

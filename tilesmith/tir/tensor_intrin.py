@@ -23,8 +23,8 @@ _INTRINSICS: Registry[TensorIntrin] = Registry(
 
 
 class TensorIntrin(Node, key="tir.TensorIntrin"):
-    """``desc`` describes the computation as a block over buffers, ``impl`` carries it out; their
-    parameters correspond one to one."""
+    """A tensor intrinsic: ``desc`` describes the computation as a block over buffers, ``impl``
+    carries it out; their parameters correspond one to one."""
 
     desc: PrimFunc = data_field()
     impl: PrimFunc = data_field()
@@ -45,7 +45,7 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of that name; None for an unknown one with ``allow_missing``."""
+        """Return the intrinsic of that name; None for an unknown one with ``allow_missing``."""
         try:
             return _INTRINSICS.get(name, None) if allow_missing else _INTRINSICS.get(name)
         except ModuleNotFoundError:
@@ -54,7 +54,7 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
             raise
 
     def registered_name(self) -> str | None:
-        """The name under which this very intrinsic is registered, if it is."""
+        """Return the name under which this very intrinsic is registered, if it is."""
         for name, value in _INTRINSICS.items():
             if value is self:
                 return name

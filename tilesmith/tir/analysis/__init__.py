@@ -1,4 +1,4 @@
-"""Analyses of tensor programs."""
+"""Analyses of TensorIR programs."""
 
 from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.analysis.access_region import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Which regions of which buffers a block reads and writes.
+"""Computes the regions of buffers that a block reads and writes.
 
 Loops inside the block are relaxed over their domains, nested blocks count with the regions that
 they declare, accesses to a matched buffer count for the region that it stands for. An index that
@@ -55,7 +55,7 @@ Region = tuple[Range, ...]
 def get_block_access_region(
     block: Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> tuple[list[BufferRegion], list[BufferRegion], list[BufferRegion]]:
-    """The regions that a block reads, writes, and touches through pointers in ways not known.
+    """Return the regions that a block reads, writes, and touches through pointers in unknown ways.
 
     ``buffer_var_map`` gives the buffer behind a pointer variable. Where the block has an ``init``,
     the buffers that it writes do not count as read.
@@ -70,8 +70,8 @@ def get_block_access_region(
 
 
 def regions_within_iterators(block: Block) -> tuple[list[BufferRegion], list[BufferRegion]]:
-    """What a block reads and writes, as ``get_block_access_region`` gives it, but closer: blocks
-    inside of it that run under a condition count with the values that their iterators can have."""
+    """Return the regions that a block reads and writes like ``get_block_access_region``, but
+    tighter: nested blocks under a condition count with the values that their iterators can have."""
     with deep_recursion():
         finder = _CloseFinder(block, {})
         finder.enter()
@@ -83,7 +83,7 @@ def regions_within_iterators(block: Block) -> tuple[list[BufferRegion], list[Buf
 def get_block_read_write_region(
     block: Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> tuple[list[BufferRegion], list[BufferRegion]]:
-    """The regions that a block reads and writes; through pointers it may do both."""
+    """Return the regions that a block reads and writes; accesses through pointers count as both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
     for region in opaque:
         for regions in (reads, writes):
@@ -95,7 +95,8 @@ def get_block_read_write_region(
 def domain_touched(
     stmt: Stmt, buffer: Buffer, consider_loads: bool = True, consider_stores: bool = True
 ) -> list[Range]:
-    """A box around all that a statement reads or writes of a buffer: a range for each dimension.
+    """Return a box around all that a statement reads or writes of a buffer: a range for each
+    dimension.
 
     Loops and thread extents inside the statement are relaxed, so that the ranges are in terms of
     what lies outside. Nested blocks count with the regions that they declare. The list is empty if
@@ -128,7 +129,7 @@ class _AccessFinder(Visitor):
 
     @property
     def analyzer(self) -> Analyzer:
-        """Knows the iterators of the block; made when something has to be simplified."""
+        """Return an analyzer that knows the iterators of the block; it is made on demand."""
         if self._analyzer is None:
             self._analyzer = Analyzer()
             for iterator in self.block.iter_vars:
@@ -210,7 +211,7 @@ class _AccessFinder(Visitor):
                 self.record(found, region.buffer, self.clipped(node, region, tuple(relaxed)))
 
     def clipped(self, node: BlockRealize, declared: BufferRegion, region: Region) -> Region:
-        """The part of a nested block's region that counts."""
+        """Return the part of a nested block's region that counts."""
         return region
 
     # Expressions.
@@ -282,7 +283,8 @@ class _AccessFinder(Visitor):
         return expr if found is expr else self.simplified(found)
 
     def relax(self, low: PrimExpr, high: PrimExpr, size: PrimExpr) -> Range:
-        """The indices from ``low`` to ``high`` for all values of the loops inside the block."""
+        """Return the indices from ``low`` to ``high`` over all values of the loops inside the
+        block."""
         if reads_memory(low) or (high is not low and reads_memory(high)):
             return Range.from_min_extent(const(0, size.dtype), size)
         inner = self.inner_loops(low, high)
@@ -302,7 +304,7 @@ class _AccessFinder(Visitor):
         return Range.from_min_extent(low, analyzer.simplify(high - low + 1))
 
     def union(self, regions: list[Region]) -> Region:
-        """The smallest box that is known to hold some boxes of one buffer."""
+        """Return the smallest box that is known to contain some boxes of one buffer."""
         result = regions[0]
         for region in regions[1:]:
             result = tuple([self.range_union(a, b) for a, b in zip(result, region)])
@@ -318,7 +320,7 @@ class _AccessFinder(Visitor):
         return Range.from_min_extent(low, self.simplified(high - low))
 
     def inner_loops(self, *exprs: PrimExpr) -> list[Var]:
-        """The loops inside the block on which the expressions depend, innermost first."""
+        """Return the loops inside the block on which the expressions depend, innermost first."""
         if not self.domains:
             return []
         used: set[Var] = set()
@@ -332,7 +334,7 @@ class _AccessFinder(Visitor):
 
 
 class _CloseFinder(_AccessFinder):
-    """Regions of nested blocks under a condition are also those over their iterators' domains."""
+    """Bounds the regions of nested blocks under a condition by their iterators' domains too."""
 
     def clipped(self, node: BlockRealize, declared: BufferRegion, region: Region) -> Region:
         if is_const(node.predicate, 1):
@@ -352,7 +354,7 @@ class _CloseFinder(_AccessFinder):
 
 
 class _TouchFinder(_AccessFinder):
-    """The same for any statement, with the threads that it launches as loops."""
+    """Collects the accesses of any statement, with the threads that it launches as loops."""
 
     def visit_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key not in ("thread_extent", "virtual_thread"):

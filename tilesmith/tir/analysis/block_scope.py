@@ -1,4 +1,4 @@
-"""Dependences between the blocks of a scope: which block needs what another one has written."""
+"""Finds the dependences between the blocks of a scope."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ __all__ = ["BlockScope", "DepKind", "Dependency", "child_blocks"]
 
 
 class DepKind(IntEnum):
-    """Why the second block has to come after the first: it reads what was written, writes it again,
-    or overwrites what was read."""
+    """The kind of a dependence: read after write, write after write, or write after read."""
 
     RAW = 0
     WAW = 1
@@ -25,7 +24,8 @@ class DepKind(IntEnum):
 
 
 class Dependency(NamedTuple):
-    """``dst`` has to run after ``src``: blocks, or their identities in a schedule."""
+    """A dependence: ``dst`` has to run after ``src``; both are blocks, or their identities in a
+    schedule."""
 
     src: Any
     dst: Any
@@ -34,8 +34,8 @@ class Dependency(NamedTuple):
 
 
 def child_blocks(stmt: Stmt) -> list[BlockRealize]:
-    """The outermost blocks below a statement (of a block: those in its ``init`` and body), in the
-    order in which they stand."""
+    """Return the outermost blocks below a statement (of a block: those in its ``init`` and body),
+    in order."""
     if isinstance(stmt, Block):
         roots: list[Node] = [stmt.body] if stmt.init is None else [stmt.init, stmt.body]
     else:
@@ -73,26 +73,26 @@ class BlockScope:
                 writers.setdefault(buffer, []).append(realize)
 
     def name_by(self, identity: Callable[[BlockRealize], Any]) -> None:
-        """Let the dependences be between the identities that a schedule gave to the blocks."""
+        """Replace the blocks in the dependences by the identities that a schedule gave them."""
         self.dependencies = [
             Dependency(identity(d.src), identity(d.dst), d.kind, d.buffer)
             for d in self.dependencies
         ]
 
     def get_deps_by_src(self, block: Any) -> list[Dependency]:
-        """The dependences that start at a block."""
+        """Return the dependences that start at a block."""
         return [d for d in self.dependencies if _is(d.src, block)]
 
     def get_deps_by_dst(self, block: Any) -> list[Dependency]:
-        """The dependences that end at a block."""
+        """Return the dependences that end at a block."""
         return [d for d in self.dependencies if _is(d.dst, block)]
 
     def producers(self, block: BlockRealize | Block) -> list[BlockRealize]:
-        """The blocks that write what a block reads, each once."""
+        """Return the blocks that write what a block reads, each once."""
         return _distinct([d.src for d in self.get_deps_by_dst(block) if d.kind is DepKind.RAW])
 
     def consumers(self, block: BlockRealize | Block) -> list[BlockRealize]:
-        """The blocks that read what a block writes, each once."""
+        """Return the blocks that read what a block writes, each once."""
         return _distinct([d.dst for d in self.get_deps_by_src(block) if d.kind is DepKind.RAW])
 
 

@@ -1,4 +1,5 @@
-"""The innermost statement that holds all accesses of a buffer: where it can be allocated."""
+"""Finds the innermost statement that contains all accesses of a buffer: where it can be
+allocated."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ Path = tuple[Stmt, ...]
 
 
 class _LcaFinder(Visitor):
-    """Keeps the way from the root to the present loop or block, and for each buffer the part that
-    the ways of all its accesses have in common."""
+    """Tracks the path from the root to the current loop or block, and for each buffer the common
+    prefix of the paths of its accesses."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.path: list[Stmt] = []
@@ -69,7 +70,8 @@ class _LcaFinder(Visitor):
         self.visit(node.block)
 
     def keep_results_of_reductions(self, node: BlockRealize) -> None:
-        """What a block writes has to live through all iterations of a reduction."""
+        """Count the buffers that a block writes as used outside of its reduction loops: they are
+        live across all iterations."""
         pairs = zip(node.block.iter_vars, node.iter_values)
         reduced = [value for one, value in pairs if one.iter_type != IterVarType.DataPar]
         used = set(variables(reduced))
@@ -106,7 +108,8 @@ class _LcaFinder(Visitor):
 
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
-    """For each buffer the innermost loop or block that holds all its accesses; None: the function.
+    """Return for each buffer the innermost loop or block that contains all its accesses; None: the
+    function.
 
     The result of a reduction is held above the loops that are reduced; memory in scope "global" is
     held by the outermost loop over ``blockIdx``.

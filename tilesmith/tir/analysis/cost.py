@@ -1,4 +1,4 @@
-"""What a program computes and allocates, counted."""
+"""Counts the operations and the allocated bytes of a program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class _Flops(Dispatcher[float]):
-    """Operations on values; the arithmetic of indices is not counted."""
+    """Counts operations on values, but not the arithmetic of indices."""
 
     def total(self, items: Iterable[Any]) -> float:
         count = 0.0
@@ -121,9 +121,9 @@ class _Flops(Dispatcher[float]):
 
 
 def estimate_tir_flops(stmt_or_mod: Any) -> float:
-    """The number of operations of a statement, function or module.
+    """Return the number of operations of a statement, function or module.
 
-    An annotation ``estimated_flops`` of a function stands for its count. Raises UnsupportedError
+    An annotation ``estimated_flops`` of a function overrides its count. Raises UnsupportedError
     where the extent of a loop is symbolic.
     """
     with deep_recursion():
@@ -138,7 +138,7 @@ def estimate_tir_flops(stmt_or_mod: Any) -> float:
 
 
 def _bytes_of(node: Allocate | AllocateConst) -> int:
-    """Bytes of an allocation; 0 where its size is not constant."""
+    """Return the bytes of an allocation; 0 where its size is not constant."""
     count = 1
     for extent in node.extents:
         if not isinstance(extent, IntImm):
@@ -152,7 +152,7 @@ def _align(size: int, alignment: int) -> int:
 
 
 class _AllocatedBytes(Visitor):
-    """The largest sum of live allocations, by storage scope."""
+    """Computes the largest sum of live allocations, by storage scope."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}
@@ -182,7 +182,8 @@ class _AllocatedBytes(Visitor):
 
 
 def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, Any]:
-    """Bytes allocated at once, by storage scope; for a module by the names of its functions."""
+    """Return the peak number of allocated bytes by storage scope; for a module by the names of its
+    functions."""
     if isinstance(func_or_mod, IRModule):
         return {
             variable.name_hint: calculate_allocated_bytes(function)
@@ -210,7 +211,7 @@ class _WorkspaceBytes(Visitor):
 
 
 def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
-    """The largest number of bytes that a lowered function allocates at once."""
+    """Return the largest number of bytes that a lowered function allocates at once."""
     counter = _WorkspaceBytes(int(workspace_byte_alignment))
     with deep_recursion():
         counter.visit(func.body)
@@ -218,7 +219,7 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
 
 
 def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
-    """The bytes of all constants of a lowered function."""
+    """Return the bytes of all constants of a lowered function."""
     alignment = int(constant_byte_alignment)
     return sum(_align(_bytes_of(node), alignment) for node in nodes(func.body, AllocateConst))
 
@@ -239,8 +240,8 @@ def _reductions(root: Stmt) -> list[tuple[Block, int]]:
 
 
 def find_anchor_block(mod: IRModule) -> Block | None:
-    """The reduction block in which the entry function of a module does most of its work; None where
-    it has no reduction."""
+    """Return the reduction block in which the entry function of a module does most of its work;
+    None where it has no reduction."""
     functions = [f for f in mod.functions.values() if isinstance(f, PrimFunc)]
     entry = next((f for f in functions if f.attrs.get("tir.is_entry_func")), None)
     if entry is None and "main" in mod and isinstance(mod["main"], PrimFunc):

@@ -1,4 +1,4 @@
-"""Accesses of a block that its regions leave out for certain."""
+"""Finds accesses of a block that are certainly outside of its declared regions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Uncovered", "uncovered_access"]
 
 
 class Uncovered(NamedTuple):
-    """An access that no region of the block holds."""
+    """An access that no region of the block contains."""
 
     message: str
     advice: str
@@ -30,10 +30,10 @@ class Uncovered(NamedTuple):
 
 
 def uncovered_access(block: Block) -> Uncovered | None:
-    """The first access of a block that is certainly in none of its regions, or None.
+    """Return the first access of a block that is certainly in none of its regions, or None.
 
     Only what can be seen at once counts: a buffer that is not named at all, and an index that lies
-    a constant distance outside of every region. Accesses through pointers are not looked at; an
+    a constant distance outside of every region. Accesses through pointers are ignored; an
     inner block counts with its regions. As everywhere, a block that reduces need not name what it
     writes among its reads.
     """
@@ -91,7 +91,7 @@ class _Finder(Visitor):
         self.visit(node.body)
 
     def visit_Block(self, block: Block) -> None:
-        """An inner block: what its regions name, this one has to name too."""
+        """Visit an inner block: its regions must be covered by those of the outer one."""
         inside = {buffer.data for buffer in block.alloc_buffers}
         inside |= {match.buffer.data for match in block.match_buffers}
         self.statement = block
@@ -142,7 +142,7 @@ def _written(buffer: Buffer, indices: Any) -> str:
 
 
 def _misses(region: BufferRegion, buffer: Buffer, position: int, index: PrimExpr) -> bool:
-    """Whether an index lies a constant distance outside of a region in one dimension."""
+    """Return whether an index lies a constant distance outside of a region in one dimension."""
     if region.buffer is not buffer:
         return False  # another view of the memory: its indices mean something else
     extent = region.region[position].extent
@@ -156,7 +156,7 @@ def _misses(region: BufferRegion, buffer: Buffer, position: int, index: PrimExpr
 
 
 def _split(expr: PrimExpr) -> tuple[PrimExpr | None, int]:
-    """``v + 3`` as ``(v, 3)``, ``3`` as ``(None, 3)``."""
+    """Split ``v + 3`` into ``(v, 3)``, ``3`` into ``(None, 3)``."""
     if isinstance(expr, IntImm):
         return None, expr.value
     if isinstance(expr, Add) and isinstance(expr.b, IntImm):

@@ -1,4 +1,4 @@
-"""Whether a function touches memory only where it can: kernels the device's, hosts the host's."""
+"""Checks that host code touches only host memory and kernels only device memory."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _host_accesses(func: PrimFunc) -> list[str]:
 
 
 def memory_violations(func: PrimFunc) -> list[str]:
-    """What a function does with a device's memory on the host, as texts.
+    """Return descriptions of the accesses to device memory that a function makes on the host.
 
-    Without a target, or for one whose memory is the host's, there is nothing to find; a function
-    that runs on the device (a calling convention other than the host's) is all device.
+    Without a target, or for one that shares the host's memory, there are none; a function with a
+    calling convention other than the host's runs on the device as a whole.
     """
     target = func.attrs.get("target")
     if target is None or target.get_target_device_type() in _HOST_DEVICES:
@@ -55,7 +55,7 @@ def memory_violations(func: PrimFunc) -> list[str]:
 
 
 def verify_memory(func: PrimFunc) -> bool:
-    """Whether a function for a device touches the device's memory inside of threads only."""
+    """Return whether a function for a device touches the device's memory inside of threads only."""
     return not memory_violations(func)
 
 

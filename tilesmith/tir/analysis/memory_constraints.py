@@ -1,4 +1,4 @@
-"""In which memory the tensors of a function have to lie: the storage scopes of its buffers."""
+"""Gets and sets the storage scopes in which the tensors of a function must lie."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = [
 
 
 def _tensor_count(kind: Any) -> int:
-    """How many tensors a type of the graph level stands for; tuples count with their fields."""
+    """Return how many tensors a type of the graph level stands for; tuples count with their
+    fields."""
     fields = getattr(kind, "fields", None)
     if fields is not None:
         return sum([_tensor_count(field) for field in fields])
@@ -28,7 +29,7 @@ def _tensor_count(kind: Any) -> int:
 
 
 def _signature(func: PrimFunc, relay_func_type: Any) -> list[Var]:
-    """The tensor parameters of a function, checked against its type at the graph level."""
+    """Return the tensor parameters of a function, checked against its type at the graph level."""
     params = [param for param in func.params if param in func.buffer_map]
     arguments = getattr(relay_func_type, "arg_types", None)
     if arguments is None:
@@ -51,7 +52,8 @@ def _signature(func: PrimFunc, relay_func_type: Any) -> list[Var]:
 def get_prim_func_arg_and_result_memory_constraints(
     func: PrimFunc, relay_func_type: Any
 ) -> list[str]:
-    """The storage scopes of a function's tensors, arguments first, then results; "" is anywhere.
+    """Return the storage scopes of a function's tensors, arguments first, then results; "" is
+    anywhere.
 
     ``relay_func_type`` is the function's type at the graph level: tuples are flattened.
     """
@@ -65,7 +67,7 @@ def get_prim_func_arg_and_result_memory_constraints(
 def apply_prim_func_arg_and_result_memory_constraints(
     func: PrimFunc, relay_func_type: Any, arg_and_result_memory_scopes: Sequence[str]
 ) -> PrimFunc:
-    """A copy whose tensors lie in the given scopes; "" leaves a tensor where it is.
+    """Return a copy whose tensors lie in the given scopes; "" leaves a tensor where it is.
 
     Raises ShapeError when the number of scopes is wrong, TypeMismatchError when a tensor is bound
     to another scope already.

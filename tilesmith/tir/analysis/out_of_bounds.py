@@ -1,4 +1,4 @@
-"""OOBChecker: accesses that lie outside of their buffers, as far as can be proven."""
+"""OOBChecker: finds accesses that are provably outside of their buffers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["OOBChecker", "find_out_of_bounds"]
 
 
 class _BoundsFinder(Visitor):
-    """Knows the ranges of the loops and the conditions around an access."""
+    """Tracks the ranges of the loops and the conditions around an access."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -75,7 +75,7 @@ class _BoundsFinder(Visitor):
             self.visit_children(call)
 
     def visit_Select(self, expr: Select) -> None:
-        """RewriteUnsafeSelect sees to it that only what is wanted is read."""
+        """Visit a Select like a branch: RewriteUnsafeSelect makes its loads safe."""
         self.visit(expr.condition)
         self.under(expr.condition, expr.true_value)
         self.under(Not(expr.condition), expr.false_value)
@@ -110,7 +110,8 @@ class _BoundsFinder(Visitor):
                 self.check(node, what, axis, end, size)
 
     def check(self, node: Any, what: str, axis: int, index: PrimExpr, size: PrimExpr) -> None:
-        """Note an index that lies outside for some iteration of the loops with constant bounds."""
+        """Record an index that is out of bounds for some iteration of the loops with constant
+        bounds."""
         bound = self.analyzer.const_int_bound(index)
         low, high = bound.min_value, bound.max_value
         limit = self.analyzer.const_int_bound(size)
@@ -124,8 +125,9 @@ class _BoundsFinder(Visitor):
             )
 
     def is_exact(self, index: PrimExpr) -> bool:
-        """Whether the bounds of an index are reached: it is a sum of loop variables, each with a
-        range of its own, and no condition around narrows them in a way that bounds do not see."""
+        """Return whether the bounds of an index are reached: it is a sum of loop variables with
+        ranges of their own, and the conditions around restrict these only in ways that bounds
+        express."""
         bound = self.analyzer.const_int_bound(index)
         if abs(bound.min_value) >= 2**60 or abs(bound.max_value) >= 2**60:
             return False
@@ -138,7 +140,7 @@ class _BoundsFinder(Visitor):
 
 
 def find_out_of_bounds(func: PrimFunc) -> list[str]:
-    """The accesses of a function that lie outside of their buffers, as texts."""
+    """Return descriptions of the accesses of a function that are outside of their buffers."""
     finder = _BoundsFinder()
     with deep_recursion():
         finder.visit(func.body)
@@ -146,7 +148,8 @@ def find_out_of_bounds(func: PrimFunc) -> list[str]:
 
 
 def OOBChecker() -> Pass:  # noqa: N802
-    """The pass that raises VerifyError where an access is known to lie outside of its buffer."""
+    """Return the pass that raises VerifyError where an access is known to be outside of its
+    buffer."""
 
     def check(mod: IRModule, ctx: Any) -> IRModule:
         for variable, func in mod.functions.items():

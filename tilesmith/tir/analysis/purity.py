@@ -1,4 +1,4 @@
-"""Which functions and expressions have effects."""
+"""Finds the side effects of functions and expressions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _impurity(func: PrimFunc) -> str:
 
 
 def is_pure_function(func: PrimFunc) -> bool:
-    """Whether a function only returns a value: it writes to nothing but its own memory."""
+    """Return whether a function writes to no memory but its own and has no other side effect."""
     return not _impurity(func)
 
 
 def assert_pure_function(func: PrimFunc) -> bool:
-    """True for a pure function, else VerifyError with the effect that was found."""
+    """Return True for a pure function, else raise VerifyError with the effect that was found."""
     reason = _impurity(func)
     if reason:
         name = func.attrs.get("global_symbol", "")
@@ -49,12 +49,12 @@ def assert_pure_function(func: PrimFunc) -> bool:
 
 
 def side_effect(expr: Any) -> CallEffectKind:
-    """The strongest effect inside an expression; reading memory is ``ReadState``."""
+    """Return the strongest side effect inside an expression; reading memory is ``ReadState``."""
     effects = [CallEffectKind.Pure, *[effect_of(call) for call in calls(expr)]]
     effects += [CallEffectKind.ReadState for _ in loads(expr)]
     return max(effects)
 
 
 def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
-    """Whether two expressions are the same term over the same variables."""
+    """Return whether two expressions are the same term over the same variables."""
     return structural_equal(lhs, rhs)

@@ -1,13 +1,12 @@
-"""Says whether a function is unscheduled: still in the form in which a compute is made.
+"""Decides whether a function is unscheduled: still in the form that a compute definition makes.
 
     for i, j in T.grid(128, 128):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = A[vi, vj] + T.float32(1)
 
-Whole-model compilation fuses and schedules unscheduled functions and no others: any other function
-is as its author wants it. Both ask this predicate, so a function is either left alone by both or
-open to both.
+Whole-model compilation fuses and schedules only unscheduled functions: any other function is as its
+author wants it. Fusion and scheduling both ask this predicate, so they never disagree.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ __all__ = ["is_unscheduled", "unscheduled_blocks"]
 
 
 def is_unscheduled(func: PrimFunc) -> bool:
-    """Whether nobody has scheduled a function; ``unscheduled_blocks`` says what that takes."""
+    """Return whether a function is unscheduled in the sense of ``unscheduled_blocks``."""
     return unscheduled_blocks(func) is not None
 
 
 def unscheduled_blocks(func: PrimFunc) -> list[Block] | None:
-    """The blocks below the root of an unscheduled function, in order; None for any other function.
+    """Return the blocks below the root of an unscheduled function, in order; None for any other
+    function.
 
     Unscheduled means: no attribute ``tir.is_scheduled``; a root block without annotations; below it
     nests of serial loops from 0 without annotations; right under each nest one block, without
@@ -51,7 +51,7 @@ def unscheduled_blocks(func: PrimFunc) -> list[Block] | None:
 
 
 def _block_of_nest(nest: Stmt) -> Block | None:
-    """The block under a nest of loops as a compute makes it, else None."""
+    """Return the block under a nest of loops as a compute definition makes it, else None."""
     loops: list[Var] = []
     while isinstance(nest, For):
         if nest.kind is not ForKind.SERIAL or nest.annotations or not is_const(nest.min, 0):
@@ -67,7 +67,8 @@ def _block_of_nest(nest: Stmt) -> Block | None:
 
 
 def _is_bound_to(realize: BlockRealize, loops: list[Var]) -> bool:
-    """Whether the values of the iterators are the loop variables, in order, and else 0."""
+    """Return whether the values of the iterators are the loop variables in order, and otherwise
+    0."""
     expected = iter(loops)
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if is_const(value, 0) and iterator.dom is not None and is_const(iterator.dom.extent, 1):
@@ -78,7 +79,7 @@ def _is_bound_to(realize: BlockRealize, loops: list[Var]) -> bool:
 
 
 def _holds_block(stmt: Stmt) -> bool:
-    """Whether a statement is or contains a block."""
+    """Return whether a statement is or contains a block."""
     if isinstance(stmt, BlockRealize):
         return True
     for child in stmt.children():

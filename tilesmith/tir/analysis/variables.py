@@ -1,4 +1,4 @@
-"""Variables that are used without having been bound, and the single definition of each."""
+"""Finds undefined variables, and checks that each variable has one definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["undefined_vars", "verify_ssa"]
 
 
 class ScopeWalker:
-    """Walks a program with the variables that are in scope.
+    """Walks a program and tracks the variables that are in scope.
 
     Subclasses say what happens at a definition (``define``) and at a use (``use``) of a variable or
     buffer. ``parents`` are the nodes around the present one.
@@ -26,16 +26,16 @@ class ScopeWalker:
         self.parents: list[Node] = []
 
     def define(self, value: Var | Buffer) -> None:
-        """A variable or buffer is bound."""
+        """Handle the definition of a variable or buffer."""
 
     def leave(self, value: Var | Buffer) -> None:
-        """The scope of a definition ends."""
+        """Handle the end of the scope of a definition."""
 
     def use(self, value: Var | Buffer) -> None:
-        """A variable or buffer is used."""
+        """Handle a use of a variable or buffer."""
 
     def walk(self, node: Any) -> None:
-        """Walk a node, definitions before the fields in which they hold."""
+        """Walk a node; definitions come before the fields in their scope."""
         if isinstance(node, (Var, Buffer)):
             self.use(node)
             return
@@ -50,7 +50,7 @@ class ScopeWalker:
                 self._define_all(value, node, defined)
             elif isinstance(value, Node):
                 if name != "node" or not isinstance(value, Buffer):
-                    self.walk(value)  # an attribute of a buffer is no use of it
+                    self.walk(value)  # an attribute of a buffer is not a use of it
             elif action == "child" and value.__class__ is tuple:
                 self._walk_all(value)
         if ends:
@@ -79,7 +79,7 @@ class ScopeWalker:
             self.define(value)
             defined.append(value)
         elif isinstance(node, BufferRealize) and self.knows(value.data):
-            self.use(value)  # a part of what lies there already
+            self.use(value)  # a view of a part of existing memory
         elif isinstance(value, Buffer):
             self._define_buffer(value, node)
             defined.append(value)
@@ -89,8 +89,8 @@ class ScopeWalker:
                     self._define_all(value[param], node, defined)
 
     def _define_buffer(self, buffer: Buffer, node: Node) -> None:
-        """A declaration views memory that is there, all else binds the pointer. Parameters bind
-        their symbolic sizes, matched buffers their offset and strides."""
+        """Define a buffer. A declaration is a view of existing memory, other definitions bind the
+        pointer. Parameters bind their symbolic sizes, matched buffers their offset and strides."""
         if isinstance(node, DeclBuffer):
             self.use(buffer.data)
         else:
@@ -104,13 +104,13 @@ class ScopeWalker:
         self.define(buffer)
 
     def knows(self, variable: Var) -> bool:
-        """Whether a variable is in scope."""
+        """Return whether a variable is in scope."""
         return False
 
 
 def undefined_vars(node: Node | Sequence[Node], defs: Iterable[Var] | None = None) -> list[Var]:
-    """The variables that a statement, expression or function uses without binding them, in order of
-    first use; pointers and sizes of buffers count. ``defs`` are known from outside."""
+    """Return the variables that a statement, expression or function uses without binding them, in
+    order of first use; pointers and sizes of buffers count. ``defs`` are known from outside."""
     return free_variables(node, defs or ())
 
 
@@ -131,7 +131,7 @@ class _Definitions(ScopeWalker):
 
 
 def verify_ssa(func: PrimFunc) -> bool:
-    """Whether each variable of a function is bound in one place only."""
+    """Return whether each variable of a function is bound in one place only."""
     finder = _Definitions()
     with deep_recursion():
         finder.walk(func)

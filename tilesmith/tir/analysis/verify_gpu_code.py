@@ -1,4 +1,4 @@
-"""Whether the kernels of a function fit on a device.
+"""Checks the kernels of a function against the limits of a device.
 
 Constraints are limits by name:
 
@@ -90,7 +90,7 @@ class _Checker(Visitor):
             self.finish()
 
     def finish(self) -> None:
-        """The totals of a kernel."""
+        """Check the totals of a kernel."""
         total = 1
         for tag, size in self.threads.items():
             total *= size
@@ -157,7 +157,7 @@ def _lanes_bytes(dtype: Any) -> int:
 
 
 class _Widest(Visitor):
-    """The largest element that is accessed."""
+    """Finds the largest element that is accessed."""
 
     def __init__(self) -> None:
         self.nbytes = 0
@@ -172,9 +172,10 @@ class _Widest(Visitor):
 
 
 def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[str]:
-    """What the kernels of a function exceed, one text for each; empty if they fit.
+    """Return the limits that the kernels of a function exceed, one text for each; empty if they
+    fit.
 
-    Raises ConfigError for a constraint that is not known.
+    Raises ConfigError for an unknown constraint.
     """
     limits: dict[str, int] = {}
     for name, value in constraints.items():
@@ -192,5 +193,5 @@ def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[
 
 
 def verify_gpu_code(func: PrimFunc, constraints: Mapping[str, Any]) -> bool:
-    """Whether the kernels of a function keep within the limits of a device."""
+    """Return whether the kernels of a function keep within the limits of a device."""
     return not gpu_code_violations(func, constraints)

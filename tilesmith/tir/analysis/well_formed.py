@@ -1,4 +1,4 @@
-"""Whether a function keeps the rules that all passes rely on."""
+"""Checks that a function is well formed: the rules that all passes rely on."""
 
 from __future__ import annotations
 
@@ -48,18 +48,19 @@ class _Checker(ScopeWalker):
         self.launched: dict[str, PrimExpr] = {}  # thread axis → extent, within one kernel
 
     def fail(self, message: str, advice: str = "", culprit: Node | None = None) -> None:
-        """Raise the error at the innermost statement whose place is known."""
+        """Raise the error at the innermost statement with a known source location."""
         raise self.error(message, advice, culprit)
 
     def doubt(self, message: str, advice: str, culprit: Node) -> None:
-        """What is most likely a mistake: kept where the caller collects doubts, else an error."""
+        """Report a likely mistake: recorded if the caller collects doubts, else an error."""
         error = self.error(message, advice, culprit)
         if self.doubts is None:
             raise error
         self.doubts.append(error)
 
     def error(self, message: str, advice: str, culprit: Node | None) -> VerifyError:
-        """Without a place (a program that a pass made), the program is shown."""
+        """Return the error; without a location (a program that a pass made) it shows the
+        program."""
         span = next((n.span for n in reversed(self.parents) if getattr(n, "span", None)), None)
         block = next((n for n in reversed(self.parents) if isinstance(n, Block)), None)
         notes = [f"in the function '{self.name}'"] if self.name else []
@@ -67,17 +68,17 @@ class _Checker(ScopeWalker):
             notes.insert(0, f"in the block '{block.name_hint}'")
         if advice:
             notes.insert(0, advice)
-        if span is None or not self.strict:  # a pass has made it: the source says half of it
+        if span is None or not self.strict:  # a pass has made it: the source shows only part of it
             notes.append(self.shown(culprit or self.statement()))
         return VerifyError(message, span=span, notes=notes)
 
     def statement(self) -> Node:
-        """The innermost statement or function being looked at."""
+        """Return the innermost statement or function being checked."""
         found = [n for n in self.parents if hasattr(n, "span") and not isinstance(n, IterVar)]
         return found[-1] if found else self.function
 
     def shown(self, culprit: Node) -> str:
-        """The program around a node, with a marker under it."""
+        """Return the program around a node, with a marker under it."""
         from tilesmith.ir import printing
 
         if isinstance(culprit, BlockRealize):
@@ -132,14 +133,14 @@ class _Checker(ScopeWalker):
             )
 
     def go_to_user(self, block: Block, value: Var) -> None:
-        """From a region of a block to the statement inside that makes the region so."""
+        """Move from a region of a block to the statement inside that causes it."""
         if any(isinstance(node, BufferRegion) for node in self.parents):
             user = _first_user(block.body, value)
             if user is not None:
                 self.parents += [block, user]
 
     def fail_unbound(self, value: Var) -> None:
-        """Say why a variable is not known here."""
+        """Raise an error that says why a variable is not in scope here."""
         if value in self.past:
             self.fail(
                 f"{_described(value, self.past[value])} is used after the end of its scope",
@@ -225,9 +226,9 @@ class _Checker(ScopeWalker):
             self.check_domains(node)
 
     def check_domains(self, node: BlockRealize) -> None:
-        """An axis that is bound to a loop runs over all values of the loop."""
+        """Check that an axis that is bound to a loop covers all values of the loop."""
         if any(isinstance(parent, IfThenElse) for parent in self.parents):
-            return  # the condition may keep the values out that do not fit
+            return  # the condition may exclude the values that do not fit
         for iterator, value in zip(node.block.iter_vars, node.iter_values):
             loop = self.scope.get(value) if isinstance(value, Var) else None
             if not isinstance(loop, For) or iterator.dom is None:
@@ -259,7 +260,7 @@ class _Checker(ScopeWalker):
             )
 
     def check_block(self, block: Block) -> None:
-        """Rules that concern a block as its author wrote it."""
+        """Check the rules for a block as its author wrote it."""
         if not self.strict:
             return
         reduces = any(it.iter_type == IterVar.CommReduce for it in block.iter_vars)
@@ -291,7 +292,7 @@ class _Checker(ScopeWalker):
         self.fail(f"a call of '{name}', a function that the module does not have", advice)
 
     def launch(self, tag: str, node: For | AttrStmt) -> bool:
-        """Note the extent of a thread axis; whether this is where a kernel begins."""
+        """Record the extent of a thread axis; return whether a kernel begins here."""
         begins = not self.launched
         extent = node.extent if isinstance(node, For) else node.value
         known = self.launched.setdefault(tag, extent)
@@ -324,7 +325,7 @@ def _first_user(body: Stmt, variable: Var) -> Stmt | None:
 
 
 def _thread_of(node: Any) -> str | None:
-    """The thread axis that a loop or attribute launches."""
+    """Return the thread axis that a loop or attribute launches."""
     if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
         return node.thread_binding.thread_tag if node.thread_binding is not None else None
     if isinstance(node, AttrStmt) and node.attr_key == "thread_extent":
@@ -333,7 +334,7 @@ def _thread_of(node: Any) -> str | None:
 
 
 def _described(variable: Var | Buffer, made: Any, named: bool = True) -> str:
-    """A variable by what binds it: "the loop variable 'i'"."""
+    """Describe a variable by what binds it: "the loop variable 'i'"."""
     kinds = {For: "the loop variable", IterVar: "the block iterator", PrimFunc: "the parameter"}
     kind = next((text for cls, text in kinds.items() if isinstance(made, cls)), "the variable")
     if not named:
@@ -348,17 +349,17 @@ def verify_well_formed(
     strict: bool = True,
     doubts: list[VerifyError] | None = None,
 ) -> bool:
-    """Whether a function (each PrimFunc of a module) is well formed.
+    """Return whether a function (each PrimFunc of a module) is well formed.
 
     Variables are used inside the scope of their one definition, buffers are declared or view
     memory that is, a block with iterators does not look past them at the loops outside, each
     iterator has a value of its dtype and each loop bounds of its own, the loops of a kernel that
     are bound to one thread axis have one extent, and functions that are called are in the module.
 
-    ``strict`` (what is asked of programs as users write them, not of those between passes): the
-    regions of a block hold all of its accesses, as far as that can be said for certain, an axis has
-    all values of the loop that it is bound to, and only a block that reduces has an init. What
-    breaks these rules goes into ``doubts`` where a list is given, and is no error then.
+    ``strict`` (for programs as users write them, not for those between passes): the regions of a
+    block contain all of its accesses, unless that cannot be decided, an axis has all values of the
+    loop that it is bound to, and only a block that reduces has an init. Violations of these rules
+    are appended to ``doubts`` where a list is given, and are not errors then.
 
     With ``assert_mode`` a broken rule raises VerifyError: the place or the program, and advice.
     """

@@ -1,13 +1,13 @@
-"""Runs programs of TensorIR on numpy arrays.
+"""Runs TensorIR programs on numpy arrays.
 
     run(func, a, b, c)          # c changes in place
     run(module, a, b, c, entry="main")
     run(func, a, b, c, options=Options(check_races=True))
 
 It runs programs at every level: blocks, loops, vectors, flat buffers, lowered host code. It is the
-oracle of the tests: whatever a pass or a schedule does to a program, this result has to stay.
+oracle of the tests: no pass or schedule may change the result.
 Accesses outside of a buffer, failed assertions and reads of missing values are errors; fresh memory
-holds NaN, so that a value that was never written shows.
+holds NaN, so that reads of values that were never written are noticed.
 
 A function is compiled once to closures over an environment, a list with one slot per variable and
 buffer. The parts of the compiler, each using only those below it:
@@ -52,8 +52,8 @@ def run(
 ) -> Any:
     """Run a function on arrays (numpy, or anything that shares its memory with numpy) and scalars.
 
-    Arrays are changed in place. Gives what the function returns, mostly None. Of a module the
-    function ``entry`` is run, by default "main" or the only one. ``externs`` gives Python functions
+    Arrays are changed in place. Returns what the function returns, mostly None. Of a module it runs
+    the function ``entry``, by default "main" or the only one. ``externs`` gives Python functions
     for the symbols and registered names that the program calls; they get numbers, arrays and
     pointers (``Pointer``). ``options`` says what else to look for: races between threads, reads of
     memory that was never written.

@@ -1,7 +1,7 @@
-"""Operations of two operands as closures: a rule for each class of node.
+"""Compiles operations of two operands to closures: a rule for each class of node.
 
 A rule gets the node and the closures of its operands, and nothing else of the program. The common
-ones are written out, because a call saved per evaluation shows.
+ones are written out, because that saves a call per evaluation.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _applied(function: Callable[[Any, Any], Any], a: Evaluate, b: Evaluate) -> E
 def _wrapped(
     function: Callable[[Any, Any], Any], dtype: DataType, a: Evaluate, b: Evaluate
 ) -> Evaluate:
-    """An operation whose results are wrapped to the range of a scalar integer dtype."""
+    """Return an operation whose results wrap around in the range of a scalar integer dtype."""
     if not dtype.is_integer or dtype.lanes > 1:
         return _applied(function, a, b)
     low, high = dtype.min_value, dtype.max_value

@@ -1,7 +1,7 @@
-"""Rules of copies in the background: begun by one statement, visible after another.
+"""Rules of asynchronous copies: issued by one statement, visible after a later wait.
 
 The source is read when a copy begins, the destination changes when the program waits for it; until
-then it holds NaN, so that a read that comes too early shows. Copies are collected in groups:
+then it holds NaN, so that a read that comes too early is noticed. Copies are collected in groups:
 ``ptx_commit_group`` (or the end of ``async_commit_queue_scope``) closes one, waiting leaves a
 number of the newest groups pending. Each thread has groups of its own. The transfers of a DMA
 engine are copies of a queue, each a group unless it stands between the marks of one.
@@ -57,7 +57,7 @@ class Copies:
 
 
 def copies_of(env: Environment) -> Copies:
-    """The copies of a thread; a function without threads has one set for all."""
+    """Return the copies of a thread; a function without threads has one set for all."""
     owner = env[THREAD_SLOT] or env[CONTEXT_SLOT]
     found: Copies | None = owner.copies
     if found is None:
@@ -70,7 +70,8 @@ def copies_of(env: Environment) -> Copies:
 
 @handles("ptx_cp_async", is_collective=True)
 def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
-    """(shared pointer, offset in elements, global pointer, offset, bytes[, predicate])."""
+    """Compile a copy: (shared pointer, offset in elements, global pointer, offset, bytes[,
+    predicate])."""
     args = [compiler.visit(arg) for arg in call.args[:5]]
     predicate = compiler.visit(call.args[5]) if len(call.args) > 5 else None
     if len(call.args) > 5 and is_const(call.args[5], 1):
@@ -102,7 +103,8 @@ def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 @handles("ptx_ldg32", is_collective=True)
 def _ldg32(compiler: ExpressionCompiler, call: Call) -> Evaluate:
-    """(pointer to registers, condition, element in global memory, number of the register)."""
+    """Compile a guarded load: (pointer to registers, condition, element in global memory, number of
+    the register)."""
     target, condition, load, place = [compiler.visit(arg) for arg in call.args]
     kind = call.args[2].dtype
 
@@ -220,7 +222,7 @@ def _arrivals(env: Environment, number: int) -> list[int]:
 
 @handles("dma_copy")
 def _dma_copy(compiler: ExpressionCompiler, call: Call) -> Evaluate:
-    """(queue, target, source, bytes, ...)."""
+    """Compile a transfer: (queue, target, source, bytes, ...)."""
     queue, target, source, count = [compiler.visit(arg) for arg in call.args[:4]]
 
     def begin(env: Environment) -> int:

@@ -1,4 +1,5 @@
-"""The tables of calls: how each operator is compiled, for one thread and for a group of threads.
+"""The tables of call rules: how each operator is compiled, for one thread and for a group of
+threads.
 
     @handles("assume")
     def _assume(compiler: ExpressionCompiler, call: Call) -> Evaluate: ...
@@ -46,7 +47,7 @@ SHUFFLE_FUNCTIONS = ("__shfl", "__activemask")
 
 
 def handles(*names: str, is_collective: bool = False) -> Callable[[Rule], Rule]:
-    """Enter the rule of calls under operator names without ``tir.``."""
+    """Register the rule of calls under operator names without ``tir.``."""
 
     def enter(rule: Rule) -> Rule:
         for name in names:
@@ -57,7 +58,7 @@ def handles(*names: str, is_collective: bool = False) -> Callable[[Rule], Rule]:
 
 
 def handles_for_group(*names: str) -> Callable[[GroupRule], GroupRule]:
-    """Enter the rule of calls that threads carry out together."""
+    """Register the rule of calls that threads run together."""
 
     def enter(rule: GroupRule) -> GroupRule:
         for name in names:
@@ -68,7 +69,7 @@ def handles_for_group(*names: str) -> Callable[[GroupRule], GroupRule]:
 
 
 def is_collective(call: Call) -> bool:
-    """Whether a call makes threads work together."""
+    """Return whether a call needs several threads together."""
     if isinstance(call.op, GlobalVar):
         return False
     name = call.op.name

@@ -1,4 +1,4 @@
-"""Rules of calls for one thread: control, functions of other languages, packed functions."""
+"""Rules of calls for one thread: control flow, functions of other languages, packed functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Return"]
 
 
 class Return(Exception):
-    """Leaves the function with a value."""
+    """Raised to leave the function with a value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -134,12 +134,13 @@ def _call_llvm(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 
 def _function_name(call: Call) -> Any:
-    """The name that a call gives as its first argument (LLVM's intrinsics may have a number)."""
+    """Return the name that a call gives as its first argument (LLVM's intrinsics may have a
+    number)."""
     return call.args[0].value  # type: ignore[attr-defined]
 
 
 def _shuffle_function(compiler: ExpressionCompiler, name: str, call: Call) -> Evaluate:
-    """One of CUDA's functions that exchange values within a warp."""
+    """Return one of CUDA's functions that exchange values within a warp."""
     if name.startswith("__activemask"):
         return active_mask
     args = list(call.args[1:])

@@ -1,4 +1,4 @@
-"""Rules of calls that the threads of a block carry out together: barriers, reductions."""
+"""Rules of calls that the threads of a block run together: barriers, reductions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _allreduce(compiler: ExpressionCompiler, call: Call, span: Span | None) -> R
 def _reduction(
     compiler: ExpressionCompiler, reducer: CommReducer, sources: list[Evaluate], condition: Evaluate
 ) -> Callable[[list[Environment]], Sequence[Any]]:
-    """The function that combines the values of threads, in their order."""
+    """Return the function that combines the values of threads, in their order."""
     left = [compiler.frame.slot(var) for var in reducer.lhs]
     right = [compiler.frame.slot(var) for var in reducer.rhs]
     combine = [compiler.visit(value) for value in reducer.result]
@@ -93,7 +93,7 @@ def _variable(arg: PrimExpr | IterVar) -> Var:
 
 
 def _parties(envs: list[Environment], reduced: set[str]) -> list[list[Environment]]:
-    """Threads of a block that differ only in the axes of the reduction."""
+    """Return the groups of threads of a block that differ only in the axes of the reduction."""
     parties: dict[Any, list[Environment]] = {}
     for env in envs:
         axes = env[THREAD_SLOT].axes

@@ -1,8 +1,8 @@
-"""Finds the parts of a program that need threads which run side by side.
+"""Finds the parts of a program whose threads have to run side by side.
 
-Threads may run one after the other as long as none of them sees what another one does. Where they
-talk (barriers, exchanges within a warp, memory that one writes and another reads) each statement
-is carried out for all threads before the next one starts; see ``groups``.
+Threads may run one after the other as long as they are independent. Where they communicate
+(barriers, exchanges within a warp, memory that one writes and another reads) each statement runs
+for all threads before the next one starts; see ``groups``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ASYNC_ATTRIBUTES = (
 
 
 def launched_thread(stmt: Stmt) -> IterVar | None:
-    """The iterator over threads that a statement starts, if it starts any."""
+    """Return the iterator over threads that a statement launches, if there is one."""
     if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
         return stmt.thread_binding
     if isinstance(stmt, AttrStmt) and stmt.attr_key in THREAD_ATTRIBUTES:
@@ -47,7 +47,7 @@ def launched_thread(stmt: Stmt) -> IterVar | None:
 
 
 class _Uses:
-    """What a statement does with memory that several threads may see."""
+    """The accesses of a statement to memory that several threads may see."""
 
     __slots__ = ("collective", "launches", "own", "reads", "starts_threads", "writes")
 
@@ -69,7 +69,7 @@ class _Uses:
 
 
 class Cooperation(Visitor):
-    """Tells for each statement of a function whether its threads may run one after the other."""
+    """Decides for each statement of a function whether its threads may run one after the other."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.uses: dict[int, _Uses] = {}
@@ -81,16 +81,16 @@ class Cooperation(Visitor):
         self.visit(func.body)
 
     def is_private(self, stmt: Stmt) -> bool:
-        """Whether no thread sees in ``stmt`` what another one does there."""
+        """Return whether the threads are independent of each other in ``stmt``."""
         uses = self.uses[id(stmt)]
         return not uses.collective and uses.own >= (uses.reads & uses.writes)
 
     def launches(self, stmt: Stmt) -> bool:
-        """Whether threads are started inside."""
+        """Return whether a statement launches threads inside."""
         return self.uses[id(stmt)].launches
 
     def allocates(self, stmt: Stmt) -> bool:
-        """Whether memory is allocated inside."""
+        """Return whether a statement allocates memory inside."""
         return bool(self.uses[id(stmt)].own)
 
     # The walk.
@@ -158,7 +158,8 @@ class Cooperation(Visitor):
             self.stack[-1].own.add(pointer)
 
     def allocated(self, pointers: list[Var]) -> None:
-        """After the body of an allocation: memory of single threads that start inside."""
+        """Handle the end of an allocation: threads that are launched inside and have memory of
+        their own from outside must run side by side."""
         levels = [sharing_level(pointer.storage_scope) for pointer in pointers]
         if "thread" in levels and self.stack[-1].starts_threads:
             self.stack[-1].collective = True
@@ -209,7 +210,7 @@ class Cooperation(Visitor):
 
 
 def _first_pointer(expr: PrimExpr) -> Var | None:
-    """The first pointer that an expression mentions."""
+    """Return the first pointer that an expression mentions."""
     for node in walk(expr):
         if isinstance(node, Buffer):
             return node.data
@@ -219,10 +220,10 @@ def _first_pointer(expr: PrimExpr) -> Var | None:
 
 
 def needs_groups(func: PrimFunc) -> bool:
-    """Whether the threads of a function have to run side by side.
+    """Return whether the threads of a function have to run side by side.
 
-    Blocks with iterators say what they compute for each thread by itself: there the order does not
-    matter, and a loop over threads is a loop.
+    Blocks with iterators declare independent computations: there the order does not matter, and
+    a loop over threads is an ordinary loop.
     """
     launches = has_iterators = False
     for node in walk(func.body):

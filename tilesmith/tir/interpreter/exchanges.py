@@ -1,6 +1,6 @@
-"""Exchanges within a warp: each thread gets the value of another one.
+"""Rules of exchanges within a warp: each thread gets the value of another one.
 
-A thread finds the others in ``Context.active``, the threads that carry the statement out.
+``Context.active`` holds the threads that run the current statement.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _warp_activemask(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 def shuffle_function(
     name: str, mask: Evaluate, value: Evaluate, given: Evaluate, width: Evaluate
 ) -> Evaluate:
-    """One of CUDA's functions ``__shfl…``."""
+    """Return one of CUDA's functions ``__shfl…``."""
     source = _CUDA_SHUFFLES.get(name.removeprefix("__shfl").removesuffix("_sync"))
     if source is None:
         raise UnsupportedError(f"the interpreter does not know the function '{name}'")
@@ -77,7 +77,7 @@ def _shuffle(
     given: Evaluate,
     width: Evaluate,
 ) -> Evaluate:
-    """The value in the lane that ``source(lane, given, width)`` tells."""
+    """Return a closure for the value in the lane that ``source(lane, given, width)`` selects."""
 
     def exchange(env: Environment) -> Any:
         thread: Thread = env[THREAD_SLOT]
@@ -102,7 +102,7 @@ def _shuffle(
 
 
 def active_mask(env: Environment) -> int:
-    """The lanes of a thread's warp that carry the present statement out, one bit for each."""
+    """Return a bit mask of the lanes of a thread's warp that run the current statement."""
     thread: Thread = env[THREAD_SLOT]
     mask = 0
     for other in env[CONTEXT_SLOT].active:

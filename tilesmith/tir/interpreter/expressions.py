@@ -1,4 +1,5 @@
-"""Expressions as closures over an environment: a list with one slot per variable and buffer.
+"""Compiles expressions to closures over an environment: a list with one slot per variable and
+buffer.
 
 A closure is made once per expression and called once per evaluation, which is several times faster
 than visiting the tree again. Slot 0 of an environment holds the ``Context`` of the call, slot 1 the
@@ -56,10 +57,10 @@ __all__ = ["ExpressionCompiler"]
 
 
 class ExpressionCompiler(Dispatcher[Evaluate]):
-    """Makes closures of expressions.
+    """Compiles expressions to closures.
 
     It owns the parts that the rules of calls and the compilers of statements share: ``frame`` (the
-    slots), ``scope`` (what surrounds the present statement), ``views``, ``loads`` and ``stores``.
+    slots), ``scope`` (the context of the current statement), ``views``, ``loads`` and ``stores``.
     """
 
     def __init__(self, options: Options = DEFAULT_OPTIONS) -> None:
@@ -79,7 +80,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         )
 
     def lane_count(self, lanes: int) -> int:
-        """How many lanes a vector has in this run."""
+        """Return how many lanes a vector has in this run."""
         if isinstance(lanes, ScalableLanes):
             return int(lanes) * int(self.options.vscale)
         return lanes
@@ -126,7 +127,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         yes, no = self.visit(node.true_value), self.visit(node.false_value)
         if node.condition.dtype.lanes > 1:
             return lambda env: numpy.where(condition(env), yes(env), no(env))
-        # A pass makes the loads of a Select safe; before that only one side may be looked at.
+        # A pass makes the loads of a Select safe; before it only one side may be evaluated.
         return lambda env: yes(env) if condition(env) else no(env)
 
     def visit_Cast(self, node: Cast) -> Evaluate:
@@ -188,7 +189,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         return self.operation(make, node.dtype, node.args)
 
     def operation(self, make: Make, dtype: DataType, args: Sequence[PrimExpr]) -> Evaluate:
-        """The closure of an operator that needs only the values of its arguments."""
+        """Return the closure of an operator that depends only on the values of its arguments."""
         function: Callable[..., Any] = make(dtype, tuple([_dtype_of(arg) for arg in args]))
         parts = [self.visit(arg) for arg in args]
         if len(parts) == 1:

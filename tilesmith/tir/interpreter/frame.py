@@ -1,4 +1,4 @@
-"""The layout of an environment: which slot holds which variable or buffer of a function."""
+"""The layout of an environment: the slot of each variable and buffer of a function."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FIRST_FREE = 2
 
 
 class Frame:
-    """Gives each variable and buffer of a function a slot of the environment."""
+    """Assigns each variable and buffer of a function a slot of the environment."""
 
     def __init__(self) -> None:
         self.slots: dict[Node, int] = {}
         self.size = _FIRST_FREE
 
     def slot(self, key: Node) -> int:
-        """The slot of a variable or buffer, a new one where it has none yet."""
+        """Return the slot of a variable or buffer, a new one where it has none yet."""
         found = self.slots.get(key)
         if found is None:
             found = self.slots[key] = self.size

@@ -1,9 +1,9 @@
-"""Statements as closures over groups of threads.
+"""Compiles statements to closures over groups of threads.
 
-Each takes the environments of the threads that are at work and carries the statement out for all of
-them before the next statement starts, as if a barrier stood between any two. Programs without races
-mean the same under every order of threads; those before ThreadSync mean this order. Stretches in
-which no thread sees what another one does run thread by thread (see ``cooperation``).
+A closure takes the environments of the active threads and runs the statement for all of them
+before the next statement starts, as if there were a barrier between any two statements. Programs
+without races give the same result under every order of threads; those before ThreadSync rely on
+this order. Code whose threads are independent runs thread by thread (see ``cooperation``).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _NOTHING = EvaluateStmt(IntImm("int32", 0))
 
 
 class GroupCompiler(Dispatcher[RunGroup]):
-    """Makes closures of statements over groups of threads; stretches that each thread runs by
-    itself are left to the compiler for one thread."""
+    """Compiles statements to closures over groups of threads; the compiler for one thread compiles
+    code whose threads are independent."""
 
     def __init__(self, statements: StatementCompiler, cooperation: Cooperation) -> None:
         self.statements = statements
@@ -60,7 +60,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
         self.cooperation = cooperation
 
     def visit(self, node: Stmt) -> RunGroup:
-        """The closure that runs a statement for a group of threads."""
+        """Return the closure that runs a statement for a group of threads."""
         if not self._may_run_alone(node):
             return super().visit(node)
         alone = self.statements.visit(node)
@@ -78,7 +78,8 @@ class GroupCompiler(Dispatcher[RunGroup]):
         )
 
     def _may_run_alone(self, stmt: Stmt) -> bool:
-        """Whether each thread may run a statement to its end before the next one begins."""
+        """Return whether each thread may run a statement to its end before the next thread
+        begins."""
         watched = self.expressions.options.watched
         if self.cooperation.launches(stmt) and (watched or self.scope.local_pointers):
             return False
@@ -225,7 +226,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
         extent: Evaluate,
         node: For | AttrStmt,
     ) -> RunGroup:
-        """Threads that start here, or an axis that has been started around."""
+        """Compile the launch of threads, or of an axis that is launched around already."""
         tag = thread.thread_tag or "vthread"
         if not tag.startswith(("threadIdx", "blockIdx")):
             tag = f"{tag}:{thread.var.name}"  # virtual threads may be nested
@@ -398,7 +399,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
         return run
 
     def _asynchronous(self, node: AttrStmt) -> RunGroup:
-        """``async_scope``, ``async_commit_queue_scope`` and ``async_wait_queue_scope``."""
+        """Compile ``async_scope``, ``async_commit_queue_scope`` and ``async_wait_queue_scope``."""
         if node.attr_key == "async_scope":
             outer, self.scope.is_async = self.scope.is_async, True
             body = self.visit(node.body)
@@ -431,7 +432,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
 
 
 def _deferred(prepare: Prepare) -> RunGroup:
-    """A store that is carried out when the program waits for it."""
+    """Return a store that is carried out when the program waits for it."""
 
     def run(envs: list[Environment]) -> None:
         envs[0][CONTEXT_SLOT].active = envs

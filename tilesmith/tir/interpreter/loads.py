@@ -1,4 +1,4 @@
-"""Loads as closures, the common ones in a form of their own: one closure per number of indices."""
+"""Compiles loads to closures; common ones have one closure per number of indices."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Loads", "item"]
 
 
 def item(value: Any, dtype: DataType) -> Any:
-    """An element of an array as the interpreter keeps values of its dtype."""
+    """Return an element of an array as the interpreter represents values of its dtype."""
     if dtype.is_integer:
         return int(value)
     return bool(value) if dtype.is_bool else value
 
 
 class Loads:
-    """Makes closures of loads; ``observer`` is told of each access."""
+    """Compiles loads to closures; ``observer`` is notified of each access."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Loads:
         self.observer = observer
 
     def load(self, node: BufferLoad) -> Evaluate:
-        """The closure of a load, told to the observer."""
+        """Return the closure of a load, with a call of the observer."""
         found = self._plain_load(node)
         if self.observer is None:
             return found
@@ -61,7 +61,7 @@ class Loads:
         return self._scalar_load(node, numpy.ndarray.item if as_item else numpy.ndarray.__getitem__)
 
     def _scalar_load(self, node: BufferLoad, get: Any) -> Evaluate:
-        """A load of one element, with one closure per number of dimensions."""
+        """Return a load of one element, with one closure per number of dimensions."""
         buffer, span = node.buffer, node.span
         slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
         indices = [self.compile_expr(index) for index in node.indices]
@@ -123,7 +123,8 @@ class Loads:
         return load
 
     def _general_load(self, node: BufferLoad) -> Evaluate:
-        """A load of an element that is itself a vector, or a pointer, or of many dimensions."""
+        """Return a load of an element that is itself a vector, or a pointer, or of many
+        dimensions."""
         buffer, span = node.buffer, node.span
         slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
         indices = [self.compile_expr(index) for index in node.indices]
@@ -145,7 +146,7 @@ class Loads:
         return load
 
     def _vector_load(self, node: BufferLoad) -> Evaluate:
-        """A load along a vector of last indices, with lanes switched off by the predicate."""
+        """Return a load along a vector of last indices, with lanes masked by the predicate."""
         buffer, span = node.buffer, node.span
         slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
         outer = [self.compile_expr(index) for index in node.indices[:-1]]
@@ -171,7 +172,7 @@ class Loads:
         return load
 
     def _observed(self, node: BufferLoad, load: Evaluate, observe: Any) -> Evaluate:
-        """The same load, followed by a call of the observer."""
+        """Return the same load, followed by a call of the observer."""
         slot = self.frame.slot(node.buffer)
         indices = [self.compile_expr(index) for index in node.indices]
         predicate = None if node.predicate is None else self.compile_expr(node.predicate)

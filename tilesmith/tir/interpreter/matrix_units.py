@@ -52,7 +52,7 @@ _KINDS = {
 def _fragment(
     compiler: ExpressionCompiler, arg: PrimExpr, index: PrimExpr
 ) -> Callable[[Environment, int, int], Any]:
-    """A function that views fragment ``index`` as a matrix of so many rows and columns."""
+    """Return a function that views fragment ``index`` as a matrix of so many rows and columns."""
     pointer, number = compiler.visit(arg), compiler.visit(index)
     dtype = _element_of(arg)
 
@@ -64,7 +64,7 @@ def _fragment(
 
 
 def _by_warps(call: Call, span: Span | None, run: Callable[[Environment], None]) -> RunGroup:
-    """Runs once for each warp, whose threads all have to be there."""
+    """Return a closure that runs once for each warp, whose threads all have to be active."""
     name = call.op.name.removeprefix("tir.")
 
     def each(envs: list[Environment]) -> None:
@@ -92,7 +92,7 @@ def _tvm_fill_fragment(compiler: ExpressionCompiler, call: Call, span: Span | No
 
 
 def _moving(compiler: ExpressionCompiler, call: Call, span: Span | None, stores: bool) -> RunGroup:
-    """``tvm_load_matrix_sync`` and ``tvm_store_matrix_sync``."""
+    """Compile ``tvm_load_matrix_sync`` or ``tvm_store_matrix_sync``."""
     view = _fragment(compiler, call.args[0], call.args[4])
     sizes = [compiler.visit(arg) for arg in call.args[1:4]]
     pointer, place = compiler.visit(call.args[0]), compiler.visit(call.args[5])
@@ -204,7 +204,7 @@ def _simdgroup_multiply_accumulate(
 def _registers(
     compiler: ExpressionCompiler, arg: PrimExpr, index: PrimExpr, dtype: DataType, count: int
 ) -> Evaluate:
-    """The registers of a thread from an index on."""
+    """Return the registers of a thread from an index on."""
     pointer, number, size = (
         compiler.visit(arg),
         compiler.visit(index),
@@ -300,7 +300,7 @@ def _mma_fill(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 @handles("mma_store", is_collective=True)
 def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
-    """The accumulators of 16 by 16 elements, eight in each thread."""
+    """Compile a store of the accumulators of 16 by 16 elements, eight in each thread."""
     dtype = call.dtype.element
     target, stride = compiler.visit(call.args[2]), compiler.visit(call.args[5])
     registers = _registers(compiler, call.args[3], call.args[4], dtype, 8)
@@ -317,7 +317,7 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 
 def _element_of(arg: PrimExpr) -> DataType:
-    """The dtype behind a pointer."""
+    """Return the dtype behind a pointer."""
     if is_call(arg, "tir.tvm_access_ptr", "tir.address_of"):
         return arg.args[0].dtype.element
     dtype = pointed_dtype(arg)
@@ -336,7 +336,7 @@ def _matrix_shape(kind: str, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _product(a: Any, b: Any, c: Any) -> Any:
-    """``a @ b + c``, added up in the precision of the accumulator, float32 at least."""
+    """Return ``a @ b + c``, added up in the precision of the accumulator, float32 at least."""
     wide: Any = c.dtype
     if numpy.issubdtype(wide, numpy.integer):
         wide = numpy.dtype("int64")
@@ -346,7 +346,7 @@ def _product(a: Any, b: Any, c: Any) -> Any:
 
 
 def _places(which: str, m: int, k: int, packed: int) -> list[tuple[Any, Any]]:
-    """For each lane the rows and columns of its registers."""
+    """Return for each lane the rows and columns of its registers."""
     counts = {"A": m * k // 32, "B": k * 8 // 32, "C": m * 8 // 32}
     number = numpy.arange(counts[which])
     block, inside = number // packed, number % packed

@@ -1,4 +1,5 @@
-"""Rules of calls that make pointers, space and runtime structures, or change memory at once."""
+"""Rules of calls that make pointers, allocate memory, use runtime structures, or change memory at
+once."""
 
 from __future__ import annotations
 
@@ -26,13 +27,14 @@ __all__ = ["pointed_bytes", "pointed_dtype"]
 
 
 def pointed_dtype(arg: PrimExpr) -> DataType | None:
-    """The dtype that the type of a pointer variable says; None for other pointers."""
+    """Return the dtype of the elements behind a pointer variable; None for other pointers."""
     element = getattr(getattr(arg, "type_annotation", None), "element_type", None)
     return getattr(element, "dtype", None)
 
 
 def pointed_bytes(arg: PrimExpr, fallback: int) -> int:
-    """Bytes of what a pointer points to; ``fallback`` where its type does not say."""
+    """Return the bytes of an element behind a pointer; ``fallback`` where its type does not
+    tell."""
     dtype = pointed_dtype(arg)
     return dtype.nbytes if dtype is not None and not dtype.is_void else fallback
 
@@ -73,7 +75,7 @@ def _access_pointer(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 @handles("atomic_add")
 def _atomic_add(compiler: ExpressionCompiler, call: Call) -> Evaluate:
-    """Adds to the element that a pointer names; gives what was there before."""
+    """Compile an addition to the element behind a pointer; the call returns the old value."""
     pointer, value = [compiler.visit(arg) for arg in call.args]
     dtype = call.args[1].dtype
 

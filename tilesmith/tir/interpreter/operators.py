@@ -1,8 +1,8 @@
-"""What the operators of calls mean, on the values of the interpreter.
+"""Defines the operators of calls on the values of the interpreter.
 
-``OPERATORS`` maps a name to a function of ``(dtype, argument dtypes)`` that gives the function of
-the argument values, for scalars and vectors. What needs the program (memory, control) is in
-``calls``.
+``OPERATORS`` maps a name to a function of ``(dtype, argument dtypes)`` that returns the function of
+the argument values, for scalars and vectors. Operators that need the program (memory, control) are
+in ``calls``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def _operator(*names: str) -> Callable[[Make], Make]:
 
 
 def _float_function(name: str, function: Callable[..., Any], exact: bool = False) -> None:
-    """A function of floats. ``exact``: computed in float64 and rounded once; else numpy rounds."""
+    """Return a function of floats. ``exact``: computed in float64 and rounded once; else numpy
+    rounds."""
 
     def make(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
         kind = element_type(dtype)
@@ -148,7 +149,7 @@ def _shift_right(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[.
 
 
 def _each_lane(dtype: DataType, function: Callable[..., int]) -> Callable[..., Any]:
-    """A function of Python ints, lane by lane for vectors."""
+    """Return a function of Python ints that works lane by lane on vectors."""
     if dtype.lanes == 1:
         return function
     kind = element_type(dtype)
@@ -198,7 +199,7 @@ def _q_multiply_shift_per_axis(
 
 
 def _address(value: Any) -> int:
-    """A pointer as a number; handles of other things only differ from each other."""
+    """Return a pointer as a number; handles of other objects only differ from each other."""
     if value is None:
         return 0
     return value.address if isinstance(value, Pointer) else id(value)
@@ -297,7 +298,7 @@ _LLVM_INTEGERS = {"ctpop": "popcount", "ctlz": "clz"}
 
 
 def c_function(name: str) -> Make | None:
-    """The meaning of a function of the C library (``expf``, ``exp``), if it is a known one."""
+    """Return the function of the C library with that name (``expf``, ``exp``), if it is known."""
     for candidate in (name, name.removesuffix("f")):
         known = _C_FUNCTIONS.get(candidate)
         if known is not None:
@@ -306,7 +307,7 @@ def c_function(name: str) -> Make | None:
 
 
 def llvm_function(name: str) -> Make | None:
-    """The meaning of an LLVM intrinsic (``llvm.exp.f32``), if it is a known one."""
+    """Return the LLVM intrinsic with that name (``llvm.exp.f32``), if it is known."""
     parts = name.split(".")
     if len(parts) < 2 or parts[0] != "llvm":
         return None

@@ -1,4 +1,4 @@
-"""What a run of the interpreter looks for besides the result."""
+"""Options of a run of the interpreter: the checks that it makes besides computing the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["DEFAULT_OPTIONS", "Options"]
 
 @dataclass(frozen=True)
 class Options:
-    """Choices for a run.
+    """The options of a run.
 
     ``check_races``: two threads that touch the same element of shared or global memory, one of them
     writing, with no barrier between, are an error. Threads that write the same value are not.
@@ -17,7 +17,7 @@ class Options:
     ``check_undefined``: a read of allocated memory that was never written is an error; without it
     such a read gives NaN, or 0x5A in each byte.
 
-    ``vscale``: by how much scalable vectors are longer than their smallest size.
+    ``vscale``: the length of scalable vectors as a multiple of their smallest size.
     ``warp_size``: threads of a warp where the target of the function does not tell.
     """
 
@@ -28,7 +28,7 @@ class Options:
 
     @property
     def watched(self) -> bool:
-        """Whether each access has to be looked at."""
+        """Return whether each access has to be checked."""
         return self.check_races or self.check_undefined
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a function: what binds an argument of a run to each of them."""
+"""Binds the arguments of a run to the parameters of a function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ that is used in its place, ``checks`` functions to call once all parameters are 
 def bind_parameter(
     compiler: ExpressionCompiler, param: Var, buffer: Buffer | None, function: str
 ) -> Bind:
-    """The function that binds an argument to a parameter, or to the buffer that it stands for."""
+    """Return the function that binds an argument to a parameter, or to its buffer."""
     slot = compiler.frame.slot(param)
     if buffer is not None:
         return _BufferParameter(compiler, buffer, function).bind
@@ -62,7 +62,7 @@ def bind_parameter(
 
 
 class _BufferParameter:
-    """Binds a buffer of a parameter: checks rank, dtype and sizes, gives symbolic ones a value."""
+    """Binds a buffer of a parameter: checks rank, dtype and sizes, and binds symbolic ones."""
 
     def __init__(self, compiler: ExpressionCompiler, buffer: Buffer, function: str) -> None:
         self.buffer = buffer
@@ -76,12 +76,13 @@ class _BufferParameter:
 
     @staticmethod
     def _part(compiler: ExpressionCompiler, expr: PrimExpr) -> Size:
-        """The slot of a variable (None for another expression), and what the size is."""
+        """Return the slot of a variable (None for another expression), and the closure of its
+        value."""
         slot = compiler.frame.slot(expr) if isinstance(expr, Var) else None
         return slot, compiler.visit(expr)
 
     def bind(self, env: Environment, argument: Any, copies: Copied, checks: Checks) -> None:
-        """Put a pointer to the argument and the values of the symbolic sizes into ``env``."""
+        """Store a pointer to the argument and the values of the symbolic sizes in ``env``."""
         if isinstance(argument, Pointer):
             env[self.data_slot] = argument
             if self.offset[0] is not None:

@@ -1,4 +1,4 @@
-"""Memory of groups of threads: fresh for each thread, or for each block or warp that shares it."""
+"""Allocates memory for groups of threads: one for each thread, block or warp that shares it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Placement:
         self.views = views
 
     def pointer(self, pointer: Var, dtype: DataType, count: Evaluate) -> RunGroup:
-        """Points to ``count`` elements of its own for each owner of memory of this scope."""
+        """Return a closure that allocates ``count`` elements for each owner of memory of this
+        scope."""
         slot, stale = self.frame.slot(pointer), self.views.stale_views(pointer)
         level = sharing_level(pointer.storage_scope)
         shared, warp = level in ("block", "warp"), level == "warp"
@@ -40,7 +41,7 @@ class Placement:
         return place
 
     def buffer(self, buffer: Buffer) -> RunGroup:
-        """Gives a buffer memory of its own for each owner."""
+        """Return a closure that allocates a buffer for each owner."""
         slot, count = self.frame.slot(buffer), self.views.element_count(buffer)
         place = self.pointer(buffer.data, buffer.dtype, count)
 
@@ -53,8 +54,9 @@ class Placement:
 
 
 def _fresh(env: Environment, dtype: DataType, count: int, old: Pointer | None) -> Pointer:
-    """New memory, or that of the last time without its contents: what threads share stays in one
-    place, as on a device. The watch, if there is one, notes that nothing has been written."""
+    """Return new memory, or the memory of the last time with its contents cleared: shared memory
+    stays in one place, as on a device. The watch, if there is one, records that nothing has been
+    written."""
     memory = allocate(dtype, count)
     if old is not None and old.memory.nbytes == memory.memory.nbytes:
         old.memory[...] = memory.memory

@@ -1,4 +1,5 @@
-"""Functions made ready to run: parameters bound to arguments, calls between functions."""
+"""Prepares functions to run: binds parameters to arguments, and connects calls between
+functions."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ LAUNCH_PARAMS = "tir.kernel_launch_params"
 
 
 class Context:
-    """What the functions of one run share: each other, constants, external functions."""
+    """The state that the functions of one run share: each other, constants, external functions."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class Context:
         return program.run(self, arguments)
 
     def external(self, name: str) -> Callable[..., Any] | None:
-        """A function given by the user under a symbol."""
+        """Return a function given by the user under a symbol."""
         return self.externs.get(name)
 
     def check_launch(self, tag: str, extent: int, node: Any) -> None:
-        """Raise ExecutionError where the host launches another number of threads."""
+        """Raise ExecutionError if the host launched another number of threads."""
         if self.launch is not None and self.launch.get(tag, extent) != extent:
             raise ExecutionError(
                 f"the host launches {self.launch[tag]} threads of {tag}, the kernel has {extent}",
@@ -84,7 +85,7 @@ class Context:
             )
 
     def launch_ended(self, tag: str) -> None:
-        """All threads of an axis have come to their end."""
+        """Handle the end of all threads of an axis."""
         if tag.startswith("blockIdx"):
             self.shared_memory.clear()
         if self.watch is not None:
@@ -107,7 +108,7 @@ class Context:
 
 
 class Program:
-    """One function as closures."""
+    """One function compiled to closures."""
 
     def __init__(self, func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) -> None:
         # The function itself is not kept: programs live as long as their functions.
@@ -136,7 +137,7 @@ class Program:
         self.is_packed = symbol.startswith(PACKED_PREFIX) and len(func.params) == 4
 
     def run(self, context: Context, arguments: Sequence[Any]) -> Any:
-        """Run on arguments; gives what the function returns."""
+        """Run on arguments; returns what the function returns."""
         if self.is_packed:
             return self._run_packed(context, arguments)
         if self.launch_params and len(arguments) == len(self.binders) + len(self.launch_params):
@@ -157,7 +158,7 @@ class Program:
         return env
 
     def _launched(self, context: Context, arguments: Sequence[Any]) -> Any:
-        """A kernel with the numbers of threads behind its arguments, as a host calls it."""
+        """Run a kernel with the numbers of threads behind its arguments, as a host calls it."""
         count = len(self.binders)
         outer = context.launch
         context.launch = dict(zip(self.launch_params, [int(n) for n in arguments[count:]]))
@@ -185,7 +186,8 @@ class Program:
         return result
 
     def _run_packed(self, context: Context, arguments: Sequence[Any]) -> Any:
-        """A function with the calling convention of the runtime: (self, args, count, result)."""
+        """Run a function with the calling convention of the runtime: (self, args, count,
+        result)."""
         env = self._environment(context)
         result: list[Any] = [None]
         given = [as_array(a) if hasattr(a, "shape") else a for a in arguments]
@@ -199,7 +201,7 @@ _PROGRAMS: dict[Options, weakref.WeakKeyDictionary[PrimFunc, Program]] = {}
 
 
 def program_of(func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) -> Program:
-    """The program of a function, made once for each set of options."""
+    """Return the program of a function, compiled once for each set of options."""
     programs = _PROGRAMS.setdefault(options, weakref.WeakKeyDictionary())
     found = programs.get(func)
     if found is None:
@@ -213,7 +215,7 @@ def program_of(func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) ->
 
 
 def _warp_size(func: PrimFunc, options: Options) -> int:
-    """Threads of a warp on the target of the function."""
+    """Return the threads of a warp on the target of the function."""
     target = func.attrs.get("target")
     if target is not None and hasattr(target, "attrs"):
         found = int(target.attrs.get("thread_warp_size", 0) or 0)
@@ -223,7 +225,7 @@ def _warp_size(func: PrimFunc, options: Options) -> int:
 
 
 class LazyPrograms(Mapping[str, Program]):
-    """The PrimFuncs of a module by name and by symbol, each made ready when it is first called."""
+    """The PrimFuncs of a module by name and by symbol, each compiled when it is first called."""
 
     def __init__(self, module: IRModule, options: Options = DEFAULT_OPTIONS) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""What surrounds the statement that is being compiled."""
+"""The context of the statement that is being compiled: launches, reductions, attributes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["Scope"]
 
 
 class Scope:
-    """The launches, reductions and attributes around the present statement.
+    """The launches, reductions and attributes around the current statement.
 
     ``threads``: iterators over threads whose loops run one after the other.
-    ``launched``: by axis, whether the threads of the present group differ in it.
-    ``axis_of``: the axis that a variable of a launch counts.
-    ``reducers``: what the attributes ``reduce_scope`` name, the innermost last.
+    ``launched``: by axis, whether the threads of the current group differ in it.
+    ``axis_of``: the axis that a launch variable iterates over.
+    ``reducers``: the reducers of the attributes ``reduce_scope``, the innermost last.
     ``local_pointers``: memory of single threads that is allocated around.
     ``is_async``: stores begin copies in the background (``async_scope``).
     """
@@ -28,5 +28,5 @@ class Scope:
 
     @property
     def in_threads(self) -> bool:
-        """Whether the statement is inside of a launch."""
+        """Return whether the statement is inside of a launch."""
         return bool(self.threads) or any(self.launched.values())

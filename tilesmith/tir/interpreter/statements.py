@@ -1,4 +1,4 @@
-"""Statements as closures for one thread: each runs on an environment and gives nothing."""
+"""Compiles statements to closures for one thread; each runs on an environment and returns None."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = ["StatementCompiler"]
 
 
 class StatementCompiler(Dispatcher[Evaluate]):
-    """Makes closures of statements, with the parts of the compiler of expressions."""
+    """Compiles statements to closures, with the parts of the compiler of expressions."""
 
     def __init__(self, expressions: ExpressionCompiler) -> None:
         self.expressions = expressions
@@ -156,7 +156,8 @@ class StatementCompiler(Dispatcher[Evaluate]):
     def thread_loop(
         self, slots: list[int], low: Evaluate, extent: Evaluate, thread: IterVar, body: Stmt
     ) -> Evaluate:
-        """Threads one after the other: right as long as they do not wait for each other."""
+        """Return a closure that runs threads one after the other: correct if they do not wait for
+        each other."""
         outer, self.scope.threads = self.scope.threads, {*self.scope.threads, thread.var}
         inside = self.visit(body)
         self.scope.threads = outer
@@ -248,7 +249,7 @@ class StatementCompiler(Dispatcher[Evaluate]):
         return run
 
     def allocation(self, buffer: Buffer) -> Evaluate:
-        """Fresh memory for a buffer."""
+        """Return a closure that allocates memory for a buffer."""
         slot, data_slot = self.frame.slot(buffer), self.frame.slot(buffer.data)
         count = self.views.element_count(buffer)
 
@@ -300,7 +301,8 @@ class StatementCompiler(Dispatcher[Evaluate]):
         return run
 
     def guarded_init(self, node: Block) -> Evaluate:
-        """``init``, run when all reduction iterators are at their first value."""
+        """Return a closure that runs ``init`` if all reduction iterators are at their first
+        value."""
         assert node.init is not None
         init = self.visit(node.init)
         firsts = [

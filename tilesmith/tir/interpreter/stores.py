@@ -1,4 +1,5 @@
-"""Stores as closures: at once, or in two steps where threads evaluate before any of them writes."""
+"""Compiles stores to closures: at once, or in two steps where all threads evaluate before any
+writes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ StoreValue = Callable[[Environment, Any], None]
 
 
 class Stores:
-    """Makes closures of stores; ``observer`` is told of each access."""
+    """Compiles stores to closures; ``observer`` is notified of each access."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Stores:
         self.observer = observer
 
     def store(self, node: BufferStore) -> Evaluate:
-        """The closure of a store that is carried out at once."""
+        """Return the closure of a store that is carried out at once."""
         if self.observer is not None:
             prepare = self.prepared(node)
 
@@ -156,10 +157,11 @@ class Stores:
     # In two steps.
 
     def prepared(self, node: BufferStore) -> Prepare:
-        """Evaluates a store for a thread and gives the function that carries it out.
+        """Return a closure that evaluates a store for a thread and returns the function that
+        carries it out.
 
         With ``later`` the element is poisoned until then (NaN for floats), so that a read that
-        comes too early shows.
+        comes too early is noticed.
         """
         buffer, span = node.buffer, node.span
         slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
@@ -203,7 +205,7 @@ class Stores:
         return prepare
 
     def result(self, target: PrimExpr) -> StoreValue:
-        """Puts a result into an element of a buffer, or to where a pointer points."""
+        """Return a closure that stores a result in an element of a buffer, or behind a pointer."""
         if isinstance(target, BufferLoad):
             return self._element(target)
         if isinstance(target, Var):

@@ -19,7 +19,7 @@ NONE, INTEGER, BOOLEAN, FLOAT, POINTER, TENSOR_POINTER, RAW_TEXT = 0, 1, 2, 3, 4
 
 
 def type_index(value: Any) -> int:
-    """The type index of a packed argument."""
+    """Return the type index of a packed argument."""
     if value is None:
         return NONE
     if isinstance(value, (bool, numpy.bool_)):
@@ -65,7 +65,7 @@ def _array_field(array: numpy.ndarray, field: StructField) -> Any:
 
 
 def get_field(handle: Any, index: int, field: int, dtype: DataType) -> Any:
-    """A field of element ``index`` of an array of structures."""
+    """Return a field of element ``index`` of an array of structures."""
     field = StructField(field)
     if isinstance(handle, numpy.ndarray):
         return _array_field(handle, field)
@@ -103,7 +103,7 @@ _CODES = {number: code for code, number in DLPACK_CODES.items()}
 
 
 def _tensor(fields: dict[StructField, Any]) -> numpy.ndarray:
-    """The array that the fields of a tensor on the stack describe."""
+    """Return the array that the fields of a tensor on the stack describe."""
     code, bits = _CODES[fields[StructField.ARRAY_TYPE_CODE]], fields[StructField.ARRAY_TYPE_BITS]
     dtype = DataType.make(code, bits, fields[StructField.ARRAY_TYPE_LANES])
     count, wide = fields[StructField.ARRAY_NDIM], DataType("int64")

@@ -1,4 +1,4 @@
-"""Threads of a launched kernel: who they are, and how one environment becomes many."""
+"""The threads of a launched kernel: their indices, environments and groups."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
 
 def sharing_level(scope: str) -> str:
-    """Who shares memory of a scope: "block", "warp" or "thread"; "" for memory that is not on the
-    chip."""
+    """Return who shares memory of a scope: "block", "warp" or "thread"; "" for memory that is not
+    on the chip."""
     if scope.startswith("shared"):
         return "block"
     if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
@@ -42,21 +42,21 @@ class Thread:
             number += index * stride
             stride *= extent
         self.number = number  # within the block, x running fastest
-        self.access: Any = None  # the watch's, between two barriers
+        self.access: Any = None  # epochs of the watch, between two barriers
         self.copies: Any = None
 
     @property
     def warp(self) -> int:
-        """The number of the warp within the block."""
+        """Return the number of the warp within the block."""
         return self.number // self.warp_size
 
     @property
     def lane(self) -> int:
-        """The number of the thread within its warp."""
+        """Return the number of the thread within its warp."""
         return self.number % self.warp_size
 
     def expected(self, warp_only: bool = False) -> int:
-        """How many threads, virtual ones too, belong to this one's block (or warp)."""
+        """Return how many threads, virtual ones too, belong to this one's block (or warp)."""
         threads = virtual = 1
         for tag, (_, extent) in self.axes.items():
             if tag.startswith("threadIdx"):
@@ -68,7 +68,7 @@ class Thread:
         return threads * virtual
 
     def describe(self) -> str:
-        """The indices, for messages."""
+        """Return the indices, for messages."""
         shown = ", ".join([f"{tag}={index}" for tag, (index, _) in self.axes.items()])
         return f"({shown})" if shown else "(the only one)"
 
@@ -81,7 +81,7 @@ def fork(
     slots: list[int],
     local_slots: list[Any],
 ) -> list[Environment]:
-    """An environment for each index of a newly launched axis, for each one there is already.
+    """Return an environment for each index of a newly launched axis, for each one there is already.
 
     Memory of single threads that was allocated around the launch exists once per thread, and is the
     same again when the axis is launched the next time. ``local_slots`` tells where such pointers
@@ -116,8 +116,9 @@ def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
 
 
 def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]]:
-    """The threads that share what they allocate: those of a block (or warp) with the same virtual
-    indices, since memory that is allocated inside a virtual thread belongs to it."""
+    """Return the groups of threads that share what they allocate: those of a block (or warp) with
+    the same virtual indices, since memory that is allocated inside a virtual thread belongs to
+    it."""
     owners: dict[Any, list[Environment]] = {}
     for env in envs:
         thread: Thread = env[THREAD_SLOT]
@@ -129,7 +130,7 @@ def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]
 
 
 def by_block(envs: list[Environment]) -> dict[Any, list[Environment]]:
-    """The environments of each block of threads."""
+    """Return the environments of each block of threads."""
     blocks: dict[Any, list[Environment]] = {}
     for env in envs:
         blocks.setdefault(env[THREAD_SLOT].block, []).append(env)
@@ -137,7 +138,7 @@ def by_block(envs: list[Environment]) -> dict[Any, list[Environment]]:
 
 
 def by_warp(envs: list[Environment]) -> dict[Any, list[Environment]]:
-    """The environments of each warp, in the order of the lanes."""
+    """Return the environments of each warp, in the order of the lanes."""
     warps: dict[Any, list[Environment]] = {}
     for env in envs:
         thread = env[THREAD_SLOT]
@@ -153,7 +154,7 @@ def _lane(env: Environment) -> int:
 
 
 def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:
-    """Raise ExecutionError unless all threads of each block (or warp) are here."""
+    """Raise ExecutionError unless all threads of each block (or warp) are active."""
     groups = by_warp(envs) if warp_only else by_block(envs)
     for members in groups.values():
         expected = members[0][THREAD_SLOT].expected(warp_only)
@@ -172,5 +173,5 @@ def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool
 
 
 def barrier_name(scope: str) -> str:
-    """A barrier as TVMScript writes it."""
+    """Return a barrier as TVMScript writes it."""
     return f'the barrier T.tvm_storage_sync("{scope}")'

@@ -1,4 +1,4 @@
-"""How values are represented while a program is interpreted.
+"""The representation of values while a program is interpreted.
 
 Integers are Python ints within the range of their dtype, booleans Python bools, floats numpy
 scalars of their dtype (so that each operation rounds as the dtype says), vectors numpy arrays of
@@ -29,13 +29,13 @@ Place = tuple[Any, ...]
 
 
 def element_type(dtype: DataType) -> numpy.dtype:
-    """The numpy dtype of one lane; pointers are Python objects."""
+    """Return the numpy dtype of one lane; pointers are Python objects."""
     dtype = dtype.element
     return numpy.dtype(object) if dtype.is_handle else dtype.numpy()
 
 
 def wrap_int(value: int, dtype: DataType) -> int:
-    """A Python int reduced to the range of an integer dtype, modulo two to its bits."""
+    """Wrap a Python int around in the range of an integer dtype (modulo ``2 ** bits``)."""
     bits = dtype.bits
     value &= (1 << bits) - 1
     if dtype.is_int and value >> (bits - 1):
@@ -44,7 +44,7 @@ def wrap_int(value: int, dtype: DataType) -> int:
 
 
 def scalar(value: Any, dtype: DataType) -> Any:
-    """A Python or numpy number as a value of a scalar dtype."""
+    """Return a Python or numpy number as a value of a scalar dtype."""
     if dtype.is_bool:
         return bool(value)
     if dtype.is_integer:
@@ -55,7 +55,7 @@ def scalar(value: Any, dtype: DataType) -> Any:
 
 
 def truncate(value: Any) -> int:
-    """A float rounded toward zero; NaN and infinities become 0."""
+    """Round a float toward zero; NaN and infinities become 0."""
     value = float(value)
     if value != value or value in (float("inf"), float("-inf")):
         return 0
@@ -63,7 +63,7 @@ def truncate(value: Any) -> int:
 
 
 def convert_value(source: DataType, target: DataType) -> Callable[[Any], Any]:
-    """The function that casts values of one dtype to another, scalar or vector."""
+    """Return the function that casts values of one dtype to another, scalar or vector."""
     if source.lanes > 1:
         return _convert_vector(source.element, target.element)
     if source.is_handle or target.is_handle or target.is_void:
@@ -107,13 +107,13 @@ class Pointer:
         self.copies: dict[Any, Pointer] | None = None  # the memory of single threads
 
     def moved(self, nbytes: int) -> Pointer:
-        """The place so many bytes further."""
+        """Return the pointer so many bytes further."""
         return Pointer(self.memory, self.offset + nbytes, self.owner)
 
     def view(
         self, dtype: DataType, shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int
     ) -> numpy.ndarray:
-        """An array over the memory; strides and offset are in elements.
+        """Return an array over the memory; strides and offset are in elements.
 
         A flat view ends with the memory: that of strided rows counts the gap behind the last one,
         which need not belong to it. Accesses there are errors all the same.
@@ -142,11 +142,11 @@ class Pointer:
 
     @property
     def address(self) -> int:
-        """The place as the machine counts, for programs that look at alignment."""
+        """Return the address as a number, for programs that look at alignment."""
         return int(self.memory.__array_interface__["data"][0]) + self.offset
 
     def address_of(self, array: numpy.ndarray, indices: tuple[int, ...]) -> Pointer:
-        """The place of an element of an array over this memory."""
+        """Return the pointer to an element of an array over this memory."""
         base = self.memory.__array_interface__["data"][0]
         start = array.__array_interface__["data"][0]
         for index, stride in zip(indices, array.strides):
@@ -154,7 +154,7 @@ class Pointer:
         return Pointer(self.memory, start - base, self.owner)
 
     def window(self, count: int) -> numpy.ndarray:
-        """The next ``count`` bytes, as an array of bytes over the memory.
+        """Return the next ``count`` bytes, as an array of bytes over the memory.
 
         Raises ExecutionError where the memory ends before.
         """
@@ -171,8 +171,8 @@ class Pointer:
 
 
 def pointer_to(array: numpy.ndarray) -> Pointer:
-    """A pointer to the first element of an array, contiguous or not. Behind a part of an array is
-    the rest of that array: flat views count whole rows, the last one too."""
+    """Return a pointer to the first element of an array, contiguous or not. Memory after a part of
+    an array is the rest of that array: flat views count whole rows, the last one too."""
     if array.flags.c_contiguous:
         return Pointer(array.reshape(-1).view(numpy.uint8), 0, array)
     span = array.itemsize
@@ -189,7 +189,7 @@ def pointer_to(array: numpy.ndarray) -> Pointer:
 
 
 def poison(dtype: DataType) -> Any:
-    """What fresh memory holds: NaN for floats, a conspicuous number for integers."""
+    """Return the content of fresh memory: NaN for floats, a conspicuous number for integers."""
     if dtype.is_float:
         return float("nan")
     if dtype.is_bool:
@@ -198,7 +198,7 @@ def poison(dtype: DataType) -> Any:
 
 
 def allocate(dtype: DataType, count: int) -> Pointer:
-    """Fresh memory for ``count`` elements."""
+    """Return fresh memory for ``count`` elements."""
     if dtype.is_handle:
         array = numpy.zeros(max(count, 1) * dtype.lanes, numpy.uint64)
     else:
@@ -208,7 +208,7 @@ def allocate(dtype: DataType, count: int) -> Pointer:
 
 
 def as_array(value: Any) -> numpy.ndarray:
-    """An argument as a numpy array over the same memory."""
+    """Return an argument as a numpy array over the same memory."""
     if isinstance(value, numpy.ndarray):
         return value
     if getattr(value, "requires_grad", False):

@@ -1,4 +1,4 @@
-"""Buffers as numpy arrays: views of the memory behind their pointers, regions of other buffers.
+"""Views the memory behind pointers as numpy arrays: buffers, and regions of buffers.
 
 A view is made when its buffer is first touched and kept in the buffer's slot; it is stale once the
 pointer changes, and whoever sets a pointer clears the slots that ``stale_views`` names.
@@ -53,8 +53,8 @@ class BufferViews:
         self.binders: dict[Buffer, Evaluate] = {}
 
     def binder(self, buffer: Buffer) -> Evaluate:
-        """The closure that views the memory behind ``buffer.data`` and keeps the view in the
-        buffer's slot."""
+        """Return the closure that views the memory behind ``buffer.data`` and caches the view in
+        the buffer's slot."""
         found = self.binders.get(buffer)
         if found is not None:
             return found
@@ -81,11 +81,12 @@ class BufferViews:
         return bind
 
     def stale_views(self, pointer: Var) -> list[int]:
-        """The slots of the buffers over a pointer, to be cleared when the pointer changes."""
+        """Return the slots of the buffers over a pointer, to be cleared when the pointer
+        changes."""
         return [self.frame.slot(buffer) for buffer in self.binders if buffer.data is pointer]
 
     def element_count(self, buffer: Buffer) -> Evaluate:
-        """The closure that counts the elements of memory that a buffer needs."""
+        """Return the closure that counts the elements of memory that a buffer needs."""
         self.binder(buffer)
         sizes = [self.compile_expr(size) for size in buffer.shape]
         strides = [self.compile_expr(stride) for stride in buffer.strides]
@@ -104,7 +105,7 @@ class BufferViews:
         return count
 
     def region(self, source: BufferRegion) -> Evaluate:
-        """The closure that views a region of a buffer."""
+        """Return the closure that views a region of a buffer."""
         buffer = source.buffer
         slot, bind = self.frame.slot(buffer), self.binder(buffer)
         lows = [self.compile_expr(one.min) for one in source.region]
@@ -128,8 +129,8 @@ class BufferViews:
         return view
 
     def match(self, node: MatchBufferRegion) -> Evaluate:
-        """The closure that makes a buffer of a region of another one: it binds its pointer, and the
-        variables that are its offset, strides and sizes."""
+        """Return the closure that makes a buffer of a region of another one: it binds its pointer,
+        and the variables that are its offset, strides and sizes."""
         buffer, region = node.buffer, self.region(node.source)
         slot, data_slot = self.frame.slot(buffer), self.frame.slot(buffer.data)
         source_data = self.frame.slot(node.source.buffer.data)
@@ -157,7 +158,8 @@ class BufferViews:
         return run
 
     def _variable_slot(self, expr: PrimExpr) -> int | None:
-        """The slot of a variable that a matched buffer binds; None for any other expression."""
+        """Return the slot of a variable that a matched buffer binds; None for any other
+        expression."""
         return self.frame.slot(expr) if isinstance(expr, Var) else None
 
 

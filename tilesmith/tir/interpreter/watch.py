@@ -27,7 +27,7 @@ _WRITTEN = b"\1" * 4096  # flags of bytes that have been written
 
 
 class Access:
-    """Who touched memory, and between which barriers."""
+    """One access: its thread, and the epochs (regions between barriers) in which it happened."""
 
     __slots__ = ("block", "epoch", "grid_epoch", "key", "name", "warp", "warp_epoch")
 
@@ -41,7 +41,7 @@ class Access:
         self.name = thread.describe()
 
     def ordered(self, other: Access) -> bool:
-        """Whether a barrier, or being one thread, puts the two in order."""
+        """Return whether a barrier, or being one thread, orders the two accesses."""
         if self.key == other.key or self.grid_epoch != other.grid_epoch:
             return True
         if self.block != other.block:
@@ -52,7 +52,8 @@ class Access:
 
 
 class Watch:
-    """The memory of a run: who wrote and read each element last, what has been written at all."""
+    """Tracks the memory of a run: the last writer and readers of each element, and what was written
+    at all."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -63,10 +64,10 @@ class Watch:
         self.reads: dict[Any, list[Access]] = {}
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
-        self.kept: list[Any] = []  # memory is not reused while its history is known
+        self.kept: list[Any] = []  # memory is kept alive while its history is recorded
 
     def barrier(self, envs: list[Environment], scope: str) -> None:
-        """Threads have waited for each other."""
+        """Record that threads have waited for each other."""
         if scope == "global":
             self.grid_epoch += 1
         elif scope == "warp":
@@ -79,11 +80,11 @@ class Watch:
             env[THREAD_SLOT].access = None
 
     def launch_ended(self) -> None:
-        """All threads of a kernel have come to their end."""
+        """Begin a new grid epoch: all threads of a kernel have ended."""
         self.grid_epoch += 1
 
     def access(self, thread: Thread) -> Access:
-        """The present access of a thread."""
+        """Return the current access of a thread."""
         found: Access | None = thread.access
         if found is None or found.grid_epoch != self.grid_epoch:
             warp = (thread.block, thread.warp)
@@ -98,7 +99,7 @@ class Watch:
     # Memory.
 
     def allocated(self, pointer: Pointer) -> None:
-        """Fresh memory: nothing of it has been written."""
+        """Record fresh memory: nothing of it has been written."""
         self.kept.append(pointer)
         if self.options.check_undefined:
             flags = bytearray(pointer.memory.nbytes)
@@ -107,14 +108,14 @@ class Watch:
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
     ) -> None:
-        """An access through a pointer."""
+        """Check an access through a pointer."""
         for start in range(pointer.offset, pointer.offset + count):
             self.touch(env, pointer, start, 1, writes, b"", "memory behind a pointer")
         if pending:
             self.forget(pointer, pointer.offset, count)
 
     def forget(self, pointer: Pointer, start: int, size: int) -> None:
-        """Memory holds nothing until a copy in the background has arrived."""
+        """Mark memory as unwritten until an asynchronous copy has arrived."""
         known = self.written.get(id(pointer.memory))
         if known is not None:
             known[1][start : start + size] = bytes(size)
@@ -123,7 +124,7 @@ class Watch:
         self, env: Environment, pointer: Pointer, start: int, size: int, writes: bool, value: bytes,
         what: str,
     ) -> None:  # fmt: skip
-        """An access of ``size`` bytes from byte ``start`` of the memory behind a pointer."""
+        """Check an access of ``size`` bytes from byte ``start`` of the memory behind a pointer."""
         known = self.written.get(id(pointer.memory))
         if known is not None:
             flags = known[1]
@@ -168,22 +169,22 @@ def _race(what: str, one: Access, does: str, other: Access, did: str) -> Executi
 def touch_bytes(
     env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
 ) -> None:
-    """Tell the watch of the present run, if there is one, of an access through a pointer."""
+    """Report an access through a pointer to the watch of the current run, if there is one."""
     watch = env[CONTEXT_SLOT].watch
     if watch is not None:
         watch.touch_bytes(env, pointer, count, writes, pending)
 
 
 class AccessObserver:
-    """Makes the functions that tell the watch of each access of a buffer."""
+    """Makes the functions that report each access of a buffer to the watch."""
 
     def __init__(self, frame: Frame, options: Options) -> None:
         self.frame = frame
         self.options = options
 
     def access(self, buffer: Buffer, writes: bool) -> Observe | None:
-        """``observe(env, array, place, pending=False)`` for accesses of a buffer; None for memory
-        of one thread where only races matter."""
+        """Return ``observe(env, array, place, pending=False)`` for accesses of a buffer; None for
+        memory of one thread where only races matter."""
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
         size = buffer.dtype.nbytes
@@ -195,7 +196,7 @@ class AccessObserver:
             pointer: Pointer = env[data_slot]
             known = watch.views.get(id(array))
             if known is None or known[0] is not array:
-                # Memory is told apart by where it begins: pointers may be copies.
+                # Memory is identified by its start address: pointers may be copies.
                 start = pointer.address_of(array, ()).offset
                 known = watch.views[id(array)] = (array, start, array.strides)
             _, start, strides = known
@@ -214,7 +215,7 @@ class AccessObserver:
 
 
 def _elements(place: Place) -> list[Place]:
-    """The elements of an access: one, or one for each lane of the last index."""
+    """Return the elements of an access: one, or one for each lane of the last index."""
     if place and isinstance(place[-1], numpy.ndarray):
         return [(*place[:-1], index) for index in place[-1]]
     return [place]

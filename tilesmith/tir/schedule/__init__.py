@@ -1,4 +1,4 @@
-"""Schedules of TensorIR programs."""
+"""Schedules: rewrite TensorIR programs by checked primitives."""
 
 from tilesmith.support.lazy import lazy_attributes
 from tilesmith.tir.schedule.schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError

@@ -1,4 +1,4 @@
-"""Questions about a schedule's program that tuners ask: names, outputs, layouts, intrinsics."""
+"""Analyses that tuners ask of a schedule's program: names, outputs, layouts, intrinsics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def has_block(sch: Any, block_name: str) -> bool:
-    """Whether the function that the schedule works on has a block of that name."""
+    """Return whether the function that the schedule works on has a block of that name."""
     variable = sch.func_working_on
     variables = [variable] if variable is not None else sch.mod.get_global_vars()
     return any(
@@ -44,7 +44,7 @@ def has_block(sch: Any, block_name: str) -> bool:
 
 
 def is_output_block(sch: Any, block: Any) -> bool:
-    """Whether a block writes a buffer from outside of its scope."""
+    """Return whether a block writes a buffer from outside of its scope."""
     cursor = cursor_of(sch.state, sch.get_sref(block))
     scope = cursor.scope()
     if not isinstance(cursor, BlockCursor) or scope is None:
@@ -59,7 +59,7 @@ def is_output_block(sch: Any, block: Any) -> bool:
 def suggest_index_map(
     buffer: Buffer, indices: Sequence[PrimExpr], loops: Sequence[For], predicate: PrimExpr
 ) -> IndexMap | None:
-    """A layout in which loops run over a buffer in order of its memory; None if none is found.
+    """Return a layout in which loops access a buffer in memory order; None if none is found.
 
     The parts of the indices that belong to single loops become dimensions of their own, in the
     order of the loops:
@@ -96,7 +96,7 @@ def suggest_index_map(
 def _digits(
     args: Sequence[IterSplitExpr], position: dict[Var, int]
 ) -> list[tuple[tuple[int, int], IterSplitExpr]] | None:
-    """The digits of an index by falling scale, with where their loops stand."""
+    """Return the digits of an index by falling scale, with the positions of their loops."""
     flat: list[IterSplitExpr] = []
     for arg in args:
         source = arg.source.source
@@ -123,7 +123,7 @@ def _digits(
 
 
 class TensorizeInfo:
-    """How loops of a block correspond to those of a description.
+    """The correspondence between the loops of a block and those of a description.
 
     ``loop_map``: loop of the block → loop of the description; ``desc_loop_indexer``: the number of
     each loop of the description; ``block_iter_paddings``: factors for ``pad_einsum``, or None.
@@ -144,7 +144,7 @@ class TensorizeInfo:
 
 
 class AutoTensorizeMappingInfo:
-    """Maps from the iterators of a block to those of a description.
+    """The index maps from the iterators of a block to those of a description.
 
     ``mappings``: index maps for ``transform_block_layout``; ``lhs_iters`` and ``rhs_iters``: the
     iterators of the block and of the description; ``rhs_buffer_map``: buffer of the description →
@@ -186,13 +186,13 @@ class _Description:
         self.store: BufferStore = stmt.block.body
 
     def loop_of(self, iterator: Var) -> For | None:
-        """The loop that an iterator is bound to."""
+        """Return the loop that an iterator is bound to."""
         values = dict(zip([i.var for i in self.block.iter_vars], self.realize.iter_values))
         return next((one for one in self.loops if one.loop_var is values[iterator]), None)
 
 
 def _pairings(actual: PrimExpr, wanted: PrimExpr) -> list[Pairing]:
-    """The ways in which an expression has the form of another one, indices left out."""
+    """Return the ways in which an expression matches another one, indices left out."""
     if isinstance(wanted, BufferLoad):
         fits = isinstance(actual, BufferLoad) and actual.buffer.dtype is wanted.buffer.dtype
         return [[(actual, wanted)]] if fits else []
@@ -217,7 +217,8 @@ def _pairings(actual: PrimExpr, wanted: PrimExpr) -> list[Pairing]:
 
 
 def _consistent(pairing: Pairing) -> dict[Buffer, Buffer] | None:
-    """Buffer of the description → buffer of the block, if it is one for each and different ones."""
+    """Return buffer of the description → buffer of the block, if the pairs form a one-to-one
+    mapping."""
     mapping: dict[Buffer, Buffer] = {}
     for actual, wanted in pairing:
         if mapping.setdefault(wanted.buffer, actual.buffer) is not actual.buffer:
@@ -226,7 +227,7 @@ def _consistent(pairing: Pairing) -> dict[Buffer, Buffer] | None:
 
 
 def _matches(block_store: BufferStore, description: _Description) -> list[Pairing]:
-    """All consistent pairings of the accesses of a block with those of a description."""
+    """Return all consistent pairings of the accesses of a block with those of a description."""
     wanted = description.store
     if block_store.buffer.dtype is not wanted.buffer.dtype:
         return []
@@ -239,10 +240,10 @@ def _matches(block_store: BufferStore, description: _Description) -> list[Pairin
 def get_tensorize_loop_mapping(
     sch: Any, block: Any, desc_func: PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
-    """Which loops of a block can be split and moved inside to make it a tensor intrinsic.
+    """Return which loops of a block can be split and moved inside to make it a tensor intrinsic.
 
     None if the block does not have the form of the description, or (without ``allow_padding``) if
-    the extents are no multiples of the description's.
+    the extents are not multiples of the description's.
     """
     sref = sch.get_sref(block)
     realize = sch.state.stmt(sref)
@@ -263,7 +264,8 @@ def get_tensorize_loop_mapping(
 def _iterators_of(
     pairing: Pairing, realize: BlockRealize, description: _Description
 ) -> dict[Var, IterVar] | None:
-    """Iterator of the description → that of the block, by the last indices of all accesses."""
+    """Return iterator of the description → that of the block, by the last indices of all
+    accesses."""
     own = {iterator.var: iterator for iterator in realize.block.iter_vars}
     wanted = {iterator.var: iterator for iterator in description.block.iter_vars}
     found: dict[Var, IterVar] = {}
@@ -321,7 +323,7 @@ def _loop_mapping(
 def get_auto_tensorize_mapping_info(
     sch: Any, block: Any, desc_func: PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
-    """How the iterators of a block can be fused into those of a description.
+    """Return how the iterators of a block can be fused into those of a description.
 
     Iterators that index the same buffers have the same role: of ``C[i, j] += A[i, k] * B[k, j]``,
     i is in A and C. Those of a block with the role of one of the description are fused:
@@ -357,7 +359,7 @@ def get_auto_tensorize_mapping_info(
 
 
 def _roles(accesses: Sequence[Any], iterators: Sequence[IterVar]) -> dict[Var, tuple[bool, ...]]:
-    """For each iterator, which of some accesses it indexes."""
+    """Return for each iterator which of some accesses it indexes."""
     used = [set(variables(access.indices)) for access in accesses]
     return {i.var: tuple([i.var in one for one in used]) for i in iterators}
 
@@ -393,7 +395,7 @@ def _fused(pairing: Pairing, realize: BlockRealize, description: _Description) -
 
 
 def _output_in_order(pairing: Pairing, realize: BlockRealize, description: _Description) -> bool:
-    """Whether the output's dimensions have their roles in the description's order."""
+    """Return whether the output's dimensions have their roles in the description's order."""
     mine = _roles([actual for actual, _ in pairing], realize.block.iter_vars)
     wanted = _roles([other for _, other in pairing], description.block.iter_vars)
     actual, described = pairing[0]

@@ -1,4 +1,4 @@
-"""The dependences between the blocks of a module, without a schedule."""
+"""Computes the dependences between the blocks of a module, without a schedule."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class BlockDependenceInfo:
         self.mod = self._state.mod
 
     def get_sref(self, block: Block) -> StmtSRef:
-        """The reference of a block. Raises ScheduleError where the module has no such block."""
+        """Return the reference of a block. Raises ScheduleError where the module has no such
+        block."""
         return self._state.get_sref(block)
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
-        """The dependences between the blocks inside of a block."""
+        """Return the dependences between the blocks inside of a block."""
         return self._state.get_block_scope(block_sref)

@@ -1,4 +1,4 @@
-"""Finding blocks, and what is known about them: dependences, completeness, affine bindings.
+"""Finds blocks and their properties: dependences, completeness, affine bindings.
 
 Definitions. A block is *dominant* in its scope if it is the only one there that writes its output
 buffers. A *complete* block is dominant, has data-parallel iterators only, and reads nothing that it
@@ -41,7 +41,7 @@ NOT_AFFINE = "its binding is not affine"
 
 
 def scope_of(cursor: Cursor) -> BlockCursor:
-    """The block around a loop or block."""
+    """Return the block around a loop or block."""
     scope = cursor.scope()
     if scope is None:
         raise refuse("the root block cannot be moved or changed so", cursor)
@@ -49,17 +49,17 @@ def scope_of(cursor: Cursor) -> BlockCursor:
 
 
 def read_buffers(block: Block) -> list[Buffer]:
-    """The buffers that a block reads."""
+    """Return the buffers that a block reads."""
     return [region.buffer for region in block.reads]
 
 
 def written_buffers(block: Block) -> list[Buffer]:
-    """The buffers that a block writes."""
+    """Return the buffers that a block writes."""
     return [region.buffer for region in block.writes]
 
 
 def producers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
-    """The blocks of a scope before this one that write what it reads."""
+    """Return the blocks of a scope before this one that write what it reads."""
     reads = {id(buffer) for buffer in read_buffers(cursor.block)}
     found = []
     for other in scope.blocks_below():
@@ -71,7 +71,7 @@ def producers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
 
 
 def consumers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
-    """The blocks of a scope after this one that read what it writes."""
+    """Return the blocks of a scope after this one that read what it writes."""
     writes = {id(buffer) for buffer in written_buffers(cursor.block)}
     found, after = [], False
     for other in scope.blocks_below():
@@ -83,13 +83,13 @@ def consumers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
 
 
 def is_output_block(cursor: Cursor, scope: BlockCursor) -> bool:
-    """Whether a block writes a buffer from outside of its scope."""
+    """Return whether a block writes a buffer from outside of its scope."""
     inside = {id(buffer) for buffer in scope.block.alloc_buffers}
     return any(id(buffer) not in inside for buffer in written_buffers(cursor.block))
 
 
 def is_dominant(cursor: Cursor, scope: BlockCursor) -> bool:
-    """Whether no other block of the scope writes the outputs of this one."""
+    """Return whether no other block of the scope writes the outputs of this one."""
     outputs = {id(buffer) for buffer in written_buffers(cursor.block)}
     for other in scope.blocks_below():
         if other != cursor:
@@ -99,7 +99,7 @@ def is_dominant(cursor: Cursor, scope: BlockCursor) -> bool:
 
 
 def why_not_complete(cursor: Cursor, scope: BlockCursor) -> str:
-    """Empty for a complete block, else the reason why it is none."""
+    """Return an empty text for a complete block, else the reason why it is not complete."""
     block = cursor.block
     for iterator in block.iter_vars:
         if iterator.iter_type != IterVar.DataPar:
@@ -114,7 +114,7 @@ def why_not_complete(cursor: Cursor, scope: BlockCursor) -> str:
 
 
 def why_not_reduction(cursor: Cursor, scope: BlockCursor) -> str:
-    """Empty for a reduction block, else the reason why it is none."""
+    """Return an empty text for a reduction block, else the reason why it is not one."""
     block = cursor.block
     if block.init is None:
         return "it has no T.init()"
@@ -150,7 +150,8 @@ def check_complete_or_reduction(cursor: Cursor, scope: BlockCursor) -> None:
 
 
 def has_affine_binding(cursor: Cursor, top: LoopCursor | None = None) -> bool:
-    """Whether the iterators of a block are independent affine functions of the loops around it.
+    """Return whether the iterators of a block are independent affine functions of the loops around
+    it.
 
     ``top``: it is enough if they are so where the loops outside of this one are constants.
     """
@@ -166,7 +167,7 @@ def has_affine_binding(cursor: Cursor, top: LoopCursor | None = None) -> bool:
     predicate = realize.predicate
     if top is not None and top in loops:
         domain = domain_of_loops(loops[loops.index(top) :])
-        # what asks about the loops outside only is a constant here
+        # a condition on outer loops only is a constant here
         parts = [
             part
             for part in conjuncts(predicate)
@@ -176,12 +177,13 @@ def has_affine_binding(cursor: Cursor, top: LoopCursor | None = None) -> bool:
     values = list(realize.iter_values)
     if find_iter_map(values, domain, predicate).indices:
         return True
-    # What is independent without the condition is so for the iterations that it leaves.
+    # Independence without the condition implies independence for the iterations that it leaves.
     return bool(find_iter_map(values, domain).indices)
 
 
 def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> bool:
-    """The frequent case: each iterator is bound to a loop of its own, or to a constant."""
+    """Return whether each iterator is bound to a loop of its own, or to a constant (the frequent
+    case)."""
     free = {cursor.stmt.loop_var for cursor in loops}
     for value in realize.iter_values:
         if value in free:
@@ -192,7 +194,8 @@ def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> boo
 
 
 def check_covers_domain(cursor: Cursor) -> None:
-    """The condition of a block only cuts off iterations outside of its iterators' ranges.
+    """Check that the condition of a block only cuts off iterations outside of its iterators'
+    ranges.
 
     A condition that leaves out values of the iterators would be lost with the loops.
     """
@@ -204,7 +207,8 @@ def check_covers_domain(cursor: Cursor) -> None:
 
 
 def own_condition(cursor: BlockCursor) -> PrimExpr | None:
-    """A condition of a block that leaves out values of its iterators; None if there is none."""
+    """Return a condition of a block that leaves out values of its iterators; None if there is
+    none."""
     realize: BlockRealize = cursor.stmt
     if is_const(realize.predicate, 1):
         return None
@@ -220,8 +224,8 @@ def own_condition(cursor: BlockCursor) -> PrimExpr | None:
 
 
 def check_inputs_stay(cursor: Cursor, scope: BlockCursor) -> None:
-    """No producer of a block that shares a loop with it overwrites what it has written: then the
-    block finds its inputs at no other place."""
+    """Check that no producer of a block that shares a loop with it overwrites what it has written:
+    then the block finds the same inputs at any place."""
     loops = set(cursor.loops())
     name = cursor.block.name_hint
     for producer in producers_of(cursor, scope):
@@ -238,7 +242,7 @@ def check_inputs_stay(cursor: Cursor, scope: BlockCursor) -> None:
 
 
 def check_inputs_last(cursor: BlockCursor, scope: BlockCursor, later: Sequence[Cursor]) -> None:
-    """What a block reads is still the same when some later blocks run."""
+    """Check that the inputs of a block are unchanged when some later blocks run."""
     check_inputs_stay(cursor, scope)
     blocks = scope.blocks_below()
     block: Block = cursor.block
@@ -255,7 +259,7 @@ def check_inputs_last(cursor: BlockCursor, scope: BlockCursor, later: Sequence[C
 
 
 def ranges_between(cursor: Cursor, outer: Cursor) -> dict:
-    """The ranges of the loops around ``cursor`` that are strictly inside of ``outer``."""
+    """Return the ranges of the loops around ``cursor`` that are strictly inside of ``outer``."""
     ranges = {}
     for ancestor in cursor.ancestors():
         if ancestor == outer:

@@ -1,7 +1,7 @@
-"""Cursors: loops and blocks of a program that is being scheduled, as primitives see them.
+"""Cursors: the loops and blocks of a scheduled program, as primitives see them.
 
-A cursor stands for one loop or block by its lasting identity. What it tells is always of the
-program as it is now: its statement, the way to the root, its scope, what is inside. It stays valid
+A cursor refers to one loop or block by its stable identity. Its queries always answer for the
+current program: its statement, the path to the root, its scope, what is inside. It stays valid
 while other parts of the program change.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["BlockCursor", "Cursor", "FunctionCursor", "LoopCursor", "cursor_of"]
 
 
 class Cursor:
-    """A loop or block within a program. Two cursors are equal if they stand for the same one."""
+    """A loop or block of a program. Two cursors are equal if they refer to the same one."""
 
     __slots__ = ("sref", "state")
 
@@ -35,18 +35,18 @@ class Cursor:
 
     @property
     def stmt(self) -> Any:
-        """The For or BlockRealize as it is now."""
+        """The current For or BlockRealize."""
         return self.state.stmt(self.sref)
 
     @property
     def node(self) -> For | Block:
-        """The For or Block as it is now: what an error points at."""
+        """The current For or Block: what an error points at."""
         stmt = self.stmt
         return stmt.block if isinstance(stmt, BlockRealize) else stmt
 
     @property
     def block(self) -> Block:
-        """The Block; only where the cursor stands for one."""
+        """The Block; only for a cursor of a block."""
         block: Block = self.stmt.block
         return block
 
@@ -62,18 +62,18 @@ class Cursor:
 
     @property
     def variable(self) -> GlobalVar:
-        """The name of the function around."""
+        """The global variable of the function around."""
         return self.state.variable_of(self.sref)
 
     # --- outward ----------------------------------------------------------------------------------
 
     def parent(self) -> Cursor | None:
-        """The loop or block right around; None at the root."""
+        """Return the loop or block right around; None at the root."""
         found = self.state.parent(self.sref)
         return None if found is None else cursor_of(self.state, found)
 
     def ancestors(self) -> Iterator[Cursor]:
-        """The loops and blocks around, from the nearest outward."""
+        """Return the loops and blocks around, from the nearest outward."""
         state, tables = self.state, self.tables
         parents, statements = tables.parent_of, tables.stmt_of
         current = parents[self.sref]
@@ -83,7 +83,7 @@ class Cursor:
             current = parents[current]
 
     def loops(self) -> list[LoopCursor]:
-        """The loops around up to the next block, outermost first."""
+        """Return the loops around up to the next block, outermost first."""
         state, tables = self.state, self.tables
         parents, statements = tables.parent_of, tables.stmt_of
         found = []
@@ -94,40 +94,40 @@ class Cursor:
         return found[::-1]
 
     def scope(self) -> BlockCursor | None:
-        """The block around; None for the root block."""
+        """Return the block around; None for the root block."""
         found = self.state.scope(self.sref)
         return None if found is None else BlockCursor(self.state, found)
 
     # --- inward -----------------------------------------------------------------------------------
 
     def children(self) -> list[Cursor]:
-        """The nearest loops and blocks inside."""
+        """Return the nearest loops and blocks inside."""
         state = self.state
         return [cursor_of(state, sref) for sref in state.child_srefs(self.sref)]
 
     def blocks_below(self) -> list[BlockCursor]:
-        """The blocks right inside, also through loops: not those in other blocks; in order."""
+        """Return the blocks below that are not inside of other blocks, in order."""
         state = self.state
         return [BlockCursor(state, sref) for sref in state.blocks_below(self.sref)]
 
     # --- elsewhere --------------------------------------------------------------------------------
 
     def loop_of(self, variable: Var) -> LoopCursor:
-        """The loop of a variable, in the same function."""
+        """Return the loop of a variable, in the same function."""
         return LoopCursor(self.state, self.state.loop_of(variable, self.sref))
 
     def block_of(self, block: Block) -> BlockCursor:
-        """The cursor of a Block of the same function."""
+        """Return the cursor of a Block of the same function."""
         return BlockCursor(self.state, self.state.block_of(block, self.sref))
 
     def at(self, stmt: For | BlockRealize) -> Cursor:
-        """The cursor of a loop or block of the same function."""
+        """Return the cursor of a loop or block of the same function."""
         if isinstance(stmt, BlockRealize):
             return self.block_of(stmt.block)
         return self.loop_of(stmt.loop_var)
 
     def within(self, state: ScheduleState) -> Any:
-        """The same loop or block in a copy of the program."""
+        """Return the same loop or block in a copy of the program."""
         return type(self)(state, self.sref)
 
     # --- changes ----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class BlockCursor(Cursor):
 
 
 def cursor_of(state: ScheduleState, sref: StmtSRef) -> Cursor:
-    """The cursor of a loop or block by its identity."""
+    """Return the cursor of a loop or block by its identity."""
     is_loop = state.stmt(sref).__class__ is For
     return LoopCursor(state, sref) if is_loop else BlockCursor(state, sref)
 
@@ -171,20 +171,20 @@ class FunctionCursor:
 
     @property
     def function(self) -> PrimFunc:
-        """The function as it is now."""
+        """The current function."""
         return self.state.function_state(self.variable).function
 
     def root(self) -> BlockCursor:
-        """The root block."""
+        """Return the root block."""
         return BlockCursor(self.state, self.state.root(self.variable))
 
     def find_blocks(self, name: str) -> list[BlockCursor]:
-        """All blocks of that name, in order of the program text."""
+        """Return all blocks of that name, in program order."""
         found = self.state.find_blocks(name, self.variable)
         return [BlockCursor(self.state, sref) for sref in found]
 
     def block_names(self) -> list[str]:
-        """The names of all blocks."""
+        """Return the names of all blocks."""
         return [
             stmt.block.name_hint
             for stmt in self.state.function_state(self.variable).stmt_of.values()

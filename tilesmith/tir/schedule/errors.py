@@ -1,4 +1,4 @@
-"""Refusals: a primitive says why and where; the one who carried it out is named by its record."""
+"""Refusals of primitives: the reason and the place; the schedule adds the primitive's name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Refusal", "ScheduleError", "refuse"]
 
 
 class Refusal(ScheduleError):
-    """A refusal on its way to the door of a schedule, which makes the error that users see.
+    """A refusal before the schedule turns it into the error that users see.
 
-    The program is printed only there: who tries a primitive and goes on pays nothing for it.
+    The program is printed only then, so that trying primitives and catching refusals is cheap.
     """
 
     def __init__(
@@ -26,7 +26,8 @@ class Refusal(ScheduleError):
         self.culprit = where.node if isinstance(where, Cursor) else None
 
     def named(self, primitive: str) -> ScheduleError:
-        """The error of a primitive: its name, the reason, the program with the culprit marked."""
+        """Return the error of a primitive: its name, the reason, the program with the culprit
+        marked."""
         notes = []
         if self.function is not None:
             notes.append(_program(self.function, self.culprit))
@@ -38,7 +39,7 @@ class Refusal(ScheduleError):
 def refuse(
     reason: str, where: Cursor | FunctionCursor | None = None, advice: str = ""
 ) -> ScheduleError:
-    """What a primitive raises where it cannot be applied.
+    """Return the error to raise where a primitive cannot be applied.
 
     ``reason`` is shown after the primitive's name, ``where`` is marked in the program, ``advice``
     says what to do instead.
@@ -51,5 +52,5 @@ def _program(function: PrimFunc, culprit: Node | None) -> str:
 
     try:
         return "the program now:\n" + printing.excerpt(function, culprit)
-    except Exception as error:  # a broken program must not hide the reason of the refusal
+    except Exception as error:  # failing to print must not hide the refusal
         return f"(the program cannot be printed: {error})"

@@ -1,7 +1,7 @@
-"""Flags of blocks: is the binding affine, is all that it reads written, is its scope a pipeline.
+"""Computes and caches properties of blocks: affine binding, region cover, stage pipeline.
 
-They are found when somebody asks, and kept as long as the scope around the block is the same
-object: statements are immutable, so whatever changes below a scope makes another block of it.
+They are computed on demand, and cached as long as the scope around the block is the same object:
+statements are immutable, so any change below a scope makes another block of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["BlockFlags", "block_flags", "cached_flags", "is_stage_pipeline"]
 
 
 class BlockFlags(NamedTuple):
-    """What is known of a block. False means that it could not be shown.
+    """The known properties of a block. False means that the property could not be proven.
 
     ``affine_binding``: the iterators are independent affine functions of the loops around it.
     ``region_cover``: what it reads from blocks of its scope has been written when it runs.
@@ -40,7 +40,8 @@ class BlockFlags(NamedTuple):
 
 
 def cached_flags(cursor: BlockCursor) -> BlockFlags:
-    """The flags of a block, from the table if its scope has not changed since they were found."""
+    """Return the flags of a block, from the cache if its scope has not changed since they were
+    computed."""
     table = cursor.tables.flags
     scope = cursor.scope()
     anchor = (cursor if scope is None else scope).block
@@ -53,12 +54,13 @@ def cached_flags(cursor: BlockCursor) -> BlockFlags:
 
 
 def block_flags(cursor: BlockCursor) -> BlockFlags:
-    """The flags of a block, found anew."""
+    """Return the flags of a block, computed anew."""
     return BlockFlags(has_affine_binding(cursor), is_covered(cursor), is_stage_pipeline(cursor))
 
 
 def is_stage_pipeline(scope: BlockCursor) -> bool:
-    """Whether the blocks of a scope are complete or reductions, and read only what is written."""
+    """Return whether the blocks of a scope are complete or reductions, and read only what is
+    written."""
     return all(
         (not why_not_complete(cursor, scope) or not why_not_reduction(cursor, scope))
         and is_covered(cursor)
@@ -67,7 +69,7 @@ def is_stage_pipeline(scope: BlockCursor) -> bool:
 
 
 def is_covered(cursor: Cursor) -> bool:
-    """Whether producers have written all that a block reads of their buffers when it runs.
+    """Return whether producers have written all that a block reads of their buffers when it runs.
 
     In one iteration of the innermost loop around both, each region read must lie in what one of
     the producers writes for certain.
@@ -124,7 +126,7 @@ def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
 
 
 def _around(cursor: Cursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
-    """A box around what a block reads while the loops inside of ``common`` run."""
+    """Return a box around what a block reads while the loops inside of ``common`` run."""
     realize: BlockRealize = cursor.stmt
     domains: dict[Var, Range] = {i.var: i.dom for i in realize.block.iter_vars}
     ranges = ranges_between(cursor, common)

@@ -1,4 +1,4 @@
-"""What a schedule offers to its primitives, and the place of the methods that users call."""
+"""Declares what a schedule offers to its primitives, and holds the methods that users call."""
 
 from __future__ import annotations
 

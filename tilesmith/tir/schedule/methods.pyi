@@ -44,7 +44,7 @@ class PrimitiveMethods:
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = None) -> BlockRV:
         """Write a buffer through a copy in another scope; gives the block that copies back."""
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
-        """Whether ``decompose_padding`` of the same arguments would not be refused."""
+        """Return whether ``decompose_padding`` of the same arguments would not be refused."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Move a producer under a loop of its consumers, computing only what they need there."""
     def compute_inline(self, block: BlockRV | str) -> None:
@@ -60,19 +60,19 @@ class PrimitiveMethods:
     def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
         """Let a reduction start from what its epilogue adds to the result."""
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block of that name; it must be the only one."""
+        """Return the block of that name; it must be the only one."""
     def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
-        """The blocks right inside of a block or loop."""
+        """Return the blocks right inside of a block or loop."""
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """The blocks of the same scope that read what this block writes."""
+        """Return the blocks of the same scope that read what this block writes."""
     def get_loops(self, block: BlockRV | LoopRV | str) -> list[LoopRV]:
-        """The loops around a block up to the next block, outermost first."""
+        """Return the loops around a block up to the next block, outermost first."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """The blocks inside of a scope that write to buffers from outside of it."""
+        """Return the blocks inside of a scope that write to buffers from outside of it."""
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """The blocks of the same scope that write what this block reads."""
+        """Return the blocks of the same scope that write what this block reads."""
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block of that name; it must be the only one."""
+        """Return the block of that name; it must be the only one."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
         """Replace one loop by consecutive loops over parts of its range, of the given lengths."""
     def merge(self, *loops: LoopRV) -> LoopRV:
@@ -102,15 +102,15 @@ class PrimitiveMethods:
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
         """Make the buffer of a producer circular, and compute only rows that are new."""
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> Var:
-        """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
+        """Draw one of some numbers, with given probabilities; ``decision`` is the position chosen."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
-        """A loop around all consumers of a block under which it can be computed, or a mark."""
+        """Draw a loop around all consumers of a block under which it can be computed, or a mark."""
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: Sequence[int] | None = None) -> list[Var]:
-        """``n`` factors whose product is the extent of a loop; the product of those from"""
+        """Draw ``n`` factors whose product is the extent of a loop; the product of those from"""
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[Var]:
-        """``n`` factors whose product is the extent of a loop."""
+        """Draw ``n`` factors whose product is the extent of a loop."""
     def set_axis_separator(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, axis_separators: Sequence[int]) -> None:
-        """Say between which dimensions the physical axes of a buffer are separated."""
+        """Set the separators between the physical axes of a buffer."""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Put a buffer that a block writes into another storage scope."""
     def split(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
@@ -128,7 +128,7 @@ class PrimitiveMethods:
     def unroll(self, loop: LoopRV) -> None:
         """Unroll a loop."""
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
-        """Let a block keep quiet about some buffers that it reads ("read") or writes ("write")."""
+        """Drop declared accesses of a block: buffers that it reads ("read") or writes ("write")."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
         """Keep a buffer that a block writes in another dtype; values are cast on the way."""
     def vectorize(self, loop: LoopRV) -> None:

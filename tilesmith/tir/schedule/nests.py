@@ -1,4 +1,4 @@
-"""What the primitives share: rewriting with lasting identities, ranges of loops, bindings."""
+"""Shared parts of the primitives: rewriting with stable identities, ranges of loops, bindings."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ __all__ = [
 
 
 class Rebuild(Rewriter):
-    """A rewriter that notes which block became which, so that blocks keep their identity."""
+    """A rewriter that records which block became which, so that blocks keep their identity."""
 
     def __init__(self) -> None:
         self.reuse: dict[Block, Block] = {}
 
     def visit_Block(self, block: Block) -> Block:
-        """Rewrite the inside and note the change."""
+        """Rewrite the body and record the change."""
         new = self.children(block)
         if new is not block:
             self.reuse[block] = new
@@ -65,7 +65,7 @@ class Replace(Rebuild):
         self.mapping = mapping
 
     def visit_Var(self, variable: Var) -> PrimExpr:
-        """The replacement, or the variable itself."""
+        """Return the replacement, or the variable itself."""
         return self.mapping.get(variable, variable)
 
 
@@ -78,7 +78,7 @@ class Redirect(AccessRedirection):
         self.reuse: dict[Block, Block] = {}
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
-        """The new buffer in place of the old one."""
+        """Return the new buffer in place of the old one."""
         return self.new if buffer is self.old else None
 
     def visit_Block(self, block: Block) -> Block:
@@ -90,18 +90,19 @@ class Redirect(AccessRedirection):
 
 
 def without_views(block: Block, stmt: Stmt) -> Stmt:
-    """``stmt``, a part of a block, with what the views of the block show in place of the views."""
+    """Return ``stmt``, a part of a block, with accesses of the block's views redirected to their
+    source buffers."""
     sources = {match.buffer: match.source for match in block.match_buffers}
     changed: Stmt = ViewRedirection(sources).visit(stmt)
     return changed
 
 
 class SimplifyBindings(Rebuild):
-    """Writes what the iterators of the nearest blocks are bound to as sums of digits of the loops.
+    """Writes the bindings of the nearest blocks' iterators as sums of digits of the loops.
 
-    Bindings that are no such sums stay as they are, and so do predicates: schedules that users know
-    spell a split loop there as ``(i_0 * 8 + i_1) * 4 + i_2``. Without ``preserve_unit_iters``, the
-    variable of a loop of one iteration becomes its only value.
+    Bindings that are not such sums stay as they are, and so do predicates: schedules that users
+    know spell a split loop there as ``(i_0 * 8 + i_1) * 4 + i_2``. Without ``preserve_unit_iters``,
+    the variable of a loop of one iteration becomes its only value.
     """
 
     def __init__(self, domain: dict[Var, Range], preserve_unit_iters: bool) -> None:
@@ -110,7 +111,7 @@ class SimplifyBindings(Rebuild):
         self.preserve_unit_iters = preserve_unit_iters
 
     def visit_For(self, loop: For) -> For:
-        """Note the loop's range, then go on inside."""
+        """Record the loop's range, then go on inside."""
         self.domain[loop.loop_var] = loop_range(loop)
         body = self.visit(loop.body)
         return loop if body is loop.body else loop.with_fields(body=body)
@@ -138,8 +139,8 @@ class SimplifyBindings(Rebuild):
         )
 
     def _is_plain(self, value: PrimExpr) -> bool:
-        """Whether there is nothing to simplify: a loop's variable, a constant, and what a split or
-        fuse makes of a plain variable."""
+        """Return whether there is nothing to simplify: a loop's variable, a constant, and what a
+        split or fuse makes of a plain variable."""
         if isinstance(value, Var):
             return self._is_loop(value)
         if isinstance(value, Add) and isinstance(value.a, Mul):
@@ -162,38 +163,38 @@ class SimplifyBindings(Rebuild):
         return self.preserve_unit_iters or domain is None or not is_one(domain.extent)
 
     def _extent(self, variable: Var) -> int:
-        """The iterations of a loop from 0; 0 where they are not known."""
+        """Return the iterations of a loop from 0; 0 where they are not known."""
         domain = self.domain.get(variable)
         if domain is None or not isinstance(domain.extent, IntImm) or not is_const(domain.min, 0):
             return 0
         return int(domain.extent.value)
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
-        """Expressions outside of bindings stay."""
+        """Keep expressions outside of bindings."""
         return expr
 
     visit_Var = visit_PrimExpr
 
 
 def simplified(analyzer: Analyzer, expr: PrimExpr) -> PrimExpr:
-    """``expr`` simplified; variables and constants come back at once."""
+    """Return ``expr`` simplified; variables and constants are returned at once."""
     if isinstance(expr, Var) or is_const(expr):
         return expr
     return analyzer.simplify(expr)
 
 
 def is_one(expr: PrimExpr) -> bool:
-    """Whether an expression is the constant 1."""
+    """Return whether an expression is the constant 1."""
     return is_const(expr, 1)
 
 
 def loop_range(loop: For) -> Range:
-    """The range of a loop's variable."""
+    """Return the range of a loop's variable."""
     return Range.from_min_extent(loop.min, loop.extent)
 
 
 def analyzer_for(cursor: Cursor) -> Analyzer:
-    """An analyzer that knows the ranges of the loops around a statement, blocks passed through."""
+    """Return an analyzer that knows the ranges of the loops around a statement, across blocks."""
     analyzer = Analyzer()
     for ancestor in reversed(list(cursor.ancestors())):
         stmt = ancestor.stmt
@@ -206,17 +207,17 @@ def analyzer_for(cursor: Cursor) -> Analyzer:
 
 
 def domain_around(cursor: Cursor) -> dict[Var, Range]:
-    """The ranges of the loops around a statement, up to the next block."""
+    """Return the ranges of the loops around a statement, up to the next block."""
     return domain_of_loops(cursor.loops())
 
 
 def domain_of_loops(cursors: Sequence[LoopCursor]) -> dict[Var, Range]:
-    """The ranges of the variables of some loops."""
+    """Return the ranges of the variables of some loops."""
     return {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in cursors}
 
 
 def clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """The parts of a conjunction; none for the constant True."""
+    """Return the parts of a conjunction; none for the constant True."""
     from tilesmith.ir import And
 
     if is_const(predicate, 1):
@@ -244,12 +245,12 @@ class _AppendPredicate(Rebuild):
 
 
 def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
-    """``stmt`` whose nearest blocks run only under a further condition."""
+    """Add a condition to the nearest blocks in ``stmt``."""
     return _AppendPredicate(condition).visit(stmt)
 
 
 def remove_block(cursor: Cursor) -> None:
-    """Take a block out of the program, with the loops that hold nothing else."""
+    """Remove a block from the program, with the loops that hold nothing else."""
     top = cursor
     while True:
         parent = top.parent()

@@ -1,5 +1,5 @@
-"""The kinds of parameters that schedule primitives have: what users may give, what the primitive
-gets, what the trace keeps.
+"""The kinds of parameters of schedule primitives: what users may give, what the primitive gets,
+what the trace keeps.
 
 A primitive says the kinds by its annotations:
 
@@ -49,14 +49,15 @@ class ParameterKind:
     """How the trace keeps it; the name is the parameter's."""
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        """What the primitive gets.
+        """Return the value that the primitive gets.
 
         ``known`` holds the other parameters: those before this one resolved, the rest as given.
         """
         return value
 
     def kept(self, value: Any, resolved: Any) -> Any:
-        """What the trace keeps: of inputs what was given, else what the primitive got."""
+        """Return the value that the trace keeps: for inputs the given one, else the resolved
+        one."""
         return value if self.argument.is_input else resolved
 
 
@@ -243,7 +244,7 @@ _SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
 
 
 class _Scope(_Text):
-    """A memory that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
+    """A storage scope that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         scope = super().resolve(sch, name, value, known)
@@ -255,7 +256,8 @@ class _Scope(_Text):
 
 
 class _Factors(ParameterKind):
-    """Numbers, expressions over sampled values, and None for what the extent decides."""
+    """Numbers, expressions over sampled values, and None for a factor that follows from the
+    extent."""
 
     users_type = "Sequence[int | PrimExpr | None]"
     argument = Argument("", is_input=True, form="list")
@@ -284,7 +286,7 @@ class _Annotation(ParameterKind):
 
 
 class _BufferNumber(ParameterKind):
-    """A buffer that the parameter ``block`` reads (writes): its number there, its name, itself.
+    """A buffer that the parameter ``block`` reads (writes): its index there, its name, or itself.
 
     Where ``access`` is left open, the parameter ``buf_type`` says which of the two.
     """
@@ -367,7 +369,7 @@ class Adapted(ParameterKind):
 
 
 class _Decision(ParameterKind):
-    """What a sampling primitive shall choose; the trace keeps it beside the instruction."""
+    """A decision of a sampling primitive; the trace keeps it beside the instruction."""
 
     is_recorded = False
     argument = Argument("", optional=True)
@@ -424,7 +426,7 @@ _KINDS: dict[Any, ParameterKind] = {
 
 
 def kind_of(annotation: Any, is_rest: bool = False) -> ParameterKind:
-    """The kind that an annotation of a primitive's parameter means; ``is_rest`` for ``*name``."""
+    """Return the kind for the annotation of a primitive's parameter; ``is_rest`` for ``*name``."""
     if is_rest:
         return _Rest(kind_of(annotation))
     for found in getattr(annotation, "__metadata__", ()):

@@ -39,14 +39,14 @@ _EMPTY = inspect.Parameter.empty
 
 
 class Sampled(NamedTuple):
-    """What a sampling primitive gives: its result, and the decision that the trace keeps."""
+    """The result of a sampling primitive, and the decision that the trace keeps."""
 
     result: Any
     decision: Any
 
 
 class ResultKind:
-    """What a primitive gives, and the random variables that users get for it."""
+    """The result of a primitive, and the random variables that users get for it."""
 
     def __init__(self, users_type: str, new: Callable[[PrimitiveMethods, Any], Any] | None) -> None:
         self.users_type = users_type
@@ -88,7 +88,7 @@ class Parameter(NamedTuple):
 
 
 class Primitive:
-    """The record of a primitive: all that the house knows of it."""
+    """The record of a primitive: all that the package knows of it."""
 
     def __init__(
         self,
@@ -133,17 +133,17 @@ class Primitive:
 
     @property
     def only_looks(self) -> bool:
-        """Whether it neither changes the program nor draws random numbers."""
+        """Return whether it neither changes the program nor draws random numbers."""
         is_pure = self.kind is not None and self.kind.is_pure
         return is_pure and not any(one.kind.is_hidden for one in self.parameters)
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """What users read of the primitive."""
+        """The docstring that users read."""
         return inspect.getdoc(self.function) or ""
 
     def _signature(self) -> inspect.Signature:
-        """The signature of the method, as users see it."""
+        """Return the signature of the method, as users see it."""
         form = inspect.Parameter
         shown = [form("self", form.POSITIONAL_OR_KEYWORD)]
         for one in self.parameters:
@@ -161,7 +161,7 @@ class Primitive:
         return inspect.Signature(shown, return_annotation=self.result.users_type)
 
     def method(self) -> Callable[..., Any]:
-        """The method of schedules."""
+        """Return the method of schedules."""
 
         def method(self: PrimitiveMethods, *args: Any, **kwargs: Any) -> Any:
             return carry_out(self, args, kwargs)
@@ -200,7 +200,7 @@ class Primitive:
         return self._finish(sch, given, known, result)
 
     def _raise(self, sch: PrimitiveMethods, error: Exception) -> NoReturn:
-        """Raise what users see: the primitive named, as much of it as they want to see."""
+        """Raise the error that users see: with the primitive named, in the detail they ask for."""
         level = sch.error_render_level
         if isinstance(error, Refusal):
             shown = error.named(self.name) if level == "detail" else None
@@ -216,7 +216,7 @@ class Primitive:
         raise shown.with_traceback(error.__traceback__) from None
 
     def _bind(self, sch: PrimitiveMethods, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, with defaults."""
+        """Return the arguments by name, with defaults."""
         given: dict[str, Any] = {}
         used, left, is_missing = 0, len(kwargs), False
         for name, kind, default, is_rest, is_keyword in self.parameters:
@@ -242,7 +242,7 @@ class Primitive:
     def _finish(
         self, sch: PrimitiveMethods, given: dict[str, Any], known: dict[str, Any], result: Any
     ) -> Any:
-        """Give random variables for the result, and record the instruction."""
+        """Make random variables for the result, and record the instruction."""
         decision = None
         if isinstance(result, Sampled):
             result, decision = result
@@ -295,8 +295,8 @@ def primitive(
     """Declare a function to be a primitive; the function itself stays as it is.
 
     ``trace``: the name of its instructions, made from the function's if not given; "" where the
-    trace does not keep it. ``is_pure``: it looks and changes nothing, so an instruction whose
-    results nobody uses can go. ``is_composed``: it carries out other primitives, whose changes are
+    trace does not keep it. ``is_pure``: it changes nothing, so an instruction whose results are
+    not used can be dropped. ``is_composed``: it carries out other primitives, whose changes are
     taken back if it is refused. ``no_sampler``: why the fuzzer does not draw it (else it has a
     sampler in ``testing/fuzz``).
     """
@@ -320,7 +320,7 @@ def primitive(
 
 
 def forget(name: str) -> None:
-    """Take a primitive back: its method, its kind of instruction, its record."""
+    """Remove a primitive: its method, its kind of instruction, its record."""
     record = PRIMITIVES.get(name)
     PRIMITIVES.remove(name)
     if record.kind is not None:

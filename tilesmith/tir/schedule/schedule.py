@@ -1,4 +1,4 @@
-"""``tir.Schedule``: rewriting a module step by step, each step checked.
+"""``tir.Schedule``: rewrites a module step by step, each step checked.
 
 A schedule is composed of the state (the program with the identities of its loops and blocks), the
 table of random variables, the trace, and the primitives: functions below ``primitives/`` whose
@@ -69,7 +69,8 @@ class Schedule(PrimitiveMethods):
         self.func_working_on = self.state.mod.get_global_var(func_name)
 
     def copy(self) -> Self:
-        """A schedule of its own that starts from here; random variables are valid in both."""
+        """Return an independent schedule that starts from here; random variables are valid in
+        both."""
         made = type(self).__new__(type(self))
         made.state = self.state.copy()
         made.trace = self.trace.copy()
@@ -84,7 +85,7 @@ class Schedule(PrimitiveMethods):
         self.random = random.Random(None if seed == -1 else seed)
 
     def fork_seed(self) -> int:
-        """A new seed, drawn from this schedule's random numbers."""
+        """Return a new seed, drawn from this schedule's random numbers."""
         return self.random.getrandbits(31)
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -103,8 +104,8 @@ class Schedule(PrimitiveMethods):
     # --- random variables -------------------------------------------------------------------------
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """What a random variable stands for: a Block, a For, an int, or a mark in the place of a
-        loop (``StmtSRef.root_mark``, ``inline_mark``)."""
+        """Return what a random variable stands for: a Block, a For, an int, or a mark in the place
+        of a loop (``StmtSRef.root_mark``, ``inline_mark``)."""
         if isinstance(rand_var_or_sref, (BlockRV, LoopRV, StmtSRef)):
             sref = self.variables.sref(rand_var_or_sref)
             if is_mark(sref):
@@ -114,7 +115,7 @@ class Schedule(PrimitiveMethods):
         return self.variables.value(rand_var_or_sref)
 
     def get_sref(self, rand_var_or_stmt: Any) -> StmtSRef:
-        """The identity of a block or loop in the state."""
+        """Return the identity of a block or loop in the state."""
         if isinstance(rand_var_or_stmt, (BlockRV, LoopRV, StmtSRef)):
             sref = self.variables.sref(rand_var_or_stmt)
             if not is_mark(sref):
@@ -123,7 +124,7 @@ class Schedule(PrimitiveMethods):
         return self.state.get_sref(rand_var_or_stmt)
 
     def cursor(self, rand_var: BlockRV | LoopRV) -> Cursor:
-        """The block or loop in the program: its statement, what is around it and inside."""
+        """Return the cursor of a block or loop in the program."""
         return cursor_of(self.state, self.variables.sref(rand_var))
 
     def remove_rv(self, rand_var: Any) -> None:
@@ -132,7 +133,7 @@ class Schedule(PrimitiveMethods):
 
 
 def _first_function(mod: IRModule) -> GlobalVar | None:
-    """The function to work on before one is named: the only one, or ``main``."""
+    """Return the function to work on before one is named: the only one, or ``main``."""
     functions = [v for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
     if len(functions) == 1:
         return functions[0]

@@ -1,9 +1,9 @@
 """The state of a schedule: functions, and where each loop and block stands in them.
 
 Statements are immutable, so a loop or block that a primitive touches becomes another object, and so
-do the statements on the way to the root. A ``StmtSRef`` is the lasting identity of a loop or block;
+do the statements on the path to the root. A ``StmtSRef`` is the stable identity of a loop or block;
 the state maps it to the statement that it is now and to its parent. ``replace`` swaps one
-statement, rebuilds the way to the root, and looks only at what is new: subtrees that are the same
+statement, rebuilds the path to the root, and visits only new nodes: subtrees that are the same
 objects as before keep their entries.
 
 Copying a state shares the tables; the first change on either side copies the table of the one
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ScheduleDebugMask(IntFlag):
-    """What is verified after each primitive."""
+    """The checks that run after each primitive."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2
@@ -42,7 +42,7 @@ class ScheduleDebugMask(IntFlag):
 
 
 class StmtSRef:
-    """The lasting identity of a loop or block within a schedule; has no content of its own.
+    """The stable identity of a loop or block within a schedule; has no content of its own.
 
     Copies of a schedule share identities. ``stmt`` and ``parent`` answer for the state that gave
     this identity to a user last (``Schedule.get_sref``, ``ScheduleState.get_sref``).
@@ -52,7 +52,7 @@ class StmtSRef:
 
     @property
     def stmt(self) -> Any:
-        """The For or Block that this is now; None for a mark, and once it is gone."""
+        """The current For or Block; None for a mark, and once it is removed."""
         state = self._state()
         if state is None or not state.is_alive(self):
             return None
@@ -74,12 +74,12 @@ class StmtSRef:
 
     @staticmethod
     def inline_mark() -> StmtSRef:
-        """Stands for "inline the block" where a loop is asked for."""
+        """Return the mark for "inline the block" where a loop is asked for."""
         return _INLINE
 
     @staticmethod
     def root_mark() -> StmtSRef:
-        """Stands for "leave the block where it is" where a loop is asked for."""
+        """Return the mark for "leave the block where it is" where a loop is asked for."""
         return _ROOT
 
     def __repr__(self) -> str:
@@ -98,12 +98,12 @@ _ROOT = StmtSRef()
 
 
 def is_mark(sref: StmtSRef) -> bool:
-    """Whether an identity is one of the marks that stand in the place of a loop."""
+    """Return whether an identity is one of the marks that stand in the place of a loop."""
     return sref is _INLINE or sref is _ROOT
 
 
 def child_statements(stmt: Stmt) -> list[Stmt]:
-    """The nearest loops and blocks below a loop, block or other statement, in order."""
+    """Return the nearest loops and blocks below a loop, block or other statement, in order."""
     found: list[Stmt] = []
 
     def walk(node: Node) -> None:
@@ -122,7 +122,7 @@ def child_statements(stmt: Stmt) -> list[Stmt]:
 
 
 def replace_inside(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
-    """``parent`` with one of its nearest loops or blocks replaced; removed where ``new`` is None.
+    """Replace one of the nearest loops or blocks in ``parent``; remove it where ``new`` is None.
 
     Only what lies between the two is rebuilt.
     """
@@ -173,7 +173,7 @@ class FunctionState:
         self._enter(function.body, None, set())
 
     def own(self) -> FunctionState:
-        """This state if nobody shares it, else a copy to change."""
+        """Return this state if it is not shared, else a copy to change."""
         if not self.shared:
             return self
         copy = FunctionState.__new__(FunctionState)
@@ -194,7 +194,7 @@ class FunctionState:
         return stmt.loop_var if stmt.__class__ is For else stmt.block  # type: ignore[attr-defined]
 
     def _enter(self, stmt: Stmt, parent: StmtSRef | None, reached: set[StmtSRef]) -> None:
-        """Take the loops and blocks at and below ``stmt`` into the tables."""
+        """Add the loops and blocks at and below ``stmt`` to the tables."""
         if not (stmt.__class__ is For or stmt.__class__ is BlockRealize):
             for inner in child_statements(stmt):
                 self._enter(inner, parent, reached)
@@ -229,7 +229,7 @@ class FunctionState:
         self._rebuild_ancestors(parent, old, new)
 
     def _forget(self, old: Stmt, reached: set[StmtSRef]) -> None:
-        """Drop the entries of what stood in ``old`` and stands in the tree no more."""
+        """Drop the entries of statements that were in ``old`` and are not in the tree any more."""
         key = self._key(old)
         sref = self.sref_of.get(key)
         if sref is not None and sref in reached:
@@ -270,7 +270,7 @@ def _replace_in_body(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 class ScheduleState:
-    """A module being scheduled. Functions are taken up when a primitive first names them."""
+    """A module being scheduled. Tables of a function are made when a primitive first names it."""
 
     def __init__(self, mod: Any, *, debug_mask: Any = "none", enable_check: bool = True) -> None:
         self._module: IRModule = mod
@@ -282,7 +282,7 @@ class ScheduleState:
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now; the same object until the next change."""
+        """The current module; the same object until the next change."""
         changed = {
             variable: state.function
             for variable, state in self._functions.items()
@@ -296,7 +296,8 @@ class ScheduleState:
         return self._module
 
     def copy(self) -> ScheduleState:
-        """Another state that starts from here; nothing is copied before one of the two changes."""
+        """Return another state that starts from here; nothing is copied before one of the two
+        changes."""
         made = ScheduleState(
             self._module, debug_mask=self.debug_mask, enable_check=self.enable_check
         )
@@ -307,13 +308,13 @@ class ScheduleState:
         return made
 
     def restore(self, earlier: ScheduleState) -> None:
-        """Go back to a copy made before: what was done since then is forgotten."""
+        """Go back to a copy made before, and drop later changes."""
         self._module = earlier._module
         self._functions = earlier._functions
         self._function_of = earlier._function_of
 
     def function_state(self, variable: GlobalVar) -> FunctionState:
-        """The tables of a function, made at first use."""
+        """Return the tables of a function, made at first use."""
         state = self._functions.get(variable)
         if state is None:
             function = self._module.functions[variable]
@@ -328,19 +329,19 @@ class ScheduleState:
         return state
 
     def function_states(self) -> list[tuple[GlobalVar, FunctionState]]:
-        """The functions that have been taken up, with their tables."""
+        """Return the functions that primitives have named so far, with their tables."""
         return list(self._functions.items())
 
     def variable_of(self, sref: StmtSRef) -> GlobalVar:
-        """The function that a loop or block belongs to."""
+        """Return the function that a loop or block belongs to."""
         return self._function_of[sref]
 
     def state_of(self, sref: StmtSRef) -> FunctionState:
-        """The tables of the function that a loop or block belongs to."""
+        """Return the tables of the function that a loop or block belongs to."""
         return self._functions[self._function_of[sref]]
 
     def stmt(self, sref: StmtSRef) -> Any:
-        """The For or BlockRealize that an identity stands for now."""
+        """Return the current For or BlockRealize of an identity."""
         variable = self._function_of.get(sref)
         found = self._functions[variable].stmt_of.get(sref) if variable is not None else None
         if found is None:
@@ -354,12 +355,12 @@ class ScheduleState:
         return found
 
     def is_alive(self, sref: StmtSRef) -> bool:
-        """Whether an identity stands for a loop or block of the program as it is now."""
+        """Return whether an identity stands for a loop or block of the current program."""
         variable = self._function_of.get(sref)
         return variable is not None and sref in self._functions[variable].stmt_of
 
     def handed_out(self, sref: StmtSRef) -> StmtSRef:
-        """``sref``, which from now on answers for this state (not where it is a mark)."""
+        """Return ``sref``, which from now on answers for this state (not where it is a mark)."""
         if not is_mark(sref):
             if self._reference is None:
                 self._reference = weakref.ref(self)
@@ -367,7 +368,8 @@ class ScheduleState:
         return sref
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
-        """The dependences between the blocks right inside of a block, by their identities."""
+        """Return the dependences between the blocks right inside of a block, by their
+        identities."""
         realize = self.stmt(block_sref)
         if not isinstance(realize, BlockRealize):
             raise ScheduleError("get_block_scope: expected a block, got a loop")
@@ -377,19 +379,20 @@ class ScheduleState:
         return scope
 
     def loop_of(self, variable: Var, near: StmtSRef) -> StmtSRef:
-        """The loop of a variable, in the function that ``near`` belongs (or belonged) to."""
+        """Return the loop of a variable, in the function that ``near`` belongs (or belonged) to."""
         return self.state_of(near).sref_of[variable]
 
     def block_of(self, block: Block, near: StmtSRef) -> StmtSRef:
-        """The identity of a block, in the function that ``near`` belongs (or belonged) to."""
+        """Return the identity of a block, in the function that ``near`` belongs (or belonged)
+        to."""
         return self.state_of(near).sref_of[block]
 
     def parent(self, sref: StmtSRef) -> StmtSRef | None:
-        """The loop or block right around, or None at the root."""
+        """Return the loop or block right around, or None at the root."""
         return self.state_of(sref).parent_of[sref]
 
     def ancestors(self, sref: StmtSRef) -> Iterator[StmtSRef]:
-        """The loops and blocks around, from the nearest outward."""
+        """Return the loops and blocks around, from the nearest outward."""
         table = self.state_of(sref).parent_of
         current = table[sref]
         while current is not None:
@@ -397,8 +400,8 @@ class ScheduleState:
             current = table[current]
 
     def loops(self, sref: StmtSRef) -> list[StmtSRef]:
-        """The loops around a block or loop (itself left out) up to the next
-        block, outermost first."""
+        """Return the loops around a block or loop (itself left out) up to the next block, outermost
+        first."""
         found = []
         for ancestor in self.ancestors(sref):
             if not isinstance(self.stmt(ancestor), For):
@@ -407,14 +410,14 @@ class ScheduleState:
         return found[::-1]
 
     def scope(self, sref: StmtSRef) -> StmtSRef | None:
-        """The block around a loop or block; None for the root."""
+        """Return the block around a loop or block; None for the root."""
         for ancestor in self.ancestors(sref):
             if isinstance(self.stmt(ancestor), BlockRealize):
                 return ancestor
         return None
 
     def child_srefs(self, sref: StmtSRef) -> list[StmtSRef]:
-        """The nearest loops and blocks inside."""
+        """Return the nearest loops and blocks inside."""
         state = self.state_of(sref)
         return [self._sref_in(state, stmt) for stmt in child_statements(state.stmt_of[sref])]
 
@@ -423,7 +426,7 @@ class ScheduleState:
         return state.sref_of[stmt.loop_var if stmt.__class__ is For else stmt.block]
 
     def blocks_below(self, sref: StmtSRef) -> list[StmtSRef]:
-        """The blocks right below a loop or block: not those inside of other blocks; in order."""
+        """Return the blocks below a loop or block that are not inside of other blocks, in order."""
         state = self.state_of(sref)
         stmt = state.stmt_of[sref]
         known = state.below.get(sref)
@@ -445,7 +448,7 @@ class ScheduleState:
         return found
 
     def get_sref(self, stmt: Any) -> StmtSRef:
-        """The identity of a For, BlockRealize or Block of the current program."""
+        """Return the identity of a For, BlockRealize or Block of the current program."""
         key = stmt.loop_var if isinstance(stmt, For) else getattr(stmt, "block", stmt)
         for state in self._functions.values():
             if key in state.sref_of:
@@ -458,7 +461,7 @@ class ScheduleState:
         raise ScheduleError("the statement is no loop or block of the program as it is now")
 
     def find_blocks(self, name: str, variable: GlobalVar) -> list[StmtSRef]:
-        """All blocks of that name in a function, in order of the program text."""
+        """Return all blocks of that name in a function, in program order."""
         state = self.function_state(variable)
         found: list[StmtSRef] = []
 
@@ -476,7 +479,7 @@ class ScheduleState:
         return found
 
     def root(self, variable: GlobalVar) -> StmtSRef:
-        """The root block of a function."""
+        """Return the root block of a function."""
         state = self.function_state(variable)
         if not isinstance(state.function.body, BlockRealize):
             raise ScheduleError(
@@ -513,12 +516,13 @@ class ScheduleState:
         state.function = function
 
     def buffers_of(self, variable: GlobalVar) -> list[Buffer]:
-        """The buffers of the parameters of a function."""
+        """Return the buffers of the parameters of a function."""
         return list(self.function_state(variable).function.buffer_map.values())
 
 
 def _mask(debug_mask: Any) -> int:
-    """The mask as a number; where the user asks for nothing, the knob may ask for everything."""
+    """Return the mask as a number; where the user asks for nothing, the knob may ask for
+    everything."""
     if isinstance(debug_mask, str):
         known = {"none": 0, "all": -1}
         if debug_mask not in known:

@@ -1,4 +1,4 @@
-"""What a schedule did, as a list of instructions that can be printed, saved, replayed.
+"""Traces: the instructions of a schedule, which can be printed, saved and replayed.
 
 An instruction names a kind from the table ``KINDS``, its inputs (random variables, expressions,
 lists of them), its attributes (plain values), and the random variables that it made. Sampling
@@ -27,19 +27,19 @@ __all__ = ["KINDS", "Argument", "BlockRV", "Instruction", "InstructionKind", "Lo
 
 
 class BlockRV:
-    """A block of the program, whatever it looks like by now."""
+    """A random variable for a block of the program."""
 
     __slots__ = ("__weakref__",)
 
 
 class LoopRV:
-    """A loop of the program, whatever it looks like by now."""
+    """A random variable for a loop of the program."""
 
     __slots__ = ("__weakref__",)
 
 
 class Argument(NamedTuple):
-    """How an instruction keeps an argument of its primitive, and how that is written in Python."""
+    """How an instruction keeps an argument of its primitive, and how it is written in Python."""
 
     name: str
     is_input: bool = False
@@ -56,7 +56,8 @@ class Argument(NamedTuple):
 
 
 class InstructionKind:
-    """What an instruction of that name does: the method that carries it out, and its arguments."""
+    """The kind of instructions of that name: the method that carries them out, and its
+    arguments."""
 
     __slots__ = ("arguments", "is_postproc", "is_pure", "method", "name", "returns_list")
 
@@ -89,7 +90,7 @@ class InstructionKind:
 
     @staticmethod
     def get(name: str) -> InstructionKind:
-        """The kind of that name."""
+        """Return the kind of that name."""
         return KINDS.get(name)
 
     def __repr__(self) -> str:
@@ -130,7 +131,7 @@ class Instruction:
         return positional, named
 
     def as_python(self, names: dict[int, str], decision: Any = None) -> str:
-        """A line of Python, where random variables have these names."""
+        """Return a line of Python, where random variables have these names."""
         positional, named = self.arguments(lambda value: Text(python_text(value, names)))
         arguments = [str(value) for value in positional]
         for argument in self.kind.arguments:
@@ -147,7 +148,7 @@ class Instruction:
         return f"{outputs} = {call}" if outputs else call
 
     def __str__(self) -> str:
-        """The line of Python, with names that count within this instruction."""
+        """Return the line of Python, with names that count within this instruction."""
         names: dict[int, str] = {}
         for value in (*random_variables(self.inputs), *self.outputs):
             if isinstance(value, (BlockRV, LoopRV)) or any(value is o for o in self.outputs):
@@ -184,7 +185,7 @@ class Trace:
             self.decisions[inst] = decision
 
     def pop(self) -> Instruction | None:
-        """Take the last instruction off; never past ``enter_postproc``."""
+        """Remove the last instruction; never past ``enter_postproc``."""
         if not self.insts or self.insts[-1].kind.is_postproc:
             return None
         inst = self.insts.pop()
@@ -192,15 +193,15 @@ class Trace:
         return inst
 
     def get_decision(self, inst: Instruction) -> Any:
-        """What a sampling instruction chose, or None."""
+        """Return what a sampling instruction chose, or None."""
         return self.decisions.get(inst)
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """A copy in which one instruction decides otherwise."""
+        """Return a copy in which one instruction decides otherwise."""
         return Trace(self._instructions(remove_postproc), {**self.decisions, inst: decision})
 
     def copy(self) -> Trace:
-        """A trace of its own with the same instructions."""
+        """Return an independent trace with the same instructions."""
         return Trace(self.insts, self.decisions)
 
     def _instructions(self, remove_postproc: bool) -> list[Instruction]:
@@ -248,7 +249,7 @@ class Trace:
                 table[id(old)] = new
 
     def simplified(self, remove_postproc: bool) -> Trace:
-        """A copy without the pure instructions whose results nobody uses."""
+        """Return a copy without the pure instructions whose results are not used."""
         kept: list[Instruction] = []
         used: set[int] = set()
         for inst in reversed(self._instructions(remove_postproc)):
@@ -267,7 +268,7 @@ class Trace:
         return names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python for each instruction.
+        """Return one line of Python for each instruction.
 
         The lines use ``sch``, and where they hold maps, expressions or functions ``tir``, ``T``
         (``tilesmith.script.tir``) and ``ir``.
@@ -279,8 +280,8 @@ class Trace:
         ]
 
     def as_json(self, remove_postproc: bool = False) -> list:
-        """Plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs
-        ``[number, decision]``."""
+        """Return plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs ``[number,
+        decision]``."""
         names = self._names()
         insts = self._instructions(remove_postproc)
         rows = [
@@ -303,7 +304,7 @@ class Trace:
     def apply_json_to_schedule(json_obj: Any, sch: Any) -> None:
         """Replay what ``as_json`` gave on a schedule.
 
-        Raises ScheduleError for what is no trace, naming the instruction that cannot be read.
+        Raises ScheduleError for an invalid trace, naming the instruction that cannot be read.
         """
         rows, chosen = _rows(json_obj)
         table: dict[str, Any] = {}
@@ -345,7 +346,7 @@ class Trace:
 
 
 def _rows(json_obj: Any) -> tuple[list[Any], dict[int, Any]]:
-    """The rows of a trace in JSON form, and the decisions by number of row."""
+    """Return the rows of a trace in JSON form, and the decisions by number of row."""
     try:
         if isinstance(json_obj, (str, bytes)):
             json_obj = json.loads(json_obj)
@@ -362,7 +363,7 @@ def _rows(json_obj: Any) -> tuple[list[Any], dict[int, Any]]:
 
 
 def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruction, list[str]]:
-    """One row as an instruction, and the names of what it makes."""
+    """Return one row as an instruction, and the names of its outputs."""
     try:
         kind, inputs, attrs, outputs = row
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Values in the instructions of a trace, as Python text and as JSON.
+"""Converts values in the instructions of a trace to Python text and to JSON.
 
 Random variables have names in both. Everything else is a plain value, a list, a dictionary, or a
 node: an expression over random variables, an index map, an annotation.
@@ -25,7 +25,8 @@ __all__ = [
 
 
 def random_variables(value: Any) -> list[Any]:
-    """All that a value may refer to: the leaves of its lists, and the variables of expressions."""
+    """Return all that a value may refer to: the leaves of its lists, and the variables of
+    expressions."""
     if isinstance(value, (list, tuple)):
         return [leaf for item in value for leaf in random_variables(item)]
     if isinstance(value, Mapping):
@@ -36,7 +37,7 @@ def random_variables(value: Any) -> list[Any]:
 
 
 def substituted(value: Any, table: dict[int, Any]) -> Any:
-    """A value with its random variables replaced by what ``table`` gives for their ids."""
+    """Return a value with its random variables replaced by what ``table`` gives for their ids."""
     if isinstance(value, (list, tuple)):
         return [substituted(item, table) for item in value]
     if isinstance(value, Mapping):
@@ -57,7 +58,7 @@ class Text(str):
 
 
 def python_text(value: Any, names: dict[int, str], as_function: bool = False) -> str:
-    """Source that gives the value where random variables have these names.
+    """Return source that gives the value where random variables have these names.
 
     It may use ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``. ``as_function``: an index map
     may be given as a function.
@@ -120,7 +121,7 @@ def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
 
 
 def to_json(value: Any, names: dict[int, str]) -> Any:
-    """Plain values as they are; ``{"rv": name}``, ``{"map": pairs}``, ``{"node": …}``; an
+    """Convert a value: plain ones stay; ``{"rv": name}``, ``{"map": pairs}``, ``{"node": …}``; an
     expression over random variables as ``{"expr": …, "rvs": names}``."""
     if id(value) in names:
         return {"rv": names[id(value)]}
@@ -154,7 +155,7 @@ def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any
 
 
 def from_json(value: Any, table: dict[str, Any]) -> Any:
-    """What ``to_json`` saved, with the random variables of ``table`` by their names."""
+    """Restore what ``to_json`` saved, with the random variables of ``table`` by their names."""
     if isinstance(value, list):
         return [from_json(item, table) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The random variables of a schedule, and what they stand for."""
+"""The random variables of a schedule, and the loops, blocks and numbers that they stand for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RandomVariables:
         self._table: dict[Any, Any] = {}
 
     def copy(self) -> RandomVariables:
-        """A table of its own with the same variables."""
+        """Return an independent table with the same variables."""
         made = RandomVariables()
         made._table = dict(self._table)
         return made
@@ -33,7 +33,7 @@ class RandomVariables:
         self._table.pop(variable, None)
 
     def sref(self, variable: BlockRV | LoopRV | StmtSRef) -> StmtSRef:
-        """The identity of a block or loop, or a mark in the place of a loop."""
+        """Return the identity of a block or loop, or a mark in the place of a loop."""
         if isinstance(variable, StmtSRef):
             return variable
         found = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
@@ -43,8 +43,8 @@ class RandomVariables:
         return sref
 
     def value(self, value: Any) -> Any:
-        """A number for a sampled variable or constant; else the expression with its variables
-        replaced."""
+        """Return the number of a sampled variable or constant; else the expression with its
+        variables replaced."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (IntImm, StringImm)):
@@ -61,13 +61,13 @@ class RandomVariables:
         raise ScheduleError(f"expected a number or an expression, got {value!r}")
 
     def new_block(self, cursor: Cursor) -> BlockRV:
-        """A variable for a block."""
+        """Return a variable for a block."""
         variable = BlockRV()
         self._table[variable] = cursor.sref
         return variable
 
     def new_loop(self, cursor: Cursor | StmtSRef) -> LoopRV:
-        """A variable for a loop, or for a mark in the place of a loop."""
+        """Return a variable for a loop, or for a mark in the place of a loop."""
         variable = LoopRV()
         self._table[variable] = cursor.sref if isinstance(cursor, Cursor) else cursor
         return variable

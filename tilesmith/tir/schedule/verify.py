@@ -1,4 +1,4 @@
-"""What must hold after each primitive, checked where ``debug_mask`` asks for it.
+"""Verifies a schedule after each primitive, where ``debug_mask`` asks for it.
 
 The function is well formed; the schedule's tables and the flags of its blocks agree with those made
 afresh from the whole function; the regions that a block declares hold all that it touches.
@@ -60,7 +60,7 @@ def _verify_tables(name: str, state: FunctionState) -> None:
 
 
 def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState) -> None:
-    """Flags that were kept are those of the function as it is now."""
+    """Check that cached flags are those of the function as it is now."""
     kept = dict(function_state.flags)
     fresh = ScheduleState(IRModule({name: function_state.function}), debug_mask=0)
     fresh_state = fresh.function_state(fresh.mod.get_global_var(name))
@@ -79,7 +79,7 @@ def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState
 
 
 def _verify_regions(name: str, state: FunctionState) -> None:
-    """Blocks declare all that they touch, if those of the program did so that the user gave."""
+    """Check that blocks declare all that they touch, if those of the user's program did."""
     if state.regions_hold is None:
         state.regions_hold = _first_undeclared(state.original.body, state) is None
     if not state.regions_hold:
@@ -106,7 +106,7 @@ def _first_undeclared(body: Stmt, state: FunctionState) -> tuple[Block, BufferRe
             stack += child_statements(stmt)
             if not isinstance(stmt, BlockRealize) or id(stmt.block) in state.checked:
                 continue
-            # The root block need not declare anything: nothing lies around it.
+            # The root block need not declare anything: there is no block around it.
             found = None if stmt is body else undeclared_access(stmt.block)
             if found is not None:
                 return (stmt.block, *found)
@@ -115,10 +115,10 @@ def _first_undeclared(body: Stmt, state: FunctionState) -> tuple[Block, BufferRe
 
 
 def undeclared_access(block: Block) -> tuple[BufferRegion, str] | None:
-    """A region that a block reads or writes and does not declare; None if there is none.
+    """Return a region that a block reads or writes and does not declare; None if there is none.
 
-    Accesses under a condition count with the part inside of the buffer. What cannot be decided
-    counts as declared.
+    Accesses under a condition count with the part inside of the buffer. Undecidable cases count as
+    declared.
     """
     reads, writes = regions_within_iterators(block)
     analyzer = Analyzer()
@@ -149,7 +149,7 @@ def _may_hold(analyzer: Analyzer, outer: BufferRegion, inner: BufferRegion) -> b
 
 
 def _part_may_hold(analyzer: Analyzer, outer: Range, inner: Range, size: PrimExpr) -> bool:
-    """False where a part of ``inner`` within the buffer certainly lies outside of ``outer``."""
+    """Return False if a part of ``inner`` within the buffer is certainly outside of ``outer``."""
     if outer.min is inner.min and outer.extent is inner.extent:
         return True
     end, inner_end = outer.min + outer.extent, inner.min + inner.extent

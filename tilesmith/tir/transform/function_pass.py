@@ -23,5 +23,5 @@ prim_func_pass = pass_decorator(PrimFuncPass, "transform_function", "prim_func_p
 def CreatePrimFuncPass(  # noqa: N802
     pass_func: Callable[[PrimFunc, Any, Any], PrimFunc | None], pass_info: PassInfo
 ) -> PrimFuncPass:
-    """A pass made of a function of ``(func, mod, ctx)``, with its entry of the pass context."""
+    """Return a pass made of a function of ``(func, mod, ctx)``."""
     return PrimFuncPass(pass_func, pass_info)

@@ -1,4 +1,4 @@
-"""Primitives that say how a loop is carried out, and annotations."""
+"""Primitives that set how a loop runs (parallel, vectorized, unrolled, bound), and annotations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ THREAD_AXES = tuple(
 
 
 def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = False) -> None:
-    """The iterations of a loop may run in any order: it drives data-parallel iterators only.
+    """Check that the iterations of a loop may run in any order: it drives data-parallel iterators
+    only.
 
     A loop bound to ``threadIdx`` may drive a reduction: lowering combines across threads.
     """
@@ -68,8 +69,9 @@ def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = Fa
 
 
 def _is_repeated(cursor: Cursor, block_cursor: BlockCursor) -> bool:
-    """Whether iterations of a loop compute again what others compute too, each for itself: the
-    outputs of the block are used in the loop only, and each use finds all that it needs there."""
+    """Return whether iterations of a loop redundantly compute what others compute too: the outputs
+    of the block are used in the loop only, and each use finds all that it needs in its own
+    iteration."""
     inside = set(cursor.blocks_below())
     scope = block_cursor.scope()
     allocated = scope.block.alloc_buffers
@@ -88,8 +90,8 @@ def _is_repeated(cursor: Cursor, block_cursor: BlockCursor) -> bool:
 
 
 def _check_private(cursor: Cursor, block_cursor: BlockCursor) -> None:
-    """A block that each iteration of a loop repeats: its outputs are used
-    in that iteration only."""
+    """Check that the outputs of a block that each iteration of a loop repeats are used in that
+    iteration only."""
     inside = cursor.blocks_below()
     scope = scope_of(cursor)
     allocated = scope.block.alloc_buffers
@@ -106,8 +108,8 @@ def _check_private(cursor: Cursor, block_cursor: BlockCursor) -> None:
 
 
 def _check_own_elements(cursor: Cursor) -> None:
-    """Different values of the data-parallel iterators write different elements, and what the block
-    reads of its own output is the element that it writes."""
+    """Check that different values of the data-parallel iterators write different elements, and that
+    the block reads of its own output only the element that it writes."""
     block = cursor.block
     name = block.name_hint
     kinds = {iterator.var: iterator.iter_type for iterator in block.iter_vars}
@@ -210,7 +212,8 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
 
 
 def _check_bound_inside(cursor: Cursor, thread_axis: str) -> None:
-    """No loop inside is bound to the axis, unless to divide the filling of shared memory."""
+    """Check that no loop inside is bound to the axis, unless to divide the filling of shared
+    memory."""
     variable = cursor.stmt.loop_var
     inside = list(cursor.children())
     while inside:
@@ -227,8 +230,8 @@ def _check_bound_inside(cursor: Cursor, thread_axis: str) -> None:
 
 
 def _fills_shared_memory(cursor: Cursor, outer: Var) -> bool:
-    """Whether the blocks below a loop do the same for each iteration of an outer one, in memory
-    that threads share: then the threads of the outer loop may divide the work."""
+    """Return whether the blocks below a loop do the same for each iteration of an outer one, in
+    memory that threads share: then the threads of the outer loop may divide the work."""
     for below in cursor.blocks_below():
         realize: BlockRealize = below.stmt
         if any(mentions(v, {outer}) for v in (*realize.iter_values, realize.predicate)):

@@ -1,7 +1,7 @@
-"""read_at and write_at: a block under a loop that copies what the loop reads or has written.
+"""read_at and write_at: copy what a loop reads or writes by a block under the loop.
 
-The block is marked ``auto_copy``: how the copy is carried out is left to later passes. Its inside
-is plain loops, its iterators are the loops around it on which the part depends.
+The block is marked ``auto_copy``: LowerAutoCopy divides the copy later. Its body is plain loops,
+its iterators are the loops around it on which the part depends.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def _check_reads_own(
     loop_cursor: LoopCursor,
     part: list[Range],
 ) -> None:
-    """Readers under the loop, which will read the copy, need nothing from other iterations."""
+    """Check that readers under the loop, which will read the copy, need nothing from other
+    iterations."""
     analyzer = analyzer_inside(loop_cursor)
     for user in users:
         if user == cursor:
@@ -167,7 +168,7 @@ def _check_reads_own(
 
 
 def _whole_domain(cursor: Cursor) -> Range:
-    """The values of a loop's variable over all iterations of the loops around it."""
+    """Return the values of a loop's variable over all iterations of the loops around it."""
     loop: For = cursor.stmt
     low, last = loop.min, loop.min + loop.extent - 1
     for outer in reversed([around.stmt for around in cursor.loops()]):
@@ -193,7 +194,7 @@ def _copy(
     bounds: list[Range],
     name: str,
 ) -> BlockRealize:
-    """The block that copies a part, which depends on the loops around it."""
+    """Return the block that copies a part, which depends on the loops around it."""
     mapping: dict[Var, PrimExpr] = {}
     iterators: list[IterVar] = []
     values: list[Var] = []

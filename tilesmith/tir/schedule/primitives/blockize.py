@@ -1,4 +1,4 @@
-"""blockize: a loop nest, or several blocks beside each other, becomes one block.
+"""blockize: makes one block of a loop nest, or of several neighbouring blocks.
 
 The value of each iterator is divided into a part over the loops outside and one over those inside,
 ``value = outer * extent + inner``. The outer parts are the iterators of the new block, the inner
@@ -60,10 +60,10 @@ def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
     reduction goes to the new block if that carries the reduction. With ``preserve_unit_iters``
     an iterator that is wholly inside leaves one of extent 1 outside. Gives the new block.
 
-    Refuses iterators that are no ``outer * extent + inner`` at this place, other statements
+    Refuses iterators that are not ``outer * extent + inner`` at this place, other statements
     between the loops, and blocks of different scopes.
     """
-    targets = list(dict.fromkeys(target))  # a block given twice is one block
+    targets = list(dict.fromkeys(target))  # a block given twice counts once
     place = find_place(targets)
     blockizer = _Blockizer(place, preserve_unit_iters)
     realize = blockizer.outer()
@@ -72,7 +72,7 @@ def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
 
 
 class _Blockizer:
-    """Makes the new block, and notes which block became which."""
+    """Makes the new block, and records which block became which."""
 
     def __init__(self, place: Place, preserve_unit_iters: bool) -> None:
         self.place = place
@@ -86,7 +86,7 @@ class _Blockizer:
         self.lifted: list[Cursor] = []
 
     def outer(self) -> BlockRealize:
-        """The new block in place."""
+        """Return the realization of the new block."""
         divisions = [self.divide(cursor) for cursor in self.place.blocks]
         for division in divisions:
             for part in division.parts:
@@ -103,7 +103,7 @@ class _Blockizer:
         return self.assemble(body)
 
     def divide(self, cursor: Cursor) -> Division:
-        """The iterators of one block in two parts each."""
+        """Divide the iterators of one block into two parts each."""
         realize: BlockRealize = cursor.stmt
         outside, inside = self.place.loops_around(cursor)
         keeps_units = self.preserve_unit_iters and not self.place.is_shared
@@ -116,7 +116,7 @@ class _Blockizer:
         return division
 
     def add_outer(self, part: Part) -> None:
-        """The iterator of the new block for one part; blocks with the same one share it."""
+        """Return the iterator of the new block for one part; blocks with the same one share it."""
         if part.outer is None:
             return
         for number, (iterator, value) in enumerate(zip(self.iterators, self.values)):
@@ -143,7 +143,8 @@ class _Blockizer:
     # Initialisation of reductions.
 
     def lifts_init(self, division: Division) -> bool:
-        """Whether the init of a block goes to the new block: it carries part of the reduction."""
+        """Return whether the init of a block moves to the new block: that carries part of the
+        reduction."""
         block = division.realize.block
         reduces = [
             part
@@ -162,7 +163,7 @@ class _Blockizer:
         return True
 
     def earlier_use(self, cursor: Cursor, block: Block) -> str:
-        """Why an init cannot run before the other blocks of the place."""
+        """Return why an init cannot run before the other blocks of the place."""
         written = {id(region.buffer) for region in block.writes}
         for other in self.place.blocks:
             if other == cursor:
@@ -174,7 +175,7 @@ class _Blockizer:
         return ""
 
     def init_nest(self, division: Division, loops: list[For], inner: BlockRealize) -> Stmt:
-        """The init under copies of those inner loops that its iterators need."""
+        """Return the init under copies of those inner loops that its iterators need."""
         block = division.realize.block
         renamed: dict[Var, PrimExpr] = {}
         iterators, values = [], []
@@ -229,7 +230,7 @@ class _Blockizer:
     # The inside.
 
     def nest(self, divisions: list[Division], lifted: list[bool]) -> Stmt:
-        """The statements of the place with their blocks replaced."""
+        """Return the statements of the place with their blocks replaced."""
         new: dict[int, BlockRealize] = {}
         for division, lift in zip(divisions, lifted):
             inner = self.inner(division, lift)
@@ -257,7 +258,7 @@ class _Blockizer:
         return stmt_seq(*[walk(stmt) for stmt in self.place.statements])
 
     def inner(self, division: Division, lift: bool) -> BlockRealize:
-        """One block as it is inside of the new one."""
+        """Return one block as it is inside of the new one."""
         realize = division.realize
         block = realize.block
         substitute = Substitute(division.mapping(), self.analyzer)
@@ -283,7 +284,8 @@ class _Blockizer:
         return BlockRealize(values, self.inner_predicate(division), made, realize.span)
 
     def inner_predicate(self, division: Division) -> PrimExpr:
-        """What of a block's condition is asked inside; the rest is asked by the new block."""
+        """Return the part of a block's predicate that is checked inside; the new block checks the
+        rest."""
         outside, inside = self.place.loops_around(self.place.cursor(division.realize.block))
         outer_vars = {loop.loop_var for loop in outside}
         inner_vars = {loop.loop_var for loop in inside}
@@ -300,8 +302,8 @@ class _Blockizer:
         return all_of(*kept) if kept else const(True, "bool")
 
     def is_asked_by_all(self, clause: PrimExpr) -> bool:
-        """Whether all blocks have a condition: then the new block has it, whose iterators are
-        within their ranges only where it holds."""
+        """Return whether all blocks have a condition: then the new block has it, whose iterators
+        are within their ranges only where it holds."""
         return all(
             any(structural_equal(clause, one) for one in clauses(cursor.stmt.predicate))
             for cursor in self.place.blocks
@@ -310,7 +312,7 @@ class _Blockizer:
     # The new block.
 
     def check_closed(self, body: Stmt) -> None:
-        """Nothing inside may name the loops outside any more."""
+        """Check that nothing inside names the loops outside any more."""
         used = set(variables([body, *self.inits]))
         for cursor in self.place.outer_loops():
             variable = cursor.stmt.loop_var
@@ -322,7 +324,7 @@ class _Blockizer:
                 raise refuse(reason, cursor)
 
     def assemble(self, body: Stmt) -> BlockRealize:
-        """The block with the regions of what is inside."""
+        """Return the block with the regions of what is inside."""
         first = self.place.blocks[0].block
         names = [cursor.block.name_hint for cursor in self.place.blocks]
         name = f"{names[0]}_o" if len(names) == 1 else "outer_" + "_".join(names) + "_"
@@ -344,7 +346,8 @@ class _Blockizer:
         return BlockRealize(self.values, predicate, block)
 
     def is_own_result(self, buffer: Buffer) -> bool:
-        """Whether only a reduction whose init has been moved out reads a buffer: its own result."""
+        """Return whether only a reduction whose init has been moved out reads a buffer: its own
+        result."""
         for cursor in self.place.blocks:
             block: Block = cursor.block
             if cursor in self.lifted and any(region.buffer is buffer for region in block.writes):
@@ -357,7 +360,7 @@ class _Blockizer:
 
 
 def _order_of(blocks: list[Block]):
-    """A key that keeps the order in which the blocks name their buffers."""
+    """Return a key that keeps the order in which the blocks name their buffers."""
     numbers: dict[int, int] = {}
     for block in blocks:
         for region in (*block.reads, *block.writes):
@@ -366,7 +369,7 @@ def _order_of(blocks: list[Block]):
 
 
 def _inside_buffer(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
-    """A region cut to its buffer: the last of several tiles may reach beyond."""
+    """Cut a region to its buffer: the last of several tiles may reach beyond."""
     ranges = []
     for part, size in zip(region.region, region.buffer.shape):
         low, extent = part.min, part.extent
@@ -378,7 +381,7 @@ def _inside_buffer(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
 
 
 def _copy_of_loop(loop: For, variable: Var, relocate: Replace, body: Stmt) -> For:
-    """A loop like another one with its own variable; threads stay threads."""
+    """Return a loop like another one with its own variable; threads stay threads."""
     binding = loop.thread_binding
     if binding is not None:
         binding = binding.with_fields(var=Var(binding.var.name, binding.var.dtype))

@@ -1,4 +1,5 @@
-"""Where blockize works: the statements that the new block takes in, and the loops around them."""
+"""The place where blockize works: the statements that the new block takes in, and the loops
+around."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Place:
         self.is_shared = len(self.blocks) > 1
 
     def cursor(self, block: Block) -> BlockCursor:
-        """The cursor of a block as it stands in the program."""
+        """Return the cursor of a block as it stands in the program."""
         return self.scope.block_of(block)
 
     def _blocks(self) -> list[Cursor]:
@@ -64,15 +65,15 @@ class Place:
         return []  # right below the block that is the scope
 
     def outer_loops(self) -> list[LoopCursor]:
-        """The loops of the scope around the place, outermost first."""
+        """Return the loops of the scope around the place, outermost first."""
         return self._outer
 
     def outer_ranges(self) -> dict[Var, Range]:
-        """The ranges of those loops."""
+        """Return the ranges of those loops."""
         return domain_of_loops(self._outer)
 
     def outer_predicates(self) -> list[PrimExpr]:
-        """The conditions of the blocks that concern the loops around the place only."""
+        """Return the conditions of the blocks that concern the loops around the place only."""
         known = self.outer_ranges()
         found = []
         for cursor in self.blocks:
@@ -82,7 +83,7 @@ class Place:
         return found
 
     def loops_around(self, cursor: Cursor) -> tuple[list[For], list[For]]:
-        """The loops around a block: those outside of the place, and those inside."""
+        """Return the loops around a block: those outside of the place, and those inside."""
         loops = cursor.loops()
         cut = len(self._outer)
         outside = [loop.stmt for loop in loops[:cut]]
@@ -112,7 +113,7 @@ class Place:
 
 
 def find_place(targets: list[Cursor]) -> Place:
-    """The place of a loop, of a block, or of several blocks of one scope."""
+    """Return the place of a loop, of a block, or of several blocks of one scope."""
     targets = list(dict.fromkeys(targets))
     scope = scope_of(targets[0])
     if len(targets) == 1:
@@ -137,7 +138,7 @@ def find_place(targets: list[Cursor]) -> Place:
 
 
 def _chain(cursor: Cursor, scope: BlockCursor) -> list[Cursor]:
-    """A block and what is around it, up to its scope."""
+    """Return a block and what is around it, up to its scope."""
     chain = [cursor]
     for ancestor in cursor.ancestors():
         chain.append(ancestor)
@@ -147,7 +148,8 @@ def _chain(cursor: Cursor, scope: BlockCursor) -> list[Cursor]:
 
 
 def _beside(parent: Cursor, numbers: list[int]) -> list[Stmt]:
-    """The statements from the first to the last of some children, as they stand in the body."""
+    """Return the statements from the first to the last of some children, as they stand in the
+    body."""
     stmt = parent.stmt
     children = child_statements(stmt)
     if isinstance(stmt, BlockRealize) and stmt.block.init is not None:

@@ -1,4 +1,5 @@
-"""What a block says of its buffers: regions given by hand or hidden, dtypes, axis separators."""
+"""Primitives that change a block's declared buffers: regions, hidden accesses, dtypes, axis
+separators."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def _put(cursor: Cursor, kind: str, regions: Sequence[BufferRegion], **more: Any
 
 
 def as_region_map(known: Mapping[str, Any], given: Any) -> IndexMap:
-    """New ranges given as a function of the iterators, as a map of these to starts and ends."""
+    """Turn new ranges, given as a function of the iterators, into a map of these to starts and
+    ends."""
     if isinstance(given, IndexMap):
         return given
     cursor: BlockCursor = known["block"]
@@ -123,7 +125,7 @@ def annotate_buffer_access(
 def unsafe_hide_buffer_access(
     block: BlockCursor, buf_type: str, buf_index_array: list[int]
 ) -> None:
-    """Let a block keep quiet about some buffers that it reads ("read") or writes ("write").
+    """Drop declared accesses of a block: buffers that it reads ("read") or writes ("write").
 
     Unsafe: later primitives and passes go by what blocks declare.
     """
@@ -138,7 +140,8 @@ def unsafe_hide_buffer_access(
 
 
 def _renumber_alignments(cursor: Cursor, left: list[int]) -> None:
-    """What ``storage_align`` has noted names buffers by their numbers among those written."""
+    """Renumber the entries of ``storage_align``, which name buffers by their index among the
+    writes."""
     realize: BlockRealize = cursor.stmt
     rows = realize.block.annotations.get("buffer_dim_align")
     if not rows:
@@ -155,7 +158,7 @@ def _renumber_alignments(cursor: Cursor, left: list[int]) -> None:
 
 
 def _owner(cursor: Cursor, buffer: Buffer) -> tuple[Cursor, bool]:
-    """The block that allocates a buffer; for a parameter, the root and True."""
+    """Return the block that allocates a buffer; for a parameter, the root and True."""
     last = cursor
     for ancestor in [cursor, *cursor.ancestors()]:
         stmt = ancestor.stmt
@@ -167,7 +170,7 @@ def _owner(cursor: Cursor, buffer: Buffer) -> tuple[Cursor, bool]:
 
 
 class _Retype(ReplaceBuffer):
-    """Values are cast on their way into the buffer and back out of it."""
+    """Casts values on their way into the buffer and back out of it."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         super().__init__({old: new})
@@ -175,12 +178,12 @@ class _Retype(ReplaceBuffer):
         self.new = new
 
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
-        """A load gives what it gave before, as far as the new dtype can hold it."""
+        """Cast a load back to the old dtype."""
         new = super().visit_BufferLoad(load)
         return cast(load.dtype, new) if load.buffer is self.old else new
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A store casts."""
+        """Cast a stored value to the new dtype."""
         value = self.visit(store.value)
         indices = [self.visit(index) for index in store.indices]
         if store.buffer is self.old:
@@ -215,7 +218,7 @@ def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: Dty
 
 @primitive()
 def set_axis_separator(block: BlockCursor, buffer: BlockBuffer, axis_separators: list[int]) -> None:
-    """Say between which dimensions the physical axes of a buffer are separated.
+    """Set the separators between the physical axes of a buffer.
 
     Flattening makes one axis of each group of dimensions. ``buffer`` is ``("read", k)``,
     ``("write", k)``, a name or a Buffer.

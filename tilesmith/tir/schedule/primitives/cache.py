@@ -1,4 +1,4 @@
-"""cache_read, cache_write, set_scope, storage_align: where buffers live."""
+"""cache_read, cache_write, set_scope, storage_align: set where and how buffers are stored."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ __all__ = [
 class ReplaceBuffer(Rebuild):
     """Replaces buffers wherever they are used, and where blocks allocate them.
 
-    ``only_reads`` or ``only_writes`` leaves the other kind of access as it is. ``start``: where the
-    part of the only replaced buffer begins that the replacement holds.
+    ``only_reads`` or ``only_writes`` leaves the other kind of access as it is. ``start``: the start
+    of the region that the replacement holds, where only one buffer is replaced.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class ReplaceBuffer(Rebuild):
         self.writes = not only_reads
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
-        """The replacement."""
+        """Return the replacement."""
         return self.mapping.get(buffer, buffer)
 
     def visit_Var(self, variable: Var) -> Var:
-        """The pointer of the replacement."""
+        """Return the pointer of the replacement."""
         return self.data.get(variable, variable)
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read."""
+        """Rewrite a read."""
         indices = [self.visit(index) for index in load.indices]
         buffer = self.mapping.get(load.buffer, load.buffer) if self.reads else load.buffer
         if buffer is not load.buffer:
@@ -93,7 +93,7 @@ class ReplaceBuffer(Rebuild):
         return BufferLoad(buffer, indices, load.predicate, load.span)
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A write."""
+        """Rewrite a write."""
         value = self.visit(store.value)
         indices = [self.visit(index) for index in store.indices]
         buffer = self.mapping.get(store.buffer, store.buffer) if self.writes else store.buffer
@@ -113,7 +113,7 @@ class ReplaceBuffer(Rebuild):
         return tuple(new) if any(a is not b for a, b in zip(new, regions)) else regions
 
     def visit_Block(self, block: Block) -> Block:
-        """The accesses inside, the regions, the allocations."""
+        """Rewrite the accesses inside, the regions, the allocations."""
         reads = self._regions(block.reads, self.reads)
         writes = self._regions(block.writes, self.writes)
         body = self.visit(block.body)
@@ -161,7 +161,7 @@ class ReplaceBuffer(Rebuild):
         return match.with_fields(buffer=view, source=source)
 
     def _chain(self, later: ReplaceBuffer) -> None:
-        """Blocks inside that change twice."""
+        """Record blocks inside that change twice."""
         for before, after in list(self.reuse.items()):
             self.reuse[before] = later.reuse.pop(after, after)
         self.reuse.update(later.reuse)
@@ -180,7 +180,7 @@ class ReplaceBuffer(Rebuild):
 
 
 def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: Any) -> Buffer:
-    """A buffer like another one with memory of its own."""
+    """Return a buffer like another one with memory of its own."""
     pointer = Var(
         name, PointerType(prim_type(buffer.dtype), buffer.scope() if scope is None else scope)
     )
@@ -188,14 +188,14 @@ def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: 
 
 
 def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
-    """A compact buffer of the same shape in a storage scope."""
+    """Return a compact buffer of the same shape in a storage scope."""
     name = f"{buffer.name}_{storage_scope}"
     offset = const(0, buffer.elem_offset.dtype)
     return buffer_with(buffer, name, storage_scope, strides=(), elem_offset=offset)
 
 
 def region_of(cursor: Cursor, index: int, reads: bool) -> BufferRegion:
-    """One of the regions that a block declares."""
+    """Return one of the regions that a block declares."""
     block: Block = cursor.block
     regions = block.reads if reads else block.writes
     if not 0 <= index < len(regions):
@@ -271,7 +271,8 @@ def cache_read(
 def _holding(
     cache: Buffer, buffer: Buffer, part: list[Range], blocks: list[Block]
 ) -> Buffer | None:
-    """A cache that is as large as what is copied; None where that is all, or is not known."""
+    """Return a cache that is as large as the copied part; None where that is the whole buffer or
+    unknown."""
     whole = all(
         is_const(one.min, 0) and structural_equal(one.extent, size)
         for one, size in zip(part, buffer.shape)
@@ -284,7 +285,7 @@ def _holding(
 
 
 def _check_consumers(scope: BlockCursor, consumers: Sequence[Cursor]) -> None:
-    """Consumers that are named belong to the scope of the block itself."""
+    """Check that named consumers belong to the scope of the block itself."""
     blocks = scope.blocks_below()
     for consumer in consumers:
         if consumer not in blocks:
@@ -297,14 +298,14 @@ def _check_consumers(scope: BlockCursor, consumers: Sequence[Cursor]) -> None:
 
 
 def _at(place: Cursor, cursors: Sequence[Cursor], which: int) -> Cursor:
-    """The first (0) or last (-1) of some blocks below a place."""
+    """Return the first (0) or last (-1) of some blocks below a place."""
     return sorted(cursors, key=lambda cursor: statement_number(place, cursor))[which]
 
 
 def _place_between(
     scope: BlockCursor, writers: Sequence[Cursor], readers: Sequence[Cursor], buffer: Buffer
 ) -> Cursor:
-    """The outermost loop or block below which all writers stand before all readers."""
+    """Return the outermost loop or block below which all writers precede all readers."""
     place = scope
     for _ in range(2):
         if not writers:
@@ -322,7 +323,7 @@ def _place_between(
 def _part_read(
     readers: Sequence[Cursor], buffer: Buffer, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
-    """What readers need in one iteration of a place, and the box that they never leave."""
+    """Return what readers need in one iteration of a place, and the box that they never leave."""
     part: list[Range] | None = None
     bounds: list[Range] | None = None
     analyzer = analyzer_inside(place)
@@ -386,10 +387,10 @@ def cache_write(
 def part_written(
     cursor: Cursor, region: BufferRegion, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
-    """What a block writes in one iteration of a place, and the box that it never leaves.
+    """Return what a block writes in one iteration of a place, and the box that it never leaves.
 
-    What is copied must have been written, or the copy would destroy what was there. Only at the
-    top of the scope that allocates the buffer there is nothing to destroy.
+    All of the copied part must have been written, or the copy would overwrite other contents. Only
+    at the top of the scope that allocates the buffer there are no other contents.
     """
     block: Block = cursor.block
     scope = scope_of(cursor)
@@ -422,7 +423,7 @@ def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
 
 
 def writers_of(scope: BlockCursor, buffer: Buffer) -> list[Cursor]:
-    """The blocks of a scope that write a buffer."""
+    """Return the blocks of a scope that write a buffer."""
     return [
         cursor
         for cursor in scope.blocks_below()
@@ -431,7 +432,7 @@ def writers_of(scope: BlockCursor, buffer: Buffer) -> list[Cursor]:
 
 
 def first_block(scope: BlockCursor) -> Cursor:
-    """The block that a scope runs first."""
+    """Return the block that a scope runs first."""
     return _at(scope, scope.blocks_below(), 0)
 
 

@@ -1,4 +1,4 @@
-"""cache_index: index computations done once, before the block, and kept in buffers."""
+"""cache_index: precomputes indices before the block and keeps them in buffers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _from_zero(variable: Var, domain: Range) -> PrimExpr:
 def _stage(
     expr: PrimExpr, buffer: Buffer, iterators: list[IterVar], name: str
 ) -> tuple[BlockRealize, list[tuple[Var, PrimExpr]]]:
-    """The block that fills a table with the values of an expression."""
+    """Return the block that fills a table with the values of an expression."""
     loops: list[tuple[Var, PrimExpr]] = []
     own, values, mapping, places = [], [], {}, []
     for number, iterator in enumerate(iterators):
@@ -105,7 +105,7 @@ def _stage(
 
 
 class _Computations(Visitor):
-    """The computations in the indices of a block that depend on its iterators only.
+    """Collects the computations in the indices of a block that depend on its iterators only.
 
     ``threshold`` above 1: a computation counts if it occurs so often, as a whole or as a part.
     """
@@ -137,7 +137,7 @@ class _Computations(Visitor):
         pass
 
     def visit_Block(self, block: Block) -> None:
-        """What an inner block computes depends on its own iterators."""
+        """Skip an inner block: its computations depend on its own iterators."""
 
     def visit_PrimExpr(self, expr: PrimExpr) -> None:
         """Count a computation; look for smaller ones where repeated parts are asked for."""
@@ -161,12 +161,13 @@ class _Computations(Visitor):
         return _divides_by_constants(expr) and bool(variables(expr))
 
     def chosen(self) -> list[PrimExpr]:
-        """The computations to keep, the largest first where one is a part of another."""
+        """Return the computations to keep, the largest first where one is a part of another."""
         return [expr for expr, count in self.counts if count >= self.threshold]
 
 
 def _divides_by_constants(expr: PrimExpr) -> bool:
-    """A division by something that a condition keeps from being zero must stay where it is."""
+    """Return whether all divisors are constants: another division may be guarded by a condition and
+    must stay."""
     divisions = (FloorDiv, FloorMod, Div, Mod)
     return not any_node(expr, lambda one: isinstance(one, divisions) and not _is_nonzero(one.b))
 
@@ -184,11 +185,11 @@ class _UseTables(Rebuild):
         self.is_index = False
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read."""
+        """Rewrite a read."""
         return load.with_fields(indices=self._indices(load))
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """A write."""
+        """Rewrite a write."""
         return store.with_fields(indices=self._indices(store), value=self.visit(store.value))
 
     def _indices(self, access: Any) -> tuple[PrimExpr, ...]:
@@ -199,11 +200,11 @@ class _UseTables(Rebuild):
         return indices
 
     def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        """Regions are found anew afterwards."""
+        """Keep regions: they are detected anew afterwards."""
         return region
 
     def visit_Block(self, block: Block) -> Block:
-        """The block itself; blocks inside of it stay as they are."""
+        """Rewrite the block itself; blocks inside of it stay as they are."""
         if self.reuse:
             return block
         self.reuse[block] = block
@@ -211,7 +212,7 @@ class _UseTables(Rebuild):
         return block.with_fields(body=self.visit(block.body), init=init)
 
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
-        """The load that stands for an expression."""
+        """Return the load that replaces an expression."""
         if self.is_index:
             for known, load in self.tables:
                 if structural_equal(known, expr):

@@ -1,4 +1,4 @@
-"""cache_inplace: a buffer that a block reads and writes goes through one copy in and one out."""
+"""cache_inplace: copies a buffer that a block reads and writes in and out once."""
 
 from __future__ import annotations
 

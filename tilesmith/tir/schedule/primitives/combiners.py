@@ -1,4 +1,4 @@
-"""What a reduction block combines, so that partial results can be combined again.
+"""Recognises how a reduction block combines values, so that partial results can be combined again.
 
 One result: ``+``, ``*``, ``min`` or ``max`` of the old value and a new one. Several results: each
 of them one of these for itself, or all that belong to one choice (the position and the value of a
@@ -45,8 +45,8 @@ __all__ = ["Combiner", "combiner_of"]
 class Combiner:
     """``buffers[indices] = combine(buffers[indices], values)`` of a block, from start values.
 
-    ``identities``: what partial results start from. The start of a sum or product must count once
-    only, so that these start from 0 or 1; for a choice it makes no difference how often it counts.
+    ``identities``: the start values of partial results. The start of a sum or product must count
+    only once, so these start from 0 or 1; a choice may count its start any number of times.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Combiner:
         self.left, self.right, self.results = results
 
     def combine(self, a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """The combination of two tuples of values."""
+        """Return the combination of two tuples of values."""
         mapping = dict(zip((*self.left, *self.right), (*a, *b)))
         return [substitute(result, mapping) for result in self.results]
 
@@ -77,7 +77,7 @@ class Combiner:
         news = self.combine(olds, values)
         if len(targets) == 1:
             return BufferStore(targets[0], news[0], indices)
-        # Each new value sees all old ones.
+        # Each new value may read all old ones.
         variables = [Var(f"v_{target.name}", target.dtype) for target in targets]
         body: Stmt = stmt_seq(
             *[BufferStore(t, variable, indices) for t, variable in zip(targets, variables)]
@@ -94,7 +94,7 @@ class Combiner:
 
 
 def combiner_of(cursor: Cursor) -> Combiner:
-    """Recognise what a reduction block combines; refuses what is not known to be associative."""
+    """Recognise the combiner of a reduction block; refuses those not known to be associative."""
     block: Block = cursor.block
 
     def unknown(reason: str) -> ScheduleError:
@@ -175,7 +175,7 @@ def _several(reduction: BlockReduction, unknown: Callable[[str], ScheduleError])
 
 
 def _are(a: PrimExpr, b: PrimExpr, x: PrimExpr, y: PrimExpr) -> bool:
-    """Whether two expressions are these two, in any order."""
+    """Return whether two expressions are these two, in any order."""
     return (a is x and b is y) or (a is y and b is x)
 
 
@@ -192,8 +192,8 @@ def _as_select(expr: PrimExpr) -> Select | None:
 
 
 def _compares(choice: Select, left: list[Var], right: list[Var], results: list[PrimExpr]) -> bool:
-    """Whether the condition orders the two sides by the values that are chosen along: ``l >= r``,
-    or with equal values by a second one: ``l > r or (l == r and i < j)``."""
+    """Return whether the condition orders the two sides by the values that are chosen along: ``l >=
+    r``, or with equal values by a second one: ``l > r or (l == r and i < j)``."""
     condition = choice.condition
     tie = None
     if isinstance(condition, Or) and isinstance(condition.b, And):
@@ -211,7 +211,8 @@ def _compares(choice: Select, left: list[Var], right: list[Var], results: list[P
 def _orders(
     condition: PrimExpr, choice: Select, left: list[Var], right: list[Var], results: list[PrimExpr]
 ) -> bool:
-    """A comparison of the two sides of one result, which is chosen in the same way."""
+    """Return whether a comparison orders the two sides of one result, which is chosen in the same
+    way."""
     if not isinstance(condition, (GE, GT, LE, LT)):
         return False
     for number, (x, y) in enumerate(zip(left, right)):
@@ -220,7 +221,7 @@ def _orders(
         result = results[number]
         if _as_select(result) is not None:
             return True
-        # Minimum and maximum choose by themselves: it must be the same side.
+        # Minimum and maximum choose by their own comparison: it must choose the same side.
         chosen_first = _among(condition.a, left) == _among(choice.true_value, left)
         takes_larger = isinstance(condition, (GE, GT)) == chosen_first
         return isinstance(result, Max if takes_larger else Min)

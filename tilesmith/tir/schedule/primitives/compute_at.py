@@ -1,4 +1,4 @@
-"""compute_at and reverse_compute_at: moving a block under a loop of its consumers or producers.
+"""compute_at and reverse_compute_at: move a block under a loop of its consumers or producers.
 
 Both ask which part of the buffers is touched by the other blocks in one iteration of the loop, find
 the values of the moved block's iterators that belong to that part, and make loops over these.
@@ -100,7 +100,7 @@ def reverse_compute_at(
     """Move a consumer under a loop of its producers, for the part that they have made there.
 
     All producers have to be under the loop. Refuses places inside of a producer's reduction,
-    and consumers that would read what is not there yet, run several times, or not run for all
+    and consumers that would read elements not written yet, run several times, or not run for all
     that they write. Marks as in ``compute_at``.
     """
     if isinstance(loop, StmtSRef):
@@ -139,8 +139,8 @@ def reverse_compute_at(
 
 
 def _check_own_memory(cursor: Cursor, producers: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
-    """What lies in memory that each thread has for itself is read by the thread that made it: it
-    has to be known which part that is."""
+    """Check that memory that each thread has for itself is read by the thread that wrote it: the
+    part that a thread reads must be known."""
     around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
     tags = [one.thread_binding.thread_tag for one in around if one.thread_binding is not None]
     if not any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
@@ -175,7 +175,8 @@ def _check_place(cursor: Cursor, loop_cursor: LoopCursor) -> BlockCursor:
 
 
 def _check_finished(cursor: Cursor, under: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
-    """A reduction is complete only after its loops: the new place must not be inside of one."""
+    """Check that the new place is not inside of a reduction loop: the result is complete only after
+    it."""
     around = ranges_around(cursor, loop_cursor)
     for producer in under:
         realize: BlockRealize = producer.stmt
@@ -195,7 +196,8 @@ def _check_finished(cursor: Cursor, under: Sequence[Cursor], loop_cursor: LoopCu
 def _check_order(
     cursor: BlockCursor, loop_cursor: LoopCursor, scope: BlockCursor, is_reverse: bool = False
 ) -> None:
-    """What a block reads and writes must not be written or read on its way to the new place."""
+    """Check that the buffers of a block are not written or read between its old and its new
+    place."""
     blocks = scope.blocks_below()
     below = set(loop_cursor.blocks_below())
     here, first = blocks.index(cursor), min(blocks.index(other) for other in below)
@@ -215,9 +217,9 @@ def _check_order(
 
 
 class _Place(NamedTuple):
-    """Where a block goes, and whether it is a consumer (``is_reverse``).
+    """The place where a block goes; ``is_reverse``: it is a consumer.
 
-    ``is_open``: that it runs there for all its values is to be shown.
+    ``is_open``: it is still to be proven that the block runs there for all its values.
     """
 
     loop: LoopCursor
@@ -257,8 +259,8 @@ def _move(cursor: Cursor, where: _Place, domains: Domains) -> None:
 
 
 def _check_runs_once(cursor: Cursor, where: _Place, nest: Stmt) -> None:
-    """At its new place a consumer runs once for each value of its
-    iterators, reductions in order."""
+    """Check that a consumer at its new place runs once for each value of its iterators, with
+    reductions in order."""
     loop_cursor = where.loop
     ranges = ranges_around(cursor, loop_cursor)
     inner = nest
@@ -295,7 +297,8 @@ def _check_runs_once(cursor: Cursor, where: _Place, nest: Stmt) -> None:
 def _check_reductions_ascend(
     where: _Place, realize: BlockRealize, ranges: dict[Var, Range]
 ) -> None:
-    """Reduction iterators start at their least values: there the block initialises its result."""
+    """Check that reduction iterators start at their least values: there the block initialises its
+    result."""
     analyzer = analyzer_for(where.loop)
     for variable, range_ in ranges.items():
         analyzer.bind(variable, range_)
@@ -316,7 +319,7 @@ def _check_reductions_ascend(
 
 
 def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr]) -> None:
-    """Iterations that compute a consumer again have to make anew what it reads."""
+    """Check that iterations that compute a consumer again also recompute what it reads."""
     used = set(variables(values))
     below = set(where.loop.blocks_below())
     for ancestor in (where.loop, *where.loop.ancestors()):
@@ -333,7 +336,7 @@ def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr])
 
 
 def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
-    """Whether the loops bind a block's iterators to all values of their ranges, in all
+    """Return whether the loops bind a block's iterators to all values of their ranges, in all
     combinations."""
     points = [Range.from_min_extent(v, const(1, v.dtype)) for v in realize.iter_values]
     box = estimate_region_strict_bound(points, ranges, realize.predicate)
@@ -355,7 +358,8 @@ def _nearest(stmt: Stmt) -> list[Stmt]:
 
 
 def _position(cursor: Cursor, loop_cursor: LoopCursor, scope: BlockCursor, index: int) -> int:
-    """Before which statement of the loop to insert: after all producers, before all consumers."""
+    """Return the statement of the loop to insert before: after all producers, before all
+    consumers."""
     children = child_statements(loop_cursor.stmt)
     producers = {s.stmt for s in producers_of(cursor, scope)}
     consumers = {s.stmt for s in consumers_of(cursor, scope)}
@@ -394,7 +398,7 @@ def _nest(
     preserve_unit_loops: bool,
     may_repeat: bool,
 ) -> Stmt:
-    """The block under new loops over the domains of its iterators.
+    """Return the block under new loops over the domains of its iterators.
 
     A block that ``may_repeat`` may be computed for more values than one iteration needs.
     """
@@ -425,7 +429,7 @@ def _nest(
 def _loop_domain(
     analyzer: Analyzer, iterator: IterVar, interval: Interval | None, may_repeat: bool
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]]:
-    """Start and extent of the loop for an iterator, and conditions on it to check inside."""
+    """Return start and extent of the loop for an iterator, and conditions on it to check inside."""
     domain = iterator.dom
     if interval is None:
         return domain.min, domain.extent, []

@@ -1,4 +1,4 @@
-"""compute_inline and reverse_compute_inline."""
+"""compute_inline and reverse_compute_inline: inline a block into its consumers or its producer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def compute_inline(block: BlockCursor) -> None:
 def _check_nothing_else(
     cursor: Cursor, scope: BlockCursor, consumers: Sequence[Cursor], buffer: Buffer
 ) -> None:
-    """The consumers are all that uses a buffer which will be gone."""
+    """Check that only the consumers use a buffer that will be removed."""
     for other in scope.blocks_below():
         block: Block = other.block
         if other != cursor and other not in consumers and buffer in read_buffers(block):
@@ -84,7 +84,7 @@ def _check_nothing_else(
 
 
 def _single_store(cursor: Cursor, scope: BlockCursor, is_consumer: bool = False) -> BufferStore:
-    """The one store that makes up a complete block without further conditions."""
+    """Return the one store that makes up a complete block without further conditions."""
     realize: BlockRealize = cursor.stmt
     block = realize.block
     reason = why_not_complete(cursor, scope)
@@ -107,7 +107,7 @@ def _single_store(cursor: Cursor, scope: BlockCursor, is_consumer: bool = False)
 
 
 def _producer_indices(cursor: Cursor, store: BufferStore) -> list[Any]:
-    """The iterator that each index of the store is; all must differ, or be constants."""
+    """Return the iterator that each index of the store is; all must differ, or be constants."""
     block: Block = cursor.block
     own = {iterator.var: iterator for iterator in block.iter_vars}
     seen: set[Var] = set()
@@ -145,7 +145,7 @@ class _Inliner(Rebuild):
         self.fixed = indices[-1]
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        """The stored value at the load's indices."""
+        """Return the stored value at the load's indices."""
         load = self.children(load)
         if load.buffer is not self.buffer:
             return load
@@ -156,7 +156,7 @@ class _Inliner(Rebuild):
         return _Copy(mapping).visit(self.value)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
-        """A block, with the regions that it touches now; blocks inside of it come first."""
+        """Rewrite a block and detect its regions anew; blocks inside of it come first."""
         new = self.children(realize)
         if new.block is not realize.block:
             new = with_regions(new, self.producer)
@@ -165,10 +165,10 @@ class _Inliner(Rebuild):
 
 
 class _Copy(Replace):
-    """A copy of an expression with variables replaced; its lets bind variables of their own."""
+    """Copies an expression with variables replaced; its lets bind variables of their own."""
 
     def visit_Let(self, expr: Let) -> Let:
-        """A binding of a new variable."""
+        """Rename the variable of a let."""
         value = self.visit(expr.value)
         variable = Var(expr.var.name, expr.var.type_annotation)
         self.mapping = {**self.mapping, expr.var: variable}
@@ -176,17 +176,18 @@ class _Copy(Replace):
 
 
 def check_plain_access(cursor: Cursor, buffer: Buffer) -> None:
-    """A consumer must read the buffer by plain loads."""
+    """Check that a consumer reads the buffer by plain loads only."""
     matches = nodes(cursor.stmt, MatchBufferRegion)
     if mentions(cursor.stmt, {buffer.data}) or any(m.source.buffer is buffer for m in matches):
         raise refuse(f"buffer '{buffer.name}' is used as a pointer or matched region", cursor)
 
 
 def with_regions(realize: BlockRealize, *merged: Block) -> BlockRealize:
-    """A block with its regions detected anew; reads of what it writes in a reduction stay out.
+    """Return a block with its regions detected anew; reads of what it writes in a reduction stay
+    out.
 
-    What it touches by pointers stays as declared; of blocks ``merged`` into it that may be anything
-    of a buffer.
+    Accesses through pointers stay as declared; those of blocks ``merged`` into it count for the
+    whole buffer.
     """
     block = realize.block
     declared = [region for one in (block, *merged) for region in (*one.reads, *one.writes)]
@@ -210,7 +211,7 @@ def _by_pointer(
     block: Block,
     merged: tuple[Block, ...],
 ) -> list[BufferRegion]:
-    """What a block is declared to read or write of a buffer that it uses as a pointer."""
+    """Return the regions that a block declares of buffers that it uses through pointers."""
     buffer = everything.buffer
     own = [region for region in getattr(block, kind) if region.buffer is buffer]
     known = [region for region in found if region.buffer is buffer]
@@ -222,7 +223,7 @@ def _by_pointer(
 
 
 def drop_allocation(scope: BlockCursor, buffer: Buffer) -> None:
-    """A block allocates a buffer no longer."""
+    """Remove the allocation of a buffer from its block."""
     realize: BlockRealize = scope.stmt
     kept = tuple([other for other in realize.block.alloc_buffers if other is not buffer])
     if len(kept) != len(realize.block.alloc_buffers):
@@ -270,7 +271,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
 
 
 def _check_final(producer: BlockCursor) -> None:
-    """A producer writes one buffer, and each element of it once."""
+    """Check that a producer writes one buffer, and each element of it once."""
     block: Block = producer.block
     if len(block.writes) != 1:
         raise refuse(f"block '{block.name_hint}' writes several buffers", producer)
@@ -290,7 +291,7 @@ def _check_final(producer: BlockCursor) -> None:
 
 
 class _Inverse:
-    """How the consumer's iterators follow from the indices at which it reads the producer."""
+    """The consumer's iterators as functions of the indices at which it reads the producer."""
 
     def __init__(
         self,
@@ -306,7 +307,8 @@ class _Inverse:
 
 
 def _check_all_made(cursor: Cursor, producer: BlockCursor, load: BufferLoad) -> None:
-    """Each instance of the consumer reads what the producer makes: else nothing would run it."""
+    """Check that the producer makes what each instance of the consumer reads: else nothing would
+    run it."""
     block: Block = producer.block
     ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
     analyzer = Analyzer()
@@ -358,7 +360,7 @@ def _inverse_indices(cursor: Cursor, producer: BlockCursor, buffer: Buffer) -> _
 
 
 def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bool:
-    """Whether the consumer reads every element that the producer makes."""
+    """Return whether the consumer reads every element that the producer makes."""
     analyzer = Analyzer()
     for index, size in zip(load.indices, buffer.shape):
         if isinstance(index, Var) and index in domain:
@@ -389,13 +391,13 @@ class _ReverseInliner(Rebuild):
         self.analyzer = Analyzer()
 
     def visit_Block(self, block: Block) -> Block:
-        """The ranges of the producer's iterators help to drop conditions."""
+        """Bind the ranges of the producer's iterators, which help to drop conditions."""
         for iterator in block.iter_vars:
             self.analyzer.bind(iterator.var, iterator.dom)
         return super().visit_Block(block)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        """The consumer's store with this store's value in place of its load."""
+        """Return the consumer's store with this store's value in place of its load."""
         if store.buffer is not self.buffer:
             return store
         at = Replace(dict(zip(self.inverse.placeholders, store.indices)))

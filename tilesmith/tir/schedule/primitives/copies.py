@@ -1,4 +1,4 @@
-"""Blocks that copy a part of a buffer to another buffer, and where such blocks go."""
+"""Builds blocks that copy a part of a buffer to another buffer, and finds where they go."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ __all__ = [
 
 
 def statement_number(place: Cursor, cursor: Cursor) -> int:
-    """Which of the loops and blocks right below a place holds a block."""
+    """Return the number of the loop or block right below a place that holds a block."""
     chain = [cursor, *cursor.ancestors()]
     top = chain[chain.index(place) - 1]
     return place.children().index(top)
 
 
 def common_place(scope: BlockCursor, cursors: Sequence[Cursor]) -> Cursor:
-    """The innermost loop around some blocks of a scope; the scope if they share none."""
+    """Return the innermost loop around some blocks of a scope; the scope if they share none."""
     common = list(cursors[0].ancestors())
     for cursor in cursors[1:]:
         others = set(cursor.ancestors())
@@ -93,7 +93,7 @@ def insert_nest(place: Cursor, nest: Stmt, cursor: Cursor, before: bool) -> None
 
 
 def is_in_init(place: Cursor, cursor: Cursor) -> bool:
-    """Whether a block belongs to the initialisation of the block ``place``."""
+    """Return whether a block belongs to the initialisation of the block ``place``."""
     chain = [cursor, *cursor.ancestors()]
     stmt, anchor = place.stmt, chain[chain.index(place) - 1].stmt
     if not isinstance(stmt, BlockRealize) or stmt.block.init is None:
@@ -103,7 +103,7 @@ def is_in_init(place: Cursor, cursor: Cursor) -> bool:
 
 
 def analyzer_inside(place: Cursor) -> Analyzer:
-    """An analyzer that knows the ranges of a loop or block and of all around it."""
+    """Return an analyzer that knows the ranges of a loop or block and of all around it."""
     analyzer = analyzer_for(place)
     stmt = place.stmt
     if isinstance(stmt, For):
@@ -115,8 +115,8 @@ def analyzer_inside(place: Cursor) -> Analyzer:
 
 
 def check_finished(cursor: Cursor, place: Cursor) -> None:
-    """What a block has written is final after one iteration of ``place``: no loop at or outside of
-    it carries a reduction of the block."""
+    """Check that what a block has written is final after one iteration of ``place``: no loop at or
+    outside of it carries a reduction of the block."""
     realize: BlockRealize = cursor.stmt
     outside = {}
     for ancestor in (place, *place.ancestors()):
@@ -140,7 +140,7 @@ def check_finished(cursor: Cursor, place: Cursor) -> None:
 
 
 def bound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
-    """A region of a block in terms of the loops around it."""
+    """Return a region of a block in terms of the loops around it."""
     bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
     return [
         Range.from_min_extent(bind.visit(part.min), bind.visit(part.extent))
@@ -155,7 +155,8 @@ def box_around(
     shape: Sequence[PrimExpr],
     within: bool = True,
 ) -> list[Range]:
-    """The box around a region over all values of some variables; ``within``: cut to the buffer."""
+    """Return the box around a region over all values of some variables; ``within``: cut to the
+    buffer."""
     box = []
     for part, size in zip(region, shape):
         covered = eval_set(part, ranges) if ranges else None
@@ -175,13 +176,14 @@ def box_around(
 
 
 def possible_region(analyzer: Analyzer, block: Block, region: BufferRegion) -> list[Range]:
-    """The box around all that a block can touch by a region, over all of its iterators."""
+    """Return the box around all that a block can touch by a region, over all of its iterators."""
     domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
     return box_around(analyzer, region.region, domains, region.buffer.shape)
 
 
 def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
-    """The box that a region fills without gaps over all values of some variables, else None."""
+    """Return the box that a region fills without gaps over all values of some variables, else
+    None."""
     found = estimate_region_strict_bound(region, ranges)
     if found is None:
         return None
@@ -195,7 +197,7 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
 
 
 def writes_always(block: Block, buffer: Buffer) -> bool:
-    """Whether no condition inside of a block may leave a store to a buffer out."""
+    """Return whether no condition inside of a block may leave a store to a buffer out."""
     for match in nodes(block.body, MatchBufferRegion):
         if match.source.buffer is buffer:
             return False  # nobody has looked what is written through the match
@@ -217,9 +219,9 @@ def _is_conditional(stmt: Stmt) -> bool:
 def region_at(
     cursor: Cursor, region: BufferRegion, place: Cursor, exact: bool
 ) -> list[Range] | None:
-    """What a block touches by a region in one iteration of a place; ``exact``: without gaps.
+    """Return what a block touches by a region in one iteration of a place; ``exact``: without gaps.
 
-    It may reach over the ends of the buffer, where a condition cuts off the last part.
+    It may extend beyond the buffer, where a condition cuts off the last part.
     """
     ranges = ranges_between(cursor, place)
     bound = without_lets(cursor, bound_region(cursor.stmt, region))
@@ -230,8 +232,8 @@ def region_at(
 
 
 def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
-    """Expressions or ranges of a block in terms of loops only: variables that are bound between
-    the loops (by lets) stand for their values."""
+    """Return expressions or ranges of a block in terms of loops only: let variables between the
+    loops are replaced by their values."""
     used = set(variables(nodes))
     loops = {loop.stmt.loop_var for loop in cursor.loops()}
     found = list(nodes)
@@ -248,7 +250,7 @@ def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
 
 
 def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
-    """The lets between a loop (or block) and a statement right below it."""
+    """Return the lets between a loop (or block) and a statement right below it."""
 
     def walk(stmt: Any) -> list[LetStmt] | None:
         if stmt is inner:
@@ -265,7 +267,7 @@ def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
 
 
 def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
-    """The box around two boxes."""
+    """Return the box around two boxes."""
     made = []
     for x, y in zip(a, b):
         low = analyzer.simplify(minimum(x.min, y.min))
@@ -277,7 +279,7 @@ def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Ran
 def nest_of(
     realize: BlockRealize, loops: Sequence[tuple[Var, PrimExpr]], kind: ForKind = ForKind.SERIAL
 ) -> Stmt:
-    """A block under loops from 0."""
+    """Return a block under loops from 0."""
     nest: Stmt = realize
     for variable, extent in reversed(loops):
         nest = For(variable, const(0, variable.dtype), extent, kind, nest)
@@ -294,9 +296,9 @@ def copy_nest(
     value_of: Callable[[BufferLoad], PrimExpr] | None = None,
     small: Buffer | None = None,
 ) -> tuple[Stmt, BlockRealize]:
-    """A nest that copies a part of one buffer to the same place of another one.
+    """Return a nest that copies a part of one buffer to the same place of another one.
 
-    ``bounds``: the box that the part never leaves; a condition sees to it where needed. ``small``:
+    ``bounds``: the box that the part never leaves; a condition ensures it where needed. ``small``:
     the buffer that holds the part alone, from its start.
     """
     if small is not None:
@@ -333,7 +335,7 @@ def copy_nest(
 def _copy_of_part(
     source: Buffer, target: Buffer, part: Sequence[Range], name: str, small: Buffer
 ) -> tuple[Stmt, BlockRealize]:
-    """Copies between a part of one buffer and the whole of another one."""
+    """Copy between a part of one buffer and the whole of another one."""
     loops = [(Var(f"ax{k}", one.extent.dtype), one.extent) for k, one in enumerate(part)]
     iterators = [
         IterVar(

@@ -1,4 +1,4 @@
-"""decompose_padding: a block that copies where a condition holds and pads elsewhere, as two blocks.
+"""decompose_padding: splits a block that copies where a condition holds and pads elsewhere.
 
 for i in range(10):                         for i_pad in range(10):
     with T.block("B"):                          with T.block("B_pad_const"):
@@ -34,7 +34,7 @@ Bounds = dict[Var, tuple[PrimExpr, PrimExpr]]  # iterator: first value inside, f
 
 @primitive(trace="", no_sampler="it only tells what decompose_padding would do")
 def can_decompose_padding(block: BlockCursor, loop: LoopCursor) -> bool:
-    """Whether ``decompose_padding`` of the same arguments would not be refused."""
+    """Return whether ``decompose_padding`` of the same arguments would not be refused."""
     try:
         _Padding(block, loop)
     except ScheduleError:
@@ -56,7 +56,7 @@ def decompose_padding(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
           with T.block("B"): B[vi + 1] = A[vi]
 
     The padding is filled in right before ``loop``. Gives the block that fills. Refuses other
-    blocks, conditions that are no bounds of single iterators, and loops with other statements.
+    blocks, conditions that are not bounds of single iterators, and loops with other statements.
     """
     padding = _Padding(block, loop)
     fill, fill_block = padding.fill()
@@ -94,7 +94,7 @@ class _Padding:
         return refuse(reason, self.cursor, advice)
 
     def pattern(self) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
-        """The store, the condition, the value where it holds, the padding."""
+        """Return the store, the condition, the value where it holds, the padding."""
         store = self.block.body
         value = store.value if isinstance(store, BufferStore) else None
         advice = "the body must be B[...] = T.if_then_else(condition, value, constant)"
@@ -110,7 +110,7 @@ class _Padding:
         return (store, *parts)  # type: ignore[return-value] - a BufferStore, as value is not None
 
     def check_padding(self) -> None:
-        """The buffer is written once per element, at plain iterators."""
+        """Check that the buffer is written once per element, at plain iterators."""
         seen: set[Var] = set()
         own = {iterator.var for iterator in self.block.iter_vars}
         for index in self.store.indices:
@@ -122,7 +122,7 @@ class _Padding:
                 raise self.refuse(f"iterator '{iterator.var.name}' does not choose what is written")
 
     def bounds(self, condition: PrimExpr) -> Bounds:
-        """The box of iterators in which the condition holds."""
+        """Return the box of iterators in which the condition holds."""
         domain = {iterator.var: iterator.dom for iterator in self.block.iter_vars}
         found = {v: (dom.min, dom.min + dom.extent) for v, dom in domain.items()}
         analyzer = Analyzer()
@@ -149,7 +149,7 @@ class _Padding:
     def limits(
         self, clause: PrimExpr, variable: Var
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-        """``a * v + b >= 0`` solved for ``v``: the first value, or the first one too large."""
+        """Solve ``a * v + b >= 0`` for ``v``: the first value, or the first one too large."""
         if isinstance(clause, LE):
             rest = clause.b - clause.a
         elif isinstance(clause, LT):
@@ -174,7 +174,7 @@ class _Padding:
     # The two nests.
 
     def fill(self) -> tuple[Stmt, Block]:
-        """All of the buffer that these loops write, filled with the padding."""
+        """Fill all of the buffer that these loops write with the padding."""
         renamed: dict[Var, PrimExpr] = {}
         iterators = []
         for iterator in self.block.iter_vars:
@@ -213,7 +213,8 @@ class _Padding:
         return realize, block
 
     def copy(self) -> Stmt:
-        """The inside of the box: loops that are an iterator shrink, else a condition asks."""
+        """Copy the inside of the box: loops that are an iterator shrink, else a condition
+        guards."""
         analyzer = Analyzer()
         shifts: dict[Var, PrimExpr] = {}
         iterators: list[IterVar] = []
@@ -253,13 +254,14 @@ class _Padding:
         return body
 
     def without_units(self, value: PrimExpr) -> PrimExpr:
-        """A binding in which outer loops of one iteration have become their only value."""
+        """Return a binding in which outer loops of one iteration are replaced by their only
+        value."""
         units = {loop.loop_var: loop.min for loop in self.outside if is_const(loop.extent, 1)}
         new = substitute(value, units)
         return value if new is value else Analyzer().simplify(new)
 
     def owns_loop(self, value: PrimExpr, dom: Range) -> bool:
-        """Whether an iterator is a loop of its own here, with the same range."""
+        """Return whether an iterator is a loop of its own here, with the same range."""
         for loop in self.loops:
             if value is loop.loop_var:
                 others = [one for one in self.realize.iter_values if one is not value]
@@ -278,7 +280,7 @@ class _Padding:
     def copied_block(
         self, iterators: list[IterVar], shifts: dict[Var, PrimExpr], analyzer: Analyzer
     ) -> Block:
-        """The block with the value only."""
+        """Return the block with the value only."""
         for iterator in iterators:
             analyzer.bind(iterator.var, iterator.dom)
         shift = _Shift(shifts, analyzer)
@@ -303,19 +305,19 @@ class _Shift(Replace):
         self.analyzer = analyzer
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """An index after the shift."""
+        """Return an index after the shift."""
         new = self.visit(expr)
         return expr if new is expr else self.analyzer.simplify(new)
 
     def visit_BufferLoad(self, load):
-        """A load with simple indices."""
+        """Rewrite a load, with simple indices."""
         indices = tuple([self.index(index) for index in load.indices])
         if all(a is b for a, b in zip(indices, load.indices)):
             return load
         return load.with_fields(indices=indices)
 
     def region(self, region: BufferRegion) -> BufferRegion:
-        """A region after the shift."""
+        """Return a region after the shift."""
         parts = [
             Range.from_min_extent(self.index(part.min), self.index(part.extent))
             for part in region.region

@@ -1,4 +1,4 @@
-"""Which values of a block's iterators belong to the part of a buffer that one iteration touches."""
+"""Computes which values of a block's iterators belong to the region that one iteration touches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ Domains = dict[Var, Interval]  # by iterator; those left out take all their valu
 def touched_parts(
     blocks: Sequence[Cursor], loop_cursor: LoopCursor, buffers: list[Buffer], reads: bool
 ) -> dict[int, list[Interval]]:
-    """What blocks read (or write) of buffers in one iteration of a loop: intervals by buffer."""
+    """Return what blocks read (or write) of buffers in one iteration of a loop: intervals by
+    buffer."""
     wanted = {id(buffer) for buffer in buffers}
     found: dict[int, list[Interval]] = {}
     analyzer = analyzer_for(loop_cursor)
@@ -67,8 +68,9 @@ def touched_parts(
 
 
 def _threads_around(loop_cursor: LoopCursor, storage_scope: str) -> dict[Var, Range]:
-    """Loops over threads around a place that share memory of a scope: it holds what all of them
-    need, not what one does. Global memory is large enough that each thread makes what it needs."""
+    """Return the loops over threads around a place that share memory of a scope: the memory holds
+    what all of them need, not what one does. Global memory is large enough that each thread makes
+    what it needs."""
     tags: tuple[str, ...] = ()
     if storage_scope.startswith("shared"):
         tags = ("threadIdx", "vthread")
@@ -91,7 +93,7 @@ def _relaxed(
     buffer: Buffer,
     axis: int,
 ) -> Interval:
-    """``[low, high]`` over all values of some variables; all of the axis if unknown."""
+    """Return ``[low, high]`` over all values of some variables; all of the axis if unknown."""
     if ranges:
         below, above = eval_set(low, ranges), eval_set(high, ranges)
         low, high = below.min_value, above.max_value
@@ -109,7 +111,8 @@ def _union(analyzer: Analyzer, a: list[Interval], b: list[Interval]) -> list[Int
 
 
 def producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domains:
-    """Which values of each iterator write the touched parts; iterators left out: all of them."""
+    """Return which values of each iterator write the touched parts; iterators left out: all of
+    them."""
     domains: Domains = {}
     is_first = True
     analyzer = Analyzer()
@@ -136,7 +139,8 @@ def producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domain
 def _domains_of_region(
     analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
 ) -> Domains:
-    """Which values of the iterators touch a box by a region; iterators left out: maybe all."""
+    """Return which values of the iterators touch a box by a region; iterators left out: maybe
+    all."""
     domains: Domains = {}
     for part, interval in zip(region.region, intervals):
         solved = _solve(analyzer, block, part, interval)
@@ -157,8 +161,9 @@ def _domains_of_region(
 def _inverted(
     analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
 ) -> Domains:
-    """As ``_domains_of_region``, where iterators are spread over several dimensions or several are
-    in one: the indices together tell the iterators (``v // 4, v % 4`` tells v)."""
+    """Invert indices like ``_domains_of_region`` where iterators are spread over several dimensions
+    or several are in one: the indices together determine the iterators (``v // 4, v % 4`` determine
+    v)."""
     if not all(is_const(part.extent, 1) for part in region.region):
         return {}
     domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
@@ -180,12 +185,12 @@ def _inverted(
 def consumer_domains(
     cursor: Cursor, loop_cursor: LoopCursor, touched: dict[int, list[Interval]]
 ) -> tuple[Domains, bool]:
-    """Which values of each iterator read what one iteration of the loop makes.
+    """Return which values of each iterator read what one iteration of the loop makes.
 
     Each iteration must make all that these values read, and all iterations together all that the
-    block reads; else it would run on what is not there yet, or not at all. Refuses where that
-    cannot be shown. The second result: whether it still has to be shown that all iterations
-    together run the block for all of its values.
+    block reads; else it would read elements that are not written yet, or not run at all. Refuses
+    where that cannot be proven. The second result: whether it still has to be proven that all
+    iterations together run the block for all of its values.
     """
     return _ConsumerDomains(cursor, loop_cursor).find(touched)
 
@@ -204,11 +209,11 @@ class _ConsumerDomains:
         self.is_inverted = False
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        """The error of the primitive at the consumer."""
+        """Return the error of the primitive at the consumer."""
         return refuse(reason, self.cursor, advice)
 
     def find(self, touched: dict[int, list[Interval]]) -> tuple[Domains, bool]:
-        """The values for all regions that the block reads."""
+        """Return the values for all regions that the block reads."""
         for region in self.block.reads:
             intervals = touched.get(id(region.buffer), [])
             open_ = [
@@ -238,7 +243,7 @@ class _ConsumerDomains:
     def _check_made(
         self, region: BufferRegion, part: Range, interval: Interval, size: PrimExpr
     ) -> None:
-        """All iterations together make all that the block reads."""
+        """Check that all iterations together make all that the block reads."""
         analyzer = self.analyzer
         inside = (-part.min, size - part.min - part.extent)
         if not _is_whole(analyzer, _over(interval, self.ranges), size) or not _is_whole(
@@ -259,7 +264,8 @@ class _ConsumerDomains:
             )
 
     def _invert(self, region: BufferRegion, intervals: list[Interval]) -> None:
-        """Values of iterators that no single dimension tells; they read within the part only."""
+        """Return the values of iterators that no single dimension determines; they read within the
+        part only."""
         found = _inverted(self.analyzer, self.block, region, intervals)
         boxes = {
             iterator.var: IntervalSet(*found[iterator.var])
@@ -287,12 +293,12 @@ class _ConsumerDomains:
 
 
 def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
-    """Whether ``[0, size)`` lies within an interval."""
+    """Return whether ``[0, size)`` lies within an interval."""
     return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
 
 
 def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
-    """The union of an interval over all values of some variables."""
+    """Return the union of an interval over all values of some variables."""
     below, above = eval_set(interval[0], ranges), eval_set(interval[1], ranges)
     if not (below.has_lower_bound() and above.has_upper_bound()):
         return interval
@@ -300,7 +306,7 @@ def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
 
 
 def ranges_around(cursor: Cursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
-    """The ranges of a loop and of those around it that are not around a block."""
+    """Return the ranges of a loop and of those around it that are not around a block."""
     own = set(cursor.ancestors())
     ranges = {}
     for ancestor in (loop_cursor, *loop_cursor.ancestors()):
@@ -314,7 +320,8 @@ def ranges_around(cursor: Cursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
 def _solve(
     analyzer: Analyzer, block: Block, part: Range, interval: Interval
 ) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
-    """The values of the one iterator in ``part`` for which it meets the interval, and its step.
+    """Return the values of the one iterator in ``part`` for which it meets the interval, and its
+    step.
 
     Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side. An
     extent that changes with the iterators counts as the largest one: values too many do no harm.
@@ -342,7 +349,8 @@ def _solve(
 
 
 def scale_of(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
-    """``(c, d)`` where an expression is ``variable * c + d`` with a constant c > 0, else None."""
+    """Return ``(c, d)`` where an expression is ``variable * c + d`` with a constant c > 0, else
+    None."""
     at_zero = analyzer.simplify(substitute(expr, {variable: 0}))
     at_one = analyzer.simplify(substitute(expr, {variable: 1}))
     step = analyzer.simplify(at_one - at_zero)

@@ -1,4 +1,4 @@
-"""From the place that an access touches back to the iterators of its block."""
+"""Inverts indices: from the element that an access touches back to the iterators of its block."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["inverse_of"]
 def inverse_of(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range]
 ) -> tuple[list[Var], dict[Var, PrimExpr]]:
-    """The iterators that follow from some indices, as functions of placeholders for these.
+    """Return the iterators that follow from some indices, as functions of placeholders for these.
 
-    An iterator of one value follows from nothing. What cannot be shown to come back as it went in
-    is left out.
+    An iterator of one value follows from nothing. Iterators whose inverse is not proven correct
+    are left out.
     """
     placeholders = [Var(f"p{number}", index.dtype) for number, index in enumerate(indices)]
     used = {v: domains[v] for v in variables(indices) if v in domains}

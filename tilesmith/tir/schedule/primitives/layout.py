@@ -1,4 +1,4 @@
-"""transform_layout and transform_block_layout: index maps applied to buffers and to iterators."""
+"""transform_layout and transform_block_layout: apply index maps to buffers and to iterators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _buffer(cursor: BlockCursor, choice: BufferChoice) -> Buffer:
 
 
 def as_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
-    """A map given as a function of the indices of the chosen buffer, or as it is."""
+    """Return a map given as a function of the indices of the chosen buffer, or as it is."""
     if isinstance(index_map, IndexMap):
         return index_map
     buffer = _buffer(known["block"], known["buffer"])
@@ -63,7 +63,7 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
 
 
 def as_pad_value(known: Mapping[str, Any], pad_value: Any) -> IndexMap | None:
-    """What fills the padding, as a map from the new indices to one value; None leaves it open."""
+    """Return the padding value as a map from the new indices to one value; None leaves it open."""
     if pad_value is None or isinstance(pad_value, IndexMap):
         return pad_value
     buffer, mapping = _buffer(known["block"], known["buffer"]), known["index_map"]
@@ -79,7 +79,8 @@ def as_pad_value(known: Mapping[str, Any], pad_value: Any) -> IndexMap | None:
 
 
 def _adapted(value: PrimExpr, buffer: Buffer, is_literal: bool = True) -> PrimExpr:
-    """A number of Python takes the width of the buffer's elements; integers become no floats."""
+    """Convert a Python number to the dtype of the buffer's elements; integers do not become
+    floats."""
     if is_literal and isinstance(value, (IntImm, FloatImm)):
         if value.dtype.is_float == buffer.dtype.is_float:
             return const(value.value, buffer.dtype)
@@ -87,7 +88,7 @@ def _adapted(value: PrimExpr, buffer: Buffer, is_literal: bool = True) -> PrimEx
 
 
 def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
-    """A map over the iterators of a block."""
+    """Return a map over the iterators of a block."""
     if isinstance(index_map, IndexMap):
         return index_map
     block: Block = known["block"].block
@@ -96,7 +97,7 @@ def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
 
 
 def _as_many_elements(a: Buffer, b: Buffer) -> bool:
-    """Whether buffers of constant shapes hold equally many elements."""
+    """Return whether buffers of constant shapes hold equally many elements."""
     sizes = [*a.shape, *b.shape]
     if not all(isinstance(size, IntImm) for size in sizes):
         return True
@@ -114,12 +115,12 @@ class _TransformAccess(Redirect):
         self.is_dense = _as_many_elements(old, new)
 
     def visit_For(self, loop: For) -> For:
-        """The range of the variable helps to simplify the new indices."""
+        """Record the range of the variable, which helps to simplify the new indices."""
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         return self.children(loop)
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        """Where the map puts an element."""
+        """Return the new indices of an element."""
         # An index that stays as it was keeps its name, also where it can only be 0.
         return [
             index if isinstance(index, Var) else self.analyzer.simplify(index)
@@ -127,7 +128,7 @@ class _TransformAccess(Redirect):
         ]
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """A point becomes a point, a box the box around its image."""
+        """Return the new ranges: a point becomes a point, a box the box around its image."""
         if all(is_const(part.extent, 1) for part in ranges):
             place = self.indices(buffer, tuple([part.min for part in ranges]))
             return list(BufferRegion.from_point(self.new, place).region)
@@ -145,9 +146,9 @@ class _TransformAccess(Redirect):
         return image
 
     def visit_Block(self, block: Block) -> Block:
-        """The iterators' ranges, the accesses, the allocations."""
+        """Rewrite a block: the iterators' ranges, the accesses, the allocations."""
         for iterator in block.iter_vars:
-            if self.is_dense:  # with padding 'vi // 16' stays for the reader, also where it is 0
+            if self.is_dense:  # with padding, 'vi // 16' stays for readability, also where it is 0
                 self.analyzer.bind(iterator.var, iterator.dom)
         for match in block.match_buffers:
             if match.source.buffer is self.old:
@@ -165,7 +166,7 @@ BlockMap = Annotated[
 
 
 class _MatchedError(Exception):
-    """A block matches a region of the buffer."""
+    """Raised where a block matches a region of the buffer."""
 
 
 @primitive()
@@ -228,7 +229,7 @@ def transform_layout(
 def _inverse_and_padding(
     cursor: Cursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> tuple[IndexMap, PrimExpr | None]:
-    """The map back, and where there is padding, None for nowhere."""
+    """Return the inverse map and the condition of padding; None where there is no padding."""
     domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
     inverse, padded = _inverse_of(cursor, mapping, domain)
     if is_const(padded, 0):
@@ -266,7 +267,8 @@ def _check_arguments(
 
 
 def _inverse_of(cursor: Cursor, mapping: IndexMap, domain: list[Range]) -> tuple[IndexMap, Any]:
-    """The inverse of a map, and which results nothing is mapped to. Refuses where it is unknown."""
+    """Return the inverse of a map, and which results nothing is mapped to. Refuses where it is
+    unknown."""
     try:
         return mapping.non_surjective_inverse(domain)
     except (ShapeError, UnsupportedError) as error:
@@ -284,7 +286,7 @@ def _check_no_view(cursor: Cursor, buffer: Buffer) -> None:
 
 
 def _owner(cursor: Cursor, buffer: Buffer) -> BlockCursor:
-    """The block that allocates a buffer; the root for a parameter."""
+    """Return the block that allocates a buffer; the root for a parameter."""
     last = cursor
     for ancestor in cursor.ancestors():
         stmt = ancestor.stmt
@@ -349,7 +351,7 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
 
 
 def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor]) -> None:
-    """The loops run through all values of the iterators: the new ones will."""
+    """Check that the loops run through all values of the iterators, so that the new ones will."""
     iterations: PrimExpr = const(1, "int64")
     points: PrimExpr = const(1, "int64")
     for loop in loops:
@@ -365,7 +367,8 @@ def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor
 
 
 def _iterator_kinds(cursor: Cursor, mapping: IndexMap, block: Block) -> list[int]:
-    """A new iterator is of the kind of the old ones that it is made of; they must agree."""
+    """Return the kinds of the new iterators: those of the old ones that they are made of, which
+    must agree."""
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
     kinds = []
     for index in mapping.final_indices:

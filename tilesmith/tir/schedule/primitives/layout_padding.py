@@ -1,4 +1,4 @@
-"""What becomes of the elements that a new layout of a buffer adds: the padding.
+"""Handles the padding: the elements that a new layout of a buffer adds.
 
 A block that writes the whole buffer writes the padding too. Otherwise a block of its own writes it,
 after what writes the rest; of a parameter that is only read, it is assumed to hold the value.
@@ -35,7 +35,7 @@ __all__ = ["Padding", "WholeWriter"]
 
 
 class Padding(NamedTuple):
-    """Elements of ``buffer`` that are none of the old buffer's, and their value.
+    """The elements of ``buffer`` that the old buffer does not have, and their value.
 
     ``inverse`` maps new indices to old ones; ``condition``, over the same variables, holds for
     padding; ``value`` gives what it holds.
@@ -47,16 +47,16 @@ class Padding(NamedTuple):
     value: IndexMap
 
     def holds_at(self, indices: list[Any]) -> PrimExpr:
-        """Whether an element is padding."""
+        """Return whether an element is padding."""
         return Replace(dict(zip(self.inverse.initial_indices, indices))).visit(self.condition)
 
     def value_at(self, indices: list[Any]) -> PrimExpr:
-        """What an element holds if it is padding."""
+        """Return the value of an element if it is padding."""
         places = dict(zip(self.value.initial_indices, indices))
         return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
     def fill(self, owner: BlockCursor, writers: Sequence[Cursor]) -> None:
-        """A block that writes the padding, right after what writes the rest."""
+        """Return a block that writes the padding, right after what writes the rest."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
         block = Block(
@@ -74,7 +74,7 @@ class Padding(NamedTuple):
             self._put_first(owner, nest)
 
     def assume(self, owner: BlockCursor) -> None:
-        """A block that tells what callers have put into the padding."""
+        """Return a block that states what callers have put into the padding."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
         load = BufferLoad(self.buffer, indices)
@@ -106,7 +106,7 @@ class Padding(NamedTuple):
 
 
 def spatial(name: str, extent: PrimExpr) -> IterVar:
-    """A data-parallel iterator from 0."""
+    """Return a data-parallel iterator from 0."""
     zero = const(0, extent.dtype)
     return IterVar(Range.from_min_extent(zero, extent), Var(name, extent.dtype), IterVar.DataPar)
 
@@ -123,7 +123,7 @@ class WholeWriter:
 
     @staticmethod
     def find(cursor: Cursor, buffer: Buffer) -> WholeWriter | None:
-        """The block if it is one, else None."""
+        """Return the block if it is one, else None."""
         realize: BlockRealize = cursor.stmt
         block, loops = realize.block, [loop.stmt for loop in cursor.loops()]
         store = block.body
@@ -190,7 +190,7 @@ class WholeWriter:
         self.loops[0].replace(nest, {block: made})
 
     def _names(self, mapping: IndexMap) -> list[str]:
-        """A dimension that stays as it was keeps the name of its loop."""
+        """Return loop names: a dimension that stays as it was keeps the name of its loop."""
         loops = [loop.stmt.loop_var.name for loop in self.loops]
         kept = dict(zip(mapping.initial_indices, loops))
         return [
@@ -208,12 +208,12 @@ class _AtOwnIndices(Replace):
         self.indices = tuple(indices)
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """A read of what was written before."""
+        """Rewrite a read of what was written before."""
         if load.buffer is self.buffer:
             return load.with_fields(indices=self.indices)
         return self.children(load)
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """The store of the block."""
+        """Rewrite the store of the block."""
         store = self.children(store)
         return store.with_fields(indices=self.indices) if store.buffer is self.buffer else store

@@ -1,4 +1,4 @@
-"""Primitives that look at the program: blocks by name, loops, producers and consumers."""
+"""Primitives that query the program: blocks by name, loops, producers and consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 @primitive(is_pure=True, aliases=("get_sblock",), no_sampler="every sampler calls it")
 def get_block(name: str, func_name: FunctionName = None) -> BlockCursor:
-    """The block of that name; it must be the only one."""
+    """Return the block of that name; it must be the only one."""
     assert func_name is not None  # None stands for the function that the schedule works on
     found = func_name.find_blocks(name)
     if len(found) == 1:
@@ -35,31 +35,31 @@ def get_block(name: str, func_name: FunctionName = None) -> BlockCursor:
 
 @primitive(is_pure=True, no_sampler="every sampler calls it")
 def get_loops(block: Cursor) -> list[LoopCursor]:
-    """The loops around a block up to the next block, outermost first."""
+    """Return the loops around a block up to the next block, outermost first."""
     return block.loops()
 
 
 @primitive(is_pure=True)
 def get_child_blocks(block_or_loop: Cursor) -> list[BlockCursor]:
-    """The blocks right inside of a block or loop."""
+    """Return the blocks right inside of a block or loop."""
     return block_or_loop.blocks_below()
 
 
 @primitive(is_pure=True)
 def get_producers(block: BlockCursor) -> list[BlockCursor]:
-    """The blocks of the same scope that write what this block reads."""
+    """Return the blocks of the same scope that write what this block reads."""
     return producers_of(block, scope_of(block))
 
 
 @primitive(is_pure=True)
 def get_consumers(block: BlockCursor) -> list[BlockCursor]:
-    """The blocks of the same scope that read what this block writes."""
+    """Return the blocks of the same scope that read what this block writes."""
     return consumers_of(block, scope_of(block))
 
 
 @primitive(is_pure=True)
 def get_output_blocks(scope_block: BlockCursor) -> list[BlockCursor]:
-    """The blocks inside of a scope that write to buffers from outside of it."""
+    """Return the blocks inside of a scope that write to buffers from outside of it."""
     inside = {id(buffer) for buffer in scope_block.block.alloc_buffers}
     return [
         block

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def check_plain(cursor: Cursor) -> For:
-    """A loop that can be divided: no annotations, not bound to a thread, from 0."""
+    """Check that a loop can be divided: no annotations, not bound to a thread, from 0."""
     loop: For = cursor.stmt
     name = loop.loop_var.name
     if loop.annotations:
@@ -53,7 +53,7 @@ def check_plain(cursor: Cursor) -> For:
 
 
 def _infer_factors(cursor: Cursor, factors: list[Any]) -> list[PrimExpr]:
-    """The factors as expressions, the None among them found from the extent."""
+    """Return the factors as expressions, with None replaced by what follows from the extent."""
     loop: For = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
@@ -126,7 +126,7 @@ def split(
 
 
 def _covered(cursor: Cursor, extents: list[PrimExpr], total: PrimExpr, inferred: bool) -> bool:
-    """Whether the product of the factors is the extent, so that no iteration is superfluous.
+    """Return whether the product of the factors is the extent, so that no iteration is superfluous.
 
     Refuses factors that leave iterations out, or may; one that was ``inferred`` leaves none.
     """
@@ -152,7 +152,7 @@ def _covered(cursor: Cursor, extents: list[PrimExpr], total: PrimExpr, inferred:
 
 
 def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
-    """Blocks that changed twice: what they were first to what they are last."""
+    """Compose two replacements of blocks: what they were first to what they are last."""
     later = dict(second)
     for before, after in list(first.items()):
         if after in later:
@@ -244,7 +244,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
 
 
 def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCursor]:
-    """The loops from the outermost to the innermost of the given ones, nested directly."""
+    """Return the loops from the outermost to the innermost of the given ones, nested directly."""
     for bottom in cursors:
         above = [bottom, *bottom.ancestors()]
         missing = wanted.difference(above)
@@ -276,7 +276,8 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
 
 
 def _check_blocks_below(top: LoopCursor) -> None:
-    """Below reordered loops: iterators are data-parallel or reductions, bindings are affine."""
+    """Check blocks below reordered loops: iterators are data-parallel or reductions, bindings are
+    affine."""
     if not top.state.enable_check:
         return
     for cursor in top.blocks_below():
@@ -338,7 +339,7 @@ def loop_partition(
 
 
 class CopyNest(Rebuild):
-    """A copy of a nest with loops, iterators and buffers of its own, block names with a suffix."""
+    """Copies a nest with loops, iterators and buffers of its own, block names with a suffix."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], suffix: str) -> None:
         super().__init__()
@@ -348,7 +349,7 @@ class CopyNest(Rebuild):
         self.buffers: dict[Buffer, Buffer] = {}
 
     def visit_Var(self, variable: Var) -> PrimExpr:
-        """The replacement, or the variable itself."""
+        """Return the replacement, or the variable itself."""
         return self.mapping.get(variable, variable)
 
     def _renamed(self, variable: Var) -> Var:
@@ -357,7 +358,8 @@ class CopyNest(Rebuild):
         return new
 
     def _own_buffer(self, buffer: Buffer) -> Buffer:
-        """A buffer with memory of its own; symbolic sizes of a matched region are its own too."""
+        """Return a buffer with memory of its own; symbolic sizes of a matched region are its own
+        too."""
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if isinstance(size, Var) and size not in self.mapping:
                 self._renamed(size)
@@ -371,11 +373,11 @@ class CopyNest(Rebuild):
         return new
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
-        """The copy of a buffer that is defined inside, or the buffer itself."""
+        """Return the copy of a buffer that is defined inside, or the buffer itself."""
         return self.buffers.get(buffer, buffer)
 
     def visit_For(self, loop: For) -> For:
-        """A loop with a variable of its own."""
+        """Copy a loop with a variable of its own."""
         low, extent = self.visit(loop.min), self.visit(loop.extent)
         variable = self._renamed(loop.loop_var)
         return loop.with_fields(
@@ -383,19 +385,19 @@ class CopyNest(Rebuild):
         )
 
     def visit_LetStmt(self, stmt: Any) -> Any:
-        """A binding with a variable of its own."""
+        """Copy a let with a variable of its own."""
         value = self.visit(stmt.value)
         variable = self._renamed(stmt.var)
         return stmt.with_fields(var=variable, value=value, body=self.visit(stmt.body))
 
     def visit_Let(self, expr: Let) -> Let:
-        """A binding inside an expression, with a variable of its own."""
+        """Copy a let expression with a variable of its own."""
         value = self.visit(expr.value)
         variable = self._renamed(expr.var)
         return Let(variable, value, self.visit(expr.body))
 
     def visit_Block(self, block: Block) -> Block:
-        """A block with iterators of its own."""
+        """Copy a block with iterators of its own."""
         iterators = []
         for iterator in block.iter_vars:
             domain = self.visit(iterator.dom)
@@ -435,7 +437,7 @@ def add_unit_loop(block_or_loop: Cursor) -> LoopCursor:
 
 
 def _index_dtype(stmt: For | BlockRealize) -> Any:
-    """The dtype of a loop's variable or of a block's iterators."""
+    """Return the dtype of a loop's variable or of a block's iterators."""
     if isinstance(stmt, For):
         return stmt.loop_var.dtype
     iterators = stmt.block.iter_vars

@@ -1,4 +1,4 @@
-"""merge: nests beside each other become one nest, iteration by iteration.
+"""merge: merges neighbouring nests into one nest, iteration by iteration.
 
 An iteration of the merged loops runs what all of the nests did in it, one after the other. So what
 one nest does in an iteration must not depend on what another one did in other iterations: buffers
@@ -51,7 +51,8 @@ def merge(*loops: LoopCursor) -> LoopCursor:
 
 
 def _levels(cursors: Sequence[Cursor]) -> list[list[Cursor]]:
-    """The loops to merge and those around them up to where the nests part, outermost first."""
+    """Return the loops to merge and those around them up to where the nests part, outermost
+    first."""
     levels = [list(cursors)]
     while True:
         parents = [cursor.parent() for cursor in levels[0]]
@@ -68,7 +69,7 @@ def _levels(cursors: Sequence[Cursor]) -> list[list[Cursor]]:
 
 
 def _check_same_loops(cursors: Sequence[Cursor]) -> None:
-    """Loops of one kind and extent."""
+    """Check that loops have one kind and extent."""
     loops: list[For] = [check_plain(cursor) for cursor in cursors]
     analyzer = analyzer_for(cursors[0])
     for loop, cursor in zip(loops[1:], cursors[1:]):
@@ -99,7 +100,7 @@ def _remove(cursor: Cursor) -> None:
 
 
 def _check_dependences(levels: list[list[Cursor]]) -> None:
-    """No iteration of a nest may use what another nest writes in other iterations."""
+    """Check that no iteration of a nest uses what another nest writes in other iterations."""
     nests = [list(cursor.blocks_below()) for cursor in levels[0]]
     for buffer, users in _shared_buffers(nests):
         for level in levels:
@@ -122,7 +123,8 @@ def _check_dependences(levels: list[list[Cursor]]) -> None:
 def _shared_buffers(
     nests: Sequence[Sequence[Cursor]],
 ) -> list[tuple[Buffer, list[tuple[int, Cursor]]]]:
-    """The buffers that several nests use and one writes, each with its users and their nests."""
+    """Return the buffers that several nests use and one writes, each with its users and their
+    nests."""
     users: dict[Buffer, dict[tuple[int, Cursor], bool]] = {}
     for number, nest in enumerate(nests):
         for cursor in nest:
@@ -142,8 +144,8 @@ _Ends = tuple[PrimExpr, PrimExpr] | None  # the first and last index in one dime
 
 
 def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
-    """Whether iterations of one of the merged loops touch parts of a buffer that are apart: in some
-    dimension they stay within ``[v * c + d, v * c + d + c)``."""
+    """Return whether iterations of one of the merged loops touch disjoint parts of a buffer: in
+    some dimension they stay within ``[v * c + d, v * c + d + c)``."""
     variable = loop.loop_var
     analyzer = Analyzer()
     analyzer.bind(variable, loop_range(loop))
@@ -167,8 +169,8 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
 def _touched(
     buffer: Buffer, level: list[Cursor], number: int, cursor: Cursor, outermost: Cursor
 ) -> list[list[_Ends]]:
-    """By region of a block and by dimension, the first and last index in an iteration of its merged
-    loop, in terms of the variable of the first one."""
+    """Return by region of a block and by dimension the first and last index in an iteration of its
+    merged loop, in terms of the variable of the first one."""
     own, common = level[number].stmt.loop_var, level[0].stmt.loop_var
     others: dict[Var, Range] = {}
     for ancestor in cursor.ancestors():

@@ -1,4 +1,4 @@
-"""pad_einsum: sizes of a sum of products rounded up, by padded copies around it.
+"""pad_einsum: rounds the sizes of a sum of products up, by padded copies around it.
 
 Rows and columns that are added hold zeros, so they add nothing to any sum; what they compute
 themselves is cut off when the result is copied back.
@@ -43,7 +43,7 @@ def pad_einsum(block: BlockCursor, padding: list[int]) -> None:
       C_pad[128, 128] = A_pad @ B_pad;  C = C_pad[0:127, 0:127]
 
     Refuses blocks whose iterators are not loops of their own (pad before splitting), indices
-    that are no single iterators, and reductions that zeros would change.
+    that are not single iterators, and reductions that zeros would change.
     """
     einsum = _Einsum(block, padding)
     scope = scope_of(block)
@@ -92,7 +92,7 @@ class _Einsum:
         return refuse(reason, self.cursor, advice)
 
     def check_nest(self) -> None:
-        """Each iterator is one of the loops, and these hold nothing else."""
+        """Check that each iterator is one of the loops, and that these hold nothing else."""
         name = self.block.name_hint
         if self.block.match_buffers:
             view = self.block.match_buffers[0].buffer.name
@@ -119,7 +119,7 @@ class _Einsum:
     # The computation.
 
     def find_accesses(self) -> dict[Buffer, tuple[PrimExpr, ...]]:
-        """The indices of each buffer, the same in all accesses to it."""
+        """Find the indices of each buffer, the same in all accesses to it."""
         body = self.block.body
         if not isinstance(body, BufferStore):
             raise self.refuse(f"block '{self.block.name_hint}' is more than one store")
@@ -160,7 +160,7 @@ class _Einsum:
         return found
 
     def check_zeros_add_nothing(self) -> None:
-        """Where a reduction is padded, its terms there are zero."""
+        """Check that where a reduction is padded, its terms there are zero."""
         padded = {
             iterator.var
             for iterator in self.block.iter_vars
@@ -178,9 +178,10 @@ class _Einsum:
                 )
 
     def vanishes(self, expr: PrimExpr, variable: Var) -> bool:
-        """Whether a term is zero where ``variable`` is in the padding, whatever else is read.
+        """Return whether a term is zero where ``variable`` is in the padding, whatever else is
+        read.
 
-        0 * x is no zero for an infinite x, so that both factors have to vanish for floats.
+        0 * x is not zero for an infinite x, so both factors have to vanish for floats.
         """
         if isinstance(expr, BufferLoad):
             return any(index is variable for index in expr.indices)
@@ -197,7 +198,7 @@ class _Einsum:
     # The copies.
 
     def buffers(self) -> list[tuple[Buffer, Buffer]]:
-        """The buffers that need padded copies, with these."""
+        """Return the buffers that need padded copies, with these."""
         made = []
         for buffer, indices in self.accesses.items():
             shape = list(buffer.shape)
@@ -223,7 +224,7 @@ class _Einsum:
         return made
 
     def copy(self, source: Buffer, target: Buffer, fills: bool) -> Stmt:
-        """A nest that copies into the padded buffer, zeros around it, or back out of it."""
+        """Return a nest that copies into the padded buffer, zeros around it, or back out of it."""
         shape = target.shape
         loops = [Var(f"i{k}", size.dtype) for k, size in enumerate(shape)]
         iterators = [
@@ -252,7 +253,7 @@ class _Einsum:
         return nest
 
     def padded(self, copies: dict[Buffer, Buffer]) -> tuple[Stmt, Block]:
-        """The nest with its new extents, over the copies."""
+        """Return the nest with its new extents, over the copies."""
         rewrite = ReplaceBuffer(copies)
         block: Block = rewrite.visit(self.block)
         iterators = []

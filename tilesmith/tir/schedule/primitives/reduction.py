@@ -79,7 +79,8 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
 
 
 def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) -> None:
-    """No loop from the chosen one inwards may just repeat the block: it would add up again."""
+    """Check that no loop from the chosen one inwards only repeats the block: it would add up
+    again."""
     driving = set(variables(realize.iter_values))
     for cursor in inside:
         loop: For = cursor.stmt
@@ -108,7 +109,8 @@ def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) ->
 def _check_no_outer_reduction(
     realize: BlockRealize, outer: Sequence[LoopCursor], loop_cursor: LoopCursor
 ) -> None:
-    """No loop outside of the chosen one may drive a reduction: it would be initialised again."""
+    """Check that no loop outside of the chosen one drives a reduction: it would be initialised
+    again."""
     for cursor in outer:
         variable = cursor.stmt.loop_var
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -123,14 +125,14 @@ def _check_no_outer_reduction(
 
 
 def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
-    """What an initialisation reads: values that it starts from, tables of indices."""
+    """Return the regions that an initialisation reads: its start values, tables of indices."""
     if next(loads(block.body), None) is None:
         return ()
     return tuple(get_block_access_region(block, {})[0])
 
 
 def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
-    """What of a block's condition its initialisation asks, which has not all of its loops.
+    """Return the part of a block's predicate that its initialisation checks: it lacks some loops.
 
     A condition on a loop that is gone speaks of the reduction only: the rest is kept. A loop of one
     iteration says nothing, also next to one that stays.
@@ -146,7 +148,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
 
 
 def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stmt, Block]:
-    """The initialisation block under copies of those loops that its iterators need."""
+    """Return the initialisation block under copies of those loops that its iterators need."""
     block = realize.block
     renamed: dict[Var, PrimExpr] = {}
     iterators, values = [], []
@@ -300,7 +302,7 @@ class _Rfactor:
         return new
 
     def factored(self, loops: Sequence[LoopCursor]) -> BlockRealize:
-        """The block that computes partial results."""
+        """Return the block that computes partial results."""
         block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.DataPar)
         iterators: list[IterVar] = [factor]
@@ -359,7 +361,7 @@ class _Rfactor:
     def _conditions(
         self, loops: Sequence[LoopCursor], iterators: dict[Var, IterVar]
     ) -> tuple[PrimExpr, PrimExpr | None]:
-        """The predicate of the factored block, and a guard of its value.
+        """Return the predicate of the factored block, and a guard of its value.
 
         Each partial result must be initialised. So a condition that can fail for some iteration of
         the factored loop in all iterations of the others guards the value instead.
@@ -389,11 +391,11 @@ class _Rfactor:
         return IterVar(domain, Var("v" + variable.name, variable.dtype), IterVar.CommReduce)
 
     def write_back(self, loops: Sequence[LoopCursor]) -> Stmt:
-        """The nest that combines the partial results: spatial loops and the factored one."""
+        """Return the nest that combines the partial results: spatial loops and the factored one."""
         pairs = list(zip(self.block.iter_vars, self.realize.iter_values))
         spatial = [value for iterator, value in pairs if iterator.iter_type == IterVar.DataPar]
         needed = {self.loop.loop_var, *variables(spatial)}
-        # Conditions on reduction loops have done their work in the factored block. The others may
+        # Conditions on reduction loops are checked in the factored block. The others may
         # name loops of one iteration besides.
         reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
         driven = {s.stmt.loop_var for s in loops}
@@ -425,13 +427,13 @@ class _Rfactor:
         return body
 
     def _factor_iterator(self, kind: int) -> IterVar:
-        """An iterator for the factored loop."""
+        """Return an iterator for the factored loop."""
         loop, variable = self.loop, self.loop.loop_var
         domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
         return IterVar(domain, Var("v" + variable.name, variable.dtype), kind)
 
     def _final_block(self) -> Block:
-        """The block that combines the partial results over the factored loop."""
+        """Return the block that combines the partial results over the factored loop."""
         block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.CommReduce)
         iterators = [factor]

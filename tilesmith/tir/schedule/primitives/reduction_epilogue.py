@@ -1,11 +1,11 @@
-"""fuse_reduction_epilogue: what is added to a reduction's result becomes where it starts from.
+"""fuse_reduction_epilogue: starts a reduction from the value that its epilogue adds.
 
     C = sum over k of A * B                     with T.init():
     D = C + bias                                    D = bias
                                                 D = D + A * B
 
-In general: where the epilogue combines the result with something by the reduction's own operator,
-that something can be combined with the first value instead.
+In general: where the epilogue combines the result with an addend by the reduction's own operator,
+the addend can be combined with the first value instead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def fuse_reduction_epilogue(reduction_block: BlockCursor, epilogue_block: BlockC
 
 
 class _Retarget(Rebuild):
-    """Loads of the partial result read the epilogue's output."""
+    """Redirects loads of the partial result to the epilogue's output."""
 
     def __init__(self, old: Buffer, load: BufferLoad) -> None:
         super().__init__()
@@ -117,7 +117,8 @@ class _Fusion:
         return update, init
 
     def check_between(self) -> None:
-        """Nothing between the two touches what the fused block will use earlier or later."""
+        """Check that nothing between the two touches what the fused block will use earlier or
+        later."""
         blocks = self.scope.blocks_below()
         start, end = blocks.index(self.cursor), blocks.index(self.epilogue)
         outputs = [region.buffer for region in self.after.writes]
@@ -144,7 +145,7 @@ class _Fusion:
         raise self.refuse(f"{value} does not combine the result with a new term", first=True)
 
     def find_addend(self) -> tuple[type, PrimExpr]:
-        """The operator of the epilogue and its other operand."""
+        """Return the operator of the epilogue and its other operand."""
         store = self.after.body
         advice = (
             f"the epilogue must be D[...] = C[...] combined by {self.combiner.__name__} with "
@@ -172,7 +173,7 @@ class _Fusion:
         raise self.refuse(f"the epilogue computes {value}", advice)
 
     def iterators(self) -> dict[Var, PrimExpr]:
-        """The epilogue's iterators in terms of the reduction's."""
+        """Return the epilogue's iterators in terms of the reduction's."""
         mapping: dict[Var, PrimExpr] = {}
         analyzer = Analyzer()
         domains = {iterator.var: iterator.dom for iterator in self.after.iter_vars}
@@ -196,7 +197,7 @@ class _Fusion:
         return mapping
 
     def fused(self) -> BlockRealize:
-        """The reduction that writes the epilogue's output."""
+        """Return the reduction that writes the epilogue's output."""
         replace = Replace(self.mapping)
         target = self.store.buffer
         indices = [replace.visit(index) for index in self.store.indices]

@@ -1,8 +1,9 @@
-"""reindex, reindex_cache_read, reindex_cache_write: copies of a buffer with other indices.
+"""reindex, reindex_cache_read, reindex_cache_write: access a buffer through a copy with other
+indices.
 
 All three replace the accesses ``buffer[f(v)]`` of one block with iterators v by ``cache[g(v)]``,
-and add a block that copies between the two for all values of v. That is right if g tells f:
-iterators with the same g(v) must mean the same element.
+and add a block that copies between the two for all values of v. That is correct if g determines
+f: iterators with the same g(v) must access the same element.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Access:
         self.indices = self._single_access()
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        """The error of the primitive at this block."""
+        """Return the error of the primitive at this block."""
         return refuse(reason, self.cursor, advice)
 
     def _single_access(self) -> tuple[PrimExpr, ...]:
@@ -88,7 +89,7 @@ class _Access:
         return first
 
     def used(self, indices: Any) -> list[IterVar]:
-        """The iterators on which some indices depend, in the order of the block."""
+        """Return the iterators on which some indices depend, in the order of the block."""
         used = set(variables(indices))
         return [iterator for iterator in self.block.iter_vars if iterator.var in used]
 
@@ -140,18 +141,18 @@ class _Accesses(Visitor):
 
 
 class _Moved(Redirect):
-    """Turns every access to a buffer into one to another buffer at given indices."""
+    """Redirects every access to a buffer to another buffer at given indices."""
 
     def __init__(self, old: Buffer, new: Buffer, place: list[PrimExpr]) -> None:
         super().__init__(old, new)
         self.place = place
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        """The same for all accesses."""
+        """Return the given indices, the same for all accesses."""
         return self.place
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """The one element."""
+        """Return the region of the one element."""
         return list(BufferRegion.from_point(self.new, self.place).region)
 
 
@@ -242,9 +243,9 @@ def _through(
     storage_scope: str,
     is_cache: bool = False,
 ) -> BlockCursor:
-    """Let the block use a new buffer, and put the block that copies before or after it.
+    """Redirect the block to a new buffer, and put the block that copies before or after it.
 
-    A cache of what nothing here writes is filled before everything else.
+    A cache of a buffer that nothing here writes is filled before everything else.
     """
     cursor, scope = access.cursor, access.scope
     _check_mapping(access, indices)
@@ -274,7 +275,7 @@ def _through(
 def _stage(
     access: _Access, cache: Buffer, indices: list[PrimExpr], used: list[IterVar]
 ) -> tuple[BlockRealize, list[tuple[Var, PrimExpr]]]:
-    """The block that copies, with iterators like those of the block it serves."""
+    """Return the block that copies, with iterators like those of the block it serves."""
     loops: list[tuple[Var, PrimExpr]] = []
     iterators, values = [], []
     mapping: dict[Var, PrimExpr] = {}
@@ -306,8 +307,8 @@ def _stage(
 
 
 def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
-    """Iterators with the same place in the cache have the same place in the buffer; what is written
-    also the other way round."""
+    """Check that iterators with the same place in the cache have the same place in the buffer; for
+    writes also the converse."""
     domains = {variable: iterator.dom for variable, iterator in access.iterators.items()}
     pairs = [(indices, access.indices, "the new indices do not tell")]
     if not access.reads:
@@ -334,7 +335,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
 
 
 def _check_place(access: _Access) -> None:
-    """The copy can stand before or after the whole statement that holds the block."""
+    """Check that the copy can stand before or after the whole statement that holds the block."""
     scope, cursor, buffer = access.scope, access.cursor, access.buffer
     check_outside_init(scope, [cursor])
     number = statement_number(scope, cursor)

@@ -1,4 +1,4 @@
-"""rolling_buffer: a circular buffer for a producer whose parts overlap from iteration to iteration.
+"""rolling_buffer: makes the buffer of a producer circular if its regions overlap across iterations.
 
 A producer under a loop of its consumers writes rows ``[i * s + c, i * s + c + e)`` of a buffer in
 iteration i. Where e > s, the first e - s of them have been computed in the iteration before. The
@@ -92,7 +92,8 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
 
 
 def _check_kind(cursor: Cursor, scope: BlockCursor) -> None:
-    """A complete block or a reduction; parts that overlap need not be bound affinely."""
+    """Check that a block is complete or a reduction; parts that overlap need not be bound
+    affinely."""
     first = why_not_complete(cursor, scope)
     second = why_not_reduction(cursor, scope) if first else ""
     if second and second != NOT_AFFINE:
@@ -102,7 +103,7 @@ def _check_kind(cursor: Cursor, scope: BlockCursor) -> None:
 
 
 def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
-    """The first dimension in which the parts of successive iterations overlap."""
+    """Return the first dimension in which the parts of successive iterations overlap."""
     name = region.buffer.name
     part = region_at(cursor, region, place, exact=True)
     if part is None or not writes_always(cursor.block, region.buffer):
@@ -136,14 +137,15 @@ def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
 
 
 def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
-    """How far a part moves from one iteration to the next, if that is constant."""
+    """Return how far a part moves from one iteration to the next, if that is constant."""
     after = substitute(low, {variable: variable + 1})
     step = analyzer.simplify(after - low)
     return step.value if isinstance(step, IntImm) else None
 
 
 def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Range]) -> None:
-    """From one iteration of the rolled loop to the next, all else happens again in the same way."""
+    """Check that everything else repeats in the same way from one iteration of the rolled loop to
+    the next."""
     loop = rolling.loop
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
         reason = f"loop '{loop.loop_var.name}' does not run in order, so that rows cannot be kept"
@@ -168,7 +170,8 @@ def _check_consumers(
     region: BufferRegion,
     place: Cursor,
 ) -> None:
-    """Consumers need only rows that the same iteration would have written without rolling."""
+    """Check that consumers need only rows that the same iteration would have written without
+    rolling."""
     analyzer = analyzer_inside(place)
     part = region_at(cursor, region, place, exact=True)
     blocks = place.blocks_below()
@@ -205,13 +208,13 @@ class _Circular(Redirect):
         self.rows = rows
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        """The row that holds an element now."""
+        """Return the row of the circular buffer that holds an element."""
         made = list(indices)
         made[self.axis] = floormod(made[self.axis], const(self.rows, made[self.axis].dtype))
         return made
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """A row stays a row, several rows may be any."""
+        """Return the new ranges: a row stays a row, several rows may be any."""
         parts = list(ranges)
         rows = parts[self.axis]
         dtype = rows.min.dtype
@@ -232,14 +235,14 @@ def _apply(cursor: Cursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling
         analyzer.bind(variable, domain)
     region = next(r for r in realize.block.writes if r.buffer is buffer)
     row = bound_region(realize, region)[rolling.axis]
-    # Of a part of several rows (a block that writes some at once) the last one tells.
+    # Of a part of several rows (a block that writes some at once) the last one decides.
     last = row.min + row.extent - 1
     offset = analyzer.simplify(last - rolling.low)
     overlap = const(rolling.rows - rolling.new_rows, offset.dtype)
     is_first = rolling.loop.loop_var < rolling.loop.min + 1
     condition = any_of(is_first, overlap <= offset)
     predicate = all_of(realize.predicate, condition)
-    # From here on the order counts: rows are overwritten.
+    # From here on the order matters: rows are overwritten.
     rows = set(variables(region.region[rolling.axis].min))
     iterators = [
         i.with_fields(iter_type=IterVar.Ordered) if i.var in rows else i

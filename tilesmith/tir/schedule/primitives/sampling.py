@@ -1,4 +1,4 @@
-"""Sampling: choices that a search may change."""
+"""Sampling primitives: random choices that a search may change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 def sample_categorical(
     candidates: list[int], probs: list[float], decision: Decision = None, *, generator: Generator
 ) -> SampledNumber:
-    """One of some numbers, with given probabilities; ``decision`` is the position chosen."""
+    """Draw one of some numbers, with given probabilities; ``decision`` is the position chosen."""
     if not candidates or len(candidates) != len(probs):
         raise refuse(f"{len(candidates)} candidates do not go with {len(probs)} probabilities")
     if decision is None:
@@ -53,7 +53,8 @@ def _divisors(number: int) -> list[int]:
 
 
 def perfect_tiles(extent: int, parts: int, max_innermost_factor: int) -> list[tuple[int, ...]]:
-    """All ways to write ``extent`` as a product of ``parts`` factors, the last within a limit."""
+    """Return all ways to write ``extent`` as a product of ``parts`` factors, the last within a
+    limit."""
     if parts == 1:
         return [(extent,)]
     found: list[tuple[int, ...]] = []
@@ -71,7 +72,7 @@ def perfect_tiles(extent: int, parts: int, max_innermost_factor: int) -> list[tu
 
 
 def _count_tiles(extent: int, parts: int) -> int:
-    """The number of ways to write a number as an ordered product of factors."""
+    """Return the number of ways to write a number as an ordered product of factors."""
     from math import comb
 
     total, rest, prime = 1, extent, 2
@@ -94,7 +95,7 @@ def sample_perfect_tile(
     *,
     generator: Generator,
 ) -> SampledNumbers:
-    """``n`` factors whose product is the extent of a loop.
+    """Draw ``n`` factors whose product is the extent of a loop.
 
     The last is at most ``max_innermost_factor``. A ``decision`` for another extent is fitted.
     """
@@ -118,7 +119,7 @@ def sample_perfect_tile(
 def _draw_factor_by_factor(
     generator: random.Random, extent: int, parts: int, max_innermost_factor: int
 ) -> list[int]:
-    """For extents with very many divisors: one factor after the other, the innermost first."""
+    """Draw one factor after the other, innermost first, for extents with very many divisors."""
     factors, rest = [], extent
     for number in range(parts - 1):
         divisors = [d for d in _divisors(rest) if number or d <= max_innermost_factor]
@@ -134,7 +135,7 @@ def _repair(
     parts: int,
     decision: list[int],
 ) -> list[int]:
-    """The factors of a decision, fitted where it was made for another extent.
+    """Return the factors of a decision, fitted where it was made for another extent.
 
     From the innermost outward, a factor stays if it divides what is left, and takes all of that
     otherwise; the first factor is what remains.
@@ -161,7 +162,7 @@ def sample_partitioned_tile(
     *,
     generator: Generator,
 ) -> SampledNumbers:
-    """``n`` factors whose product is the extent of a loop; the product of those from
+    """Draw ``n`` factors whose product is the extent of a loop; the product of those from
     ``partition_pos`` on is a multiple of ``innerpart_factor``."""
     stmt: For = loop.stmt
     if n < 1:
@@ -197,22 +198,22 @@ def sample_partitioned_tile(
 
 
 def _some_tiles(generator: random.Random, extent: int, parts: int) -> list[tuple[int, ...]]:
-    """All ways to write an extent as a product, or many where there are too many."""
+    """Return all ways to write an extent as a product, or many where there are too many."""
     if _count_tiles(extent, parts) <= 20_000:
         return perfect_tiles(extent, parts, extent)
     drawn = [tuple(_draw_factor_by_factor(generator, extent, parts, extent)) for _ in range(2_000)]
-    # One with everything in the innermost factor fits every demand.
+    # A tile with everything in the innermost factor is always valid.
     return [*drawn, (*([1] * (parts - 1)), extent)]
 
 
-ROOT, INLINE = -1, -2  # decisions of sample_compute_location that are no loops
+ROOT, INLINE = -1, -2  # decisions of sample_compute_location that are not loops
 
 
 @primitive(is_pure=True)
 def sample_compute_location(
     block: BlockCursor, decision: Decision = None, *, generator: Generator
 ) -> SampledLoop:
-    """A loop around all consumers of a block under which it can be computed, or a mark.
+    """Draw a loop around all consumers of a block under which it can be computed, or a mark.
 
     ``decision`` is the number of the loop among those, outermost first; -1 stands for leaving
     the block where it is, -2 for inlining it. ``compute_at`` understands all three.
@@ -235,7 +236,8 @@ def sample_compute_location(
 
 
 def _loops_around_consumers(block: BlockCursor, scope: BlockCursor) -> list[LoopCursor]:
-    """The loops around all consumers, outermost first; none for a block that writes an output."""
+    """Return the loops around all consumers, outermost first; none for a block that writes an
+    output."""
     consumers = consumers_of(block, scope)
     if not consumers or is_output_block(block, scope):
         return []
@@ -250,8 +252,8 @@ def _loops_around_consumers(block: BlockCursor, scope: BlockCursor) -> list[Loop
 def _draw_location(
     generator: random.Random, block: BlockCursor, loops: list[LoopCursor]
 ) -> Sampled:
-    """One of the places that serve, each with the same probability. What serves is tried on a copy
-    of the state, and only for those that are drawn."""
+    """Draw one of the places where the block can go, each with the same probability. Each drawn
+    place is tried on a copy of the state."""
     candidates: list[tuple[int, Any]] = [(ROOT, StmtSRef.root_mark())]
     if consumers_of(block, scope_of(block)):
         candidates.append((INLINE, StmtSRef.inline_mark()))

@@ -1,4 +1,4 @@
-"""Dividing the iterators of a block between the loops outside and inside of a place."""
+"""Divides the iterators of a block between the loops outside and inside of a place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Part:
         self._inner_iterator: IterVar | None = None
 
     def inner_iterator(self) -> IterVar:
-        """The iterator of the inner part."""
+        """Return the iterator of the inner part."""
         if self._inner_iterator is None:
             variable = Var(f"{self.iterator.var.name}_i", self.iterator.var.dtype)
             kind = self.iterator.iter_type
@@ -47,7 +47,7 @@ class Part:
         return self._inner_iterator
 
     def replacement(self) -> PrimExpr:
-        """The iterator in terms of the new ones."""
+        """Return the iterator in terms of the new ones."""
         if self.outer_var is None:
             return self.inner_iterator().var
         if self.inner is None:
@@ -57,7 +57,7 @@ class Part:
         return self.outer_var * self.scale + self.inner_iterator().var
 
     def same_outer(self, iterator: IterVar, value: PrimExpr) -> bool:
-        """Whether an iterator with that value can serve as the outer part."""
+        """Return whether an iterator with that value can serve as the outer part."""
         return (
             not is_const(value)
             and structural_equal(value, self.outer)
@@ -73,11 +73,11 @@ class Division:
         self.parts = parts
 
     def mapping(self) -> dict[Var, PrimExpr]:
-        """Old iterators in terms of the new ones."""
+        """Return the old iterators in terms of the new ones."""
         return {part.iterator.var: part.replacement() for part in self.parts}
 
     def clause(self, clause: PrimExpr, outside: Mapping[Var, PrimExpr]) -> PrimExpr:
-        """A condition over loops of both sides as one over the new iterators and inner loops.
+        """Rewrite a condition over loops of both sides over the new iterators and inner loops.
 
         ``outside`` gives loops outside in terms of the new block's iterators. Where that does not
         help, a bound of an iterator's value is one of ``outer * scale + inner``.
@@ -99,7 +99,7 @@ class Division:
 def divide(
     realize: BlockRealize, outside: list[For], inside: list[For], preserve_unit_iters: bool
 ) -> Division | str:
-    """The iterators of a block divided, or why that is not possible."""
+    """Divide the iterators of a block, or return why that is not possible."""
     ranges = {loop.loop_var: loop_range(loop) for loop in (*outside, *inside)}
     inner_vars = [loop.loop_var for loop in inside]
     outer_vars = {loop.loop_var for loop in outside}
@@ -143,7 +143,7 @@ def divide(
 
 
 def _is_single(iterator: IterVar) -> bool:
-    """Whether an iterator has one value, which needs no iterator inside."""
+    """Return whether an iterator has one value, which needs no iterator inside."""
     return is_const(iterator.dom.extent, 1) and is_const(iterator.dom.min)
 
 
@@ -166,7 +166,7 @@ class Substitute(Replace):
     visit_BufferLoad = visit_BufferStore = _access
 
     def visit_Range(self, part: Range) -> Range:
-        """One axis of a region."""
+        """Rewrite one axis of a region."""
         new = self.children(part)
         if new is part:
             return part
@@ -212,7 +212,7 @@ def _divide_mixed(
 
 
 def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) -> str:
-    """Note what ``subspace_divide`` gave; says what is wrong with it."""
+    """Record the result of ``subspace_divide``; return what is wrong with it, or an empty text."""
     for number in mixed:
         part = parts[number]
         outer, inner = pairs[number]
@@ -249,7 +249,7 @@ def loops_in_terms_of(
     ranges: dict[Var, Range],
     predicates: list[PrimExpr],
 ) -> dict[Var, PrimExpr]:
-    """The loops outside as functions of the new block's iterators, as far as they are."""
+    """Return the loops outside as functions of the new block's iterators, as far as they are."""
     known: dict[Var, PrimExpr] = {}
     for iterator, value in zip(iterators, values):
         if isinstance(value, Var) and value in ranges:

@@ -1,7 +1,7 @@
-"""tensorize: a block becomes the instruction of a tensor intrinsic.
+"""tensorize: replaces a block by the instruction of a tensor intrinsic.
 
 The block's body is compared with the intrinsic's description; where they agree, it is replaced by
-the implementation, whose buffers are other names for regions of the block's buffers
+the implementation, whose buffers are views of regions of the block's buffers
 (`T.match_buffer`), with strides and offsets that lowering fills in.
 """
 
@@ -38,7 +38,8 @@ __all__ = ["as_tensor_intrin", "described_statement", "tensorize"]
 
 
 def as_tensor_intrin(intrin: Any) -> TensorIntrin:
-    """An intrinsic given by its name, as it is, or as the pair (description, implementation)."""
+    """Return an intrinsic given by its name, as it is, or as the pair (description,
+    implementation)."""
     if isinstance(intrin, TensorIntrin):
         return intrin
     if isinstance(intrin, str):
@@ -52,7 +53,7 @@ def as_tensor_intrin(intrin: Any) -> TensorIntrin:
 
 
 def described_statement(function: PrimFunc) -> Stmt:
-    """What a description or implementation does: the body of its root block."""
+    """Return the body of the root block of a description or implementation."""
     body = function.body
     return body.block.body if isinstance(body, BlockRealize) else body
 
@@ -110,12 +111,12 @@ class _Replacement:
         self.matcher = DescriptionMatcher()
 
     def refuse(self, reason: str) -> Exception:
-        """The error with the program and the description."""
+        """Return the error with the program and the description."""
         advice = f"the description of {self.name}:\n{self.intrin.desc.script()}"
         return refuse(reason, self.cursor, advice)
 
     def realize(self) -> BlockRealize:
-        """The block after its comparison with the description."""
+        """Return the block after its comparison with the description."""
         block = self.before.block
         for iterator in block.iter_vars:
             self.matcher.analyzer.bind(iterator.var, iterator.dom)
@@ -132,7 +133,7 @@ class _Replacement:
         return self.before.with_fields(block=self.implemented(block))
 
     def check_aliases(self) -> None:
-        """A buffer that the intrinsic writes is none of its other buffers."""
+        """Check that a buffer that the intrinsic writes does not alias its other buffers."""
         matches = self.matcher.buffers
         for written in self.matcher.written:
             for other, match in matches.items():
@@ -143,7 +144,7 @@ class _Replacement:
                     )
 
     def implemented(self, block: Block) -> Block:
-        """The block with the implementation's statements and matched buffers."""
+        """Return the block with the implementation's statements and matched buffers."""
         desc, impl = self.intrin.desc, renew_defs(self.intrin.impl)
         matches = []
         for wanted, given in zip(desc.params, impl.params):
@@ -168,7 +169,7 @@ class _Replacement:
         return _with_declared(made, [match.source for match in matches])
 
     def inner_annotations(self, block: Block) -> dict[str, Any]:
-        """The annotations of the blocks that go."""
+        """Return the annotations of the blocks that are removed."""
         found: dict[str, Any] = {}
         for child in self.cursor.blocks_below():
             inner = child.block
@@ -179,7 +180,7 @@ class _Replacement:
     def check_layout(
         self, impl: PrimFunc, source: Buffer, target: Buffer, match: BufferMatch
     ) -> None:
-        """What the implementation takes for granted about memory holds for the region."""
+        """Check that the region has the memory layout that the implementation assumes."""
         if target.dtype is not source.dtype or len(target.shape) != len(source.shape):
             raise self.refuse(
                 f"'{source.name}' of the description is {source!r}, in the implementation of "
@@ -219,8 +220,8 @@ class _Replacement:
 
 
 def _with_declared(block: Block, regions: list[BufferRegion]) -> Block:
-    """A block that declares what its implementation touches beyond the description, as an
-    intermediate result that it reads again."""
+    """Declare what an implementation touches beyond the description: an intermediate result that it
+    reads again."""
     reads, writes, _ = get_block_access_region(block, {})
     changes = {}
     for name, found in (("reads", reads), ("writes", writes)):
@@ -237,7 +238,7 @@ def _with_declared(block: Block, regions: list[BufferRegion]) -> Block:
 
 
 def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
-    """The box of the block's buffer that a buffer of the description stands for."""
+    """Return the box of the block's buffer that a buffer of the description stands for."""
     leading = len(match.start) - len(source.shape)
     ranges = []
     for number, (start, size) in enumerate(zip(match.start, match.buffer.shape)):
@@ -249,7 +250,7 @@ def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
 
 
 class _LayoutUses(Visitor):
-    """Whether a buffer is used as a pointer, or read past the end of its rows."""
+    """Finds whether a buffer is used as a pointer, or read past the end of its rows."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -293,11 +294,11 @@ class _LayoutUses(Visitor):
                 self.visit(part)
 
     def visit_BufferRegion(self, region: BufferRegion) -> None:
-        """Declared regions are no uses."""
+        """Skip declared regions: they are not uses."""
 
 
 def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
-    """Whether an implementation needs the strides of a buffer to be what it declares."""
+    """Return whether an implementation needs the strides of a buffer to be what it declares."""
     uses = _LayoutUses(buffer)
     uses.visit(impl.body)
     return uses.found

@@ -1,6 +1,6 @@
-"""Does a block compute what the description of a tensor intrinsic says?
+"""Compares a block with the description of a tensor intrinsic: do both compute the same?
 
-Both are walked side by side. Iterators are replaced by what they are bound to, so that only loops
+Both are walked in parallel. Iterators are replaced by what they are bound to, so that only loops
 are left: one loop of the description stands for one of the block, in the same order; loops of one
 iteration do not count. A buffer of the description stands for a box of a buffer of the block: the
 indices may differ by an offset that is the same for all accesses, and the block's buffer may have
@@ -60,7 +60,7 @@ KIND_NAMES = {IterVar.DataPar: "data-parallel", IterVar.CommReduce: "a reduction
 
 
 class Mismatch(Exception):  # noqa: N818 - an answer, not an error
-    """What differs between a block and a description."""
+    """Raised with the difference between a block and a description."""
 
 
 class BufferMatch:
@@ -125,7 +125,7 @@ class DescriptionMatcher:
     def without_units(
         self, stmt: Stmt, values: dict[Var, PrimExpr], value_of: Callable[[PrimExpr], PrimExpr]
     ) -> Stmt:
-        """What is inside of loops of one iteration."""
+        """Return what is inside of loops of one iteration."""
         while isinstance(stmt, For) and is_one(stmt.extent):
             values[stmt.loop_var] = value_of(stmt.min)
             stmt = stmt.body
@@ -168,7 +168,7 @@ class DescriptionMatcher:
         self.compare_Block(actual.block, wanted.block)
 
     def compare_kinds(self, actual: BlockRealize, wanted: BlockRealize) -> None:
-        """A loop drives iterators of the same kind on both sides."""
+        """Check that a loop drives iterators of the same kind on both sides."""
         kinds: dict[Var, int] = {}
         for iterator in actual.block.iter_vars:
             for variable in variables(self.actual(iterator.var)):
@@ -243,17 +243,17 @@ class DescriptionMatcher:
     # Expressions.
 
     def actual(self, expr: PrimExpr) -> PrimExpr:
-        """An expression of the block over its loops."""
+        """Return an expression of the block over its loops."""
         if is_const(expr):
             return expr
         return self.analyzer.simplify(substitute(expr, self.actual_values))
 
     def wanted(self, expr: PrimExpr) -> PrimExpr:
-        """An index or condition of the description over the block's loops."""
+        """Return an index or condition of the description over the block's loops."""
         return self.analyzer.simplify(_Indices(self.wanted_values, self.index_dtype).visit(expr))
 
     def differ(self, actual: PrimExpr, wanted: PrimExpr) -> Mismatch:
-        """The expressions of both sides, printed."""
+        """Return a Mismatch that shows the expressions of both sides."""
         return Mismatch(
             f"the block computes\n    {actual}\n  where the description computes\n    {wanted}"
         )
@@ -284,7 +284,7 @@ class DescriptionMatcher:
             self.expression(one, two)
 
     def in_some_order(self, actual: list[PrimExpr], wanted: list[PrimExpr]) -> None:
-        """Two operands that may be exchanged."""
+        """Compare two operands that may be exchanged."""
         buffers = dict(self.buffers)
         try:
             for one, two in zip(actual, wanted):
@@ -301,7 +301,7 @@ class DescriptionMatcher:
             raise
 
     def plain(self, actual: PrimExpr, wanted: PrimExpr) -> None:
-        """Values without loads: equal for all values of the loops."""
+        """Compare values without loads: they must be equal for all values of the loops."""
         if isinstance(wanted, StringImm) or isinstance(actual, StringImm):
             if not (
                 isinstance(wanted, StringImm)
@@ -328,7 +328,7 @@ class DescriptionMatcher:
     # Buffers.
 
     def access(self, actual: Any, wanted: Any) -> None:
-        """An access of both sides to one element; the first one of a buffer makes its match."""
+        """Compare accesses to one element; the first one of a buffer makes its match."""
         mine, other = actual.buffer, wanted.buffer
         if mine.dtype is not other.dtype:
             raise Mismatch(
@@ -358,7 +358,7 @@ class DescriptionMatcher:
                 )
 
     def start(self, actual: Any, wanted: Any) -> list[PrimExpr]:
-        """Where in the block's buffer the box begins."""
+        """Return where in the block's buffer the box begins."""
         mine, other = actual.buffer, wanted.buffer
         leading = len(actual.indices) - len(wanted.indices)
         if leading < 0:

@@ -185,7 +185,7 @@ class _RegionFinder(Visitor):
         scope = self.scopes[buffer]
         if scope.regions[axis] is None or index.dtype.lanes > 1:
             return None
-        # What threads share is allocated once for all of them.
+        # Shared memory is allocated once for all threads.
         shared = buffer.scope().startswith("shared")
         # an index that is read and written is one object
         key = (id(index), scope.depth, shared, self.conditions)

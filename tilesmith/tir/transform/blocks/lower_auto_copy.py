@@ -5,7 +5,7 @@
         for i, j in T.grid(16, 16):                     f = (o * 32 + tx) * 4 + v
             S[i, j] = A[bx * 16 + i, j]                 S[f // 16, f % 16] = A[..., f % 16]
 
-What is marked is an opaque block around loops of constant extent with one store of one load. The
+The mark is on an opaque block around loops of constant extent with one store of one load. The
 annotation ``vector_bytes`` asks for vectors along the innermost loop. Copies that do not touch
 shared memory, or have no threads around them, stay as they are, without the mark.
 """

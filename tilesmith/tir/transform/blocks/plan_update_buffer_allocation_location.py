@@ -7,8 +7,8 @@ all accesses of the buffer.
             ...B[i, ...]                                    B = T.alloc_buffer((16, 16))
                                                             ...B[i, ...]
 
-What a reduction accumulates must outlive the loop of the reduction: a buffer that is written in a
-block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. Memory in
+The result of a reduction must be live across the loop of the reduction: a buffer that is written in
+a block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. Memory in
 scope "global" goes no deeper than the outermost loop over ``blockIdx``. A new block declares what
 its body reads and writes of the buffers that live outside of it.
 """
@@ -32,7 +32,7 @@ __all__ = ["plan_and_update_buffer_allocation_location"]
 
 
 class _Scope:
-    """A loop or block on the way from the root, where buffers can be allocated."""
+    """A loop or block on the path from the root, where buffers can be allocated."""
 
     __slots__ = ("depth", "limit", "node", "parent")
 
@@ -152,7 +152,7 @@ class _Mover(Rewriter):
         self.places = places
         self.moved = moved
         self.pointers = pointers  # → buffer, of all; None: new blocks declare nothing
-        self.inside: set[Buffer] = set()  # allocated inside of what has been visited
+        self.inside: set[Buffer] = set()  # allocated inside of visited statements
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
@@ -214,7 +214,7 @@ def plan_and_update_buffer_allocation_location(
 
     Returns ``func`` with its buffers allocated as far inside as their accesses allow.
 
-    Buffers that nobody accesses are dropped. New blocks declare the regions that their bodies touch
+    Buffers without accesses are dropped. New blocks declare the regions that their bodies touch
     if ``declare_regions``; computing these takes much longer than all the rest.
     """
     allocations = [

@@ -94,7 +94,7 @@ def _updates(block: Block) -> tuple[list[BufferStore], list[PrimExpr]]:
             raise _refused(block, "its body has other statements than stores")
         found.append(stmt)
     if len(found) > 1 and not lets:
-        # each store would see what the one before has changed
+        # each store would see the change of the one before
         raise _refused(block, "several results need their new values in variables first")
     return found, [substitute(store.value, lets) for store in found]
 

@@ -3,7 +3,7 @@ layout.
 
 A block annotated ``meta_schedule.layout_rewrite_preproc`` copies a parameter (or a constant) into a
 buffer with another layout. The pass drops the copy: the parameter gets the shape of that buffer,
-and who calls the function has to lay the weight out beforehand. A constant is laid out here, unless
+and callers have to lay the weight out beforehand. A constant is laid out here, unless
 ``skip_ndarray_rewrite`` says that its array is replaced elsewhere.
 """
 
@@ -40,7 +40,7 @@ class _Remover(Rewriter):
         body = self.visit(loop.body)
         self.loops.pop()
         if isinstance(body, Evaluate) and body is not loop.body:
-            return body  # nothing is left of the loops around a copy
+            return body  # the loops around a copy are removed with it
         return loop if body is loop.body else loop.with_fields(body=body)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:

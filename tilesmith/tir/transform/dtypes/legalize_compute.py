@@ -4,7 +4,7 @@
                                                               + T.Cast("float32", B[i]))
 
 An expression is rounded once, when it is stored. Memory that the function allocates for itself
-becomes wide as well, so that sums do not lose digits on the way.
+becomes wide as well, so that sums do not lose digits.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Promoter(BufferRemapper):
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
         """Return the variable of a let, widened if its value is wide."""
-        self.variables.pop(var, None)  # another let may have bound it
+        self.variables.pop(var, None)  # another let may have bound it before
         if value.dtype is not var.dtype:
             self.variables[var] = Var(var.name, value.dtype, var.span)
         return self.variables.get(var, var), value

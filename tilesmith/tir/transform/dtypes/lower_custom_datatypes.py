@@ -4,7 +4,7 @@
                                                         "Posit16Add", A[i], B[i])
 
 What an operation becomes is registered with ``target.datatype.register_op``. Values and buffers
-hold unsigned integers afterwards; who calls the function passes arrays of these.
+hold unsigned integers afterwards; callers pass arrays of these.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class _Narrower(Rewriter):
 
     def bind(self, var: Var, value: PrimExpr) -> tuple[Var, PrimExpr]:
         """Return the variable of a let, a narrow one where the value is narrow."""
-        self.values.pop(var, None)  # another let may have bound it
+        self.values.pop(var, None)  # another let may have bound it before
         if not self.is_wide(var.dtype):
             if var.dtype.is_int:
                 self.learn(var, self.interval(value))

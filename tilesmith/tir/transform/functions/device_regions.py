@@ -5,7 +5,7 @@ it.
     SplitHostDevice          each such region becomes a function that the host calls
     LowerDeviceKernelLaunch  the call becomes a packed call with the sizes of the grid behind it
 
-A kernel is what stands inside an outermost ``thread_extent`` (or ``device_scope``) attribute. These
+A kernel is the code inside an outermost ``thread_extent`` (or ``device_scope``) attribute. These
 passes run in this order, after ThreadSync and LowerThreadAllreduce (which look at host and device
 code as one) and before MergeSharedMemoryAllocations, LowerWarpMemory and LowerIntrin (which look at
 kernels by themselves). MakePackedAPI runs between the last two of the three.

@@ -6,7 +6,7 @@
             sub(A.data, B.data, i)                      B[i] = A[i] * 2.0
 
 A private function (one without ``global_symbol``) that is not recursive, returns nothing and has
-the target of its caller is inlined; when nobody calls it any more it is dropped.
+the target of its caller is inlined; it is dropped when no calls of it are left.
 """
 
 from __future__ import annotations

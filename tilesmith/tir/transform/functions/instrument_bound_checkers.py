@@ -4,7 +4,7 @@
                                                 assert i < 16, "OutOfBoundsError: ..."
                                                 B[i] = A[i + 1]
 
-What is evaluated only under a condition (``if_then_else``) is checked only under it. Runs while
+Accesses under a condition (``if_then_else``) are checked only under it. Runs while
 buffers still have their dimensions, when the option ``tir.instrument_bound_checkers`` is set.
 """
 
@@ -47,7 +47,7 @@ class _AccessFinder(Visitor):
     def add(self, access: BufferLoad | BufferStore) -> None:
         for axis, (index, size) in enumerate(zip(access.indices, access.buffer.shape)):
             if index.dtype.lanes > 1:
-                continue  # vectors are the user's own, and may be predicated
+                continue  # vectors of the user may be predicated
             inside = ops.logical_and(index >= 0, index < ops.cast(index.dtype, size))
             for guard in reversed(self.guards):
                 arguments = (guard, inside, const(True, "bool"))
@@ -104,7 +104,7 @@ class _Instrumenter(Rewriter):
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         value = evaluation.value
         if is_call(value, "tir.prefetch"):
-            return evaluation  # it may look beyond the end
+            return evaluation  # it may read beyond the end
         return self.checked(evaluation, value)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:

@@ -301,7 +301,7 @@ class _Wrapper:
     def compare(self, declared: PrimExpr, given: PrimExpr, message: Callable[[], PrimExpr]) -> None:
         unknown = {var for var in variables(declared) if var not in self.bound}
         if unknown:
-            return  # nothing tells this symbol: the kernel cannot use it either
+            return  # nothing binds this symbol: the kernel cannot use it either
         self.check(ops.equal(ops.cast("int64", declared), given), message())
 
     def strides(self, where: str, buffer: Buffer, shape: Buffer, pointer: PrimExpr) -> None:

@@ -10,7 +10,7 @@ half.
                                                     use A_s[k % 2 * 16 + ...]
                                                 use A_s[7 % 2 * 16 + ...]
 
-What is marked is a buffer of constant size, allocated in a loop, that the first statements fill;
+A marked buffer has constant size, is allocated in a loop, and is filled by its first statements;
 the mark is around these, or around the whole body. The last iteration stands apart. The option
 ``tir.InjectDoubleBuffer`` with ``split_loop = n`` (even) writes the loop out in groups of ``n``
 iterations, so that the versions are constants; with 0 the loop stays one.
@@ -95,7 +95,7 @@ class _Injector(Rewriter):
         frames, rest = _frames(loop.body)
         marks = [f.node for f in frames if isinstance(f, AttrStmt) and f.attr_key == MARK]
         parts = []
-        for stmt in stmt_list(rest):  # a mark around what fills the buffer
+        for stmt in stmt_list(rest):  # a mark around the statements that fill the buffer
             if isinstance(stmt, AttrStmt) and stmt.attr_key == MARK:
                 marks.append(stmt.node)
                 stmt = stmt.body

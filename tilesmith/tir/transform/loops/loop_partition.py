@@ -5,7 +5,7 @@
             if T.likely(i * 8 + j < m):                 B[i * 8 + j] = A[i * 8 + j]
                 B[i * 8 + j] = A[i * 8 + j]         for i in range(the rest of n): ... as before ...
 
-Looked at are conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
+It considers conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
 conditions. Loops of constant extent are divided only if they have the hint, or the option
 ``partition_const_loop`` of ``tir.LoopPartition`` says so. The parts start at zero; in them the
 conditions are constants where they are decided, for Simplify to remove. Where the blocks of a grid
@@ -424,7 +424,7 @@ def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> P
     ``config`` is the option of the pass.
     """
     partitioner = Partitioner(config or {})
-    for buffer in func.buffer_map.values():  # no size is negative
+    for buffer in func.buffer_map.values():  # sizes are not negative
         for size in [size for size in buffer.shape if isinstance(size, Var)]:
             partitioner.analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
     return func.with_body(_LikelyRemover().visit(partitioner.visit(func.body)))

@@ -211,7 +211,7 @@ class PipelineParts:
             stmts.append(BlockRealize((), one.predicate, _as_block(body, self.pointers)))
         return stmts
 
-    # Copies in the background.
+    # Asynchronous copies.
 
     def runs(self, stage: int) -> list[list[PipelineStep]]:
         """Return neighbours in the order of one asynchronous stage, none of which needs another."""

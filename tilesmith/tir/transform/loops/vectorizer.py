@@ -106,8 +106,8 @@ class Vectorizer(Rewriter):
         self.private: set[Var] = set()  # pointers to memory with one copy per lane
         self.private_buffers: dict[Buffer, Buffer] = {}
         self.mask: PrimExpr | None = None
-        self.conditions: list[PrimExpr] = []  # what the mask says, in terms of the loop variable
-        self.bound = 0  # scopes around here that only vector code can use
+        self.conditions: list[PrimExpr] = []  # the mask as a condition on the loop variable
+        self.bound = 0  # enclosing scopes that have no fallback to single lanes
 
     # -- helpers
 
@@ -231,7 +231,7 @@ class Vectorizer(Rewriter):
             and not a.dtype.is_float
             and not (ops.is_const(b) and not ops.is_const(b, 0))
         ):
-            # Lanes that are off must not divide by what they find there.
+            # Masked lanes must not divide by undefined values.
             b = Select(self.mask, self.wide(b), const(1, a.dtype.with_lanes(self.lanes)))
         return kind(self.wide(a), self.wide(b))
 
@@ -504,7 +504,7 @@ class Vectorizer(Rewriter):
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         if not self.freely:
             return self.guarded_branch(branch)
-        uniform: list[PrimExpr] = []  # what is the same for all lanes stays a branch
+        uniform: list[PrimExpr] = []  # a condition that is equal in all lanes stays a branch
         varying: list[PrimExpr] = []
         own: list[PrimExpr] = []
         for part in conjuncts(branch.condition):
@@ -536,7 +536,7 @@ class Vectorizer(Rewriter):
 
     def masked_branch(self, branch: IfThenElse, condition: PrimExpr) -> Stmt:
         if reads_memory(condition):
-            # What the branch writes must not change who takes part in it.
+            # Writes of the branch must not change its own mask.
             mask = Var("mask", condition.dtype)
             with self.scope():
                 return LetStmt(mask, condition, self.branches(branch, mask))
@@ -590,7 +590,7 @@ class Vectorizer(Rewriter):
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         value = evaluation.value
         if is_call(value, "tir.prefetch"):
-            # One line of memory holds all lanes: the first one is asked for.
+            # One cache line holds all lanes: prefetch the first one.
             return substitute(evaluation, {self.var: self.low})
         if ops.is_const(value):
             return evaluation

@@ -122,7 +122,7 @@ class _Counter:
 
     def statement(self, node: Stmt) -> None:
         if isinstance(node, AttrStmt):
-            self.visit(node.body)  # what an attribute says is for passes to read
+            self.visit(node.body)  # attribute values are for passes to read: they stay
         elif isinstance(node, (AllocateConst, DeclBuffer)):
             self.visit(node.body)
         else:
@@ -144,7 +144,7 @@ class _Counter:
             else:
                 term.count += 1
                 term.path = _common(term.path, self.path)
-                # the terms inside have to be bound where this one is computed
+                # its parts have to be bound where it is computed
                 self.lift(expr, term.path)
                 return
         for child in expr.children():

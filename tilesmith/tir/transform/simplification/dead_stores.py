@@ -52,7 +52,7 @@ def _reads(stmt: Stmt, pointer: Var) -> bool:
     """Return whether a statement may read the memory behind a pointer."""
 
     def looks(node: Node) -> bool:
-        if isinstance(node, Call):  # somebody else's code, or the end of the function
+        if isinstance(node, Call):  # external code, or the end of the function
             return effect_of(node) >= CallEffectKind.UpdateState
         return node is pointer or (isinstance(node, BufferLoad) and node.buffer.data is pointer)
 

@@ -273,7 +273,7 @@ class _StoreChecker(ScopedAnalyzer, Rewriter):
 )
 def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
     """Drops branches where computing both cases changes nothing."""
-    if options["use_dataflow_analysis"]:  # what was stored counts as well as assumptions
+    if options["use_dataflow_analysis"]:  # stored values count like assumptions
         func = with_known_values(func, False, True)
     return reduce_branches(func, True)
 

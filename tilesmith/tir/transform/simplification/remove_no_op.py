@@ -5,7 +5,7 @@
     B[0] = A[0]
     A[3] = A[3]
 
-Loops without body or without iterations, branches without cases, lets and allocations that nobody
+Loops without body or without iterations, branches without cases, lets and allocations without
 uses, evaluations without effect, and stores of a value to the element it was loaded from.
 """
 

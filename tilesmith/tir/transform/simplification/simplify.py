@@ -57,8 +57,8 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: dict[Var, PrimExpr] = {}  # of lets that are put in place
-        self.only: dict[Var, PrimExpr] = {}  # of variables that have no second value
+        self.values: dict[Var, PrimExpr] = {}  # of lets that are substituted
+        self.only: dict[Var, PrimExpr] = {}  # of loops with one iteration
         self.alternatives: list[PrimExpr] = []  # disjunctions that hold
 
     def visit_Var(self, var: Var) -> PrimExpr:

@@ -6,7 +6,7 @@ The attribute ``layout_transform_map`` of a function gives, by the name of a buf
     A: (16, 8), lambda i, j: [j, i]             A: (8, 16)
     A[i, j] = ...                               A[j, i] = ...
 
-Parameters change their shape as well: who calls the function passes arrays in the new layout.
+Parameters change their shape as well: callers pass arrays in the new layout.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _Loop:
 
     first: int
     last: int = -1
-    carried: list[Var] = field(default_factory=list)  # contents pass from iteration to iteration
+    carried: list[Var] = field(default_factory=list)  # live across iterations
 
 
 class _Life:
@@ -115,7 +115,7 @@ class _LifeFinder(Visitor):
             if life is None:
                 continue
             inner = self.loops[len(life.loops) :]
-            # Used in a loop that does not allocate it: alive from the beginning of the loop.
+            # Used in a loop that does not allocate it: live from the beginning of the loop.
             self.ranges.use(root, inner[0].first if inner else self.position, self.position)
             if inner:
                 inner[0].carried.append(root)  # and to its end, which is not known yet
@@ -176,7 +176,7 @@ class _LifeFinder(Visitor):
             begins = first_epoch == bisect_left(self.barriers, loop.first)
             ends = last_epoch == bisect_right(self.barriers, loop.last)
             if begins or ends:
-                # Below zero, where no other epoch is; positions count from 1.
+                # Negative, unlike all other epochs: positions count from 1.
                 found.append((-loop.first, -loop.first))
         return tuple(found)
 
@@ -190,7 +190,7 @@ def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
     for root, offset in zip(fixed, plan.offsets):
         lives[root].offset = offset
     total: PrimExpr = const(plan.total, "int32")
-    for root, life in lives.items():  # sizes that are known at run time only come behind
+    for root, life in lives.items():  # sizes known only at run time come last
         if root not in fixed:
             life.offset = total
             total = total + life.symbolic_nbytes()

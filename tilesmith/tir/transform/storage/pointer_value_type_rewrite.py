@@ -39,7 +39,8 @@ __all__ = ["pointer_value_type_rewrite"]
 
 
 class _AccessTypes(Visitor):
-    """The lanes in which each pointer's memory is accessed; 0 where the accesses differ."""
+    """The lanes in which each pointer's memory is accessed; 0 where its elements cannot be
+    vectors."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.analyzer = Analyzer()
@@ -67,7 +68,7 @@ class _AccessTypes(Visitor):
 
     def visit_Var(self, var: Var) -> None:
         if var.dtype.is_handle:
-            self.lanes[var] = 0  # somebody gets the pointer itself
+            self.lanes[var] = 0  # the pointer itself escapes
 
     def visit_DeclBuffer(self, declaration: DeclBuffer) -> None:
         self.visit(declaration.body)

@@ -144,7 +144,7 @@ class _Realizer(AccessRedirection):
             body = AttrStmt(live.data, "buffer_bound", bound, body)
         body, data = DeclBuffer(live, body), live.data
         if data in self.allocated:
-            # `X = T.decl_buffer(…)` declares and allocates: this is another memory inside of that
+            # `X = T.decl_buffer(…)` declares and allocates: this is separate memory inside of it
             data = Var(data.name, data.type_annotation, data.span)
             body = substitute(body, {live.data: data})
         condition = self.visit(realize.condition)

@@ -10,8 +10,8 @@ loop that they stand in, so that nothing is allocated again and again. Memory in
 (which is meant for registers) and in the scopes of devices stays where it is.
 
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
-the same dtype. Where a loop computes each element from the same element of a buffer that nobody
-reads afterwards, both share memory. Single values of up to 32 bits are left for registers.
+the same dtype. Where a loop computes each element from the same element of a buffer that is not
+read afterwards, both share memory. Single values of up to 32 bits are left for registers.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _LifeFinder(Visitor):
             self.regions.pop()
 
     def visit_AttrStmt(self, attr: AttrStmt) -> None:
-        # Threads do not wait for each other: what a kernel uses is in use until its end.
+        # Threads do not wait for each other: allocations of a kernel are live until its end.
         is_kernel = attr.attr_key == "thread_extent" and not self.in_kernel
         if not is_kernel:
             self.visit_children(attr)
@@ -219,7 +219,7 @@ def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
         slots = regions.setdefault(life.region, [])
         free = [entry for entry in slots if entry[0].takes(life)]
         if free:
-            # What is in place, or the one that fits with the least waste; a smaller one grows.
+            # The slot that is used in place, or the best fit; a smaller one grows.
             slot, members = min(
                 free,
                 key=lambda entry: (entry[0].end < life.first, abs(entry[0].bits - life.bits)),

@@ -65,7 +65,7 @@ class _AsyncCopies(Rewriter):
         outer, self.inside, self.left = self.inside, True, 0
         body = self.visit(node.body)
         self.inside = outer
-        # What is a copy instruction needs no mark any more.
+        # Copy instructions need no mark any more.
         return body if self.left == 0 else node.with_fields(body=body)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:

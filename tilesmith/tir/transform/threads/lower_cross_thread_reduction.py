@@ -129,7 +129,7 @@ class _Lowering(Rewriter):
         self.around.pop()
         if loop.thread_binding is not None:
             self.bound.pop()
-            if not self.bound:  # the end of a kernel, which everybody waits for
+            if not self.bound:  # the end of a kernel, where all threads wait
                 self.written = {}
         return loop if body is loop.body else loop.with_fields(body=body)
 

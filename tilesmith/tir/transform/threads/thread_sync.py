@@ -208,7 +208,7 @@ class _Inserter:
         inner.head = self.outside(inner.head, node)
         inner.tail = self.outside(inner.tail, node)
         if not (isinstance(node.extent, IntImm) and node.extent.value > 0):
-            inner.synced = False  # perhaps there is no iteration at all
+            inner.synced = False  # there may be no iteration at all
         bounds.then(inner)
         return (node if body is node.body else node.with_fields(body=body)), bounds
 
@@ -343,7 +343,7 @@ def _without(access: Access, variable: Var) -> Access:
 def _may_differ(node: Node, uneven: set[Var]) -> bool:
     """Return whether the value of a node may differ between threads."""
     if isinstance(node, BufferLoad):
-        # What lies in registers is each thread's own; other memory is the same for equal indices.
+        # Registers belong to each thread; a load from other memory is the same for equal indices.
         return node.buffer.scope().startswith(("local", "warp"))
     return isinstance(node, Var) and node in uneven
 

@@ -56,7 +56,7 @@ class _Transformer(AccessRedirection):
         return found
 
     def divided(self, node: Buffer) -> Buffer:
-        """The buffer with an axis for each part of a place."""
+        """Return the buffer with an axis for each part of a place."""
         scope = node.scope()
         rows, columns = TILES[scope]
         sizes = node.shape[-2:]
@@ -78,7 +78,7 @@ class _Transformer(AccessRedirection):
         return (*outer, *_places(buffer.scope(), row, column))
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """All of the tiles, of those matrices of which a region has parts."""
+        """Return all of the tiles, of those matrices of which a region has parts."""
         sizes = self.buffers[buffer].shape[-4:]
         return [*ranges[:-2], *[Range.from_min_extent(size * 0, size) for size in sizes]]
 

@@ -6,7 +6,7 @@
         for t1 in thread_binding("threadIdx.x"):        C[blockIdx_x, threadIdx_x] = ...
             C[bx, t1] = B[bx, t1]
 
-A kernel is what stands inside an outermost loop over threads. Loops over the same axis must have
+A kernel is the code inside an outermost loop over threads. Loops over the same axis must have
 the same extent. Virtual threads of the old kind ("vthread", "cthread") stay as they are, those with
 a letter ("vthread.x") are unified.
 """
