@@ -26,7 +26,7 @@ BUDGET = {
     "target": 10,
     "te": 22,
     "testing": 43,
-    "tir": 346,
+    "tir": 343,
     "topi": 138,
 }
 

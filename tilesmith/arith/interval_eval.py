@@ -77,7 +77,7 @@ class IntervalEvaluator:
 
     def _occurs(self, atom: Atom) -> bool:
         if isinstance(atom, Leaf):
-            return mentions(atom.expr, self.domains)
+            return atom.expr is not None and mentions(atom.expr, self.domains)
         if isinstance(atom, Product):
             return self._any(atom.factors)
         if isinstance(atom, Extreme):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilesmith.ir import PrimExpr, Range, Rewriter
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
-from tilesmith.tir.stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
+from tilesmith.tir.stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion, Stmt
 
 __all__ = ["AccessRedirection", "ViewRedirection"]
 
@@ -45,7 +45,7 @@ class AccessRedirection(Rewriter, ABC):
         indices = self._indices(node)
         return BufferLoad(buffer, indices, self._predicate(node), node.span)
 
-    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
         buffer = self.redirected(node.buffer)
         if buffer is None:
             return self.children(node)
