@@ -50,6 +50,7 @@ from tilesmith.relax import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tilesmith.relax.binding import substitute_symbols
 from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
@@ -435,7 +436,7 @@ class _Lowering:
             _match_sizes(param.struct_info, saved_value, sizes)
         body = function.body
         if sizes:
-            body = relax.utils.substitute_symbols(body, sizes)  # type: ignore[attr-defined]
+            body = substitute_symbols(body, sizes)
             params = dict(zip(function.params, function.params))
             for param in params:
                 self.values[param] = self.values[param]

@@ -75,7 +75,7 @@ _LAZY = {
     "frontend": "tilesmith.relax.frontend",
     "interpreter": "tilesmith.relax.interpreter",
     "op": "tilesmith.relax.op",
-    "te_tensor": "tilesmith.relax.utils:te_tensor",
+    "te_tensor": "tilesmith.relax.te_arguments:te_tensor",
     "transform": "tilesmith.relax.transform",
     "utils": "tilesmith.relax.utils",
 }

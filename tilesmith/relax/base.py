@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import Node, Op, RelaxExpr
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.lazy import resolve
+from tilesmith.support.registry import Registry
 
 __all__ = ["Expr", "ExprWithOp", "GraphExpr", "StructInfo"]
 
 Expr = RelaxExpr
+
+SYNTAX: Registry[Callable[..., Any]] = Registry(
+    "Python syntax of graph expressions", {"": "tilesmith.relax.expr"}
+)
+"""What Python's syntax makes of graph expressions: "operator" (``x + y``), "call" (``f(x)``) and
+"index" (``x[0]``). ``expr.py`` registers the functions, since it has the nodes that they make."""
 
 
 class StructInfo(Node, key="relax.StructInfo"):
@@ -17,9 +25,7 @@ class StructInfo(Node, key="relax.StructInfo"):
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Return whether this describes every value that ``derived`` describes."""
-        from tilesmith.relax import relations
-
-        return relations.is_base_of(self, derived)
+        return bool(resolve("tilesmith.relax.relations:is_base_of")(self, derived))
 
 
 class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
@@ -45,115 +51,73 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
         return self.struct_info
 
 
-def _operation(name: str, *args: Any) -> Any:
-    """Make a call of an elementwise operator; Python numbers take the dtype of the other
-    operand.
-    """
-    from tilesmith.relax.expr import Call, const
-
-    tensor = next(arg for arg in args if isinstance(arg, RelaxExpr))
-    converted = []
-    for arg in args:
-        if not isinstance(arg, RelaxExpr):
-            arg = const(arg, _number_dtype(arg, tensor))
-        converted.append(arg)
-    return Call(Op.get(name), converted)
-
-
-def _number_dtype(value: Any, tensor: Any) -> Any:
-    if not isinstance(value, (bool, int, float)):
-        return None
-    dtype = getattr(tensor.struct_info, "dtype", None)
-    if dtype is None or dtype.is_void:
-        return None
-    return "float32" if isinstance(value, float) and not dtype.is_float else dtype
-
-
 class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     """Expressions with Python's operators: arithmetic on tensors, calls, indexing of tuples."""
 
     def __add__(self, other: Any) -> Any:
-        return _operation("relax.add", self, other)
+        return SYNTAX["operator"]("relax.add", self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return _operation("relax.add", other, self)
+        return SYNTAX["operator"]("relax.add", other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _operation("relax.subtract", self, other)
+        return SYNTAX["operator"]("relax.subtract", self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _operation("relax.subtract", other, self)
+        return SYNTAX["operator"]("relax.subtract", other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return _operation("relax.multiply", self, other)
+        return SYNTAX["operator"]("relax.multiply", self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _operation("relax.multiply", other, self)
+        return SYNTAX["operator"]("relax.multiply", other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return _operation("relax.divide", self, other)
+        return SYNTAX["operator"]("relax.divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _operation("relax.divide", other, self)
+        return SYNTAX["operator"]("relax.divide", other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return _operation("relax.floor_divide", self, other)
+        return SYNTAX["operator"]("relax.floor_divide", self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _operation("relax.floor_divide", other, self)
+        return SYNTAX["operator"]("relax.floor_divide", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return _operation("relax.floor_mod", self, other)
+        return SYNTAX["operator"]("relax.floor_mod", self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return _operation("relax.floor_mod", other, self)
+        return SYNTAX["operator"]("relax.floor_mod", other, self)
 
     def __pow__(self, other: Any) -> Any:
-        return _operation("relax.power", self, other)
+        return SYNTAX["operator"]("relax.power", self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        return _operation("relax.power", other, self)
+        return SYNTAX["operator"]("relax.power", other, self)
 
     def __neg__(self) -> Any:
-        return _operation("relax.negative", self)
+        return SYNTAX["operator"]("relax.negative", self)
 
     def __lt__(self, other: Any) -> Any:
-        return _operation("relax.less", self, other)
+        return SYNTAX["operator"]("relax.less", self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return _operation("relax.greater", self, other)
+        return SYNTAX["operator"]("relax.greater", self, other)
 
     def __le__(self, other: Any) -> Any:
-        return _operation("relax.less_equal", self, other)
+        return SYNTAX["operator"]("relax.less_equal", self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return _operation("relax.greater_equal", self, other)
+        return SYNTAX["operator"]("relax.greater_equal", self, other)
 
     def astype(self, dtype: Any) -> Any:
         """Return this tensor converted to a dtype."""
-        from tilesmith.relax.expr import Call
-
-        return Call(Op.get("relax.astype"), (self,), {"dtype": dtype})
+        return SYNTAX["call"](Op.get("relax.astype"), (self,), {"dtype": dtype})
 
     def __call__(self, *args: Any, attrs: Any = None) -> Any:
-        from tilesmith.relax.expr import Call
-
-        return Call(self, args, attrs)
+        return SYNTAX["call"](self, args, attrs)
 
     def __getitem__(self, index: Any) -> Any:
         """Return a field of a tuple."""
-        from tilesmith.relax import struct_info as types
-        from tilesmith.relax.expr import TupleGetItem
-
-        info = self.struct_info
-        if isinstance(info, types.TupleStructInfo):
-            if not -len(info.fields) <= int(index) < len(info.fields):
-                raise IndexError(f"index {index} of a tuple of {len(info.fields)} fields")
-            return TupleGetItem(self, int(index) % len(info.fields))
-        if isinstance(info, (types.TensorStructInfo, types.ShapeStructInfo, types.PrimStructInfo)):
-            raise TypeMismatchError(
-                f"only tuples are indexed, this is {type(info).__name__[:-10].lower()}; take a "
-                f"part of a "
-                "tensor with relax.op.strided_slice or relax.op.take"
-            )
-        return TupleGetItem(self, int(index))
+        return SYNTAX["index"](self, index)

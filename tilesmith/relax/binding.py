@@ -175,6 +175,11 @@ def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Functi
     return _rebuild(func, list(func.params), Substitution({}, sizes)) if sizes else func
 
 
+def substitute_symbols(body: Any, sizes: Mapping[SymbolicVar, PrimExpr]) -> Any:
+    """Replace symbolic sizes in a sequence; variables that depend on them become new ones."""
+    return Substitution({}, sizes).visit_with_new_scope(body)
+
+
 def copy_with_new_vars(func: Function) -> Function:
     """Return a copy in which every variable is a new object."""
     return _rebuild(func, list(func.params), Substitution({}, {}, fresh=True))

@@ -344,7 +344,7 @@ class BlockBuilder:
         PrimFuncs are added once. ``primfunc_name_hint`` names the PrimFunc (default: the function's
         name), ``primfunc_attrs`` are attributes of it.
         """
-        from tilesmith.relax.utils import gen_call_tir_inputs
+        from tilesmith.relax.te_arguments import gen_call_tir_inputs
 
         kwargs.pop("name_hint", None)
         name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_function")

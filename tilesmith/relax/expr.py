@@ -22,19 +22,36 @@ from tilesmith.ir import (
     RelaxExpr,
     attributes,
     child,
-    convert,
     defines,
     note,
 )
-from tilesmith.ir import (
-    const as prim_const,
-)
 from tilesmith.ir import data as data_field
 from tilesmith.relax.attrs import Attrs
-from tilesmith.relax.base import Expr, ExprWithOp, GraphExpr, StructInfo
+from tilesmith.relax.base import SYNTAX, Expr, ExprWithOp, GraphExpr, StructInfo
+from tilesmith.relax.relations import (
+    describe_arguments,
+    erase_to_params,
+    infer_call,
+    struct_info_lca,
+)
+from tilesmith.relax.struct_info import (
+    DataflowVar,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    Var,
+    as_struct_info,
+    known_struct_info,
+)
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
+from tilesmith.support.lazy import resolve
 
 __all__ = [
     "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar",
@@ -42,56 +59,6 @@ __all__ = [
     "SeqExpr", "ShapeExpr", "StringImm", "StructInfo", "Tuple", "TupleGetItem", "Var",
     "VarBinding", "const", "extern", "get_shape_of", "make_shape",
 ]  # fmt: skip
-
-
-class Var(ExprWithOp, key="relax.Var"):
-    """A variable of the graph. Two variables are the same only if they are one object."""
-
-    is_atom = True
-    is_variable = True
-
-    name_hint: str = note()
-    struct_info: StructInfo | None = child(default=None)
-    span: Any = note(default=None)
-
-    def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
-        self.name_hint = str(getattr(name_hint, "name_hint", name_hint))
-        if struct_info is not None:
-            struct_info = as_struct_info(struct_info)
-        self.struct_info = struct_info
-        self.span = span
-
-    @property
-    def name(self) -> str:
-        """The name, a hint."""
-        return self.name_hint
-
-    @property
-    def vid(self) -> Var:
-        """The identity of the variable: the variable itself."""
-        return self
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name_hint!r})"
-
-
-class DataflowVar(Var, key="relax.DataflowVar"):
-    """A variable that is visible only inside its dataflow block."""
-
-
-def as_struct_info(value: Any) -> StructInfo:
-    """Convert to a struct info, also from the script's proxies (``R.Tensor`` with names)."""
-    if isinstance(value, StructInfo):
-        return value
-    if callable(value):  # R.Object, R.Tensor without arguments
-        value = value()
-    if hasattr(value, "as_struct_info"):
-        return value.as_struct_info()
-    if isinstance(value, StructInfo):
-        return value
-    raise TypeMismatchError(
-        f"expected struct info such as R.Tensor((2, 3), 'float32'), got {value!r}"
-    )
 
 
 class Constant(ExprWithOp, key="relax.Constant"):
@@ -106,7 +73,7 @@ class Constant(ExprWithOp, key="relax.Constant"):
     def __init__(self, data: Any, struct_info: StructInfo | None = None, span: Any = None) -> None:
         self.data = data if isinstance(data, NDArray) else array(data)
         if struct_info is None:
-            struct_info = types.TensorStructInfo(self.data.shape, self.data.dtype)
+            struct_info = TensorStructInfo(self.data.shape, self.data.dtype)
         self.struct_info = struct_info
         self.span = span
 
@@ -122,7 +89,7 @@ class Tuple(ExprWithOp, key="relax.Tuple"):
         self.span = span
 
     def _infer_struct_info(self) -> StructInfo:
-        return types.TupleStructInfo(tuple([known_struct_info(field) for field in self.fields]))
+        return TupleStructInfo(tuple([known_struct_info(field) for field in self.fields]))
 
     def __getitem__(self, index: int) -> Any:
         return self.fields[index]
@@ -148,13 +115,13 @@ class TupleGetItem(ExprWithOp, key="relax.TupleGetItem"):
 
     def _infer_struct_info(self) -> StructInfo:
         info = self.tuple_value.struct_info
-        if isinstance(info, types.TupleStructInfo):
+        if isinstance(info, TupleStructInfo):
             if self.index >= len(info.fields):
                 raise ShapeError(
                     f"field {self.index} of a tuple of {len(info.fields)}", span=self.span
                 )
             return info.fields[self.index]
-        return types.ObjectStructInfo()
+        return ObjectStructInfo()
 
 
 class Call(ExprWithOp, key="relax.Call"):
@@ -192,10 +159,10 @@ class Call(ExprWithOp, key="relax.Call"):
 
     def _infer_struct_info(self) -> StructInfo:
         try:
-            return relations.infer_call(self)
+            return infer_call(self)
         except TilesmithError as error:
             name = self.op.name if isinstance(self.op, Op) else getattr(self.op, "name_hint", "")
-            shown = relations.describe_arguments(self)
+            shown = describe_arguments(self)
             if not any(note.startswith("in the call") for note in error.notes):
                 error.notes += (f"in the call {name}({shown})",)
             error.span = error.span or self.span
@@ -217,80 +184,7 @@ class If(ExprWithOp, key="relax.If"):
         self.span = span
 
     def _infer_struct_info(self) -> StructInfo:
-        return relations.struct_info_lca(
-            self.true_branch.struct_info, self.false_branch.struct_info
-        )
-
-
-class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
-    """A shape: a tuple of int64 sizes."""
-
-    values: tuple[PrimExpr, ...] = child()
-    span: Any = note(default=None)
-
-    def __init__(self, values: Any, span: Any = None) -> None:
-        if isinstance(values, ShapeExpr):
-            values = values.values
-        if isinstance(values, (int, PrimExpr)):
-            values = (values,)
-        self.values = tuple([_size(value) for value in values])
-        self.span = span
-
-    def _infer_struct_info(self) -> StructInfo:
-        return types.ShapeStructInfo(self)
-
-    @property
-    def concrete(self) -> tuple[int, ...] | None:
-        """Return the sizes as Python integers, or None if one is symbolic."""
-        found = []
-        for value in self.values:
-            if not hasattr(value, "value") or not isinstance(value.value, int):
-                return None
-            found.append(value.value)
-        return tuple(found)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.values[index]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __iter__(self) -> Iterator[PrimExpr]:
-        return iter(self.values)
-
-
-def _size(value: Any) -> PrimExpr:
-    if isinstance(value, PrimValue):
-        value = value.value
-    value = convert(value)
-    if value.dtype == "int64":
-        return value
-    if not value.dtype.is_integer:
-        raise ShapeError(f"a size is an integer, got {value} of dtype {value.dtype}")
-    if hasattr(value, "value") and isinstance(value.value, int):
-        return prim_const(value.value, "int64")
-    raise ShapeError(
-        f"sizes of the graph are int64, got `{value}` of {value.dtype}",
-        notes=('make the variable with tir.Var(name, "int64")',),
-    )
-
-
-class PrimValue(GraphExpr, key="relax.PrimValue"):
-    """A scalar as a value of the graph; Python integers become int64."""
-
-    value: PrimExpr = child()
-    span: Any = note(default=None)
-
-    def __init__(self, value: Any, span: Any = None) -> None:
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = prim_const(value, "int64")
-        elif isinstance(value, float):
-            value = prim_const(value, "float64")
-        self.value = convert(value)
-        self.span = span
-
-    def _infer_struct_info(self) -> StructInfo:
-        return types.PrimStructInfo(self.value.dtype, self.value)
+        return struct_info_lca(self.true_branch.struct_info, self.false_branch.struct_info)
 
 
 class StringImm(GraphExpr, key="relax.StringImm"):
@@ -300,7 +194,7 @@ class StringImm(GraphExpr, key="relax.StringImm"):
     span: Any = note(default=None)
 
     def _infer_struct_info(self) -> StructInfo:
-        return types.ObjectStructInfo()
+        return ObjectStructInfo()
 
 
 class DataTypeImm(GraphExpr, key="relax.DataTypeImm"):
@@ -310,7 +204,7 @@ class DataTypeImm(GraphExpr, key="relax.DataTypeImm"):
     span: Any = note(default=None)
 
     def _infer_struct_info(self) -> StructInfo:
-        return types.ObjectStructInfo()
+        return ObjectStructInfo()
 
 
 class Binding(Node, key="relax.Binding"):
@@ -403,7 +297,7 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
         if ret_struct_info is None:
             if body is None:
                 raise TypeMismatchError("a function without a body needs ret_struct_info", span)
-            ret_struct_info = relations.erase_to_params(self.body.struct_info, self.params)
+            ret_struct_info = erase_to_params(self.body.struct_info, self.params)
         self.ret_struct_info = as_struct_info(ret_struct_info)
         self.is_pure = bool(is_pure)
         self.attrs = attributes(getattr(attrs, "values_", attrs))
@@ -417,7 +311,7 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
         return Function(params, None, ret_struct_info, is_pure, attrs, span)
 
     def _infer_struct_info(self) -> StructInfo:
-        return types.FuncStructInfo(
+        return FuncStructInfo(
             [param.struct_info for param in self.params], self.ret_struct_info, self.is_pure
         )
 
@@ -426,21 +320,18 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
 
     def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
         """Return a copy with symbolic sizes (variables, or their names) replaced."""
-        from tilesmith.relax.binding import bind_symbolic_vars
-
-        return bind_symbolic_vars(self, binding_map)
+        made: Function = resolve("tilesmith.relax.binding:bind_symbolic_vars")(self, binding_map)
+        return made
 
     def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
         """Return a copy with parameters (variables, or their names) replaced by constants."""
-        from tilesmith.relax.binding import bind_params
-
-        return bind_params(self, binding_map)
+        made: Function = resolve("tilesmith.relax.binding:bind_params")(self, binding_map)
+        return made
 
     def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
         """Return a copy with the calls of some functions (GlobalVars, or their names) inlined."""
-        from tilesmith.relax.binding import inline_functions
-
-        return inline_functions(self, function_map)
+        made: Function = resolve("tilesmith.relax.binding:inline_functions")(self, function_map)
+        return made
 
 
 class ExternFunc(BaseFunc, ExprWithOp, key="relax.ExternFunc"):
@@ -455,7 +346,7 @@ class ExternFunc(BaseFunc, ExprWithOp, key="relax.ExternFunc"):
     def __init__(self, global_symbol: str, struct_info: Any = None, span: Any = None) -> None:
         self.global_symbol = str(getattr(global_symbol, "value", global_symbol))
         if struct_info is None:
-            struct_info = types.FuncStructInfo.opaque_func(purity=False)
+            struct_info = FuncStructInfo.opaque_func(purity=False)
         self.struct_info = struct_info
         self.span = span
 
@@ -478,12 +369,6 @@ def as_expr(value: Any) -> RelaxExpr:
 def as_seq(value: Any) -> SeqExpr:
     """Return an expression as a sequence without bindings; a sequence as it is."""
     return value if isinstance(value, SeqExpr) else SeqExpr((), value)
-
-
-def known_struct_info(expr: Any) -> StructInfo:
-    """Return the struct info of an expression; Object if nothing is known."""
-    info = expr.struct_info
-    return info if info is not None else types.ObjectStructInfo()
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
@@ -523,11 +408,53 @@ def make_shape(shape: Any) -> ShapeExpr:
 def get_shape_of(expr: Any) -> RelaxExpr:
     """Return the shape of a tensor: its ShapeExpr if known, else a call of ``shape_of``."""
     info = expr.struct_info
-    if isinstance(info, types.TensorStructInfo) and info.shape is not None:
+    if isinstance(info, TensorStructInfo) and info.shape is not None:
         return info.shape
     return Call(Op.get("relax.shape_of"), (expr,))
 
 
-# Nodes and struct infos need each other: the circle is closed here.
-from tilesmith.relax import relations  # noqa: E402
-from tilesmith.relax import struct_info as types  # noqa: E402
+# Python syntax
+
+
+@SYNTAX.register("operator")
+def _operation(name: str, *args: Any) -> Any:
+    """Make a call of an elementwise operator; Python numbers take the dtype of the other
+    operand.
+    """
+    tensor = next(arg for arg in args if isinstance(arg, RelaxExpr))
+    converted = []
+    for arg in args:
+        if not isinstance(arg, RelaxExpr):
+            arg = const(arg, _number_dtype(arg, tensor))
+        converted.append(arg)
+    return Call(Op.get(name), converted)
+
+
+def _number_dtype(value: Any, tensor: Any) -> Any:
+    if not isinstance(value, (bool, int, float)):
+        return None
+    dtype = getattr(tensor.struct_info, "dtype", None)
+    if dtype is None or dtype.is_void:
+        return None
+    return "float32" if isinstance(value, float) and not dtype.is_float else dtype
+
+
+@SYNTAX.register("call")
+def _call(function: Any, args: Any, attrs: Any) -> Call:
+    return Call(function, args, attrs)
+
+
+@SYNTAX.register("index")
+def _field(value: ExprWithOp, index: Any) -> TupleGetItem:
+    """Return a field of a tuple; IndexError ends loops over its fields."""
+    info = value.struct_info
+    if isinstance(info, TupleStructInfo):
+        if not -len(info.fields) <= int(index) < len(info.fields):
+            raise IndexError(f"index {index} of a tuple of {len(info.fields)} fields")
+        return TupleGetItem(value, int(index) % len(info.fields))
+    if isinstance(info, (TensorStructInfo, ShapeStructInfo, PrimStructInfo)):
+        raise TypeMismatchError(
+            f"only tuples are indexed, this is {type(info).__name__[:-10].lower()}; take a part of "
+            "a tensor with relax.op.strided_slice or relax.op.take"
+        )
+    return TupleGetItem(value, int(index))

@@ -10,15 +10,17 @@ from tilesmith.ir import IntImm, Op, PrimExpr, RelaxExpr, Rewriter
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.printing import Printer, PrinterConfig
 from tilesmith.ir.queries import variables
-from tilesmith.relax import expr as nodes
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
+    ShapeExpr,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    Var,
+    known_struct_info,
 )
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.functor import substitute
@@ -82,7 +84,7 @@ def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:
             for field in current.fields:
                 collect(field)
         elif isinstance(current, (TensorStructInfo, ShapeStructInfo)):
-            if isinstance(current.shape, nodes.ShapeExpr):
+            if isinstance(current.shape, ShapeExpr):
                 found.update(
                     {size: None for size in current.shape if isinstance(size, SymbolicVar)}
                 )
@@ -106,9 +108,7 @@ class _Simplify(Rewriter):
 
     def visit_ShapeExpr(self, node: Any) -> Any:
         sizes = tuple([simplify_size(size) for size in node.values])
-        return (
-            nodes.ShapeExpr(sizes) if any(a is not b for a, b in zip(sizes, node.values)) else node
-        )
+        return ShapeExpr(sizes) if any(a is not b for a, b in zip(sizes, node.values)) else node
 
 
 def simplify_size(size: PrimExpr) -> PrimExpr:
@@ -133,7 +133,7 @@ class BaseCheckResult(IntEnum):
 def _check_sizes(base: Any, derived: Any) -> BaseCheckResult:
     if base is None or base is derived:
         return BaseCheckResult.PASS
-    if not isinstance(base, nodes.ShapeExpr) or not isinstance(derived, nodes.ShapeExpr):
+    if not isinstance(base, ShapeExpr) or not isinstance(derived, ShapeExpr):
         return BaseCheckResult.FAIL_L2
     if any(surely_different(a, b) for a, b in zip(base, derived)):
         return BaseCheckResult.FAIL_L0
@@ -251,7 +251,7 @@ class _Erase(Rewriter):
     def _shape(self, shape: Any) -> Any:
         if shape is None:
             return None
-        if isinstance(shape, nodes.Var):
+        if isinstance(shape, Var):
             return self.known(shape)
         values: dict[Any, Any] = {}
         for var in symbolic_vars(shape):
@@ -275,7 +275,7 @@ class _Erase(Rewriter):
     def visit_PrimStructInfo(self, info: Any) -> Any:
         if info.value is None:
             return info
-        held = self._shape(nodes.ShapeExpr([info.value])) if info.dtype == "int64" else None
+        held = self._shape(ShapeExpr([info.value])) if info.dtype == "int64" else None
         if held is not None and held[0] is info.value:
             return info
         return PrimStructInfo(info.dtype, None if held is None else held[0])
@@ -300,9 +300,7 @@ def erase_to_well_defined(
     A shape that names any other variable becomes unknown; its rank stays.
     """
     sizes, shapes = _lookup(shape_var_map), _lookup(var_map)
-    return _Erase(lambda var: shapes(var) if isinstance(var, nodes.Var) else sizes(var)).visit(
-        sinfo
-    )
+    return _Erase(lambda var: shapes(var) if isinstance(var, Var) else sizes(var)).visit(sinfo)
 
 
 def erase_to_params(info: StructInfo, params: Iterable[Any]) -> StructInfo:
@@ -345,7 +343,7 @@ def derive_call_ret_struct_info(func_sinfo: Any, call: Any, ctx: Any = None) -> 
         )
     values: dict[Any, Any] = {}
     for number, (param, arg) in enumerate(zip(func_sinfo.params, call.args)):
-        info = nodes.known_struct_info(arg)
+        info = known_struct_info(arg)
         bind_sizes(param, info, values)
         check = struct_info_base_check(substitute_sizes(param, values), info)
         if check == BaseCheckResult.FAIL_L0:
@@ -374,7 +372,7 @@ def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> No
     if type(param) is not type(arg):
         return
     if isinstance(param, (TensorStructInfo, ShapeStructInfo)):
-        if isinstance(param.shape, nodes.ShapeExpr) and isinstance(arg.shape, nodes.ShapeExpr):
+        if isinstance(param.shape, ShapeExpr) and isinstance(arg.shape, ShapeExpr):
             for size, given in zip(param.shape, arg.shape):
                 if isinstance(size, SymbolicVar):
                     values.setdefault(size, given)
@@ -397,7 +395,7 @@ def describe(info: Any) -> str:
     """Print a struct info in few words: ``float32 tensor (1, 3, n)``."""
     if isinstance(info, TensorStructInfo):
         dtype = "" if info.dtype.is_void else f"{info.dtype} "
-        if isinstance(info.shape, nodes.ShapeExpr):
+        if isinstance(info.shape, ShapeExpr):
             sizes = ", ".join([size_text(size) for size in info.shape])
             return f"{dtype}tensor ({sizes})"
         return f"{dtype}tensor of rank {info.ndim if info.ndim >= 0 else 'unknown'}"
@@ -420,7 +418,7 @@ def describe_arguments(call: Any) -> str:
     for arg in call.args:
         name = getattr(arg, "name_hint", None)
         try:
-            info = describe(nodes.known_struct_info(arg)) if isinstance(arg, RelaxExpr) else "?"
+            info = describe(known_struct_info(arg)) if isinstance(arg, RelaxExpr) else "?"
         except Exception:  # the error that is being explained comes first
             info = "?"
         shown.append(f"{name}: {info}" if name else info)
@@ -429,7 +427,7 @@ def describe_arguments(call: Any) -> str:
 
 def tensor_info(expr: Any, what: str) -> TensorStructInfo:
     """Return the struct info of an argument that has to be a tensor."""
-    info = nodes.known_struct_info(expr)
+    info = known_struct_info(expr)
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatchError(f"{what} must be a tensor, got {describe(info)}")
     return info
@@ -437,7 +435,7 @@ def tensor_info(expr: Any, what: str) -> TensorStructInfo:
 
 def sizes_of(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
     """Return the sizes of a tensor, or None if its shape is not known."""
-    if isinstance(info.shape, nodes.ShapeExpr):
+    if isinstance(info.shape, ShapeExpr):
         return info.shape.values
     if info.shape is not None:
         held = info.shape.struct_info

@@ -91,7 +91,7 @@ def func_attr(attrs: Mapping[str, Any]) -> None:
 def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
     """Make a PrimFunc from a tensor expression, add it to the module, and return its call."""
     from tilesmith.ir import GlobalVar
-    from tilesmith.relax.utils import gen_call_tir_inputs
+    from tilesmith.relax.te_arguments import gen_call_tir_inputs
 
     scope = _current("emit_te").parser.module
     if scope is None:

@@ -1,4 +1,5 @@
-"""Static knowledge about a value of the graph: rank, shape, dtype, fields of a tuple.
+"""Static knowledge about a value of the graph (rank, shape, dtype, fields of a tuple), and the
+expressions that it names: variables, scalars, shapes.
 
 A size is a scalar expression of int64. Variables in the sizes of a function's parameters are bound
 by the call; a ``MatchCast`` binds the variables that it names first.
@@ -6,11 +7,12 @@ by the call; a ``MatchCast`` binds the variables that it names first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tilesmith.ir import PrimExpr, child, const, note
+from tilesmith.ir import PrimExpr, child, const, convert, note
 from tilesmith.ir import data as data_field
-from tilesmith.relax.expr import GraphExpr, ShapeExpr, StructInfo
+from tilesmith.relax.base import ExprWithOp, GraphExpr, StructInfo
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
@@ -18,6 +20,56 @@ __all__ = [
     "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo", "ShapeStructInfo", "StructInfo",
     "TensorStructInfo", "TupleStructInfo",
 ]  # fmt: skip
+
+
+class Var(ExprWithOp, key="relax.Var"):
+    """A variable of the graph. Two variables are the same only if they are one object."""
+
+    is_atom = True
+    is_variable = True
+
+    name_hint: str = note()
+    struct_info: StructInfo | None = child(default=None)
+    span: Any = note(default=None)
+
+    def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
+        self.name_hint = str(getattr(name_hint, "name_hint", name_hint))
+        if struct_info is not None:
+            struct_info = as_struct_info(struct_info)
+        self.struct_info = struct_info
+        self.span = span
+
+    @property
+    def name(self) -> str:
+        """The name, a hint."""
+        return self.name_hint
+
+    @property
+    def vid(self) -> Var:
+        """The identity of the variable: the variable itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name_hint!r})"
+
+
+class DataflowVar(Var, key="relax.DataflowVar"):
+    """A variable that is visible only inside its dataflow block."""
+
+
+def as_struct_info(value: Any) -> StructInfo:
+    """Convert to a struct info, also from the script's proxies (``R.Tensor`` with names)."""
+    if isinstance(value, StructInfo):
+        return value
+    if callable(value):  # R.Object, R.Tensor without arguments
+        value = value()
+    if hasattr(value, "as_struct_info"):
+        return value.as_struct_info()
+    if isinstance(value, StructInfo):
+        return value
+    raise TypeMismatchError(
+        f"expected struct info such as R.Tensor((2, 3), 'float32'), got {value!r}"
+    )
 
 
 class ObjectStructInfo(StructInfo, key="relax.ObjectStructInfo"):
@@ -47,6 +99,77 @@ class PrimStructInfo(StructInfo, key="relax.PrimStructInfo"):
         self.dtype = DataType(dtype)
         self.value = value
         self.span = span
+
+
+class PrimValue(GraphExpr, key="relax.PrimValue"):
+    """A scalar as a value of the graph; Python integers become int64."""
+
+    value: PrimExpr = child()
+    span: Any = note(default=None)
+
+    def __init__(self, value: Any, span: Any = None) -> None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = const(value, "int64")
+        elif isinstance(value, float):
+            value = const(value, "float64")
+        self.value = convert(value)
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return PrimStructInfo(self.value.dtype, self.value)
+
+
+class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
+    """A shape: a tuple of int64 sizes."""
+
+    values: tuple[PrimExpr, ...] = child()
+    span: Any = note(default=None)
+
+    def __init__(self, values: Any, span: Any = None) -> None:
+        if isinstance(values, ShapeExpr):
+            values = values.values
+        if isinstance(values, (int, PrimExpr)):
+            values = (values,)
+        self.values = tuple([_size(value) for value in values])
+        self.span = span
+
+    def _infer_struct_info(self) -> StructInfo:
+        return ShapeStructInfo(self)
+
+    @property
+    def concrete(self) -> tuple[int, ...] | None:
+        """Return the sizes as Python integers, or None if one is symbolic."""
+        found = []
+        for value in self.values:
+            if not hasattr(value, "value") or not isinstance(value.value, int):
+                return None
+            found.append(value.value)
+        return tuple(found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[PrimExpr]:
+        return iter(self.values)
+
+
+def _size(value: Any) -> PrimExpr:
+    if isinstance(value, PrimValue):
+        value = value.value
+    value = convert(value)
+    if value.dtype == "int64":
+        return value
+    if not value.dtype.is_integer:
+        raise ShapeError(f"a size is an integer, got {value} of dtype {value.dtype}")
+    if hasattr(value, "value") and isinstance(value.value, int):
+        return const(value.value, "int64")
+    raise ShapeError(
+        f"sizes of the graph are int64, got `{value}` of {value.dtype}",
+        notes=('make the variable with tir.Var(name, "int64")',),
+    )
 
 
 class ShapeStructInfo(StructInfo, key="relax.ShapeStructInfo"):
@@ -166,3 +289,9 @@ class FuncStructInfo(StructInfo, key="relax.FuncStructInfo"):
     ) -> FuncStructInfo:
         """Return the struct info of a function whose parameters are not known."""
         return FuncStructInfo(None, ret, purity, span, derive_func)
+
+
+def known_struct_info(expr: Any) -> StructInfo:
+    """Return the struct info of an expression; Object if nothing is known."""
+    info = expr.struct_info
+    return info if info is not None else ObjectStructInfo()

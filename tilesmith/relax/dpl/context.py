@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.support.errors import DiagnosticError
+from tilesmith.support.lazy import resolve
 
 __all__ = ["PatternContext"]
 
@@ -45,6 +47,6 @@ class PatternContext:
 
     def match_dfb(self, dfb: Any) -> dict[Any, Any] | None:
         """Return variables of a dataflow block that match the connected patterns, or None."""
-        from tilesmith.relax.dpl.matcher import match_dfb
-
+        match_dfb: Callable[..., dict[Any, Any] | None]
+        match_dfb = resolve("tilesmith.relax.dpl.matcher:match_dfb")
         return match_dfb(self, dfb)

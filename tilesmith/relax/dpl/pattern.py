@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilesmith.ir import Op, PrimExpr
 from tilesmith.ir.module import plain_value
+from tilesmith.relax.dpl.context import PatternContext
 from tilesmith.relax.struct_info import StructInfo
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.lazy import resolve
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFConstraint", "DFPattern",
@@ -69,8 +71,8 @@ class DFPattern:
         self, expr: Any, var2val: Mapping[Any, Any] | None = None
     ) -> dict[DFPattern, Any] | None:
         """Return what each part of the pattern matched, or None."""
-        from tilesmith.relax.dpl.matcher import match_expr
-
+        match_expr: Callable[..., dict[DFPattern, Any] | None]
+        match_expr = resolve("tilesmith.relax.dpl.matcher:match_expr")
         return match_expr(self, expr, var2val)
 
     def used_by(self, other: Any, index: int = -1) -> PatternSeq:
@@ -281,8 +283,6 @@ class SameShapeConstraint(DFConstraint):
     """Several patterns match values of one shape."""
 
     def __init__(self, *args: DFPattern) -> None:
-        from tilesmith.relax.dpl.context import PatternContext
-
         self.args = list(args)
         context = PatternContext.current(required=False)
         if context is not None:
@@ -327,8 +327,6 @@ class PatternSeq:
 
 
 def _edge(first: DFPattern, second: DFPattern, index: int, only: bool) -> None:
-    from tilesmith.relax.dpl.context import PatternContext
-
     context = PatternContext.current()
     context.edges.append((first, second, index, only))
 
