@@ -278,21 +278,22 @@ class ThenFrame(StmtFrame):
 
     def finish(self) -> None:
         """Pass the branch to the enclosing ``IfFrame``."""
-        self._if().then = self.body()
-
-    def _if(self) -> IfFrame:
-        frame = self.builder.frames[-1] if self.builder.frames else None
-        if not isinstance(frame, IfFrame):
-            raise ScriptError("Then and Else stand directly inside of an If")
-        return frame
+        _enclosing_if(self).then = self.body()
 
 
-class ElseFrame(ThenFrame):
+class ElseFrame(StmtFrame):
     """The branch for a false condition."""
 
     def finish(self) -> None:
         """Pass the branch to the enclosing ``IfFrame``."""
-        self._if().otherwise = self.body()
+        _enclosing_if(self).otherwise = self.body()
+
+
+def _enclosing_if(branch: StmtFrame) -> IfFrame:
+    frame = branch.builder.frames[-1] if branch.builder.frames else None
+    if not isinstance(frame, IfFrame):
+        raise ScriptError("Then and Else stand directly inside of an If")
+    return frame
 
 
 # Frames that bind something for the rest of a block.

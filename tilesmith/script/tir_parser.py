@@ -16,6 +16,7 @@ from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import (
     BlockFrame,
+    ElseFrame,
     ForFrame,
     LetFrame,
     PrimFuncFrame,
@@ -314,7 +315,7 @@ def _check_value_is_near(parser: Parser, node: ast.AST, name: str) -> None:
     for frame in reversed(parser.builder.frames):
         if isinstance(frame, LetFrame) and frame.var is value:
             break
-        between = between or isinstance(frame, (ForFrame, WhileFrame, ThenFrame))
+        between = between or isinstance(frame, (ForFrame, WhileFrame, ThenFrame, ElseFrame))
     else:
         return
     if between:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.ir.module import IRModule
 from tilesmith.ir.transform import (
     FunctionLevelPass,
+    Pass,
+    PassContext,
+    PassInfo,
     pass_decorator,
 )
 from tilesmith.relax.expr import DataflowBlock, Function
@@ -24,11 +28,15 @@ class FunctionPass(FunctionLevelPass):
 
     def wanted(self, function: Any) -> bool:
         """Return whether a function has a body and is not left to an external code generator."""
-        return (
-            isinstance(function, Function)
-            and function.body is not None
-            and "Codegen" not in function.attrs
-        )
+        return _has_own_body(function)
+
+
+def _has_own_body(function: Any) -> bool:
+    return (
+        isinstance(function, Function)
+        and function.body is not None
+        and "Codegen" not in function.attrs
+    )
 
 
 class _BlockMutator(PyExprMutator):
@@ -40,13 +48,21 @@ class _BlockMutator(PyExprMutator):
         return super().visit_dataflow_block_(self.apply(block))
 
 
-class DataflowBlockPass(FunctionPass):
+class DataflowBlockPass(Pass):
     """A pass that works on each dataflow block by itself."""
 
-    def transform(self, mod: Any, ctx: Any) -> Any:
+    def __init__(
+        self,
+        function: Callable[[DataflowBlock, IRModule, PassContext], DataflowBlock],
+        info: PassInfo,
+    ) -> None:
+        self.function = function
+        self.info = info
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Apply the pass's own function to each dataflow block."""
         for variable, old in list(mod.functions.items()):
-            if self.wanted(old):
+            if _has_own_body(old):
                 mutator = _BlockMutator(mod, lambda block: self.function(block, mod, ctx))
                 new = mutator.visit_expr(old)
                 if new is not old:

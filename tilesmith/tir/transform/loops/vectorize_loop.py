@@ -50,7 +50,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.loops.loop_partition import limit_of
-from tilesmith.tir.transform.loops.vectorizer import Vectorizer
+from tilesmith.tir.transform.loops.vectorizer import Lanes, Vectorizer
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["vectorize_loop", "vectorize_loop_as_configured"]
@@ -129,8 +129,8 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner)
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
-        vectorizer = Vectorizer(var, low, lanes, self.analyzer, self.predicates, self.freely)
-        return vectorizer.statement(body)
+        all_lanes = Lanes(var, low, lanes, self.analyzer, self.freely)
+        return Vectorizer(all_lanes, self.predicates).statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
         """Split a loop into vectors of MAX_LANES lanes, and a remainder."""

@@ -1,0 +1,63 @@
+"""Which lanes take part in the present statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilesmith.ir import And, PrimExpr
+from tilesmith.ir.structural import structural_equal
+from tilesmith.tir.transform.loops.vectorizer.lanes import NeedsLanes
+
+__all__ = ["Masks"]
+
+
+class Masks:
+    """The mask of the lanes that take part (``present``); None where all do.
+
+    ``conditions`` say the same in terms of the loop variable. Accesses may switch lanes off only
+    where that is ``allowed``.
+    """
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.present: PrimExpr | None = None
+        self.conditions: list[PrimExpr] = []
+        self.guarded: PrimExpr | None = None  # the indices that the present condition is about
+
+    @contextmanager
+    def under(self, mask: PrimExpr, condition: PrimExpr | None = None) -> Iterator[None]:
+        """Enter code that only some lanes run."""
+        outer = self.present
+        self.present = mask if outer is None else And(outer, mask)
+        if condition is not None:
+            self.conditions.append(condition)
+        try:
+            yield
+        finally:
+            self.present = outer
+            if condition is not None:
+                self.conditions.pop()
+
+    @contextmanager
+    def guarding(self, index: PrimExpr, mask: PrimExpr) -> Iterator[None]:
+        """Enter code under a condition on ``index``, which may access only the elements there."""
+        self.guarded = index
+        try:
+            with self.under(mask):
+                yield
+        finally:
+            self.guarded = None
+
+    def require_guarded(self, index: PrimExpr) -> None:
+        """Refuse an access at other indices than the condition's: its lanes may be on."""
+        if self.guarded is not None and not structural_equal(index, self.guarded):
+            raise NeedsLanes("an access is elsewhere than where the condition looks")
+
+    def restrict(self, own: PrimExpr | None, mask: PrimExpr | None) -> PrimExpr | None:
+        """Return the predicate of an access that has its ``own`` one and is under a mask."""
+        if mask is None:
+            return own
+        if not self.allowed:
+            raise NeedsLanes("only some lanes take part, and the code may have no masks")
+        return mask if own is None else And(own, mask)
