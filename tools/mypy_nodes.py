@@ -7,6 +7,11 @@ type checker the same signature:
   classes first; annotated names without such a declaration (derived values) are none;
 * a field with ``convert=`` takes anything, a tuple of nodes takes any iterable of them;
 * a class that declares no fields, or has an ``__init__`` of its own, is left as it is.
+
+The visit of a ``Rewriter`` gives what its method for the class of the node declares, else a node
+of the same family: a statement for a statement, a scalar
+expression for a variable. A family is a class right below ``Node``, ``BaseExpr`` or
+``BaseFunc``.
 """
 
 from __future__ import annotations
@@ -14,11 +19,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mypy.nodes import ARG_OPT, ARG_POS, Argument, AssignmentStmt, CallExpr, NameExpr, TypeInfo, Var
-from mypy.plugin import ClassDefContext, Plugin
+from mypy.plugin import ClassDefContext, MethodContext, Plugin
 from mypy.plugins.common import add_method_to_class
-from mypy.types import AnyType, Instance, NoneType, Type, TypeOfAny, get_proper_type
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Instance,
+    NoneType,
+    ProperType,
+    Type,
+    TypeOfAny,
+    UnionType,
+    get_proper_type,
+)
 
 NODE_MODULE = "tilesmith.ir.node"
+VISITOR = "tilesmith.ir.visitor"
+FUNCTION = "tilesmith.ir.module.BaseFunc"
+# Bases of several families.
+NO_FAMILIES = {f"{NODE_MODULE}.Node", "tilesmith.ir.expr.BaseExpr"}
 DECLARATIONS = {f"{NODE_MODULE}.{role}" for role in ("child", "data", "defines", "note")}
 
 
@@ -93,14 +112,62 @@ def _add_init(context: ClassDefContext) -> None:
     add_method_to_class(context.api, context.cls, "__init__", list(arguments.values()), NoneType())
 
 
+def _rewritten(context: MethodContext) -> Type:
+    """What a rewriter gives for a node: one of the same family, a statement for a loop."""
+    rewriter = get_proper_type(context.type)
+    if not isinstance(rewriter, Instance) or not rewriter.type.has_base(f"{VISITOR}.Rewriter"):
+        return context.default_return_type
+    if not isinstance(get_proper_type(context.default_return_type), AnyType):
+        return context.default_return_type
+    if len(context.arg_types) != 1 or len(context.arg_types[0]) != 1:
+        return context.default_return_type
+    node = get_proper_type(context.arg_types[0][0])
+    given = _declared_result(rewriter.type, node) or _family(node)
+    return context.default_return_type if given is None else given
+
+
+def _declared_result(rewriter: TypeInfo, node: ProperType) -> Type | None:
+    """The node that the rewriter's own method for a class says to give, if it has one."""
+    if not isinstance(node, Instance):
+        return None
+    for base in node.type.mro:
+        method = rewriter.get_method(f"visit_{base.name}")
+        if method is None:
+            continue
+        declared = get_proper_type(method.type)
+        result = get_proper_type(declared.ret_type) if isinstance(declared, CallableType) else None
+        is_node = isinstance(result, Instance) and result.type.has_base(f"{NODE_MODULE}.Node")
+        return result if is_node else None
+    return None
+
+
+def _family(node: ProperType) -> Instance | None:
+    """The family of a node's class; the nodes of a union have to be of one."""
+    if isinstance(node, UnionType):
+        families = [_family(get_proper_type(item)) for item in node.items]
+        return families[0] if all(family == families[0] for family in families) else None
+    if not isinstance(node, Instance):
+        return None
+    bases = [base for base in node.type.mro if base.has_base(f"{NODE_MODULE}.Node")]
+    families = [base for base in bases if base.fullname not in NO_FAMILIES]
+    if any(base.fullname == FUNCTION for base in bases):
+        families = [base for base in bases if base.has_base(FUNCTION) and base.fullname != FUNCTION]
+    return Instance(families[-1], []) if families else None
+
+
 class NodePlugin(Plugin):
-    """Hooks into every class of the package that has bases."""
+    """Hooks into every class of the package that has bases, and into rewriters."""
 
     def get_base_class_hook(self, fullname: str) -> Callable[[ClassDefContext], None] | None:
         """Hook into classes whose base is one of ours; `_add_init` finds out whether it is a
         node.
         """
         return _add_init if fullname.startswith("tilesmith.") else None
+
+    def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
+        """Say what the visits of rewriters give."""
+        ours = fullname.startswith("tilesmith.") and fullname.endswith(".visit")
+        return _rewritten if ours else None
 
 
 def plugin(version: str) -> type[Plugin]:

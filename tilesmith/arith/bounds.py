@@ -148,7 +148,7 @@ class Bounds:
                     found = (0, found[1])
             return found
         rule = LEAF_BOUNDS.get(expr.__class__)
-        limits = dtype_interval(expr.dtype)  # type: ignore[union-attr]
+        limits = dtype_interval(expr.dtype)
         return limits if rule is None else intersect(limits, rule(self.of_expr, expr))
 
     def _split_bounds(self, atom: Split) -> Interval:

@@ -59,6 +59,8 @@ class Leaf(Atom):
 
     __slots__ = ()
 
+    expr: PrimExpr
+
 
 class Product(Atom):
     """Stands for a product of two or more atoms, none a product itself, ordered by number."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
 from tilesmith.support.errors import ConfigError, UnknownMemberError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
 
@@ -45,17 +48,17 @@ class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
 
     attrs: Mapping[str, Any]
 
-    def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> Any:
+    def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> Self:
         """Return a copy with one attribute set (``key, value``) or several (a mapping)."""
         if not isinstance(attr_key_or_dict, Mapping):
             attr_key_or_dict = {attr_key_or_dict: attr_value}
         return self.with_fields(attrs={**self.attrs, **attr_key_or_dict})
 
-    def with_attrs(self, attr_map: Mapping[str, Any]) -> Any:
+    def with_attrs(self, attr_map: Mapping[str, Any]) -> Self:
         """Return a copy with several attributes set."""
         return self.with_attr(attr_map)
 
-    def without_attr(self, attr_key: str) -> Any:
+    def without_attr(self, attr_key: str) -> Self:
         """Return a copy without an attribute."""
         return self.with_fields(attrs={k: v for k, v in self.attrs.items() if k != attr_key})
 

@@ -80,7 +80,7 @@ class Buffer(Node, key="tir.Buffer"):
         return len(self.shape)
 
     # Without this, Python would iterate over the elements without end.
-    __iter__ = None  # type: ignore[assignment]
+    __iter__ = None
 
     def __getitem__(self, indices: Any) -> Any:
         """Return a load of one element (or a vector), or a region where slices are given."""

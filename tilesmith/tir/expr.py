@@ -132,7 +132,7 @@ def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
         for index in indices:
             if isinstance(index, slice):
                 start, stop = convert(index.start or 0), convert(index.stop)
-                lanes = int((stop - start + index.step - 1) // index.step)  # type: ignore[call-overload]
+                lanes = int((stop - start + index.step - 1) // index.step)
                 index = Ramp(start, index.step, lanes) if lanes > 1 else start
             loaded.append(index)
         return BufferLoad(buffer, loaded)
@@ -181,6 +181,12 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
     iter_type: int = data_field()
     thread_tag: str = data_field(default="")
     span: Any = note(default=None)
+
+    @property
+    def domain(self) -> Range:
+        """The range, of an iterator that has one, as those of blocks and reductions do."""
+        assert self.dom is not None
+        return self.dom
 
     def __init__(
         self, dom: Any, var: Any, iter_type: int, thread_tag: str = "", span: Any = None

@@ -4,17 +4,17 @@ transforms."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, overload
 
 from tilesmith.ir import Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
 from tilesmith.ir.expr import convert
-from tilesmith.ir.node import Role
+from tilesmith.ir.node import AnyNode, Role
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion
+from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion, Stmt
 
 __all__ = [
     "BufferRemapper", "Renewal", "ir_transform", "post_order_visit", "pre_order_visit",
@@ -98,6 +98,36 @@ class _Substitution(BufferRemapper):
         if any(buffers[param] is not old for param, old in node.buffer_map.items()):
             node = node.with_fields(buffer_map=buffers)
         return node.with_body(self.visit(node.body))
+
+
+@overload
+def substitute(
+    node: PrimExpr, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> PrimExpr: ...
+
+
+@overload
+def substitute(
+    node: Block, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> Block: ...
+
+
+@overload
+def substitute(
+    node: Stmt, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> Stmt: ...
+
+
+@overload
+def substitute(
+    node: PrimFunc, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> PrimFunc: ...
+
+
+@overload
+def substitute(
+    node: Any, vmap: Mapping[Any, Any], *, buffers: Mapping[Buffer, Buffer] | None = None
+) -> Any: ...
 
 
 def substitute(
@@ -249,8 +279,8 @@ class Renewal(BufferRemapper):
                 changes[field.name] = _map_structure(self.visit, value)
         return node.with_fields(**changes)
 
-    visit_Block = visit_default  # type: ignore[assignment]
-    visit_MatchBufferRegion = visit_default  # type: ignore[assignment]
+    visit_Block = visit_default
+    visit_MatchBufferRegion = visit_default
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
         buffer = self.remap_buffer(node.buffer)
@@ -273,8 +303,9 @@ def _definitions_first(field: Any) -> bool:
     return field.role is not Role.DEFINES
 
 
-def renew_defs(func: PrimFunc) -> PrimFunc:
+def renew_defs(func: AnyNode) -> AnyNode:
     """Return a copy whose variables and buffers are all new objects, so that it can stand beside
     the original in one program."""
     with deep_recursion():
-        return Renewal().visit(func)
+        renewed: AnyNode = Renewal().visit(func)
+    return renewed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer
@@ -133,7 +133,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         analyzer = Analyzer()
         return [analyzer.simplify(index) for index in final]
 
-    def _retyped(self, mapping: dict[Var, PrimExpr]) -> list[PrimExpr]:
+    def _retyped(self, mapping: Mapping[Var, PrimExpr]) -> list[PrimExpr]:
         """Return the final indices over other indices, in the dtype of these; constants adapt."""
         given = [index.dtype for index in mapping.values() if not isinstance(index, IntImm)]
         own = [variable.dtype for variable in mapping]
@@ -267,8 +267,9 @@ class IndexMap(Node, key="tir.IndexMap"):
 
         Raises ShapeError where there is padding or two elements have the same new index.
         """
-        if self.inverse_index_map is not None:
-            return self.inverse_index_map
+        given: IndexMap | None = self.inverse_index_map
+        if given is not None:
+            return given
         inverse, padding = self.non_surjective_inverse(shape)
         if not is_const(padding, 0):
             raise ShapeError(
@@ -356,7 +357,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         values: list[PrimExpr] = []
         tops: list[HighestDigit | None] = []
         for variable, size in zip(self.initial_indices, sizes):
-            value: PrimExpr = const(0, variable.dtype)
+            value = const(0, variable.dtype)
             covered = 1
             tops.append(None)
             ordered_digits = sorted(digits[variable], key=lambda item: item[0])
@@ -389,7 +390,7 @@ class IndexMap(Node, key="tir.IndexMap"):
             for variable, size in zip(self.initial_indices, sizes)
         }
         found = find_iter_map(list(self.final_indices), domains)
-        indices = getattr(found, "indices", found)
+        indices: Any = getattr(found, "indices", found)
         if not indices:
             raise UnsupportedError(
                 f"the inverse of the index map {self.describe()} cannot be found",
@@ -463,7 +464,8 @@ class _Retype(Dispatcher[PrimExpr]):
     def visit_default(self, node: Any) -> PrimExpr:
         if isinstance(node, Call):
             return Call(self.dtype, node.op, tuple([self.visit(arg) for arg in node.args]))
-        return node.map_children(self.visit)
+        same: PrimExpr = node.map_children(self.visit)
+        return same
 
 
 class _NumpyValue(Dispatcher[Any]):

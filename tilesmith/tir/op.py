@@ -42,7 +42,8 @@ def address_of(buffer_load: Buffer | BufferLoad, span: Any = None) -> PrimExpr:
 def _packed_argument(value: Any) -> Node:
     """Return an argument of a packed call: a buffer becomes a DLTensor on the stack."""
     if not isinstance(value, Buffer):
-        return convert(value)
+        node: Node = convert(value)
+        return node
     shape = tvm_stack_make_shape(*value.shape)
     strides: Any = tvm_stack_make_shape(*value.strides) if value.strides else 0
     zero = const(0, value.dtype)
@@ -51,7 +52,7 @@ def _packed_argument(value: Any) -> Node:
     )
 
 
-def _packed(name: str, args: tuple) -> PrimExpr:
+def _packed(name: str, args: tuple[Any, ...]) -> PrimExpr:
     if not args or not isinstance(args[0], (str, StringImm)):
         raise TypeMismatchError("a packed call begins with the name of the function")
     return Call("int32", "tir." + name, tuple([_packed_argument(arg) for arg in args]))
@@ -142,7 +143,11 @@ def comm_reducer(
 
 
 def _make_reducer(
-    fcombine: Callable, fidentity: Callable, source: list, several: bool, name: str
+    fcombine: Callable[..., Any],
+    fidentity: Callable[..., Any],
+    source: list[Any],
+    several: bool,
+    name: str,
 ) -> CommReducer:
     if several:
         lhs = [Var(f"lhs{number}", value.dtype) for number, value in enumerate(source)]

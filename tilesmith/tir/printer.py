@@ -80,7 +80,11 @@ def write_body(stmt: Stmt, printer: Printer) -> None:
 
 
 def _write_scoped(
-    node: Any, printer: Printer, concise: Callable[[], None], header: Callable[[], list], body: Stmt
+    node: Any,
+    printer: Printer,
+    concise: Callable[[], None],
+    header: Callable[[], list[Any]],
+    body: Stmt,
 ) -> None:
     """Write a statement that binds something for its body.
 
@@ -144,7 +148,7 @@ def _let_stmt(node: LetStmt, printer: Printer) -> None:
         name = known or printer.define(node.var, node.var.name)
         printer.line(Doc(name, node=node.var), ": ", type_, " = ", value, node=node)
 
-    def header() -> list:
+    def header() -> list[Any]:
         name = known or printer.define(node.var, node.var.name)
         type_ = node.var.type_annotation
         arguments = [value]
@@ -211,7 +215,7 @@ def _launch_thread(node: AttrStmt, printer: Printer) -> bool:
         name = printer.define(iterator.var, iterator.var.name)
         printer.line(Doc(name, node=iterator.var), " = ", written, node=node)
 
-    def header() -> list:
+    def header() -> list[Any]:
         name = printer.define(iterator.var, iterator.var.name)
         return [written, " as ", Doc(name, node=iterator.var)]
 
@@ -245,7 +249,7 @@ def _allocate(node: Allocate, printer: Printer) -> None:
     type_ = node.buffer_var.type_annotation
     if not points_to(type_, node.dtype):
         named["pointer"] = type_doc(type_, printer)
-    arguments = [
+    arguments: list[Piece] = [
         listed(printer.docs(node.extents)),
         quoted(str(node.dtype)),
         quoted(node.buffer_var.storage_scope or "global"),
@@ -259,7 +263,7 @@ def _write_pointer(node: Any, written: Doc, printer: Printer) -> None:
         name = printer.define(node.buffer_var, node.buffer_var.name)
         printer.line(Doc(name, node=node.buffer_var), " = ", written, node=node)
 
-    def header() -> list:
+    def header() -> list[Any]:
         name = printer.define(node.buffer_var, node.buffer_var.name)
         return [written, " as ", Doc(name, node=node.buffer_var)]
 
@@ -380,7 +384,7 @@ def _producer_store(node: ProducerStore, printer: Printer) -> None:
 def _producer_realize(node: ProducerRealize, printer: Printer) -> None:
     name = getattr(node.producer, "name", type(node.producer).__name__)
     bounds = joined([region_doc(item, printer) for item in node.bounds])
-    arguments = [
+    arguments: list[Piece] = [
         Doc(name, "[", bounds, "]"),
         quoted(node.storage_scope),
         printer.doc(node.condition),
@@ -400,18 +404,23 @@ def _if(node: IfThenElse, printer: Printer) -> None:
     printer.line(word, printer.doc(node.condition), ":", node=node)
     with printer.block():
         write_body(node.then_case, printer)
-    chained = isinstance(node.else_case, IfThenElse) and (word == "elif " or _is_long_chain(node))
-    if chained and not _writes_before(node.else_case, printer):
+    other = node.else_case
+    if (
+        isinstance(other, IfThenElse)
+        and (word == "elif " or _is_long_chain(node))
+        and not _writes_before(other, printer)
+    ):
         printer.state["branch"] = "elif "
-        printer.write(node.else_case)
-    elif node.else_case is not None:
+        printer.write(other)
+    elif other is not None:
         printer.line("else:")
         with printer.block():
-            write_body(node.else_case, printer)
+            write_body(other, printer)
 
 
 def _is_long_chain(node: IfThenElse) -> bool:
-    length, inner = 0, node
+    length = 0
+    inner: Stmt | None = node
     while isinstance(inner, IfThenElse) and length <= _CHAIN:
         length, inner = length + 1, inner.else_case
     return length > _CHAIN
@@ -482,7 +491,7 @@ def _thread(loop: For, iterator: IterVar, printer: Printer) -> Piece:
     if plain and domain is None:
         dtype = [] if iterator.var.dtype == "int32" else [quoted(str(iterator.var.dtype))]
         return call(f"{printer.word('T')}.env_thread", [quoted(iterator.thread_tag), *dtype])
-    if plain and iterator.var.dtype is loop.loop_var.dtype:
+    if plain and domain is not None and iterator.var.dtype is loop.loop_var.dtype:
         same = structural_equal(domain.min, loop.min)
         if same and structural_equal(domain.extent, loop.extent):
             return quoted(iterator.thread_tag)

@@ -112,7 +112,7 @@ def _can_remap(iterator: IterVar, value: Any, printer: Printer) -> bool:
     )
 
 
-def _write_remap(pairs: list, printer: Printer) -> None:
+def _write_remap(pairs: list[Any], printer: Printer) -> None:
     kinds = "".join([_AXES[iterator.iter_type][1] for iterator, _ in pairs])
     values = joined([printer.doc(value) for _, value in pairs])
     names = [_axis_name(iterator, printer) for iterator, _ in pairs]
@@ -232,7 +232,7 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
     printer.state.pop("buffers", None)
 
 
-def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list]:
+def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list[Any]]:
     """Return the parameters, and those whose buffers are matched in the body."""
     parameters: list[Piece] = []
     matches = []

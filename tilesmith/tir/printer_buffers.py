@@ -104,7 +104,9 @@ def buffer_arguments(
     own = {id(var) for var, _ in _own_variables(buffer, printer)}
     if buffer.strides:
         strides = [
-            quoted(stride.name) if id(stride) in own else printer.doc(stride)
+            quoted(stride.name)
+            if isinstance(stride, Var) and id(stride) in own
+            else printer.doc(stride)
             for stride in buffer.strides
         ]
         named["strides"] = tupled(strides)

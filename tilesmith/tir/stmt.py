@@ -295,7 +295,7 @@ class SeqStmt(Stmt, key="tir.SeqStmt"):
     def __len__(self) -> int:
         return len(self.seq)
 
-    def map_children(self, f: Any) -> Stmt:
+    def map_children(self, f: Any) -> Stmt:  # type: ignore[override]
         """Rewrite the statements; one that became a sequence is spliced in."""
         new = [f(stmt) for stmt in self.seq]
         for old_stmt, new_stmt in zip(self.seq, new):
@@ -326,8 +326,10 @@ class MatchBufferRegion(Node, key="tir.MatchBufferRegion"):
             return  # a view with more dimensions
         sizes = (*[const(1, "int32")] * outer, *buffer.shape)
         for size, bounds in zip(sizes, source.region):
-            both = isinstance(size, IntImm) and isinstance(bounds.extent, IntImm)
-            if both and size.value != bounds.extent.value:
+            extent = bounds.extent
+            if not isinstance(size, IntImm) or not isinstance(extent, IntImm):
+                continue
+            if size.value != extent.value:
                 raise ShapeError(f"'{buffer.name}' has another shape than the region {source}")
 
 
@@ -425,11 +427,11 @@ def stmt_seq(*args: Any, span: Any = None) -> Stmt:
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat), span)
 
 
-def sequence(*args: Any) -> Stmt:
+def sequence(*args: Any, span: Any = None) -> Stmt:
     """Return statements, and expressions to evaluate, in order (``tir.stmt_seq``): none is left
     out."""
     statements = [arg if isinstance(arg, Stmt) else Evaluate(arg) for arg in args]
-    return statements[0] if len(statements) == 1 else SeqStmt(tuple(statements))
+    return statements[0] if len(statements) == 1 else SeqStmt(tuple(statements), span)
 
 
 def is_no_op(stmt: Stmt) -> bool:

@@ -57,5 +57,6 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
         """Return the name under which this very intrinsic is registered, if it is."""
         for name, value in _INTRINSICS.items():
             if value is self:
-                return name
+                registered: str = name
+                return registered
         return None

@@ -231,7 +231,7 @@ class _AccessFinder(Visitor):
         _, data, offset, extent, mask = node.args
         self.visit(offset)
         self.visit(extent)
-        buffer = self.buffer_of.get(data)
+        buffer = self.buffer_of.get(data) if isinstance(data, Var) else None
         if buffer is None or not isinstance(mask, IntImm):
             return
         found = {1: self.reads, 2: self.writes}.get(mask.value & 3, self.opaque)

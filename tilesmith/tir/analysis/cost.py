@@ -245,7 +245,7 @@ def find_anchor_block(mod: IRModule) -> Block | None:
     functions = [f for f in mod.functions.values() if isinstance(f, PrimFunc)]
     entry = next((f for f in functions if f.attrs.get("tir.is_entry_func")), None)
     if entry is None and "main" in mod and isinstance(mod["main"], PrimFunc):
-        entry = mod["main"]  # type: ignore[assignment]
+        entry = mod["main"]
     if entry is None and len(functions) == 1:
         entry = functions[0]
     if entry is None:

@@ -104,7 +104,11 @@ class _Finder(Visitor):
                     self.check(region.buffer, (), word, known)
 
     def check(
-        self, buffer: Buffer, indices: tuple, word: str, known: dict[Var, list[BufferRegion]]
+        self,
+        buffer: Buffer,
+        indices: tuple[Any, ...],
+        word: str,
+        known: dict[Var, list[BufferRegion]],
     ) -> None:
         if self.found is not None or buffer.data in self.own:
             return

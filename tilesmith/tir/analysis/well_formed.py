@@ -61,7 +61,7 @@ class _Checker(ScopeWalker):
     def error(self, message: str, advice: str, culprit: Node | None) -> VerifyError:
         """Return the error; without a location (a program that a pass made) it shows the
         program."""
-        span = next((n.span for n in reversed(self.parents) if getattr(n, "span", None)), None)
+        span = next((s for n in reversed(self.parents) if (s := getattr(n, "span", None))), None)
         block = next((n for n in reversed(self.parents) if isinstance(n, Block)), None)
         notes = [f"in the function '{self.name}'"] if self.name else []
         if block is not None and (block.iter_vars or block.name_hint != "root"):
@@ -110,7 +110,8 @@ class _Checker(ScopeWalker):
 
     def leave(self, value: Var | Buffer) -> None:
         self.past[value] = self.scope.pop(value, None)
-        self.loops.pop(value, None)  # type: ignore[call-overload]
+        if isinstance(value, Var):
+            self.loops.pop(value, None)
 
     def use(self, value: Var | Buffer) -> None:
         if isinstance(value, Buffer):
@@ -230,13 +231,16 @@ class _Checker(ScopeWalker):
         if any(isinstance(parent, IfThenElse) for parent in self.parents):
             return  # the condition may exclude the values that do not fit
         for iterator, value in zip(node.block.iter_vars, node.iter_values):
-            loop = self.scope.get(value) if isinstance(value, Var) else None
-            if not isinstance(loop, For) or iterator.dom is None:
+            if not isinstance(value, Var) or iterator.dom is None:
+                continue
+            loop = self.scope.get(value)
+            if not isinstance(loop, For):
                 continue
             parts = (loop.min, loop.extent, iterator.dom.min, iterator.dom.extent)
-            if not all(isinstance(part, IntImm) for part in parts):
+            numbers = [part.value for part in parts if isinstance(part, IntImm)]
+            if len(numbers) < len(parts):
                 continue
-            low, count, first, room = [part.value for part in parts]  # type: ignore[attr-defined]
+            low, count, first, room = numbers
             if count > 0 and (low < first or low + count > first + room):
                 self.parents.append(node)
                 self.doubt(
@@ -317,7 +321,7 @@ def _first_user(body: Stmt, variable: Var) -> Stmt | None:
     """The first statement with a place in the text that uses a variable."""
     statement: Stmt | None = None
     for node in walk(body):
-        if isinstance(node, Stmt) and node.span is not None:
+        if isinstance(node, Stmt) and getattr(node, "span", None) is not None:
             statement = node
         elif node is variable:
             return statement

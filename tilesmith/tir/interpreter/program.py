@@ -104,7 +104,7 @@ class Context:
 
         function = get_global_func(name)
         given = [from_numpy(a) if isinstance(a, numpy.ndarray) else a for a in arguments]
-        return function(*given)  # type: ignore[misc]
+        return function(*given)
 
 
 class Program:

@@ -372,7 +372,7 @@ def _fused(pairing: Pairing, realize: BlockRealize, description: _Description) -
     analyzer = Analyzer()
     variables = {i.var: Var(i.var.name, i.var.dtype) for i in own}
     for iterator in own:
-        analyzer.bind(variables[iterator.var], iterator.dom)
+        analyzer.bind(variables[iterator.var], iterator.domain)
     taken: set[Var] = set()
     fused: list[PrimExpr] = []
     for iterator in description.block.iter_vars:
@@ -388,7 +388,7 @@ def _fused(pairing: Pairing, realize: BlockRealize, description: _Description) -
         taken.update([i.var for i in group])
         value: PrimExpr = variables[group[0].var]
         for following in group[1:]:
-            value = value * following.dom.extent + variables[following.var]
+            value = value * following.domain.extent + variables[following.var]
         fused.append(analyzer.simplify(value))
     rest: list[Any] = [variables[i.var] for i in own if i.var not in taken]
     return IndexMap(list(variables.values()), [*rest, *fused], None)

@@ -215,7 +215,10 @@ def own_condition(cursor: BlockCursor) -> PrimExpr | None:
     analyzer = analyzer_for(cursor)
     within = []
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        within += [value >= iterator.dom.min, value < iterator.dom.min + iterator.dom.extent]
+        within += [
+            value >= iterator.domain.min,
+            value < iterator.domain.min + iterator.domain.extent,
+        ]
     for clause in clauses(realize.predicate):
         with analyzer.constraint_scope(all_of(*within) if within else const(True, "bool")):
             if not analyzer.can_prove(clause):

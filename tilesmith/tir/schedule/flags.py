@@ -128,7 +128,7 @@ def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
 def _around(cursor: Cursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
     """Return a box around what a block reads while the loops inside of ``common`` run."""
     realize: BlockRealize = cursor.stmt
-    domains: dict[Var, Range] = {i.var: i.dom for i in realize.block.iter_vars}
+    domains: dict[Var, Range] = {i.var: i.domain for i in realize.block.iter_vars}
     ranges = ranges_between(cursor, common)
     found = []
     for loose, tight in zip(region.region, _bound(realize, region)):

@@ -202,7 +202,7 @@ def analyzer_for(cursor: Cursor) -> Analyzer:
             analyzer.bind(stmt.loop_var, loop_range(stmt))
         else:
             for iterator in stmt.block.iter_vars:
-                analyzer.bind(iterator.var, iterator.dom)
+                analyzer.bind(iterator.var, iterator.domain)
     return analyzer
 
 

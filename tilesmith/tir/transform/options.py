@@ -52,4 +52,5 @@ for _name, _kind, _default, _meaning in OPTIONS:
 def memory_algorithm() -> str | None:
     """Return the algorithm of `support.memory_planner` that the user wants; None: the best of
     all."""
-    return PassContext.current().get_config("tir.usmp.algorithm")
+    name: str | None = PassContext.current().get_config("tir.usmp.algorithm")
+    return name

@@ -6,7 +6,7 @@ around the present statement, the conditions that hold there, and the values of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Not, PrimExpr, Range
@@ -22,7 +22,9 @@ class ScopedAnalyzer:
         super().__init__()
         self.analyzer = Analyzer()
 
-    visit: Any
+    if TYPE_CHECKING:  # of the rewriter that this is mixed into
+
+        def visit(self, node: Any) -> Any: ...
 
     def visit_For(self, loop: For) -> Stmt:
         """Rewrite a loop with its variable bound to its range."""

@@ -130,7 +130,7 @@ def _check_own_elements(cursor: Cursor) -> None:
                 raise refuse(reason, cursor)
         for iterator in block.iter_vars:
             is_parallel = iterator.iter_type == IterVar.DataPar
-            if is_parallel and iterator.var not in used and not is_const(iterator.dom.extent, 1):
+            if is_parallel and iterator.var not in used and not is_const(iterator.domain.extent, 1):
                 reason = (
                     f"block '{name}' writes the same elements of '{region.buffer.name}' "
                     f"for different '{iterator.var.name}'"

@@ -138,7 +138,7 @@ class _Blockizer:
                 self.analyzer.bind(part.outer_var, part.outer_domain)
             if part.inner is not None:
                 inner = part.inner_iterator()
-                self.analyzer.bind(inner.var, inner.dom)
+                self.analyzer.bind(inner.var, inner.domain)
 
     # Initialisation of reductions.
 
@@ -183,7 +183,7 @@ class _Blockizer:
         for iterator, value in zip(inner.block.iter_vars, inner.iter_values):
             if iterator.iter_type == IterVar.CommReduce:
                 reduction.update(variables(value))
-                renamed[iterator.var] = iterator.dom.min
+                renamed[iterator.var] = iterator.domain.min
                 continue
             name = iterator.var.name.removesuffix("_i")
             variable = Var(f"{name}_init", iterator.var.dtype)

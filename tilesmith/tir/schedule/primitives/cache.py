@@ -394,7 +394,7 @@ def part_written(
     """
     block: Block = cursor.block
     scope = scope_of(cursor)
-    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     always = writes_always(block, region.buffer)
     bounds = exact_box(region.region, domains) if always else None
     part = bounds

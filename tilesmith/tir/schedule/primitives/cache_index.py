@@ -65,10 +65,10 @@ def cache_index(
     for number, expr in enumerate(chosen):
         used = set(variables(expr))
         iterators = [i for i in realize.block.iter_vars if i.var in used]
-        shape = [iterator.dom.extent for iterator in iterators]
+        shape = [iterator.domain.extent for iterator in iterators]
         buffer = decl_buffer(shape, expr.dtype, f"index_var_{number}", scope=storage_scope)
         buffers.append(buffer)
-        places = [_from_zero(iterator.var, iterator.dom) for iterator in iterators]
+        places = [_from_zero(iterator.var, iterator.domain) for iterator in iterators]
         tables.append((expr, BufferLoad(buffer, places)))
         stages.append(_stage(expr, buffer, iterators, f"index_{number}"))
     rewrite = _UseTables(tables)
@@ -94,10 +94,10 @@ def _stage(
         variable = Var(f"v{number}", iterator.var.dtype)
         mapping[iterator.var] = variable
         own.append(IterVar(iterator.dom, variable, IterVar.DataPar))
-        loops.append((Var(f"ax{number}", variable.dtype), iterator.dom.extent))
-        low = iterator.dom.min
+        loops.append((Var(f"ax{number}", variable.dtype), iterator.domain.extent))
+        low = iterator.domain.min
         values.append(loops[-1][0] if is_const(low, 0) else low + loops[-1][0])
-        places.append(_from_zero(variable, iterator.dom))
+        places.append(_from_zero(variable, iterator.domain))
     value = substitute(expr, mapping)
     writes = [BufferRegion.from_point(buffer, places)]
     block = Block(own, [], writes, name, BufferStore(buffer, value, places))

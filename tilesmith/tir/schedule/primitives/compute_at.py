@@ -343,8 +343,10 @@ def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
     box = box or estimate_region_strict_bound(points, ranges)
     analyzer = Analyzer()
     return box is not None and all(
-        analyzer.can_prove(covered.min_value <= iterator.dom.min)
-        and analyzer.can_prove(covered.max_value >= iterator.dom.min + iterator.dom.extent - 1)
+        analyzer.can_prove(covered.min_value <= iterator.domain.min)
+        and analyzer.can_prove(
+            covered.max_value >= iterator.domain.min + iterator.domain.extent - 1
+        )
         for covered, iterator in zip(box, realize.block.iter_vars)
     )
 
@@ -430,7 +432,7 @@ def _loop_domain(
     analyzer: Analyzer, iterator: IterVar, interval: Interval | None, may_repeat: bool
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]]:
     """Return start and extent of the loop for an iterator, and conditions on it to check inside."""
-    domain = iterator.dom
+    domain = iterator.domain
     if interval is None:
         return domain.min, domain.extent, []
     low, high = interval

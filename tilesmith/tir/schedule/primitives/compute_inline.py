@@ -123,12 +123,12 @@ def _producer_indices(cursor: Cursor, store: BufferStore) -> list[Any]:
         seen.add(index)
     used = set(variables(store.value)) & set(own)
     free = used - seen
-    unit = {v for v in free if is_const(own[v].dom.extent, 1)}
+    unit = {v for v in free if is_const(own[v].domain.extent, 1)}
     if free - unit:
         name = sorted(v.name for v in free - unit)[0]
         raise refuse(f"the value depends on '{name}', which is no index", cursor)
     indices: list[Any] = list(store.indices)
-    return [*indices, {v: own[v].dom.min for v in unit}]
+    return [*indices, {v: own[v].domain.min for v in unit}]
 
 
 class _Inliner(Rebuild):
@@ -310,10 +310,10 @@ def _check_all_made(cursor: Cursor, producer: BlockCursor, load: BufferLoad) -> 
     """Check that the producer makes what each instance of the consumer reads: else nothing would
     run it."""
     block: Block = producer.block
-    ranges = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    ranges = {iterator.var: iterator.domain for iterator in block.iter_vars}
     analyzer = Analyzer()
     for iterator in cursor.block.iter_vars:
-        analyzer.bind(iterator.var, iterator.dom)
+        analyzer.bind(iterator.var, iterator.domain)
     for store in stores(block.body, load.buffer):
         for index, written in zip(load.indices, store.indices):
             low, high = written, written
@@ -342,7 +342,7 @@ def _inverse_indices(cursor: Cursor, producer: BlockCursor, buffer: Buffer) -> _
                 "only a block that reads one element for each that it writes can be put there",
             )
     _check_all_made(cursor, producer, first)
-    domain = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    domain = {iterator.var: iterator.domain for iterator in block.iter_vars}
     placeholders, values = inverse_of(first.indices, domain)
     needed = {v for v in domain if not is_const(domain[v].extent, 1)}
     if needed - set(values):
@@ -393,7 +393,7 @@ class _ReverseInliner(Rebuild):
     def visit_Block(self, block: Block) -> Block:
         """Bind the ranges of the producer's iterators, which help to drop conditions."""
         for iterator in block.iter_vars:
-            self.analyzer.bind(iterator.var, iterator.dom)
+            self.analyzer.bind(iterator.var, iterator.domain)
         return super().visit_Block(block)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
@@ -412,7 +412,7 @@ class _ReverseInliner(Rebuild):
             for iterator in self.consumer.iter_vars:
                 if iterator.iter_type == IterVar.DataPar:
                     where = iterators[iterator.var]
-                    low, end = iterator.dom.min, iterator.dom.min + iterator.dom.extent
+                    low, end = iterator.domain.min, iterator.domain.min + iterator.domain.extent
                     conditions += [where >= low, where < end]
         conditions = [c for c in conditions if not analyzer.can_prove(c)]
         if conditions:

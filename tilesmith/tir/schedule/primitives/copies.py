@@ -110,7 +110,7 @@ def analyzer_inside(place: Cursor) -> Analyzer:
         analyzer.bind(stmt.loop_var, loop_range(stmt))
     else:
         for iterator in stmt.block.iter_vars:
-            analyzer.bind(iterator.var, iterator.dom)
+            analyzer.bind(iterator.var, iterator.domain)
     return analyzer
 
 
@@ -177,7 +177,7 @@ def box_around(
 
 def possible_region(analyzer: Analyzer, block: Block, region: BufferRegion) -> list[Range]:
     """Return the box around all that a block can touch by a region, over all of its iterators."""
-    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     return box_around(analyzer, region.region, domains, region.buffer.shape)
 
 

@@ -118,12 +118,12 @@ class _Padding:
                 if variable in own:
                     seen.add(variable)
         for iterator in self.block.iter_vars:
-            if iterator.var not in seen and not is_const(iterator.dom.extent, 1):
+            if iterator.var not in seen and not is_const(iterator.domain.extent, 1):
                 raise self.refuse(f"iterator '{iterator.var.name}' does not choose what is written")
 
     def bounds(self, condition: PrimExpr) -> Bounds:
         """Return the box of iterators in which the condition holds."""
-        domain = {iterator.var: iterator.dom for iterator in self.block.iter_vars}
+        domain = {iterator.var: iterator.domain for iterator in self.block.iter_vars}
         found = {v: (dom.min, dom.min + dom.extent) for v, dom in domain.items()}
         analyzer = Analyzer()
         for variable, dom in domain.items():
@@ -223,7 +223,7 @@ class _Padding:
         extents: dict[Var, PrimExpr] = {}
         for iterator, value in zip(self.block.iter_vars, self.realize.iter_values):
             low, high = self.inside[iterator.var]
-            dom = iterator.dom
+            dom = iterator.domain
             if analyzer.can_prove_equal(low, dom.min) and analyzer.can_prove_equal(
                 high, dom.min + dom.extent
             ):
@@ -282,7 +282,7 @@ class _Padding:
     ) -> Block:
         """Return the block with the value only."""
         for iterator in iterators:
-            analyzer.bind(iterator.var, iterator.dom)
+            analyzer.bind(iterator.var, iterator.domain)
         shift = _Shift(shifts, analyzer)
         store = BufferStore(
             self.store.buffer,

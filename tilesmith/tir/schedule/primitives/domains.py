@@ -166,7 +166,7 @@ def _inverted(
     v)."""
     if not all(is_const(part.extent, 1) for part in region.region):
         return {}
-    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     indices = [part.min for part in region.region]
     placeholders, values = inverse_of(indices, domains)
     boxes = {p: IntervalSet(low, high) for p, (low, high) in zip(placeholders, intervals)}
@@ -203,7 +203,7 @@ class _ConsumerDomains:
         self.analyzer = analyzer_for(loop_cursor)
         self.analyzer.bind(loop_cursor.stmt.loop_var, loop_range(loop_cursor.stmt))
         for iterator in self.block.iter_vars:
-            self.analyzer.bind(iterator.var, iterator.dom)
+            self.analyzer.bind(iterator.var, iterator.domain)
         self.ranges = ranges_around(cursor, loop_cursor)
         self.domains: Domains = {}
         self.is_inverted = False
@@ -270,7 +270,7 @@ class _ConsumerDomains:
         boxes = {
             iterator.var: IntervalSet(*found[iterator.var])
             if iterator.var in found
-            else IntervalSet.from_range(iterator.dom)
+            else IntervalSet.from_range(iterator.domain)
             for iterator in self.block.iter_vars
         }
         for part, (low, high) in zip(region.region, intervals):
@@ -327,7 +327,7 @@ def _solve(
     extent that changes with the iterators counts as the largest one: values too many do no harm.
     """
     extent = part.extent
-    iterators = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    iterators = {iterator.var: iterator.domain for iterator in block.iter_vars}
     if not iterators.keys().isdisjoint(variables(extent)):
         extents = eval_set(extent, iterators)
         if not extents.has_upper_bound():

@@ -149,7 +149,7 @@ class _TransformAccess(Redirect):
         """Rewrite a block: the iterators' ranges, the accesses, the allocations."""
         for iterator in block.iter_vars:
             if self.is_dense:  # with padding, 'vi // 16' stays for readability, also where it is 0
-                self.analyzer.bind(iterator.var, iterator.dom)
+                self.analyzer.bind(iterator.var, iterator.domain)
         for match in block.match_buffers:
             if match.source.buffer is self.old:
                 raise _MatchedError(block)
@@ -310,12 +310,12 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
     if not loops or not has_affine_binding(block) or not is_const(realize.predicate, 1):
         raise refuse("the block is not plainly bound to its loops", block)
     for iterator in node.iter_vars:
-        if not is_const(iterator.dom.min, 0):
+        if not is_const(iterator.domain.min, 0):
             reason = f"the iterator '{iterator.var.name}' does not start at 0"
             raise refuse(reason, block)
     _check_whole_domain(block, node, loops)
     variables = [iterator.var for iterator in node.iter_vars]
-    domain = [iterator.dom for iterator in node.iter_vars]
+    domain = [iterator.domain for iterator in node.iter_vars]
     inverse, padded = _inverse_of(block, index_map, domain)
     if not is_const(padded, 0):
         raise refuse("the map does not reach each point exactly once", block)
@@ -329,7 +329,7 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
         iterators.append(
             IterVar(Range.from_min_extent(const(0, dtype), extent), Var(f"v{number}", dtype), kind)
         )
-        analyzer.bind(iterators[-1].var, iterators[-1].dom)
+        analyzer.bind(iterators[-1].var, iterators[-1].domain)
     values = inverse.map_indices([iterator.var for iterator in iterators])
     replace = Replace({v: analyzer.simplify(value) for v, value in zip(variables, values)})
     new = Block(
@@ -357,7 +357,7 @@ def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor
     for loop in loops:
         iterations = iterations * cast("int64", loop.stmt.extent)
     for iterator in block.iter_vars:
-        points = points * cast("int64", iterator.dom.extent)
+        points = points * cast("int64", iterator.domain.extent)
     if not Analyzer().can_prove_equal(iterations, points):
         raise refuse(
             "the loops run through a part of the iterators' values only",

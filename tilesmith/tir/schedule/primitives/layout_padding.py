@@ -136,16 +136,18 @@ class WholeWriter:
             if loop.body is not inner or not is_const(loop.min, 0) or not plain:
                 return None
         for loop, iterator, value in zip(loops, block.iter_vars, realize.iter_values):
-            if value is not loop.loop_var or not structural_equal(iterator.dom.extent, loop.extent):
+            if value is not loop.loop_var or not structural_equal(
+                iterator.domain.extent, loop.extent
+            ):
                 return None
-            if not is_const(iterator.dom.min, 0):
+            if not is_const(iterator.domain.min, 0):
                 return None
         kinds = [iterator.iter_type for iterator in block.iter_vars]
         count = len(buffer.shape)
         if kinds[:count] != [IterVar.DataPar] * count or IterVar.DataPar in kinds[count:]:
             return None
         for iterator, index, size in zip(block.iter_vars, store.indices, buffer.shape):
-            if index is not iterator.var or not structural_equal(iterator.dom.extent, size):
+            if index is not iterator.var or not structural_equal(iterator.domain.extent, size):
                 return None
         return WholeWriter(cursor, count)
 
@@ -158,7 +160,7 @@ class WholeWriter:
         indices: list[Any] = [iterator.var for iterator in iterators]
         analyzer = Analyzer()
         for iterator in iterators:
-            analyzer.bind(iterator.var, iterator.dom)
+            analyzer.bind(iterator.var, iterator.domain)
         old = list(padding.inverse.map_indices(indices))
         old_variables = [iterator.var for iterator in block.iter_vars[: self.dimensions]]
         replace = _AtOwnIndices(dict(zip(old_variables, old)), padding.buffer, indices)

@@ -81,7 +81,7 @@ class _Einsum:
         for iterator, factor in zip(iterators, padding):
             if factor < 1:
                 raise self.refuse(f"the factor {factor} is not positive")
-            extent = iterator.dom.extent
+            extent = iterator.domain.extent
             size = const(int(factor), extent.dtype)
             new = self.analyzer.simplify(ceildiv(extent, size) * size)
             self.extents[iterator.var] = new
@@ -106,8 +106,8 @@ class _Einsum:
             loop = free.pop(value, None) if isinstance(value, Var) else None
             if loop is None or not (
                 is_const(loop.min, 0)
-                and is_const(iterator.dom.min, 0)
-                and self.analyzer.can_prove_equal(loop.extent, iterator.dom.extent)
+                and is_const(iterator.domain.min, 0)
+                and self.analyzer.can_prove_equal(loop.extent, iterator.domain.extent)
             ):
                 raise self.refuse(
                     f"iterator '{iterator.var.name}' is bound to {value}, not to a loop of its own",
@@ -206,7 +206,7 @@ class _Einsum:
             for number, index in enumerate(indices):
                 if index not in self.extents or self.unchanged[index]:
                     continue
-                old = next(i.dom.extent for i in self.block.iter_vars if i.var is index)
+                old = next(i.domain.extent for i in self.block.iter_vars if i.var is index)
                 if not self.analyzer.can_prove_equal(
                     old.astype(shape[number].dtype), shape[number]
                 ):
@@ -260,7 +260,7 @@ class _Einsum:
         for iterator in block.iter_vars:
             extent = self.extents[iterator.var]
             iterators.append(
-                iterator.with_fields(dom=Range.from_min_extent(iterator.dom.min, extent))
+                iterator.with_fields(dom=Range.from_min_extent(iterator.domain.min, extent))
             )
         block = block.with_fields(iter_vars=tuple(iterators))
         body: Stmt = self.realize.with_fields(block=block)

@@ -176,7 +176,7 @@ class _Fusion:
         """Return the epilogue's iterators in terms of the reduction's."""
         mapping: dict[Var, PrimExpr] = {}
         analyzer = Analyzer()
-        domains = {iterator.var: iterator.dom for iterator in self.after.iter_vars}
+        domains = {iterator.var: iterator.domain for iterator in self.after.iter_vars}
         for index, size, own in zip(self.load.indices, self.partial.shape, self.update.indices):
             if is_const(index) and is_const(size, 1):
                 continue

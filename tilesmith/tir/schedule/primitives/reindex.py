@@ -172,8 +172,8 @@ def reindex(block: BlockCursor, buffer: BlockBuffer) -> BlockCursor:
     access = _Access(block, index, kind)
     iterators = access.used(access.indices)
     analyzer = Analyzer()
-    indices = [analyzer.simplify(i.var - i.dom.min) for i in iterators]
-    shape = [iterator.dom.extent for iterator in iterators]
+    indices = [analyzer.simplify(i.var - i.domain.min) for i in iterators]
+    shape = [iterator.domain.extent for iterator in iterators]
     if not indices:
         indices, shape = [const(0, "int32")], [const(1, "int32")]
     name = access.buffer.name + "_reindex"
@@ -218,11 +218,11 @@ def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> 
     indices = index_map.map_indices([iterator.var for iterator in block.iter_vars])
     own = set(variables(access.indices))
     for iterator in access.used(indices):
-        is_open = access.reads and not is_const(iterator.dom.extent, 1)
+        is_open = access.reads and not is_const(iterator.domain.extent, 1)
         if is_open and iterator.var not in own:
             reason = f"the new indices use iterator '{iterator.var.name}', on which the place in "
             raise access.refuse(reason + f"'{access.buffer.name}' does not depend")
-    domains = {iterator.var: iterator.dom for iterator in block.iter_vars}
+    domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     analyzer = Analyzer()
     shape = []
     for position in indices:
@@ -284,8 +284,8 @@ def _stage(
         mapping[iterator.var] = own
         iterators.append(IterVar(iterator.dom, own, IterVar.DataPar))
         variable = Var(f"ax{number}", own.dtype)
-        loops.append((variable, iterator.dom.extent))
-        low = iterator.dom.min
+        loops.append((variable, iterator.domain.extent))
+        low = iterator.domain.min
         values.append(variable if is_const(low, 0) else low + variable)
     rename = Replace(mapping)
     old = [rename.visit(index) for index in access.indices]
@@ -309,7 +309,7 @@ def _stage(
 def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
     """Check that iterators with the same place in the cache have the same place in the buffer; for
     writes also the converse."""
-    domains = {variable: iterator.dom for variable, iterator in access.iterators.items()}
+    domains = {variable: iterator.domain for variable, iterator in access.iterators.items()}
     pairs = [(indices, access.indices, "the new indices do not tell")]
     if not access.reads:
         pairs.append((list(access.indices), indices, f"the place in '{access.buffer.name}' leaves"))

@@ -125,16 +125,16 @@ def divide(
         if has_outer and has_inner:
             mixed.append(number)
         elif has_inner and preserve_unit_iters and _is_single(iterator):
-            part.outer, part.outer_domain = iterator.dom.min, iterator.dom
+            part.outer, part.outer_domain = iterator.domain.min, iterator.domain
         elif has_inner:
-            part.inner, part.inner_domain = value, iterator.dom
-            if preserve_unit_iters and is_const(iterator.dom.min, 0):
+            part.inner, part.inner_domain = value, iterator.domain
+            if preserve_unit_iters and is_const(iterator.domain.min, 0):
                 dtype = iterator.var.dtype
                 part.outer = const(0, dtype)
                 part.outer_domain = Range.from_min_extent(const(0, dtype), const(1, dtype))
-                part.scale = iterator.dom.extent
+                part.scale = iterator.domain.extent
         else:
-            part.outer, part.outer_domain = value, iterator.dom
+            part.outer, part.outer_domain = value, iterator.domain
     if mixed:
         reason = _divide_mixed(realize, parts, mixed, ranges, inner_vars, analyzer)
         if reason:
@@ -144,7 +144,7 @@ def divide(
 
 def _is_single(iterator: IterVar) -> bool:
     """Return whether an iterator has one value, which needs no iterator inside."""
-    return is_const(iterator.dom.extent, 1) and is_const(iterator.dom.min)
+    return is_const(iterator.domain.extent, 1) and is_const(iterator.domain.min)
 
 
 class Substitute(Replace):
@@ -222,7 +222,7 @@ def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) 
         scale = inner.extent.astype(dtype)
         if not analyzer.can_prove_equal(part.value, outer_value * scale + inner_value):
             return f"{part.value} is not {outer_value} * {scale} + {inner_value}"
-        domain = part.iterator.dom
+        domain = part.iterator.domain
         low = const(0, dtype)
         extent = analyzer.simplify(ceildiv(domain.min + domain.extent, scale))
         known = analyzer.simplify(outer.extent.astype(dtype))

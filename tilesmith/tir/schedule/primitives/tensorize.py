@@ -119,7 +119,7 @@ class _Replacement:
         """Return the block after its comparison with the description."""
         block = self.before.block
         for iterator in block.iter_vars:
-            self.matcher.analyzer.bind(iterator.var, iterator.dom)
+            self.matcher.analyzer.bind(iterator.var, iterator.domain)
         if block.match_buffers:
             raise self.refuse(
                 f"block '{block.name_hint}' matches regions: is it tensorized already?"

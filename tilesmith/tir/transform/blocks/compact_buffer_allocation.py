@@ -123,8 +123,8 @@ class _RegionFinder(Visitor):
             inner = self.bounds(expr.value, depth)
             if inner is None:
                 return None
-            low = ops.cast(expr.dtype, inner[0])
-            return low, low if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
+            least = ops.cast(expr.dtype, inner[0])
+            return least, least if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
         if isinstance(expr, Select):
             return self.either(expr.true_value, expr.false_value, depth)
         if is_call(expr, "tir.if_then_else"):
@@ -370,12 +370,14 @@ class _RegionFinder(Visitor):
             bound = constant.max_value
             if not isinstance(size, IntImm) or bound >= size.value:
                 return whole
-            extent = const(int(bound), size.dtype)
-        if extent.value < 1:
+            count = int(bound)
+        else:
+            count = extent.value
+        if count < 1:
             return whole
-        if isinstance(size, IntImm) and extent.value >= size.value:
+        if isinstance(size, IntImm) and count >= size.value:
             return whole
-        return Range.from_min_extent(ops.cast(size.dtype, first), const(extent.value, size.dtype))
+        return Range.from_min_extent(ops.cast(size.dtype, first), const(count, size.dtype))
 
 
 _COMBINE = {Add: ops.add, Min: ops.minimum, Max: ops.maximum}

@@ -25,7 +25,7 @@ class _InitLowerer(Rewriter):
         if block.init is None:
             return block
         first = [
-            equal(iterator.var, iterator.dom.min)
+            equal(iterator.var, iterator.domain.min)
             for iterator in block.iter_vars
             if iterator.iter_type == IterVar.CommReduce
         ]

@@ -39,7 +39,7 @@ class _Scope:
     def __init__(self, node: Any, parent: _Scope | None) -> None:
         self.node = node
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         # The innermost scope in which what is written here may live.
         self.limit: _Scope | None = parent.limit if parent is not None else None
 

@@ -97,7 +97,8 @@ def _laid_out(weight: Buffer, copy: Stmt, target: Buffer, data: Any) -> Any:
             notes=("pass skip_ndarray_rewrite=True and replace its array yourself",),
         )
     array = data.numpy() if hasattr(data, "numpy") else numpy.asarray(data)
-    result = numpy.zeros([size.value for size in target.shape], target.dtype.numpy())
+    sizes = [size.value for size in target.shape if isinstance(size, IntImm)]
+    result = numpy.zeros(sizes, target.dtype.numpy())
     run(PrimFunc([weight, target], copy), array, result)
     return result
 

@@ -172,7 +172,7 @@ class _LaunchFinder(Visitor):
     def visit_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
             extent = substitute(node.value, self.bound)
-            self.extents.setdefault(node.node.thread_tag, extent)  # type: ignore[arg-type]
+            self.extents.setdefault(node.node.thread_tag, extent)
         self.visit(node.body)
 
     def visit_Allocate(self, node: Allocate) -> None:

@@ -20,6 +20,7 @@ parameter, and says what was expected and what came.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tilesmith.ir import (
@@ -191,9 +192,10 @@ class _Wrapper:
     def scalar(self, number: int, param: Var, kind: Var) -> None:
         """Unpack a parameter that is a number or a pointer."""
         dtype = param.dtype
-        value = lambda as_dtype: self.field(  # noqa: E731 - three short uses
-            self.args, number, StructField.ANY_UNION_VALUE, as_dtype
-        )
+
+        def value(as_dtype: str) -> PrimExpr:
+            return self.field(self.args, number, StructField.ANY_UNION_VALUE, as_dtype)
+
         allowed: tuple[int, ...]
         if dtype.is_handle:
             allowed = (NONE, INT, OPAQUE, DLTENSOR, TENSOR)
@@ -242,7 +244,10 @@ class _Wrapper:
     def tensor_fields(self, number: int, buffer: Buffer, tensor: Var) -> None:
         """Check rank, dtype, sizes, strides and device of a tensor."""
         where, rank = self.where(number, buffer.name), len(buffer.shape)
-        get = lambda field, dtype: self.field(tensor, 0, field, dtype)  # noqa: E731
+
+        def get(field: StructField, dtype: str) -> PrimExpr:
+            return self.field(tensor, 0, field, dtype)
+
         ndim = get(StructField.ARRAY_NDIM, "int32")
         self.check(
             ops.equal(ndim, rank),
@@ -257,12 +262,7 @@ class _Wrapper:
             shape = self.array(f"{buffer.name}_shape", get(StructField.ARRAY_SHAPE, "handle"), rank)
             for axis, size in enumerate(buffer.shape):
                 given = BufferLoad(shape, (axis,))
-                self.unify(
-                    size, given, lambda axis=axis, size=size, given=given: self.message(
-                        "ShapeError", f"{where} must have size ", self.shown(size),
-                        f" along axis {axis}, got ", given,
-                    ),
-                )  # fmt: skip
+                self.unify(size, given, partial(self.wrong_size, where, axis, size, given))
             self.strides(where, buffer, shape, get(StructField.ARRAY_STRIDES, "handle"))
         device = get(StructField.ARRAY_DEVICE_TYPE, "int32")
         self.check(
@@ -283,6 +283,18 @@ class _Wrapper:
             ops.cast("int64", lanes), " lanes",
         )  # fmt: skip
         self.check(matches, message)
+
+    def wrong_size(self, where: str, axis: int, size: PrimExpr, given: PrimExpr) -> PrimExpr:
+        what = f"{where} must have size "
+        return self.message(
+            "ShapeError", what, self.shown(size), f" along axis {axis}, got ", given
+        )
+
+    def wrong_stride(self, where: str, axis: int, stride: PrimExpr, given: PrimExpr) -> PrimExpr:
+        what = f"{where} must have stride "
+        return self.message(
+            "ShapeError", what, self.shown(stride), f" along axis {axis}, got ", given
+        )
 
     def shown(self, size: PrimExpr) -> PrimExpr | str:
         """Return a size for a message: its number, known once symbols are bound."""
@@ -337,13 +349,8 @@ class _Wrapper:
             return
         for axis, declared in enumerate(buffer.strides):
             arguments = (missing, compact[axis], BufferLoad(strides, (axis,)))
-            given = Call("int64", "tir.if_then_else", arguments)
-            self.unify(
-                declared, given, lambda axis=axis, declared=declared, given=given: self.message(
-                    "ShapeError", f"{where} must have stride ", self.shown(declared),
-                    f" along axis {axis}, got ", given,
-                ),
-            )  # fmt: skip
+            stride = Call("int64", "tir.if_then_else", arguments)
+            self.unify(declared, stride, partial(self.wrong_stride, where, axis, declared, stride))
 
     def static(self, buffer: Buffer, axis: int, computed: PrimExpr) -> PrimExpr:
         """Return the compact stride of an axis, a constant where the sizes are."""

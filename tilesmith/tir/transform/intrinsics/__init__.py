@@ -51,9 +51,9 @@ def lower_call(call: Call, target: Target, rules: Rules) -> PrimExpr | None:
     op = call.op
     if op._attrs:
         for name in (target.kind.name, *target.keys, "default"):
-            rule = op.get_attr(f"{name}.FLowerIntrinsic")
-            if rule is not None:
-                found = rule(call)
+            own: Rule | None = op.get_attr(f"{name}.FLowerIntrinsic")
+            if own is not None:
+                found = own(call)
                 if found is not None:
                     return found
     for table in rules:

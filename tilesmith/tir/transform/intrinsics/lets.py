@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, Let, PrimExpr, Var, const
 from tilesmith.runtime.dtype import DataType
 
@@ -57,7 +55,7 @@ class Formula:
 
     def polynomial(self, x: PrimExpr, coefficients: tuple[float, ...]) -> PrimExpr:
         """Return the polynomial with coefficients from degree 0 upward, by Horner's rule."""
-        value: Any = self(coefficients[-1])
+        value = self(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             value = value * x + self(coefficient)
         return value

@@ -3,7 +3,9 @@ time."""
 
 from __future__ import annotations
 
-from tilesmith.ir import Call, StringImm
+from collections.abc import Callable
+
+from tilesmith.ir import Call, PrimExpr, StringImm
 
 __all__ = ["PROFILE_RULES"]
 
@@ -18,5 +20,8 @@ def _end(call: Call) -> Call:
     return Call("int32", "tir.tvm_call_packed", (name, *call.args))
 
 
-PROFILE_RULES = {"tir.start_profile_intrinsic": _start, "tir.end_profile_intrinsic": _end}
+PROFILE_RULES: dict[str, Callable[[Call], PrimExpr | None]] = {
+    "tir.start_profile_intrinsic": _start,
+    "tir.end_profile_intrinsic": _end,
+}
 """Rules by operator name."""

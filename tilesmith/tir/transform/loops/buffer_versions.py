@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, Range, Var, const
+from tilesmith.ir.node import AnyNode
 from tilesmith.ir.operators import floormod
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.buffer import Buffer
@@ -44,10 +45,11 @@ class VersionedBuffers(AccessRedirection):
             )
         return found
 
-    def rewrite(self, stmt: Any, number: PrimExpr) -> Any:
+    def rewrite(self, stmt: AnyNode, number: PrimExpr) -> AnyNode:
         """Return ``stmt`` on the versions of iteration ``number``, counted from zero."""
         self.number = number
-        return self.visit(stmt)
+        rewritten: AnyNode = self.visit(stmt)
+        return rewritten
 
     def version(self, buffer: Buffer) -> PrimExpr:
         """Return the version that this iteration uses."""

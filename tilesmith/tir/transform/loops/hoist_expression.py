@@ -23,6 +23,7 @@ from tilesmith.ir import (
     And,
     Call,
     CallEffectKind,
+    IntImm,
     Let,
     Not,
     Or,
@@ -183,16 +184,17 @@ class _Decider(Rewriter):
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
         name = called_name(new)
-        if new is not call and ops.is_const(new.args[0]):
+        condition = new.args[0]
+        if new is not call and ops.is_const(condition):
             if name == "tir.likely":
-                return new.args[0]
-            if name == "tir.if_then_else":
-                return new.args[1 if new.args[0].value else 2]
+                return condition
+            if name == "tir.if_then_else" and isinstance(condition, IntImm):
+                return new.args[1 if condition.value else 2]
         return new
 
     def visit_Select(self, expr: Select) -> PrimExpr:
         new = self.children(expr)
-        if ops.is_const(new.condition):
+        if isinstance(new.condition, IntImm):
             return new.true_value if new.condition.value else new.false_value
         return new
 
@@ -221,7 +223,7 @@ class _Decider(Rewriter):
         new = self.children(loop)
         return new.body if new is not loop and is_no_op(new.body) else new
 
-    visit_AttrStmt = visit_For  # type: ignore[assignment]
+    visit_AttrStmt = visit_For
 
 
 def _taken(branch: IfThenElse) -> Stmt:
@@ -272,7 +274,9 @@ class Hoister(StatementRewriter):
             asked = likely(condition) if id(condition) in candidates.likely else condition
             yes = _Decider(condition, True).visit(loop.body)
             no = _Decider(condition, False).visit(loop.body)
-            then_case = Evaluate(const(0, "int32")) if is_no_op(yes) else loop.with_fields(body=yes)
+            then_case: Stmt = loop.with_fields(body=yes)
+            if is_no_op(yes):
+                then_case = Evaluate(const(0, "int32"))
             self.risen.add(id(condition))
             if is_no_op(no):
                 rest = self.decided(then_case, copies) if isinstance(then_case, For) else then_case

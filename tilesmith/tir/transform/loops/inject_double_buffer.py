@@ -201,7 +201,7 @@ class _Redeclare(Rewriter):
 
 def _frames(body: Stmt) -> tuple[list[Stmt], Stmt]:
     """Return the allocations, declarations and attributes around the statements of a loop."""
-    frames = []
+    frames: list[Stmt] = []
     while isinstance(body, (Allocate, DeclBuffer)) or (
         isinstance(body, AttrStmt) and body.attr_key == MARK
     ):
@@ -222,7 +222,7 @@ def _belongs_to(frame: Stmt, marked: set[Var]) -> bool:
     return True
 
 
-def _rewrap(frames: list[Stmt], loop: For) -> Stmt:
+def _rewrap(frames: list[Stmt], loop: For) -> For:
     """Put the remaining frames around the body of the loop again."""
     body = loop.body
     for frame in reversed(frames):

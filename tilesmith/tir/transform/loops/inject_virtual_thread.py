@@ -174,9 +174,11 @@ class _Injector(AccessRedirection):
 
     def visit_Call(self, node: Call) -> PrimExpr:
         name = called_name(node)
-        if name == "tir.tvm_access_ptr" and node.args[1] in self.expanded:
+        size = None
+        if name == "tir.tvm_access_ptr" and isinstance(node.args[1], Var):
+            size = self.expanded.get(node.args[1])
+        if size is not None:
             annotation, data, offset, *rest = [self.visit(arg) for arg in node.args]
-            size = self.expanded[node.args[1]]
             return node.with_fields(args=(annotation, data, offset + self.variable * size, *rest))
         for argument in node.args:
             if isinstance(argument, Var) and argument in self.expanded:
@@ -219,7 +221,7 @@ class _Injector(AccessRedirection):
         body = substitute(stmt, {self.variable: index})
         return For(index, 0, self.count, ForKind.SERIAL, body)
 
-    def apart(self, stmt: Any) -> Stmt:
+    def apart(self, stmt: Stmt) -> Stmt:
         """Return a statement that each virtual thread runs from beginning to end."""
         if _has_barrier(stmt):
             raise UnsupportedError(
@@ -299,7 +301,7 @@ class _Whole(_Injector):
     def loop(self, stmt: Stmt) -> Stmt:
         return stmt
 
-    def apart(self, stmt: Any) -> Stmt:
+    def apart(self, stmt: Stmt) -> Stmt:
         return self.children(stmt)
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:

@@ -205,9 +205,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         stop = loop.min + loop.extent
         middle = Replacer(decided, value, fold=False).visit(body)
         parts = [
-            self.part(loop, loop.min, begin, renew_defs(body)),  # type: ignore[arg-type]
+            self.part(loop, loop.min, begin, renew_defs(body)),
             self.part(loop, begin, end, middle),
-            self.part(loop, end, stop, renew_defs(body)),  # type: ignore[arg-type]
+            self.part(loop, end, stop, renew_defs(body)),
         ]
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
 
@@ -339,7 +339,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             self.analyzer.bind(body.node.var, Range(ops.cast(dtype, body.value)))
         middle = self.visit(Replacer(decided, fold=False).visit(body))
         if inside:
-            other: Stmt = renew_defs(body)  # type: ignore[assignment]
+            other = renew_defs(body)
             middle = IfThenElse(ops.all_of(*inside), middle, other)
         for one in reversed(threads):
             middle = one.with_fields(body=middle)

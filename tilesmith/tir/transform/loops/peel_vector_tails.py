@@ -70,7 +70,7 @@ class _TailPeeler(Partitioner):
         if begin is not new.min or not ops.is_const(self.analyzer.simplify(stop - end), 1):
             return new
         whole = self.part(new, begin, end, Replacer(proven).visit(new.body))
-        tail = self.part(new, end, stop, renew_defs(new.body))  # type: ignore[arg-type]
+        tail = self.part(new, end, stop, renew_defs(new.body))
         return stmt_seq(whole, tail)
 
 

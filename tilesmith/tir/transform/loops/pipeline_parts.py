@@ -134,10 +134,11 @@ class PipelineParts:
         loop = self.loop
         extent = part.end - part.start
         single = self.analyzer.can_prove(extent.equal(1))
-        turn = part.start if single else Var(loop.loop_var.name, loop.loop_var.dtype)
+        var = Var(loop.loop_var.name, loop.loop_var.dtype)
+        turn = part.start if single else var
         analyzer = Analyzer()
         if not single:
-            analyzer.bind(turn, Range.from_min_extent(part.start, extent))
+            analyzer.bind(var, Range.from_min_extent(part.start, extent))
         found: list[_Emitted] = []
         nothing = isinstance(extent, IntImm) and extent.value <= 0
         nothing |= self.last == 0 and part.name != "body"
@@ -149,7 +150,7 @@ class PipelineParts:
         body: Stmt = stmt_seq(*stmts) if stmts else Evaluate(const(0, "int32"))
         if stmts and not single:
             kept = {k: v for k, v in loop.annotations.items() if not k.startswith("software_pipel")}
-            body = For(turn, loop.min, extent, part.kind, body, None, kept, loop.span)
+            body = For(var, loop.min, extent, part.kind, body, None, kept, loop.span)
         return BlockRealize((), True, _as_block(body, self.pointers))
 
     def exists(

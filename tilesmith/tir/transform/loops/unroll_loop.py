@@ -114,7 +114,8 @@ class _Unroller(Rewriter):
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if attribute.attr_key not in (MAX_STEP, EXPLICIT):
             return self.children(attribute)
-        saved = self.read_pragmas({attribute.attr_key: attribute.value.value})
+        value: Any = attribute.value
+        saved = self.read_pragmas({attribute.attr_key: value.value})
         body = self.visit(attribute.body)
         self.max_step, self.explicit = saved
         return body
@@ -162,7 +163,7 @@ class _Unroller(Rewriter):
         copies = []
         for number in range(extent):
             value = loop.min + const(number, loop.loop_var.dtype)
-            copy = renew_defs(body) if binds and number else body  # type: ignore[arg-type]
+            copy = renew_defs(body) if binds and number else body
             copies.append(substitute(copy, {loop.loop_var: value}))
         return stmt_seq(*copies)
 

@@ -81,9 +81,10 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
     def visit_For(self, loop: For) -> Stmt:
-        loop = super().visit_For(loop)
-        if loop.kind is not ForKind.VECTORIZED:
-            return loop
+        new = super().visit_For(loop)
+        if not isinstance(new, For) or new.kind is not ForKind.VECTORIZED:
+            return new
+        loop = new
         if self.enabled and not isinstance(loop.extent, IntImm):
             scalable = _scalable_lanes(loop.extent)
             if scalable is not None:
@@ -95,9 +96,9 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
             )
         if not self.enabled or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
             return loop.with_fields(kind=ForKind.SERIAL)
+        lanes = loop.extent.value
         if self.freely:
-            loop = self.without_idle_lanes(loop)
-        lanes = loop.extent.value  # type: ignore[attr-defined]
+            loop, lanes = self.without_idle_lanes(loop, lanes)
         if lanes == 0:
             return Evaluate(const(0, "int32"))
         if lanes == 1:
@@ -106,11 +107,11 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
             return self.in_pieces(loop, lanes)
         return self.vectorized(loop.loop_var, loop.min, lanes, loop.body)
 
-    def without_idle_lanes(self, loop: For) -> For:
+    def without_idle_lanes(self, loop: For, lanes: int) -> tuple[For, int]:
         """Shorten a loop whose whole body is under `lane < constant` to that many lanes."""
-        body, extent = loop.body, loop.extent.value  # type: ignore[attr-defined]
+        body, extent = loop.body, lanes
         if not isinstance(body, IfThenElse) or body.else_case is not None:
-            return loop
+            return loop, lanes
         kept = []
         for condition in conjuncts(body.condition):
             limit = None
@@ -123,10 +124,10 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
                 extent = max(0, min(extent, count.value))
             else:
                 kept.append(condition)
-        if extent == loop.extent.value:  # type: ignore[attr-defined]
-            return loop
+        if extent == lanes:
+            return loop, lanes
         inner = IfThenElse(all_of(*kept), body.then_case) if kept else body.then_case
-        return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner)
+        return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner), extent
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
         all_lanes = Lanes(var, low, lanes, self.analyzer, self.freely)
@@ -145,7 +146,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         if not rest:
             return whole
         low = loop.min + pieces * MAX_LANES
-        body = renew_defs(loop.body)  # type: ignore[arg-type] - a variable is bound once only
+        body = renew_defs(loop.body)  # a variable is bound once only
         if rest == 1:
             return stmt_seq(whole, substitute(body, {var: low}))
         return stmt_seq(whole, self.vectorized(var, low, rest, body))

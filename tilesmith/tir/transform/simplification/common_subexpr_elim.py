@@ -86,7 +86,8 @@ class _TermTable:
         if isinstance(expr, _DIVISIONS) and not expr.dtype.is_float:
             if not isinstance(expr.b, IntImm) or expr.b.value == 0:
                 return -1, 0
-        parts = [self.number(child) for child in expr.children()]
+        operands: list[Any] = expr.children()
+        parts = [self.number(operand) for operand in operands]
         if any(number < 0 for number, _ in parts):
             return -1, 0
         size = 1 + sum([size for _, size in parts])

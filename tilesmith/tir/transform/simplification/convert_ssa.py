@@ -83,8 +83,8 @@ class _SsaConverter(Renewal):
             self.buffers = dict(buffers)
         return new
 
-    visit_Block = visit_default  # type: ignore[assignment]
-    visit_MatchBufferRegion = Renewal.visit_default  # type: ignore[assignment]
+    visit_Block = visit_default
+    visit_MatchBufferRegion = Renewal.visit_default
 
     def visit_IterVar(self, node: Any) -> Any:
         """Visit an iterator, which is bound for the statement around it."""

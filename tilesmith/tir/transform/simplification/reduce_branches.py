@@ -21,6 +21,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import EQ, Call, Not, Or, PrimExpr, Rewriter, Select, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.expr import BinaryOp
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import calls, is_call, variables
 from tilesmith.ir.structural import structural_equal
@@ -78,7 +79,8 @@ def _written(body: Stmt) -> set[Var]:
     """The memory that is stored to, or whose pointer somebody gets."""
     pointers = {var for var in variables(body) if var.dtype.is_handle}
     pointers |= {store.buffer.data for store in stores(body)}
-    return pointers | {call.args[0].buffer.data for call in calls(body, "tir.address_of")}
+    places = [call.args[0] for call in calls(body, "tir.address_of")]
+    return pointers | {place.buffer.data for place in places if isinstance(place, BufferLoad)}
 
 
 def _disjuncts(condition: PrimExpr) -> list[PrimExpr]:
@@ -195,7 +197,7 @@ def _folded(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     if expr.dtype.is_integer or expr.dtype.is_bool:
         return analyzer.simplify(expr)
     function = _FOLDING.get(name)
-    if function is not None:
+    if function is not None and isinstance(expr, BinaryOp):
         a, b = expr.a, expr.b
         if name == "Mul" and (ops.is_const(a, 0) or ops.is_const(b, 0)):
             return a if ops.is_const(a, 0) else b

@@ -70,7 +70,7 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
         """Return whether the indices of a load are within the buffer for all values of the
         loops."""
         for index, size in zip(load.indices, load.buffer.shape):
-            ends = (index,)
+            ends: tuple[PrimExpr, ...] = (index,)
             if isinstance(index, Ramp):
                 ends = (index.base, index.base + index.stride * (index.lanes - 1))
             elif index.dtype.lanes > 1:

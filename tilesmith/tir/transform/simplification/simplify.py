@@ -9,7 +9,7 @@ conditions around them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tilesmith.arith import Extension
 from tilesmith.arith.pattern import conjuncts
@@ -49,6 +49,9 @@ from tilesmith.tir.transform.simplification.known_values import with_known_value
 __all__ = ["simplify", "simplify_as_configured"]
 
 _LEAVES = (Var, IntImm, FloatImm, StringImm)
+
+
+AnyBody = TypeVar("AnyBody", PrimExpr, Stmt)
 
 
 class _Simplifier(ScopedAnalyzer, Rewriter):
@@ -112,11 +115,11 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         body = self.visit(let.body)
         return let if value is let.value and body is let.body else Let(let.var, value, body)
 
-    def with_value(self, var: Var, value: PrimExpr, body: Any) -> Any:
+    def with_value(self, var: Var, value: PrimExpr, body: AnyBody) -> AnyBody:
         """Substitute a value for a variable in ``body``; another let may bind the variable
         again."""
         self.values[var] = value
-        new = self.visit(body)
+        new: AnyBody = self.visit(body)
         del self.values[var]
         return new
 
@@ -132,14 +135,15 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         self.note_only_value(loop.loop_var, loop.min, loop.extent)
-        loop = super().visit_For(loop)
-        if is_const(loop.extent) and loop.extent.value <= 0:  # type: ignore[attr-defined]
+        new = super().visit_For(loop)
+        if isinstance(new, For) and isinstance(new.extent, IntImm) and new.extent.value <= 0:
             return Evaluate(const(0, "int32"))
-        return loop
+        return new
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
         for iterator in realize.block.iter_vars:
-            self.note_only_value(iterator.var, iterator.dom.min, iterator.dom.extent)
+            domain = iterator.domain
+            self.note_only_value(iterator.var, domain.min, domain.extent)
         return super().visit_BlockRealize(realize)
 
     def note_only_value(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:

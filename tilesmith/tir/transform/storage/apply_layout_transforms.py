@@ -11,8 +11,7 @@ Parameters change their shape as well: callers pass arrays in the new layout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr
@@ -80,7 +79,7 @@ class _LayoutApplier(AccessRedirection):
         )
 
 
-def _product(sizes: Any) -> PrimExpr:
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     total = sizes[0]
     for size in sizes[1:]:
         total = total * size

@@ -91,7 +91,7 @@ def _is_once(index: PrimExpr, loops: list[For]) -> bool:
     if isinstance(index, Ramp):
         if not isinstance(index.stride, IntImm) or index.stride.value != 1:
             return False
-        index, reach = index.base, index.lanes
+        reach, index = index.lanes, index.base
     if index.dtype.lanes > 1:
         return False
     steps: list[tuple[int, int]] = []
@@ -102,8 +102,8 @@ def _is_once(index: PrimExpr, loops: list[For]) -> bool:
             return False
         if loop.extent.value > 1:
             steps.append((abs(step.value), loop.extent.value))
-    for step, extent in sorted(steps):
-        if step < reach:
+    for size, extent in sorted(steps):
+        if size < reach:
             return False
-        reach = step * (extent - 1) + reach
+        reach = size * (extent - 1) + reach
     return True

@@ -67,7 +67,8 @@ class _CopyInjector(StatementRewriter):
 
     def no_copy(self, stmt: Stmt, reason: str) -> UnsupportedError:
         return UnsupportedError(
-            f"the statement marked '{self.key}' is no copy: {reason}", span=stmt.span
+            f"the statement marked '{self.key}' is no copy: {reason}",
+            span=getattr(stmt, "span", None),
         )
 
     def call(

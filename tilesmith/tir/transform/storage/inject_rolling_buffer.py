@@ -66,7 +66,7 @@ class _RollingInjector(AccessRedirection):
     def visit_For(self, loop: For) -> Stmt:
         self.loops.append(loop)
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
-        new = self.children(loop)
+        new: Stmt = self.children(loop)
         self.loops.pop()
         for roll in list(self.rolls.values()):
             if roll.loop is loop:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IntImm, PrimExpr, Var, const
-from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import UnsupportedError
@@ -70,7 +69,7 @@ class _DmaLowerer(StatementRewriter):
         if not isinstance(inner, BufferStore) or not isinstance(inner.value, BufferLoad):
             raise UnsupportedError(
                 "only plain copies between buffers can be done by the DMA engine",
-                span=stmt.span,
+                span=getattr(stmt, "span", None),
                 notes=("an async_scope holds loops around one store of one load",),
             )
         return self.transfer(loops, inner, inner.value)
@@ -119,7 +118,7 @@ class _DmaLowerer(StatementRewriter):
 def _step(index: PrimExpr, var: Var) -> int | None:
     """Return by how many elements an index moves with a variable."""
     found = detect_linear_equation(index, [var])
-    return ops.is_const(found[0]) and found[0].value if found else None
+    return found[0].value if found and isinstance(found[0], IntImm) else None
 
 
 def lower_async_dma(func: PrimFunc, bypass_cache: bool = False) -> PrimFunc:

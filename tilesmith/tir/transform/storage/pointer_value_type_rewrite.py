@@ -83,7 +83,9 @@ class _AccessTypes(Visitor):
 
     def visit_Call(self, call: Call) -> None:
         if is_call(call, "tir.address_of"):
-            self.lanes[call.args[0].buffer.data] = 0
+            place = call.args[0]
+            assert isinstance(place, BufferLoad)
+            self.lanes[place.buffer.data] = 0
         self.visit_children(call)
 
     def access(self, node: Any) -> None:
@@ -154,7 +156,9 @@ class _Retyper(BufferRemapper):
         if pointer is None:
             return new
         lanes = self.lanes[allocation.buffer_var]
-        size = const(new.extents[0].value // lanes, new.extents[0].dtype)
+        extent = new.extents[0]
+        assert isinstance(extent, IntImm)
+        size = const(extent.value // lanes, extent.dtype)
         return new.with_fields(
             buffer_var=pointer, dtype=new.dtype.with_lanes(lanes), extents=(size,)
         )

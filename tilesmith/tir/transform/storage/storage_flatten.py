@@ -105,7 +105,8 @@ class _Realizer(AccessRedirection):
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if attribute.attr_key == DIM_ALIGN and isinstance(attribute.node, Buffer):
-            axis, factor, offset = [part.value for part in attribute.value.args]
+            alignment: Any = attribute.value
+            axis, factor, offset = [part.value for part in alignment.args]
             self.alignments.setdefault(attribute.node, {})[axis] = (factor, offset)
             return self.visit(attribute.body)
         if attribute.attr_key == "buffer_bind_scope":

@@ -50,18 +50,16 @@ def _row_size(buffer: Buffer) -> int:
     last = buffer.shape[-1] if buffer.shape else None
     fits = (
         len(buffer.shape) >= 2
-        and isinstance(last, IntImm)
-        and last.value % 32 == 0
         and buffer.dtype.bits == 16
         and buffer.dtype.lanes == 1
         and not buffer.strides
     )
-    if not fits:
+    if not fits or not isinstance(last, IntImm) or last.value % 32 != 0:
         raise UnsupportedError(
             f"the rows of '{buffer.name}' cannot be permuted",
             notes=("rows of 16-bit elements whose number is a multiple of 32 can",),
         )
-    return last.value  # type: ignore[union-attr]
+    return last.value
 
 
 def permuted_column(row: PrimExpr, column: PrimExpr, row_size: int) -> PrimExpr:

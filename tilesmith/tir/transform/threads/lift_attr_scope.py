@@ -7,6 +7,8 @@ for i in range(4):                          with T.attr(0, "coproc_scope", 1):
 
 from __future__ import annotations
 
+from typing import Any, TypeGuard
+
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.function import PrimFunc
@@ -31,7 +33,7 @@ class _Lifter(StatementRewriter):
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def wanted(self, stmt: Stmt | None) -> bool:
+    def wanted(self, stmt: Stmt | None) -> TypeGuard[AttrStmt]:
         return isinstance(stmt, AttrStmt) and stmt.attr_key == self.key
 
     def same(self, a: Stmt | None, b: Stmt | None) -> bool:
@@ -63,7 +65,7 @@ class _Lifter(StatementRewriter):
         first = group[0]
         if len(group) == 1:
             return first
-        bodies = [part.body for part in group]  # type: ignore[attr-defined]
+        bodies = [part.body for part in group if self.wanted(part)]  # all of them are
         return first.with_fields(body=stmt_seq(*bodies))
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
@@ -72,14 +74,14 @@ class _Lifter(StatementRewriter):
         new = attribute if body is attribute.body else attribute.with_fields(body=body)
         if not self.wanted(body):
             return new
-        if self.wanted(new):
+        if new.attr_key == self.key:
             if not self.same(new, body):
                 return new
             return new.with_fields(body=body.body)
         var = getattr(attribute.node, "var", None)
         return self.around(new, body, set() if var is None else {var})
 
-    def around(self, outer: Stmt, inner: AttrStmt, bound: set) -> Stmt:
+    def around(self, outer: Stmt, inner: AttrStmt, bound: set[Any]) -> Stmt:
         """Return ``inner``'s attribute around ``outer``, unless it depends on what ``outer``
         binds."""
         if bound and (uses_variable(inner.value, bound) or uses_variable(inner.node, bound)):
@@ -87,12 +89,12 @@ class _Lifter(StatementRewriter):
         return inner.with_fields(body=outer.with_fields(body=inner.body))
 
     def visit_For(self, loop: For) -> Stmt:
-        loop = self.children(loop)
-        return self.around(loop, loop.body, {loop.loop_var}) if self.wanted(loop.body) else loop  # type: ignore[arg-type]
+        new = self.children(loop)
+        return self.around(new, new.body, {loop.loop_var}) if self.wanted(new.body) else new
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
-        let = self.children(let)
-        return self.around(let, let.body, {let.var}) if self.wanted(let.body) else let  # type: ignore[arg-type]
+        new = self.children(let)
+        return self.around(new, new.body, {let.var}) if self.wanted(new.body) else new
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         new = self.children(allocation)
@@ -111,7 +113,7 @@ class _Lifter(StatementRewriter):
         if else_case is None:
             inner = new.with_fields(then_case=then_case.body)
             return then_case.with_fields(body=inner)
-        if not self.same(then_case, else_case):
+        if not self.wanted(else_case) or not self.same(then_case, else_case):
             return new
         inner = new.with_fields(then_case=then_case.body, else_case=else_case.body)
         return then_case.with_fields(body=inner)

@@ -62,7 +62,7 @@ class _Removal(BufferRemapper):
     def visit_For(self, node: For) -> Stmt:
         binding = node.thread_binding
         if binding is None or binding.thread_tag != self.tag:
-            return super().visit_default(node)
+            return self.children(node)
         value: PrimExpr = self.var
         if node.loop_var.dtype is not value.dtype:
             value = value.astype(node.loop_var.dtype)

@@ -97,7 +97,9 @@ class _Lowering(Rewriter):
                 f"warp memory '{pointer.name}' needs one constant size", span=node.span
             )
         count = -(-extent.value // (step * width)) * step
-        element = pointer.type_annotation.element_type  # type: ignore[union-attr]
+        pointed = pointer.type_annotation
+        assert isinstance(pointed, PointerType)
+        element = pointed.element_type
         local = Var(pointer.name, PointerType(element, "local"))
         self.memory[pointer], self.pointers[pointer] = (step, width), local
         return node.with_fields(

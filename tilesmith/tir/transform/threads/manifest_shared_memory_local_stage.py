@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
@@ -79,7 +79,7 @@ class _Stager(Rewriter):
                 span=block.span,
                 notes=("run ConvertBlocksToOpaque before",),
             )
-        shape = [loop.extent for loop in loops] or [1]
+        shape = [loop.extent for loop in loops] or [const(1, "int32")]
         local = decl_buffer(shape, store.buffer.dtype, store.buffer.name + "_local", scope="local")
         self.allocations[-1].append(local)
         indices: list[PrimExpr] = [loop.loop_var - loop.min for loop in loops] or [0]  # type: ignore[list-item]

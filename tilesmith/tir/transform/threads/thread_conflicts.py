@@ -23,10 +23,10 @@ Threads = dict[Var, int]
 
 
 class Access(NamedTuple):
-    """One access: memory, index (None: anywhere in it), lanes, and the loops around it."""
+    """One access: memory, place (None: anywhere in it), lanes, and the loops around it."""
 
     pointer: Var
-    index: PrimExpr | None
+    place: PrimExpr | None
     lanes: int
     dtype: Any
     writes: bool
@@ -38,9 +38,9 @@ class Access(NamedTuple):
 
     def later(self, variable: Var) -> Access:
         """Return the access in the next iteration of a loop."""
-        if self.index is None:
+        if self.place is None:
             return self
-        return self._replace(index=substitute(self.index, {variable: variable + 1}))
+        return self._replace(place=substitute(self.place, {variable: variable + 1}))
 
 
 def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: bool) -> Access:
@@ -61,7 +61,7 @@ def may_meet(first: Access, second: Access, threads: Threads) -> bool:
     """Return whether two different threads may touch the same element, one of them writing."""
     if first.pointer is not second.pointer or not (first.writes or second.writes):
         return False
-    if first.index is None or second.index is None or first.dtype is not second.dtype:
+    if first.place is None or second.place is None or first.dtype is not second.dtype:
         return True
     if any(extent == 0 for extent in threads.values()):
         return True
@@ -73,17 +73,17 @@ def may_meet(first: Access, second: Access, threads: Threads) -> bool:
 
 def _rename(access: Access) -> Access:
     """Give the loops of one access new variables, so that they differ from the other's."""
-    assert access.index is not None
+    assert access.place is not None
     fresh = [(Var(var.name, var.dtype), domain) for var, domain in access.loops]
     mapping = {old: new for (old, _), (new, _) in zip(access.loops, fresh)}
-    index = substitute(access.index, mapping)
+    index = substitute(access.place, mapping)
     loops = [
         (var, Range.from_min_extent(
             substitute(domain.min, mapping), substitute(domain.extent, mapping)
         ))
         for var, domain in fresh
     ]  # fmt: skip
-    return access._replace(index=index, loops=tuple(loops))
+    return access._replace(place=index, loops=tuple(loops))
 
 
 def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
@@ -91,7 +91,7 @@ def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
     where the part of the thread is different for each and stays below ``m``."""
     axes = [var for var, extent in threads.items() if extent > 1]
     loops = [var for var, _ in (*first.loops, *second.loops)]
-    forms = [detect_linear_equation(one.index, [*axes, *loops]) for one in (first, second)]
+    forms = [detect_linear_equation(one.place, [*axes, *loops]) for one in (first, second)]
     if not forms[0] or not forms[1]:
         return False
     steps = [[_number(c) for c in form[:-1]] for form in forms]
@@ -103,10 +103,10 @@ def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
         return False
     reach = max(first.lanes, second.lanes) - 1
     sizes = [abs(step or 0) for step in thread_steps]
-    for step, extent in sorted(zip(sizes, [threads[axis] for axis in axes])):
-        if step <= reach:
+    for size, extent in sorted(zip(sizes, [threads[axis] for axis in axes])):
+        if size <= reach:
             return False
-        reach += step * (extent - 1)
+        reach += size * (extent - 1)
     modulus = difference
     for step in (*steps[0][len(axes) :], *steps[1][len(axes) :]):
         modulus = gcd(modulus, step or 0)
@@ -135,8 +135,8 @@ def _lcm(a: int, b: int) -> int:
 def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
     """Return whether the elements of all threads are disjoint, case by case for the versions of a
     buffer."""
-    assert first.index is not None and second.index is not None
-    moduli = _moduli(first.index, second.index)
+    assert first.place is not None and second.place is not None
+    moduli = _moduli(first.place, second.place)
     free = {*threads, *[var for var, _ in (*first.loops, *second.loops)]}
     cases = [(var, modulus) for var, modulus in moduli.items() if var not in free]
     total = 1
@@ -156,21 +156,21 @@ def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
 def _with(access: Access, mapping: dict[Var, Any]) -> Access:
     if not mapping:
         return access
-    index = Analyzer().simplify(substitute(access.index, mapping))
-    return access._replace(index=index)
+    index = Analyzer().simplify(substitute(access.place, mapping))
+    return access._replace(place=index)
 
 
 def _apart(first: Access, second: Access, threads: Threads) -> bool:
     analyzer = Analyzer()
     ends = []
     for access in (first, second):
-        assert access.index is not None
+        assert access.place is not None
         domains: dict[Var, Any] = {
             var: Range.from_min_extent(const(0, var.dtype), const(extent, var.dtype))
             for var, extent in threads.items()
         }
         domains.update(dict(access.loops))
-        found = eval_set(access.index, domains)
+        found = eval_set(access.place, domains)
         low, high = found.min_value, found.max_value
         if not (found.has_lower_bound() and found.has_upper_bound()):
             return False

@@ -83,7 +83,7 @@ def _known(access: Access, among: list[Access]) -> bool:
     for other in among:
         if (
             other.pointer is access.pointer
-            and other.index is access.index
+            and other.place is access.place
             and other.writes == access.writes
             and other.loops is access.loops
         ):
@@ -128,7 +128,8 @@ class _Inserter:
     def visit(self, stmt: Stmt) -> tuple[Stmt, _Summary]:
         method = getattr(self, "visit_" + type(stmt).__name__, None)
         if method is not None:
-            return method(stmt)
+            summarized: tuple[Stmt, _Summary] = method(stmt)
+            return summarized
         return stmt, self.accesses(stmt)
 
     def barrier(self) -> Stmt:
@@ -335,8 +336,8 @@ class _Inserter:
 
 def _without(access: Access, variable: Var) -> Access:
     """Return an access as seen from outside of a variable's scope."""
-    if access.index is not None and uses_variable(access.index, {variable}):
-        return access._replace(index=None)
+    if access.place is not None and uses_variable(access.place, {variable}):
+        return access._replace(place=None)
     return access
 
 

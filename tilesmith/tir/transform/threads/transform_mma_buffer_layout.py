@@ -43,7 +43,9 @@ class _Transformer(AccessRedirection):
             return node
         found = self.pointers.get(node)
         if found is None:
-            element = node.type_annotation.element_type  # type: ignore[union-attr]
+            pointed = node.type_annotation
+            assert isinstance(pointed, PointerType)
+            element = pointed.element_type
             found = self.pointers[node] = Var(node.name, PointerType(element, "local"))
         return found
 

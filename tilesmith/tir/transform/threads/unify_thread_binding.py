@@ -56,17 +56,17 @@ class _Unifier(BufferRemapper):
         binding = loop.thread_binding
         if loop.kind is not ForKind.THREAD_BINDING or binding is None:
             self.inner.add(loop.loop_var)
-            return super().visit_default(loop)
+            return self.children(loop)
         if self.axes is None:
             return self.kernel(loop)
         if binding.thread_tag in SEPARATE:
-            return super().visit_default(loop)
+            return self.children(loop)
         return self.unify(loop)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         thread = attribute.node
         if attribute.attr_key != "thread_extent" or not isinstance(thread, IterVar):
-            return super().visit_default(attribute)
+            return self.children(attribute)
         loop = For(
             thread.var, 0, self.visit(attribute.value), ForKind.THREAD_BINDING, attribute.body,
             thread, None, attribute.span,
