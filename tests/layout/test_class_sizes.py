@@ -37,7 +37,6 @@ LARGER_CLASSES: dict[str, tuple[int, int]] = {
     "tilesmith.relax.block_builder:BlockBuilder": (37, 1),
     # All that users ask of a compiled module: its functions, imports, sources, files, timing.
     "tilesmith.runtime.module:Module": (37, 1),
-    "tilesmith.script.evaluator:Evaluator": (33, 1),
     # One property or constructor per attribute of a target that users read or name.
     "tilesmith.target.target:Target": (43, 1),
     # An expression that is also a slice: ExprOp's methods, indexing, `asobject`, `dtype`.

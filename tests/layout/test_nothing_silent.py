@@ -39,7 +39,7 @@ NOTHING_IS_GIVEN_UP = {
     "runtime/ndarray.py __repr__": "a tensor of another device is shown without its values",
     "runtime/packed_func.py keep_class": "the error itself goes on, as a RuntimeError",
     "schedule_rules/default.py _is_there": "a question: a rule may have removed the block",
-    "script/evaluator.py _usage": "part of an error that is being explained",
+    "script/evaluator/explanations.py _usage": "part of an error that is being explained",
     "support/workers.py _run": "whoever waits for the result gets the error",
     "support/workers.py request": "raises CodegenError after the process is stopped",
     "support/workers.py serve": "the error travels to the parent",

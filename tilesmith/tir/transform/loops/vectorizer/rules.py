@@ -1,10 +1,12 @@
 """The tables of rules: how each kind of expression and statement becomes vector code.
 
-@EXPRESSION_RULES.handles_node(Not)
-def _not(values: Values, expr: Not) -> PrimExpr: ...
+    @EXPRESSION_RULES.handles_node(Not)
+    def _not(values: Values, expr: Not) -> PrimExpr: ...
 
-@STATEMENT_RULES.handles_node(While)
-def _while(vectorizer: Vectorizer, loop: While) -> Stmt: ...
+    @STATEMENT_RULES.handles_node(While)
+    def _while(vectorizer: Vectorizer, loop: While) -> Stmt: ...
+
+A new kind of node is one function.
 """
 
 from __future__ import annotations
