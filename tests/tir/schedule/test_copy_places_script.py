@@ -1,6 +1,8 @@
 """Where copies of buffers go, and how much of global memory one thread makes."""
 
-from tests.tir.schedule.harness import check
+import pytest
+
+from tests.tir.schedule.harness import check, refused
 from tilesmith.script import tir as T
 
 
@@ -103,3 +105,74 @@ def test_each_thread_makes_its_own_part_of_global_memory():
 def test_reindexed_parameters_stay_at_the_block():
     sch = check(chain, lambda sch: sch.reindex(sch.get_block("D"), ("read", 2)))
     assert names(sch) == ["B", "C", "W_reindex", "D"]
+
+
+COPIES_OUT = {
+    "reindex": lambda sch, block: sch.reindex(block, ("write", 0)),
+    "reindex_cache_write": lambda sch, block: sch.reindex_cache_write(
+        block, 0, "global", lambda vi, vk: (vi,)
+    ),
+    "cache_write": lambda sch, block: sch.cache_write(block, 0, "global"),
+    "write_at": lambda sch, block: sch.write_at(sch.get_loops(block)[0], block, 0, "global"),
+}
+
+
+@pytest.mark.parametrize("copy_out", COPIES_OUT.values(), ids=COPIES_OUT)
+def test_an_init_outside_of_a_part_of_a_reduction_leaves_a_copy_empty(copy_out):
+    @T.prim_func
+    def second_part(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            with T.block("first"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi, 0]
+        with T.block("outer"):
+            T.reads(A[0:4, 1:8], B[0:4])
+            T.writes(B[0:4])
+            for i, k in T.grid(4, 7):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i)
+                    vk = T.axis.reduce(8, k + 1)
+                    T.reads(A[vi, vk])
+                    T.writes(B[vi])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+
+    refused(
+        second_part,
+        lambda sch: copy_out(sch, sch.get_block("B")),
+        "the loops in block 'outer' may leave out the start of reduction iterator 'vk', where block"
+        " 'B' initialises 'B'; the copy is empty",
+    )
+
+
+@pytest.mark.parametrize("name", COPIES_OUT)
+def test_a_copy_of_a_part_leaves_other_parts_alone(name):
+    @T.prim_func
+    def lower_rows(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(2):
+            with T.block("first"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi, 0]
+        with T.block("outer"):
+            T.reads(A[2:4, 0:8])
+            T.writes(B[2:4])
+            for i, k in T.grid(2, 8):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i + 2)
+                    vk = T.axis.reduce(8, k)
+                    T.reads(A[vi, vk])
+                    T.writes(B[vi])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+
+    def steps(sch):
+        COPIES_OUT[name](sch, sch.get_block("B"))
+
+    if name == "write_at":  # copies what one iteration of the loop writes
+        check(lower_rows, steps)
+    else:
+        refused(lower_rows, steps, "takes only a part of the values of its iterator 'vi'")

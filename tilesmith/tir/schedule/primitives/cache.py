@@ -20,6 +20,7 @@ from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenB
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
+    check_fills,
     check_finished,
     check_outside_init,
     common_place,
@@ -414,6 +415,7 @@ def part_written(
         raise refuse(reason, cursor)
     if region.buffer not in scope.block.alloc_buffers or place != scope:
         check_covers_domain(cursor)
+    check_fills(cursor, region.buffer, place)
     return part, bounds
 
 

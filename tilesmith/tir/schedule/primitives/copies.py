@@ -12,7 +12,7 @@ from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.queries import statements, stores
-from tilesmith.tir.schedule.blocks import ranges_between
+from tilesmith.tir.schedule.blocks import ranges_between, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
@@ -33,9 +33,9 @@ from tilesmith.tir.stmt import (
 )
 
 __all__ = [
-    "analyzer_inside", "bound_region", "box_around", "check_finished", "check_outside_init",
-    "common_place", "copy_nest", "exact_box", "insert_nest", "is_in_init", "nest_of",
-    "possible_region", "statement_number",
+    "analyzer_inside", "bound_region", "box_around", "check_fills", "check_finished",
+    "check_outside_init", "common_place", "copy_nest", "exact_box", "insert_nest", "is_in_init",
+    "nest_of", "possible_region", "statement_number",
 ]  # fmt: skip
 
 
@@ -134,6 +134,46 @@ def check_finished(cursor: Cursor, place: Cursor) -> None:
                     f"'{variable.name}'",
                     outside[variable],
                 )
+
+
+def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
+    """Check that a block fills by itself, in one iteration of ``place``, what is copied of a buffer
+    that it writes.
+
+    The bindings may leave values of the iterators to other blocks, as after loop_partition. Where
+    they leave out the start of a reduction, the init never runs, and the block adds to what others
+    have written. At the top of a scope, the copy is of all that the iterators reach.
+    """
+    realize: BlockRealize = cursor.stmt
+    block, scope = realize.block, scope_of(cursor)
+    if buffer in scope.block.alloc_buffers:
+        return  # nothing else has written it
+    regions = [part for one in block.writes if one.buffer is buffer for part in one.region]
+    used = set(variables(regions)) if place == scope else set()
+    ranges, analyzer = ranges_between(cursor, scope), analyzer_inside(scope)
+    values = without_lets(cursor, realize.iter_values)
+    for iterator, value in zip(block.iter_vars, values):
+        is_used = iterator.var in used
+        if not is_used and (block.init is None or iterator.iter_type != IterVar.CommReduce):
+            continue
+        taken, low = eval_set(value, ranges), iterator.dom.min
+        last = low + iterator.dom.extent - 1
+        starts = taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= low)
+        ends = taken.has_upper_bound() and analyzer.can_prove(taken.max_value >= last)
+        if starts and (ends or not is_used):
+            continue
+        name, variable = block.name_hint, iterator.var.name
+        reason = (
+            f"block '{name}' takes only a part of the values of its iterator '{variable}'; the "
+            f"copy would overwrite other parts of '{buffer.name}'"
+        )
+        if not is_used:
+            reason = (
+                f"the loops in block '{scope.block.name_hint}' may leave out the start of reduction"
+                f" iterator '{variable}', where block '{name}' initialises '{buffer.name}'; the "
+                "copy is empty"
+            )
+        raise refuse(reason, cursor)
 
 
 # --- what -----------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from tilesmith.tir.schedule.primitives.cache import (
     writers_of,
 )
 from tilesmith.tir.schedule.primitives.copies import (
+    check_fills,
     check_outside_init,
     insert_nest,
     nest_of,
@@ -350,6 +351,7 @@ def _check_place(access: _Access) -> None:
         if not is_dominant(cursor, scope):
             raise access.refuse(f"another block writes '{buffer.name}' too")
         check_covers_domain(cursor)
+        check_fills(cursor, buffer, scope)
         if not writes_always(access.block, buffer):
             name = access.block.name_hint
             raise access.refuse(f"block '{name}' writes '{buffer.name}' under a condition")
