@@ -8,19 +8,15 @@ result. Nested operations are bound to variables of their own.
 from __future__ import annotations
 
 import ast
-import threading
 from typing import Any
 
 from tilesmith.ir import GlobalVar, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import script as words
 from tilesmith.relax.annotations import StructInfoProxy
-from tilesmith.relax.block_builder import _LEAVES, BlockBuilder, flatten_blocks
+from tilesmith.relax.block_builder import _LEAVES
 from tilesmith.relax.expr import (
-    BindingBlock,
     Call,
-    Constant,
-    DataflowVar,
     Expr,
     Function,
     If,
@@ -29,106 +25,29 @@ from tilesmith.relax.expr import (
     Tuple,
     Var,
     VarBinding,
-    as_expr,
     as_struct_info,
     known_struct_info,
 )
 from tilesmith.relax.relations import (
-    BaseCheckResult,
     describe,
-    struct_info_base_check,
     struct_info_lca,
+)
+from tilesmith.relax.script_function import (
+    GraphFunction,
+    current_function,
+    set_current_function,
 )
 from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from tilesmith.script.builder import name_fresh
 from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser
 from tilesmith.support.errors import ScriptError
 
-__all__ = ["R_DIALECT", "current_function"]
+__all__ = ["R_DIALECT"]
 
 R_DIALECT = Dialect("R", words)
 DIALECTS.register("R", R_DIALECT)
 
-_active = threading.local()
 _ARGUMENTS = (Tuple, *_LEAVES)
-
-
-class GraphFunction:
-    """A function that is being parsed."""
-
-    def __init__(self, parser: Parser, name: str, outer: GraphFunction | None) -> None:
-        self.parser = parser
-        self.name = name
-        self.outer = outer
-        self.builder = BlockBuilder() if outer is None else outer.builder
-        self.sizes: dict[str, Any] = {} if outer is None else dict(outer.sizes)
-        self.attrs: dict[str, Any] = {}
-        self.blocks: list[list[BindingBlock]] = [[]]
-        self.outputs: dict[int, set[str]] | None = None  # of the dataflow block, by statement
-        self.statement = 0
-        self.result: Any = None
-        self.constants: dict[int, tuple[Any, Constant]] = {}
-
-    # Blocks
-
-    def begin_block(self, dataflow: bool = False) -> None:
-        """Begin a block of bindings."""
-        if dataflow:
-            self.builder._begin_dataflow_block()
-        else:
-            self.builder._begin_binding_block()
-
-    def end_block(self) -> None:
-        """End the block; drop it if it is empty."""
-        block = self.builder._end_block()
-        if block.bindings:
-            self.blocks[-1].append(block)
-
-    def sequence(self, body: Any) -> SeqExpr:
-        """Return the blocks so far with a value."""
-        return SeqExpr(flatten_blocks(self.blocks.pop()), body)
-
-    # Values
-
-    def value(self, value: Any) -> Any:
-        """Convert a statement's right side to an expression of the graph."""
-        if hasattr(value, "__array__") and not isinstance(value, Expr):
-            known = self.constants.get(id(value))
-            if known is None:
-                known = self.constants[id(value)] = (value, Constant(value))
-            return known[1]
-        if isinstance(value, (list, tuple)):
-            return as_expr([self.value(item) for item in value])
-        return as_expr(value)
-
-    def new_var(self, name: str, info: StructInfo) -> Var:
-        """Make the variable of a binding: a DataflowVar in a dataflow block unless it is an
-        output.
-        """
-        if self.outputs is None or name in self.outputs.get(self.statement, ()):
-            return Var(name, info)
-        return DataflowVar(name, info)
-
-    def bind(self, name: str, value: Any, annotation: StructInfo | None, node: ast.AST) -> Var:
-        """Bind a value to a new variable and give the name to it."""
-        value = self.builder.normalize(self.value(value))
-        info = known_struct_info(value)
-        if annotation is not None:
-            check = struct_info_base_check(annotation, info)
-            if check == BaseCheckResult.FAIL_L0:
-                raise ScriptError(
-                    f"'{name}' is declared as {describe(annotation)}, its value is {describe(info)}"
-                )
-            info = annotation
-        var = self.new_var(name, info)
-        self.builder.emit_normalized(VarBinding(var, value, self.parser.span(node)))
-        self.parser.define(name, var)
-        return var
-
-
-def current_function() -> GraphFunction | None:
-    """Return the function that is being parsed in this thread."""
-    return getattr(_active, "function", None)
 
 
 def _function(parser: Parser) -> GraphFunction:
@@ -233,7 +152,7 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
     if outer is not None and outer.parser is not parser:
         outer = None
     function = GraphFunction(parser, node.name, outer)
-    _active.function = function
+    set_current_function(function)
     try:
         params, returned = _signature(parser, node, function)
         for name, size in function.sizes.items():
@@ -249,7 +168,7 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
             raise parser.error(node, f"the function '{node.name}' does not return anything")
         function.builder.end_scope()
     finally:
-        _active.function = outer
+        set_current_function(outer)
     body = function.sequence(function.result)
     attrs = dict(function.attrs)
     if outer is None and not options.get("private", False):

@@ -43,6 +43,7 @@ from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
 from tilesmith.relax.op import builtin, grad, image, memory, nn  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
+from tilesmith.relax.script_function import current_function as _current_function
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 
@@ -75,9 +76,7 @@ def output(*vars: Any) -> None:
 
 
 def _current(word: str) -> Any:
-    from tilesmith.relax.parser import current_function
-
-    function_ = current_function()
+    function_ = _current_function()
     if function_ is None:
         raise _ScriptError(f"R.{word} stands in a function under @R.function")
     return function_
@@ -168,7 +167,3 @@ function = _FunctionDecorator("R", _parse)
 def __getattr__(name: _Name) -> Any:
     """Find operators that were declared later, by programs."""
     return _find_function(name)
-
-
-# The parser uses these names and registers the dialect.
-from tilesmith.relax import parser as _parser  # noqa: E402, F401

@@ -7,7 +7,7 @@ How a dialect is added
 ----------------------
 
 A dialect is one object, registered under the letter that scripts use for it; ``DIALECTS`` imports
-``tilesmith.relax.script`` when the letter ``R`` is met for the first time::
+``tilesmith.relax.parser`` when the letter ``R`` is met for the first time::
 
     R_DIALECT = Dialect("R", namespace=sys.modules[__name__])   # the words: R.add, R.function, …
     DIALECTS.register("R", R_DIALECT)
@@ -88,7 +88,7 @@ class Dialect:
 
 DIALECTS: Registry[Dialect] = Registry(
     "script dialect",
-    providers={"R": "tilesmith.relax.script", "T": "tilesmith.script.tir_parser"},
+    providers={"R": "tilesmith.relax.parser", "T": "tilesmith.script.tir_parser"},
 )
 
 
