@@ -4,9 +4,12 @@ import pytest
 
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.ir import assert_structural_equal
+from tilesmith.ir.queries import nodes
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import transform
+from tilesmith.tir.stmt import Block
 
 
 def check(before, after, *passes, sizes=None):
@@ -255,6 +258,39 @@ def test_a_buffer_holds_what_is_read_without_the_condition():
 
     after = apply(before, transform.CompactBufferAllocation())
     assert after.body.block.alloc_buffers[0].shape[0].value == 8
+    assert_same_results(before, after)
+
+
+SHARED_BY_THREADS = """
+@T.prim_func
+def main(A: T.Buffer((3, 4, 32), "float32"), B: T.Buffer((3, 4, 32), "float32")):
+    for b in T.thread_binding(3, thread="blockIdx.x"):
+        for y in T.thread_binding(4, thread="threadIdx.y"):
+            for x in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("copies"):
+                    T.reads(A[b, y, x])
+                    T.writes(B[b, y, x])
+                    S = T.alloc_buffer((3, 4, 32), scope="{scope}")
+                    S[b, y, x] = A[b, y, x]
+                    B[b, y, x] = S[b, y, x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("scope", "shape"),
+    [
+        ("global", (3, 4, 32)),
+        ("shared", (1, 4, 32)),
+        ("shared.dyn", (1, 4, 32)),
+        ("warp", (1, 1, 32)),
+        ("local", (1, 1, 1)),
+    ],
+)
+def test_a_buffer_holds_what_the_threads_that_share_it_use(scope, shape):
+    before = from_source(SHARED_BY_THREADS.format(scope=scope))
+    after = apply(before, transform.CompactBufferAllocation())
+    buffers = [one for block in nodes(after.body, Block) for one in block.alloc_buffers]
+    assert [tuple([size.value for size in one.shape]) for one in buffers] == [shape]
     assert_same_results(before, after)
 
 

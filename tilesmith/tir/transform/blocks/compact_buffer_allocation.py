@@ -7,9 +7,11 @@
                 B[i, j] = A[i, j]                           B[0, j] = A[i, j]
 
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
-scope, as far as conditions on a single loop (``if 2 <= i``) let these get. Where the bounds span a
-constant number of elements below the declared size, or depend on fewer symbols than it does, the
-dimension shrinks to them and the indices are moved; any other dimension stays as it is.
+scope, as far as conditions on a single loop (``if 2 <= i``) let these get. Loops over threads that
+share the memory count as loops inside: "global" memory is shared by all threads, "shared" memory by
+those of a block, "warp" memory along threadIdx.x. Where the bounds span a constant number of
+elements below the declared size, or depend on fewer symbols than it does, the dimension shrinks to
+them and the indices are moved; any other dimension stays as it is.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
@@ -67,6 +69,7 @@ __all__ = ["compact_buffer_allocation"]
 
 Bounds = tuple[PrimExpr, PrimExpr]
 _Loop = tuple[Var, PrimExpr, PrimExpr]  # variable, first, last
+_Tags = tuple[str, ...]  # how the tags of threads begin
 
 
 class _Scope:
@@ -89,11 +92,11 @@ class _RegionFinder(Visitor):
         self.scopes: dict[Buffer, _Scope] = {}
         self.pointers: dict[Var, Buffer] = {}
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
-        self.threads: set[Var] = set()  # loops over threads of a block
-        self.known_bounds: dict[tuple[int, int, bool, int], tuple[PrimExpr, Bounds | None]] = {}
+        self.threads: dict[Var, str] = {}  # the variable of a loop over threads → its tag
+        self.known_bounds: dict[tuple[int, int, _Tags, int], tuple[PrimExpr, Bounds | None]] = {}
         self.conditions = 0  # number of the conditions that hold here; 0 without any
         self.last_conditions = 0
-        self.relaxed: set[Var] = set()  # of these, the ones that share the buffer in question
+        self.relaxed: set[Var] = set()  # of these, those whose threads share the buffer in question
 
     # -- bounds of an index over the loops from `depth` inwards
 
@@ -185,13 +188,12 @@ class _RegionFinder(Visitor):
         scope = self.scopes[buffer]
         if scope.regions[axis] is None or index.dtype.lanes > 1:
             return None
-        # Shared memory is allocated once for all threads.
-        shared = buffer.scope().startswith("shared")
+        sharers = _sharers(buffer.scope())
         # an index that is read and written is one object
-        key = (id(index), scope.depth, shared, self.conditions)
+        key = (id(index), scope.depth, sharers, self.conditions)
         found = self.known_bounds.get(key)
         if found is None:
-            self.relaxed = self.threads if shared else set()
+            self.relaxed = {var for var, tag in self.threads.items() if tag.startswith(sharers)}
             found = self.known_bounds[key] = (index, self.bounds(index, scope.depth))
         return found[1]
 
@@ -318,10 +320,10 @@ class _RegionFinder(Visitor):
         self.loops.append((var, loop.min, loop.min + loop.extent - 1))
         self.analyzer.bind(var, Range.from_min_extent(loop.min, loop.extent))
         binding = loop.thread_binding
-        if binding is not None and not binding.thread_tag.startswith("blockIdx"):
-            self.threads.add(var)
+        if binding is not None:
+            self.threads[var] = binding.thread_tag
         self.visit(loop.body)
-        self.threads.discard(var)
+        self.threads.pop(var, None)
         self.loops.pop()
         del self.depth_of[var]
 
@@ -382,6 +384,15 @@ class _RegionFinder(Visitor):
 
 _COMBINE = {Add: ops.add, Min: ops.minimum, Max: ops.maximum}
 _UNKNOWN = Call("int32", "tir.undef", ())
+
+
+def _sharers(scope: str) -> _Tags:
+    """Return the threads that share memory of a scope, which is allocated once for all of them."""
+    if scope.startswith("global"):
+        return ("",)
+    if scope.startswith("shared"):
+        return ("threadIdx", "vthread")
+    return ("threadIdx.x",) if scope == "warp" else ()
 
 
 def _single(value: PrimExpr) -> Bounds:
