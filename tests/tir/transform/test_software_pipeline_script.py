@@ -193,3 +193,48 @@ def test_neighbours_in_the_background_are_one_group_if_wanted(merges):
     b = np.zeros_like(a)
     run(func, a, b)
     np.testing.assert_array_equal(b, a + a * np.float32(2))
+
+
+THROUGH_A_BUFFER = """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for i in T.serial(16, annotations={annotations}):
+        with T.block("c"):
+            T.reads(A[0:16, i])
+            T.writes(B[0:16, i])
+            D = T.alloc_buffer((16,), "float32", scope="local")
+            for t in range(16):
+                with T.block("copies"):
+                    T.reads(A[t, i])
+                    T.writes(D[t])
+                    C = T.alloc_buffer((1,), "float32", scope="shared")
+                    C[0] = A[t, i]
+                    D[t] = C[0]
+            for t in range(16):
+                with T.block("use"):
+                    T.reads(D[t])
+                    T.writes(B[t, i])
+                    B[t, i] = D[t]
+"""
+
+
+def test_what_a_statement_reads_back_is_not_stored_in_the_background():
+    annotations = {
+        "software_pipeline_stage": [0, 1],
+        "software_pipeline_order": [0, 1],
+        "software_pipeline_async_stages": [0],
+    }
+    module = IRModule({"main": from_source(THROUGH_A_BUFFER.format(annotations=annotations))})
+    func = InjectSoftwarePipeline()(module)["main"]
+    lines = [line.strip() for line in func.script().splitlines()]
+    assert lines.count('T.attr(0, "async_commit_queue_scope", 0)') == 2
+    marked = [
+        line.partition("[")[0].partition("_")[0]
+        for mark, line in zip(lines, lines[1:])
+        if mark == 'T.attr(0, "async_scope", 1)'
+    ]
+    assert marked == ["D", "D"]
+    a = np.random.default_rng(0).random((16, 16)).astype("float32")
+    b = np.zeros_like(a)
+    run(func, a, b)
+    np.testing.assert_array_equal(b, a)

@@ -11,39 +11,35 @@
 The annotation ``software_pipeline_stage`` gives each statement of the body the turn in which it
 runs, counted from the first one's; ``software_pipeline_order`` their order within a turn. A buffer
 that is allocated in the body gets as many versions as are alive at once. With
-``software_pipeline_async_stages`` the statements of these stages run in the background
-(``async_scope``); those that need their results wait for them, with as many groups of copies still
-under way as can be. The block annotation ``double_buffer_scope`` asks for two versions of a buffer
-that needs one. Pipelines may be nested: the three parts of an inner one count as statements of
-the outer one.
+``software_pipeline_async_stages`` the stores of these stages run in the background
+(``async_scope``), but those whose result the same statement reads; statements that need the results
+wait for them, with as many groups of copies still under way as can be. The block annotation
+``double_buffer_scope`` asks for two versions of a buffer that needs one. Pipelines may be nested:
+the three parts of an inner one count as statements of the outer one.
 
 Raises ScheduleError where the annotation would let a statement run before one that it depends on.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import IntImm, Var, Visitor
+from tilesmith.ir import Var
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, nodes
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
-    BufferStore,
     For,
-    MatchBufferRegion,
     SeqStmt,
     Stmt,
     stmt_list,
 )
+from tilesmith.tir.transform.loops.pipeline_memory import touched
 from tilesmith.tir.transform.loops.pipeline_parts import PipelineParts, PipelineStep
 
 __all__ = ["inject_software_pipeline"]
@@ -51,61 +47,6 @@ __all__ = ["inject_software_pipeline"]
 STAGE = "software_pipeline_stage"
 ORDER = "software_pipeline_order"
 ASYNC = "software_pipeline_async_stages"
-
-
-class _Touches(Visitor):
-    """Collects the memory that a statement reads and writes; other uses of a pointer count as
-    both."""
-
-    def __init__(self) -> None:
-        self.reads: set[Var] = set()
-        self.writes: set[Var] = set()
-        self.same: dict[Var, Var] = {}
-
-    def root(self, pointer: Var) -> Var:
-        return self.same.get(pointer, pointer)
-
-    def visit_BufferLoad(self, node: BufferLoad) -> None:
-        self.reads.add(self.root(node.buffer.data))
-        self.visit_children(node)
-
-    def visit_BufferStore(self, node: BufferStore) -> None:
-        self.writes.add(self.root(node.buffer.data))
-        self.visit_children(node)
-
-    def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> None:
-        self.same[node.buffer.data] = self.root(node.source.buffer.data)
-
-    def visit_Block(self, node: Block) -> None:
-        for match in node.match_buffers:
-            self.visit(match)
-        if node.init is not None:
-            self.visit(node.init)
-        self.visit(node.body)
-
-    def visit_Var(self, node: Var) -> None:
-        if node.dtype.is_handle:
-            self.reads.add(self.root(node))
-            self.writes.add(self.root(node))
-
-    def visit_Call(self, node: Any) -> None:
-        if is_call(node, "tir.tvm_access_ptr") and isinstance(node.args[1], Var):
-            mask = node.args[4].value if isinstance(node.args[4], IntImm) else 3
-            pointer = self.root(node.args[1])
-            if mask & 1:
-                self.reads.add(pointer)
-            if mask & 2:
-                self.writes.add(pointer)
-            self.visit(node.args[2])
-            return
-        self.visit_children(node)
-
-
-def touched(stmt: Stmt) -> tuple[set[Var], set[Var]]:
-    """Return the pointers behind which a statement reads and writes."""
-    finder = _Touches()
-    finder.visit(stmt)
-    return finder.reads, finder.writes
 
 
 def _numbers(loop: For, key: str, count: int) -> list[int]:

@@ -4,7 +4,7 @@ A turn carries out, of each statement, the iteration that is ``stage`` turns bac
 starts the first iterations, the epilogue ends the last ones: both are loops that get unrolled, or
 one turn without a loop. A turn's statements stand under the predicate that the iteration exists.
 
-Statements in the background stand in ``async_scope``, neighbours of one stage together in
+Stores in the background stand in ``async_scope``, neighbours of one stage together in
 ``async_commit_queue_scope``. What needs their results stands in ``async_wait_queue_scope``, whose
 ``async_wait_inflight_count`` says how many later groups may still be under way.
 """
@@ -33,6 +33,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.loops.buffer_versions import VersionedBuffers
+from tilesmith.tir.transform.loops.pipeline_memory import in_background
 
 __all__ = ["PipelineParts", "PipelineStep"]
 
@@ -103,6 +104,8 @@ class PipelineParts:
         """Return a statement as a block, on the buffer versions of the loop's iteration."""
         pointers = {**self.pointers, **{buffer.data: buffer for buffer in owned}}
         block = _as_block(step.stmt, pointers)
+        if step.stage in self.background:
+            block = block.with_fields(body=in_background(block.body))
         return self.rewriter.rewrite(block, self.loop.loop_var - self.loop.min)
 
     def build(self) -> Stmt:
@@ -207,7 +210,7 @@ class PipelineParts:
                     break
                 group.append(other)
             position += len(group)
-            body = stmt_seq(*[_in_background(other.block.body) for other in group])
+            body = stmt_seq(*[other.block.body for other in group])
             body = AttrStmt(_zero(), "async_commit_queue_scope", const(one.stage, "int32"), body)
             stmts.append(BlockRealize((), one.predicate, _as_block(body, self.pointers)))
         return stmts
@@ -293,13 +296,6 @@ class PipelineParts:
         if distance == 0:
             return max(before - 1 - mine, 0)
         return len(runs) - 1 - mine + (distance - 1) * len(runs) + before
-
-
-def _in_background(body: Stmt) -> Stmt:
-    """Wrap a statement in ``async_scope``, inside of its wait attributes."""
-    if isinstance(body, AttrStmt) and body.attr_key.startswith("async_wait"):
-        return body.with_fields(body=_in_background(body.body))
-    return AttrStmt(_zero(), "async_scope", const(1, "int32"), body)
 
 
 def _as_block(stmt: Stmt, pointers: Mapping[Var, Buffer]) -> Block:
