@@ -22,7 +22,7 @@ BUDGET = {
     "lowering": 11,
     "relax": 458,
     "schedule_rules": 204,
-    "script": 57,
+    "script": 41,
     "target": 10,
     "te": 22,
     "testing": 43,

@@ -159,7 +159,7 @@ def test_the_pass_that_broke_the_program_is_named(function, phase, counted):
 def test_a_pass_that_breaks_the_rules_is_named(counted):
     @prim_func_pass(opt_level=0, name="tests.Unbound")
     def unbind(func, mod, ctx):
-        inside = lambda stmt: stmt.body if type(stmt) is For else None  # noqa: E731
+        inside = lambda stmt: stmt.body if type(stmt) is For else None
         return func.with_body(ir_transform(func.body, None, inside))
 
     context = PassContext(config={"tir.add_lower_pass": [(1, unbind)]})

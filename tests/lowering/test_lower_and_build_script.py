@@ -7,7 +7,7 @@ import tilesmith as ts
 from tilesmith.ir import IRModule
 from tilesmith.ir.transform import PassContext
 from tilesmith.lowering import PHASES, build, lower, lower_passes
-from tilesmith.script import ir as I  # noqa: E741 - the letter that users write
+from tilesmith.script import ir as I
 from tilesmith.script import tir as T
 from tilesmith.support.errors import TilesmithError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target

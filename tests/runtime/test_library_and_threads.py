@@ -40,7 +40,7 @@ def file_of(address):
     """The name under which the loader knows the library around an address."""
 
     class Info(ctypes.Structure):
-        _fields_ = [  # noqa: RUF012
+        _fields_ = [
             ("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
             ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
         ]  # fmt: skip
@@ -263,7 +263,7 @@ def test_the_name_of_a_library_from_memory_stands_for_no_other_file(
     contents = (tmp_path / "library.so").read_bytes()
     if not in_folder:
         real = Library.load
-        forbid = lambda path: real("/dev/null" if "/tilesmith-" in str(path) else path)  # noqa: E731
+        forbid = lambda path: real("/dev/null" if "/tilesmith-" in str(path) else path)
         monkeypatch.setattr(Library, "load", staticmethod(forbid))
     library = Library.from_shared_bytes(contents)
     found = file_of(library.symbol(defined_symbols(threads_object)[0]))

@@ -82,7 +82,7 @@ def test_imports_without_objects_are_packed_by_a_function(module, tmp_path, thre
 def test_containers_and_names():
     pair = tuple_object([1, "two"])
     assert pair.tag == 0 and list(pair) == [1, "two"] and ADT(3, []).tag == 3
-    get = lambda items, place: items[place] * 10  # noqa: E731
+    get = lambda items, place: items[place] * 10
     assert getitem_helper([1, 2, 3], get, 3, -1) == 30
     assert getitem_helper([1, 2, 3], get, 3, slice(0, 2)) == [10, 20]
     with pytest.raises(IndexError):

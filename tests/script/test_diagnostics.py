@@ -70,7 +70,7 @@ def test_place_in_this_file():
 
         @T.prim_func
         def wrong(A: T.Buffer((4,), "float32")):
-            A[0] = unknown + 1.0  # noqa: F821
+            A[0] = unknown + 1.0
 
     span = caught.value.span
     assert span.source_name == __file__
@@ -157,7 +157,7 @@ def test_words_outside_of_programs():
     with pytest.raises(ScriptError, match="outside of a program"):
         T.evaluate(3)
     with pytest.raises(AttributeError, match="T has no word 'nonsense'"):
-        T.nonsense  # noqa: B018
+        T.nonsense
 
 
 def test_builder_is_clean_after_an_error():

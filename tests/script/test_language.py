@@ -190,7 +190,7 @@ def scaled(buffer, i, by=2.0):
 @T.macro(hygienic=False)
 def filled(buffer, *values):
     for j, value in enumerate(values):
-        buffer[j] = value + offset  # noqa: F821 - known where the macro is used
+        buffer[j] = value + offset
 
 
 def test_macros():
@@ -220,7 +220,7 @@ def test_private_functions_and_attributes_of_modules():
         @T.prim_func
         def main(A: T.Buffer((4,), "float32")):
             Module.part(A)
-            for i in range(N):  # noqa: F821 - a value of the class
+            for i in range(N):
                 A[i] = 2.0
 
     assert Module["part"].attrs.get("global_symbol") is None

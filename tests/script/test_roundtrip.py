@@ -241,7 +241,7 @@ class Calls:
 
     @T.prim_func
     def second(x: T.int32, p: T.handle("int32", "global")):
-        cls.first(x, p)  # noqa: F821
+        cls.first(x, p)
         T.evaluate(T.Call("int32", Calls.first, [x, p]))
 
 

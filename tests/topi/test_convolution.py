@@ -147,7 +147,7 @@ def test_sums_in_a_wider_dtype():
     def meaning(x, w):
         return torch_function("conv2d", x.astype("float64"), w.astype("float64"))
 
-    build = lambda x, w: topi.nn.conv2d_nchw(x, w, 1, 0, 1, "int32")  # noqa: E731
+    build = lambda x, w: topi.nn.conv2d_nchw(x, w, 1, 0, 1, "int32")
     check(Case("int8", build, meaning, (data, weight)))
 
 
@@ -174,8 +174,8 @@ def test_average_pool(rank, ceil_mode, include_pad):
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_adaptive_pool(rank, kind, size):
-    meaning = lambda x: torch_function(f"adaptive_{kind}_pool{rank}d", x, size)  # noqa: E731
-    build = lambda x: ADAPTIVE[rank](x, size, kind)  # noqa: E731
+    meaning = lambda x: torch_function(f"adaptive_{kind}_pool{rank}d", x, size)
+    build = lambda x: ADAPTIVE[rank](x, size, kind)
     check(Case("adaptive", build, meaning, (real(*SHAPES[rank]),), 1e-4))
 
 
@@ -204,7 +204,7 @@ def test_gradient_of_take():
     wanted = np.zeros_like(data)
     for place in np.ndindex(*indices.shape):
         wanted[:, indices[place]] += grads[(slice(None), *place)]
-    build = lambda g, x, i: topi.take_grad(g, x, i, 1)  # noqa: E731
+    build = lambda g, x, i: topi.take_grad(g, x, i, 1)
     check(Case("take_grad", build, lambda g, x, i: wanted, (grads, data, indices), 1e-4))
 
 

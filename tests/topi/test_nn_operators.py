@@ -196,10 +196,10 @@ RESIZES = [
 @pytest.mark.parametrize(("method", "coordinates", "options"), RESIZES)
 def test_resize2d(method, coordinates, options, size):
     rounding = "floor" if options["mode"] == "nearest" else "round_prefer_ceil"
-    build = lambda x: topi.image.resize2d(  # noqa: E731
+    build = lambda x: topi.image.resize2d(
         x, None, size, "NCHW", method, coordinates, rounding, bicubic_alpha=-0.75
     )
-    meaning = lambda x: torch_function("interpolate", x, size, **options)  # noqa: E731
+    meaning = lambda x: torch_function("interpolate", x, size, **options)
     check(Case("resize2d", build, meaning, (real(1, 2, 6, 7),), 1e-3))
 
 
@@ -211,8 +211,8 @@ def test_resize2d(method, coordinates, options, size):
     ],
 )
 def test_resize_of_other_ranks(function, shape, size, mode, layout):
-    build = lambda x: function(x, None, size, layout)  # noqa: E731
-    meaning = lambda x: torch_function("interpolate", x, size, mode=mode)  # noqa: E731
+    build = lambda x: function(x, None, size, layout)
+    meaning = lambda x: torch_function("interpolate", x, size, mode=mode)
     check(Case("resize", build, meaning, (real(*shape),), 1e-3))
 
 

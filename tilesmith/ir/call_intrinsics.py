@@ -184,7 +184,7 @@ def tvm_stack_make_array(
     return intrinsic_call("handle", "tvm_stack_make_array", *arguments)
 
 
-def TVMBackendAllocWorkspace(  # noqa: N802 - the name users know
+def TVMBackendAllocWorkspace(
     device_type: Any, device_id: Any, nbytes: Any, dtype_code_hint: Any, dtype_bits_hint: Any
 ) -> PrimExpr:
     """Allocate temporary memory from the runtime's pool."""
@@ -192,7 +192,7 @@ def TVMBackendAllocWorkspace(  # noqa: N802 - the name users know
     return intrinsic_call("handle", "TVMBackendAllocWorkspace", *arguments)
 
 
-def TVMBackendFreeWorkspace(device_type: Any, device_id: Any, ptr: Any) -> PrimExpr:  # noqa: N802
+def TVMBackendFreeWorkspace(device_type: Any, device_id: Any, ptr: Any) -> PrimExpr:
     """Return temporary memory to the runtime's pool."""
     return intrinsic_call("int32", "TVMBackendFreeWorkspace", device_type, device_id, ptr)
 

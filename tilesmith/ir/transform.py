@@ -372,7 +372,7 @@ def _wrap_class(base: type, method: str, kind: str, target: type, info: PassInfo
 module_pass = pass_decorator(ModulePass, "transform_module", "module_pass")
 
 
-def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N802
+def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:
     """Make a pass that prints the module and returns it unchanged."""
 
     def print_module(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -383,7 +383,7 @@ def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N8
     return ModulePass(print_module, PassInfo(0, "PrintIR"))
 
 
-def ApplyPassToFunction(  # noqa: N802
+def ApplyPassToFunction(
     transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
 ) -> Pass:
     """Make a pass that applies another one to those functions whose whole name matches."""

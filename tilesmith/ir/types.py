@@ -43,7 +43,7 @@ class FuncType(Type, key="ir.FuncType"):
     ret_type: Type = child()
 
 
-def VoidType() -> TupleType:  # noqa: N802 - the name users know
+def VoidType() -> TupleType:
     """Return the type of a function without a result: the empty tuple."""
     return TupleType(())
 

@@ -98,14 +98,12 @@ def _finish(build: Function[[Names], StructInfo], texts: list[str]) -> Any:
     return StructInfoProxy(build, texts) if texts else build({})
 
 
-def Object() -> ObjectStructInfo:  # noqa: N802
+def Object() -> ObjectStructInfo:
     """Describe any value."""
     return ObjectStructInfo()
 
 
-def Tensor(  # noqa: N802
-    shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
-) -> Any:
+def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1) -> Any:
     """Describe a tensor; ``R.Tensor("float32")`` gives the dtype alone."""
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
@@ -121,7 +119,7 @@ def Tensor(  # noqa: N802
     return _finish(build, _texts(values))
 
 
-def Shape(values: Any = None, ndim: int = -1) -> Any:  # noqa: N802
+def Shape(values: Any = None, ndim: int = -1) -> Any:
     """Describe a shape as a value."""
     if values is None:
         return ShapeStructInfo(None, ndim)
@@ -133,14 +131,14 @@ def Shape(values: Any = None, ndim: int = -1) -> Any:  # noqa: N802
     return _finish(build, _texts(sizes))
 
 
-def Prim(dtype: Any = None, value: Any = None) -> Any:  # noqa: N802
+def Prim(dtype: Any = None, value: Any = None) -> Any:
     """Describe a scalar."""
     if isinstance(value, str):
         return _finish(lambda names: PrimStructInfo(dtype, _evaluate(value, names)), [value])
     return PrimStructInfo(dtype, value)
 
 
-def Tuple(*fields: Any) -> Any:  # noqa: N802
+def Tuple(*fields: Any) -> Any:
     """Describe a tuple of values."""
     if len(fields) == 1 and isinstance(fields[0], (list, tuple)):
         fields = tuple(fields[0])
@@ -151,7 +149,7 @@ def Tuple(*fields: Any) -> Any:  # noqa: N802
     return _finish(build, _texts(fields))
 
 
-def Callable(  # noqa: N802
+def Callable(
     params: Any = None, ret: Any = None, purity: Any = None, derive_func: Any = None
 ) -> Any:
     """Describe a function."""

@@ -103,20 +103,20 @@ class Device:
     device_id: int
     _interned: ClassVar[dict[tuple[int, int], Device]] = {}
 
-    kDLCPU = 1  # noqa: N815 - DLPack's names of the types, by which users know them
-    kDLCUDA = 2  # noqa: N815
-    kDLCUDAHost = 3  # noqa: N815
-    kDLOpenCL = 4  # noqa: N815
-    kDLVulkan = 7  # noqa: N815
-    kDLMetal = 8  # noqa: N815
-    kDLVPI = 9  # noqa: N815
-    kDLROCM = 10  # noqa: N815
-    kDLROCMHost = 11  # noqa: N815
-    kDLExtDev = 12  # noqa: N815
-    kDLCUDAManaged = 13  # noqa: N815
-    kDLOneAPI = 14  # noqa: N815
-    kDLWebGPU = 15  # noqa: N815
-    kDLHexagon = 16  # noqa: N815
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
     DEVICE_TYPE_TO_NAME: ClassVar[dict[int, str]] = _NAMES
     DEVICE_NAME_TO_TYPE: ClassVar[dict[str, int]] = {**DEVICE_TYPES, **_ALIAS_NUMBERS}
     MASK2STR = DEVICE_TYPE_TO_NAME

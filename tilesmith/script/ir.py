@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def Op(name: str) -> _Op:  # noqa: N802
+def Op(name: str) -> _Op:
     """Return the operator of that name."""
     return _Op.get(name)
 

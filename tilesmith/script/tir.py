@@ -29,8 +29,8 @@ from tilesmith.script.diagnostics import nearest
 from tilesmith.script.literals import matching as _matching
 from tilesmith.script.tir_blocks import (
     axis,  # noqa: F401
-    block,  # noqa: F401
-    block_attr,  # noqa: F401
+    block,
+    block_attr,
     domain_of,
     init,  # noqa: F401
     reads,  # noqa: F401
@@ -67,7 +67,7 @@ from tilesmith.script.tir_types import (
 from tilesmith.support.errors import ScriptError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import op as _op
-from tilesmith.tir.buffer import Buffer  # noqa: I001
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.buffer import Buffer as _BufferNode
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.expr import (
@@ -117,7 +117,7 @@ _BASES = (
 )  # fmt: skip
 for _name in [base + lanes for base in _BASES for lanes in _LANES]:
     globals()[_name] = DTypeWord(_name)
-bool = DTypeWord("bool")  # noqa: A001 - as users know it
+bool = DTypeWord("bool")
 
 
 # Functions.
@@ -314,12 +314,12 @@ def grid(*extents: Any) -> ForFrame:
 # Statements.
 
 
-def Assert(condition: Any, message: Any) -> AssertFrame:  # noqa: N802
+def Assert(condition: Any, message: Any) -> AssertFrame:
     """Assert a condition for the rest of the block."""
     return AssertFrame(convert(condition), convert(message))
 
 
-def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:  # noqa: N802
+def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:
     """Bind a variable to a value for the rest of the block."""
     type_ = None if type_annotation is None else as_type(type_annotation)
     if type_ is not None and not isinstance(value, PrimExpr):
@@ -333,7 +333,7 @@ def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) 
     return LetFrame(value, var)
 
 
-def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: F811, N802
+def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: F811
     """Return an expression with variables bound in it: ``T.Let(x + 1, where={x: y * 2})``."""
     result = convert(expr)
     for var, value in reversed(where.items()):
@@ -431,22 +431,22 @@ def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
     return LaunchThreadFrame(thread, extent)
 
 
-def While(condition: Any) -> WhileFrame:  # noqa: N802
+def While(condition: Any) -> WhileFrame:
     """Open a loop that runs while the condition holds."""
     return WhileFrame(convert(condition))
 
 
-def If(condition: Any) -> IfFrame:  # noqa: N802
+def If(condition: Any) -> IfFrame:
     """Open a branch, with ``Then`` and ``Else`` inside."""
     return IfFrame(convert(condition))
 
 
-def Then() -> ThenFrame:  # noqa: N802
+def Then() -> ThenFrame:
     """Open the statements that run if the condition holds."""
     return ThenFrame()
 
 
-def Else() -> ElseFrame:  # noqa: N802
+def Else() -> ElseFrame:
     """Open the statements that run if the condition does not hold."""
     return ElseFrame()
 
@@ -491,13 +491,13 @@ def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
     return Ptr(dtype, storage_scope)
 
 
-def min(a: Any, b: Any) -> PrimExpr:  # noqa: A001
+def min(a: Any, b: Any) -> PrimExpr:
     """Return the smaller of two values."""
     a, b = _matching(a, b)
     return operators.minimum(convert(a), b)
 
 
-def max(a: Any, b: Any) -> PrimExpr:  # noqa: A001
+def max(a: Any, b: Any) -> PrimExpr:
     """Return the larger of two values."""
     a, b = _matching(a, b)
     return operators.maximum(convert(a), b)
@@ -584,7 +584,7 @@ def call_kernel(kernel: Any, launch_args: Any, *args: Any, **kwargs: Any) -> Pri
     )
 
 
-class meta_var:  # noqa: N801 - as users know it
+class meta_var:
     """Keep ``x`` in ``x = T.meta_var(value)`` a name of the parser; no variable is made."""
 
     def __init__(self, value: Any) -> None:

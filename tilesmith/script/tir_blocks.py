@@ -76,7 +76,7 @@ def block_attr(attrs: Mapping[str, Any]) -> None:
     frame.annotations = {**(frame.annotations or {}), **attrs}
 
 
-class axis:  # noqa: N801 - as users know it
+class axis:
     """Make the iterators of a block, bound to values: ``vi = T.axis.spatial(16, i)``."""
 
     @staticmethod

@@ -225,7 +225,7 @@ def vector_loops(draw):
     lane, outer = Var("j", "int32"), Var("i", "int32")
     a, n = declare((N,), name="A"), declare((N,), "int32", "N")
     b = declare((2 * N,), name="B")
-    index = lambda: draw(index_expressions(lane, outer)) % N  # noqa: E731
+    index = lambda: draw(index_expressions(lane, outer)) % N
 
     def condition():
         kind = draw(st.integers(0, 3))

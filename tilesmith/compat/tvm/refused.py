@@ -18,7 +18,7 @@ def _refuse(name: str, reason: str, advice: str) -> NoReturn:
     raise UnsupportedError(f"there is no pass {name}: {reason}", notes=(advice,))
 
 
-def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UnsupportedError: one memory plan for all functions is for boards without an operating
     system.
     """
@@ -30,7 +30,7 @@ def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: 
     )
 
 
-def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UnsupportedError: there are no tile primitives among our statements."""
     _refuse(
         "TilePrimitiveDispatch",
@@ -39,11 +39,11 @@ def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
     )
 
 
-def LowerTIRx(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+def LowerTIRx(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UnsupportedError: there is one tensor IR."""
     _refuse("LowerTIRx", "there is one tensor IR", "tilesmith.lower lowers it")
 
 
-def LowerTIRxOpaque(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802
+def LowerTIRxOpaque(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UnsupportedError: there is one tensor IR."""
     _refuse("LowerTIRxOpaque", "there is one tensor IR", "LowerOpaqueBlock lowers its blocks")

@@ -3,7 +3,7 @@ position, ``and``, ``or``, ``not`` and chained comparisons build expressions, an
 an operator stay in the order in which they are written.
 """
 
-from tilesmith.script.evaluator import (  # noqa: F401 - these enter their rules
+from tilesmith.script.evaluator import (
     calls,
     containers,
     names,

@@ -147,7 +147,7 @@ def find_out_of_bounds(func: PrimFunc) -> list[str]:
     return finder.found
 
 
-def OOBChecker() -> Pass:  # noqa: N802
+def OOBChecker() -> Pass:
     """Return the pass that raises VerifyError where an access is known to be outside of its
     buffer."""
 

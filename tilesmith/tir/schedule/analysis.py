@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import IterSplitExpr
-from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Range, Sub, Var, is_const
+from tilesmith.ir import Add, IntImm, Max, Min, Mul, PrimExpr, Range, Sub, Var, is_const
 from tilesmith.ir.operators import floordiv, floormod
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.support.errors import ScheduleError
@@ -306,10 +306,12 @@ def _loop_mapping(
     for wanted, iterator in iterators.items():
         loop = description.loop_of(wanted)
         value = values[iterator.var]
-        if loop is None or value not in loop_of or not is_const(loop.extent):
+        if loop is None or not isinstance(value, Var) or value not in loop_of:
+            return None
+        if not isinstance(loop.extent, IntImm):
             return None
         sref = loop_of[value]
-        extent, size = sch.state.stmt(sref).extent, int(loop.extent)
+        extent, size = sch.state.stmt(sref).extent, loop.extent.value
         if not Analyzer().can_prove_equal(floormod(extent, size), 0):
             if not allow_padding:
                 return None

@@ -20,7 +20,7 @@ class PrimFuncPass(FunctionLevelPass):
 prim_func_pass = pass_decorator(PrimFuncPass, "transform_function", "prim_func_pass")
 
 
-def CreatePrimFuncPass(  # noqa: N802
+def CreatePrimFuncPass(
     pass_func: Callable[[PrimFunc, Any, Any], PrimFunc | None], pass_info: PassInfo
 ) -> PrimFuncPass:
     """Return a pass made of a function of ``(func, mod, ctx)``."""

@@ -8,6 +8,7 @@ f: iterators with the same g(v) must access the same element.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
@@ -311,9 +312,10 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
     """Check that iterators with the same place in the cache have the same place in the buffer; for
     writes also the converse."""
     domains = {variable: iterator.domain for variable, iterator in access.iterators.items()}
+    pairs: list[tuple[Sequence[PrimExpr], Sequence[PrimExpr], str]]
     pairs = [(indices, access.indices, "the new indices do not tell")]
     if not access.reads:
-        pairs.append((list(access.indices), indices, f"the place in '{access.buffer.name}' leaves"))
+        pairs.append((access.indices, indices, f"the place in '{access.buffer.name}' leaves"))
     plain = Analyzer()
     for given, wanted, reason in pairs:
         _, known = inverse_of(list(given), domains)

@@ -59,7 +59,7 @@ COMMUTATIVE = (Add, Mul, Min, Max, And, Or)
 KIND_NAMES = {IterVar.DataPar: "data-parallel", IterVar.CommReduce: "a reduction"}
 
 
-class Mismatch(Exception):  # noqa: N818 - an answer, not an error
+class Mismatch(Exception):
     """Raised with the difference between a block and a description."""
 
 

@@ -15,7 +15,7 @@ A rule returns the vector code of a node, or raises NeedsLanes: then the stateme
 lane by lane in a serial loop.
 """
 
-from tilesmith.tir.transform.loops.vectorizer import (  # noqa: F401 - these enter their rules
+from tilesmith.tir.transform.loops.vectorizer import (
     branches,
     expressions,
     statements,
