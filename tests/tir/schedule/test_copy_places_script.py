@@ -175,4 +175,4 @@ def test_a_copy_of_a_part_leaves_other_parts_alone(name):
     if name == "write_at":  # copies what one iteration of the loop writes
         check(lower_rows, steps)
     else:
-        refused(lower_rows, steps, "takes only a part of the values of its iterator 'vi'")
+        refused(lower_rows, steps, "may take only a part of the values of its iterator 'vi'")

@@ -164,7 +164,7 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
             continue
         name, variable = block.name_hint, iterator.var.name
         reason = (
-            f"block '{name}' takes only a part of the values of its iterator '{variable}'; the "
+            f"block '{name}' may take only a part of the values of its iterator '{variable}'; the "
             f"copy would overwrite other parts of '{buffer.name}'"
         )
         if not is_used:
