@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testing.fuzz.mutations import Change, after_pass, module, replace
-from tilesmith.ir import Range, const
-from tilesmith.tir.expr import BufferRegion
+from tilesmith.ir import const
 from tilesmith.tir.stmt import AttrStmt, Evaluate
 
 
@@ -21,12 +20,9 @@ def flatten_with_turned_strides() -> None:
 
 def views_from_the_begin_of_their_source() -> None:
     def make(right: Any) -> Any:
-        def indices(self: Any, region: BufferRegion, indices: Any) -> Any:
-            begin = [
-                Range.from_min_extent(const(0, part.min.dtype), part.extent)
-                for part in region.region
-            ]
-            return right(self, BufferRegion(region.buffer, begin), indices)
+        def indices(self: Any, buffer: Any, given: Any) -> Any:
+            starts = [part.min for part in self.sources[buffer].region]
+            return [index - start for index, start in zip(right(self, buffer, given), starts)]
 
         return indices
 
@@ -55,11 +51,11 @@ def pipelines_of_one_version() -> None:
     replace(owner, "version", lambda _: lambda self, buffer: const(0, "int32"))
 
 
-def realized_parts_without_their_begin() -> None:
+def stores_to_realized_parts_that_begin_late() -> None:
     def make(right: Any) -> Any:
-        return lambda self, buffer, indices: (right(self, buffer, indices)[0], list(indices))
+        return lambda self, buffer, indices: [one + 1 for one in right(self, buffer, indices)]
 
-    replace(module("tir.transform.storage.storage_flatten")._Realizer, "moved", make)
+    replace(module("tir.transform.storage.storage_flatten")._Realizer, "indices", make)
 
 
 def tensors_whose_sums_start_late() -> None:
@@ -88,7 +84,7 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (barriers_that_are_forgotten, "pass: tir.ThreadSync", "threads", "pass"),
         (one_thread_too_few, "pass: tir.LowerOpaqueBlock", "threads", "pass"),
         (pipelines_of_one_version, "pass: tir.InjectSoftwarePipeline", "pipelines", "pass"),
-        (realized_parts_without_their_begin, "pass: tir.StorageFlatten", "loops", "pass"),
+        (stores_to_realized_parts_that_begin_late, "pass: tir.StorageFlatten", "loops", "pass"),
         (tensors_whose_sums_start_late, "program: tensors", "tensors", "primitive"),
         (parser_of_ramps_without_steps, "script: print and parse", "scripts", "pass"),
     ]

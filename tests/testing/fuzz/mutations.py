@@ -171,13 +171,13 @@ def transform_layout_that_forgets_a_store() -> None:
     cls = module("tir.schedule.primitives.layout")._TransformAccess
 
     def make(right: Any) -> Any:
-        def indices(self: Any, given: Any) -> Any:
-            made = right(self, given)
-            return [*made[:-1], made[-1] * 0] if self.new.shape[-1] is not given[-1] else made
+        def indices(self: Any, buffer: Any, given: Any) -> Any:
+            made = right(self, buffer, given)
+            return [*made[:-1], made[-1] * 0]
 
         return indices
 
-    replace(cls, "_indices", make)
+    replace(cls, "indices", make)
 
 
 def parallel_without_looking() -> None:
